@@ -1,0 +1,41 @@
+# Flags of every levin target, and the two functions the folders use.
+
+add_library(levin_flags INTERFACE)
+target_compile_definitions(levin_flags INTERFACE _GNU_SOURCE)
+target_include_directories(levin_flags INTERFACE ${CMAKE_SOURCE_DIR}/include ${CMAKE_SOURCE_DIR}/src)
+target_compile_options(levin_flags INTERFACE
+    -Wall -Wextra -Werror -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wundef
+    -Wcast-qual -Wdouble-promotion -Wformat=2
+    -ffp-contract=off # the law: what is written as two operations is rounded twice, on every machine
+    -fno-math-errno -fno-trapping-math)
+if(LEVIN_SANITIZE)
+    target_compile_options(levin_flags INTERFACE -fsanitize=${LEVIN_SANITIZE} -fno-omit-frame-pointer -g)
+    target_link_options(levin_flags INTERFACE -fsanitize=${LEVIN_SANITIZE})
+endif()
+
+# levin_folder(name SOURCES a.c b.c DEPS core tensor LIBS PkgConfig::yaml)
+# An object library: the parts are joined in src/cli (program) and in liblevin.
+function(levin_folder name)
+    cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LIBS" ${ARGN})
+    add_library(levin_${name} STATIC ${ARG_SOURCES})
+    target_link_libraries(levin_${name} PUBLIC levin_flags ${ARG_LIBS} Threads::Threads m)
+    foreach(dep ${ARG_DEPS})
+        target_link_libraries(levin_${name} PUBLIC levin_${dep})
+    endforeach()
+endfunction()
+
+# levin_test(name SOURCES test_x.c DEPS core LABELS fast TIMEOUT 30): one cmocka program, one CTest test.
+function(levin_test name)
+    cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPS;LIBS;LABELS" ${ARGN})
+    if(NOT ARG_TIMEOUT)
+        set(ARG_TIMEOUT 60)
+    endif()
+    add_executable(${name} ${ARG_SOURCES})
+    target_link_libraries(${name} PRIVATE levin_flags cmocka ${ARG_LIBS})
+    target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
+    foreach(dep ${ARG_DEPS})
+        target_link_libraries(${name} PRIVATE levin_${dep})
+    endforeach()
+    add_test(NAME ${name} COMMAND ${name})
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}" SKIP_RETURN_CODE 77)
+endfunction()

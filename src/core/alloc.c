@@ -1,0 +1,133 @@
+/* Counted, failable allocation (alloc.h). Each block carries a 64-byte header with its size and tag. */
+#include "core/alloc.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { HEADER = 64, PAGE = 4096 };
+static const size_t LARGE = (size_t)2 << 20;
+
+typedef struct block_header {
+    size_t bytes;
+    void *base; /* what free() gets */
+    lvni_tag tag;
+} block_header;
+
+typedef struct counters {
+    _Atomic uint64_t calls, live, peak;
+} counters;
+
+static counters by_tag[LVNI_TAG_COUNT];
+static counters total;
+static _Atomic int64_t fail_in; /* 0 = never */
+
+static void count(counters *c, size_t bytes)
+{
+    atomic_fetch_add_explicit(&c->calls, 1, memory_order_relaxed);
+    const uint64_t live = atomic_fetch_add_explicit(&c->live, bytes, memory_order_relaxed) + bytes;
+    uint64_t peak = atomic_load_explicit(&c->peak, memory_order_relaxed);
+    while (live > peak && !atomic_compare_exchange_weak_explicit(&c->peak, &peak, live, memory_order_relaxed,
+                                                                 memory_order_relaxed)) {
+    }
+}
+
+static bool must_fail(void)
+{
+    return atomic_load_explicit(&fail_in, memory_order_relaxed) > 0 && atomic_fetch_sub(&fail_in, 1) == 1;
+}
+
+static void *out_of_memory(size_t bytes)
+{
+    lvn_error_set(LVN_ERR_MEMORY, __FILE__, __LINE__, "cannot allocate %zu bytes of host memory", bytes);
+    return NULL;
+}
+
+static block_header *header_of(void *p)
+{
+    return (block_header *)(void *)((char *)p - HEADER);
+}
+
+void *lvni_alloc(lvni_tag tag, size_t bytes)
+{
+    const size_t align = bytes >= LARGE ? PAGE : HEADER;
+    if (must_fail() || bytes > SIZE_MAX / 2) {
+        return out_of_memory(bytes);
+    }
+    const size_t lead = align; /* room for the header that keeps the block aligned */
+    char *base = aligned_alloc(align, (lead + bytes + align - 1) / align * align);
+    if (base == NULL) {
+        return out_of_memory(bytes);
+    }
+    char *p = base + lead;
+    *header_of(p) = (block_header){.bytes = bytes, .base = base, .tag = tag};
+    count(&by_tag[tag], bytes);
+    count(&total, bytes);
+    return p;
+}
+
+void *lvni_calloc(lvni_tag tag, size_t n, size_t size)
+{
+    if (size != 0 && n > SIZE_MAX / size) {
+        return out_of_memory(SIZE_MAX);
+    }
+    void *p = lvni_alloc(tag, n * size);
+    if (p != NULL) {
+        memset(p, 0, n * size);
+    }
+    return p;
+}
+
+void *lvni_realloc(lvni_tag tag, void *p, size_t bytes)
+{
+    void *q = lvni_alloc(tag, bytes);
+    if (q != NULL && p != NULL) {
+        const size_t old = header_of(p)->bytes;
+        memcpy(q, p, old < bytes ? old : bytes);
+        lvni_free(p);
+    }
+    return q;
+}
+
+char *lvni_strdup(lvni_tag tag, const char *s)
+{
+    const size_t n = strlen(s) + 1;
+    char *p = lvni_alloc(tag, n);
+    if (p != NULL) {
+        memcpy(p, s, n);
+    }
+    return p;
+}
+
+void lvni_free(void *p)
+{
+    if (p == NULL) {
+        return;
+    }
+    const block_header h = *header_of(p);
+    atomic_fetch_sub_explicit(&by_tag[h.tag].live, h.bytes, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&total.live, h.bytes, memory_order_relaxed);
+    free(h.base);
+}
+
+static lvni_alloc_stats read_counters(counters *c)
+{
+    return (lvni_alloc_stats){.calls = atomic_load(&c->calls),
+                              .live_bytes = atomic_load(&c->live),
+                              .peak_bytes = atomic_load(&c->peak)};
+}
+
+lvni_alloc_stats lvni_alloc_get_stats(lvni_tag tag)
+{
+    return read_counters(&by_tag[tag]);
+}
+
+lvni_alloc_stats lvni_alloc_get_total(void)
+{
+    return read_counters(&total);
+}
+
+void lvni_alloc_fail_at(int64_t k)
+{
+    atomic_store(&fail_in, k);
+}

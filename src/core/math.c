@@ -1,0 +1,136 @@
+/* Own exp, log, cos in double precision (math.h). Compiled without contraction, so no compiler fuses what is written apart. */
+#include "core/math.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+static double from_bits(uint64_t b)
+{
+    double d;
+    memcpy(&d, &b, sizeof d);
+    return d;
+}
+
+static uint64_t to_bits(double d)
+{
+    uint64_t b;
+    memcpy(&b, &d, sizeof b);
+    return b;
+}
+
+static const double LN2_HI = 0x1.62e42fefa38p-1, LN2_LO = 0x1.ef35793c7673p-45; /* HI has 11 zero bits at its end */
+
+/* exp(x) = 2^k exp(r), |r| <= ln2 / 2; Taylor series of exp(r) to the term r^13 / 13! (error below 2^-57). */
+double lvni_exp(double x)
+{
+    if (!(x < 709.782712893384)) {
+        return x != x ? x : HUGE_VAL;
+    }
+    if (x < -745.2) {
+        return 0.0;
+    }
+    const double shifted = x * 1.4426950408889634 + 0x1.8p52; /* round to nearest integer */
+    const double kd = shifted - 0x1.8p52;
+    const int k = (int)kd;
+    const double r = (x - kd * LN2_HI) - kd * LN2_LO;
+    double p = 1.0 / 6227020800.0;
+    static const double inverse[] = {1.0 / 479001600.0, 1.0 / 39916800.0, 1.0 / 3628800.0, 1.0 / 362880.0,
+                                     1.0 / 40320.0,     1.0 / 5040.0,     1.0 / 720.0,     1.0 / 120.0,
+                                     1.0 / 24.0,        1.0 / 6.0,        0.5};
+    for (unsigned i = 0; i < sizeof inverse / sizeof *inverse; i++) {
+        p = p * r + inverse[i];
+    }
+    const double e = 1.0 + (r + r * r * p);
+    const int half = k / 2; /* two factors: 2^k itself may not be a normal number */
+    return e * from_bits((uint64_t)(1023 + half) << 52) * from_bits((uint64_t)(1023 + k - half) << 52);
+}
+
+/* log(x) = k ln2 + log(m), m in [sqrt(1/2), sqrt(2)); log(m) = 2 artanh(s), s = (m-1)/(m+1), series to s^21. */
+double lvni_log(double x)
+{
+    if (!(x > 0.0)) {
+        return x == 0.0 ? -HUGE_VAL : NAN;
+    }
+    if (x > 1.7976931348623157e308) {
+        return x;
+    }
+    int k = 0;
+    if (x < 0x1p-1022) {
+        x *= 0x1p54;
+        k = -54;
+    }
+    uint64_t b = to_bits(x);
+    k += (int)(b >> 52) - 1023;
+    double m = from_bits((b & 0xfffffffffffffu) | 0x3ff0000000000000u);
+    if (m > 1.4142135623730951) {
+        m *= 0.5;
+        k++;
+    }
+    const double f = m - 1.0;
+    const double s = f / (2.0 + f);
+    const double z = s * s;
+    double p = 1.0 / 23.0;
+    for (int d = 21; d >= 3; d -= 2) {
+        p = p * z + 1.0 / d;
+    }
+    /* log(1+f) = f - (f*f/2 - s*(f*f/2 + 2 z p z^0...)): written so that f enters exactly */
+    const double h = 0.5 * f * f;
+    const double r = 2.0 * z * p;
+    const double kd = k;
+    return kd * LN2_HI - ((h - (s * (h + r) + kd * LN2_LO)) - f);
+}
+
+double lvni_sqrt(double x)
+{
+    return sqrt(x);
+}
+
+/* Reduce to |t| <= 1/8 turn, then Taylor series of sin and cos of 2 pi t. */
+static double cos_series(double y)
+{
+    const double z = y * y;
+    double p = 1.0 / 6402373705728000.0; /* 1/18!, sign - */
+    p = 1.0 / 20922789888000.0 - z * p;
+    p = 1.0 / 87178291200.0 - z * p;
+    p = 1.0 / 479001600.0 - z * p;
+    p = 1.0 / 3628800.0 - z * p;
+    p = 1.0 / 40320.0 - z * p;
+    p = 1.0 / 720.0 - z * p;
+    p = 1.0 / 24.0 - z * p;
+    p = 0.5 - z * p;
+    return 1.0 - z * p;
+}
+
+static double sin_series(double y)
+{
+    const double z = y * y;
+    double p = 1.0 / 355687428096000.0; /* 1/17! */
+    p = 1.0 / 1307674368000.0 - z * p;
+    p = 1.0 / 6227020800.0 - z * p;
+    p = 1.0 / 39916800.0 - z * p;
+    p = 1.0 / 362880.0 - z * p;
+    p = 1.0 / 5040.0 - z * p;
+    p = 1.0 / 120.0 - z * p;
+    p = 1.0 / 6.0 - z * p;
+    return y * (1.0 - z * p);
+}
+
+double lvni_cos2pi(double x)
+{
+    const double pi2 = 6.283185307179586;
+    double t = x - floor(x); /* [0, 1): exact */
+    const int quarter = (int)(t * 4.0 + 0.5);
+    t = t - 0.25 * quarter; /* [-1/8, 1/8], exact */
+    switch (quarter & 3) {
+    case 0: return cos_series(pi2 * t);
+    case 1: return -sin_series(pi2 * t);
+    case 2: return -cos_series(pi2 * t);
+    default: return sin_series(pi2 * t);
+    }
+}
+
+double lvni_pow(double x, double y)
+{
+    return lvni_exp(y * lvni_log(x));
+}

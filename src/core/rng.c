@@ -1,0 +1,75 @@
+/* Counter-based random numbers (rng.h). */
+#include "core/rng.h"
+
+#include "core/math.h"
+
+uint64_t lvni_rng_purpose(const char *name)
+{
+    uint64_t h = 0xcbf29ce484222325u;
+    for (const unsigned char *p = (const unsigned char *)name; *p != 0; p++) {
+        h = (h ^ *p) * 0x100000001b3u;
+    }
+    return h;
+}
+
+lvni_rng_key lvni_rng_make_key(uint64_t seed, uint64_t purpose)
+{
+    uint64_t z = seed + 0x9e3779b97f4a7c15u * purpose;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    z = z ^ (z >> 31);
+    return (lvni_rng_key){{(uint32_t)z, (uint32_t)(z >> 32)}};
+}
+
+void lvni_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
+{
+    uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
+    uint32_t k0 = key[0], k1 = key[1];
+    for (int round = 0; round < 10; round++) {
+        const uint64_t p0 = (uint64_t)0xD2511F53u * c0;
+        const uint64_t p1 = (uint64_t)0xCD9E8D57u * c2;
+        const uint32_t n0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
+        const uint32_t n2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+        c1 = (uint32_t)p1;
+        c3 = (uint32_t)p0;
+        c0 = n0;
+        c2 = n2;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    out[0] = c0;
+    out[1] = c1;
+    out[2] = c2;
+    out[3] = c3;
+}
+
+uint32_t lvni_rng_u32(const lvni_rng *rng, uint64_t element)
+{
+    const uint32_t counter[4] = {(uint32_t)(element / 4), rng->c, rng->b, rng->a};
+    uint32_t out[4];
+    lvni_philox(counter, rng->key.k, out);
+    return out[element % 4];
+}
+
+float lvni_rng_uniform(const lvni_rng *rng, uint64_t element)
+{
+    return (float)(lvni_rng_u32(rng, element) >> 8) * 0x1p-24f;
+}
+
+double lvni_rng_normal(const lvni_rng *rng, uint64_t element)
+{
+    const double u1 = ((double)lvni_rng_u32(rng, 2 * element) + 0.5) * 0x1p-32; /* never 0 */
+    const double u2 = (double)lvni_rng_u32(rng, 2 * element + 1) * 0x1p-32;
+    return lvni_sqrt(-2.0 * lvni_log(u1)) * lvni_cos2pi(u2);
+}
+
+uint32_t lvni_rng_below(const lvni_rng *rng, uint32_t n, uint64_t *element)
+{
+    const uint32_t reject = (uint32_t)(0x100000000u % n);
+    for (;;) {
+        const uint32_t x = lvni_rng_u32(rng, (*element)++);
+        if (x >= reject) {
+            return x % n;
+        }
+    }
+}

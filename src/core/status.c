@@ -1,0 +1,76 @@
+/* The thread-local error record behind status.h. */
+#include <levin/status.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static _Thread_local lvn_error last_error;
+
+const char *lvn_status_name(lvn_status status)
+{
+    switch (status) {
+#define CASE(code, number, text) \
+    case code: return #code;
+        LVN_STATUS_LIST(CASE)
+#undef CASE
+    }
+    return "LVN_ERR_?";
+}
+
+const char *lvn_status_text(lvn_status status)
+{
+    switch (status) {
+#define CASE(code, number, text) \
+    case code: return text;
+        LVN_STATUS_LIST(CASE)
+#undef CASE
+    }
+    return "unknown status";
+}
+
+const lvn_error *lvn_last_error(void)
+{
+    return &last_error;
+}
+
+void lvn_clear_error(void)
+{
+    last_error.code = LVN_OK;
+    last_error.message[0] = '\0';
+    last_error.n_frames = 0;
+}
+
+lvn_status lvn_error_set(lvn_status code, const char *file, int line, const char *fmt, ...)
+{
+    char text[sizeof last_error.message]; /* the arguments may point into the record itself */
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    memcpy(last_error.message, text, sizeof text);
+    last_error.code = code;
+    last_error.file = file;
+    last_error.line = line;
+    last_error.n_frames = 0;
+    return code;
+}
+
+void lvn_error_frame(const char *fmt, ...)
+{
+    if (last_error.n_frames == LVN_ERROR_FRAMES) {
+        return;
+    }
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(last_error.frames[last_error.n_frames], sizeof last_error.frames[0], fmt, ap);
+    va_end(ap);
+    last_error.n_frames++;
+}
+
+lvn_status lvn_error_adopt(const lvn_error *error)
+{
+    if (error != &last_error) {
+        last_error = *error;
+    }
+    return last_error.code;
+}

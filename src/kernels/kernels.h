@@ -1,0 +1,85 @@
+/* The op-table machinery: ops.def lists every kernel op with inputs, outputs and attributes; each has a shape rule
+ * (shape_rules.c) and a kernel per backend (ref/: f64 loops, the truth; cpu/: f32). This folder knows no tape.
+ *
+ * A kernel gets tensors whose shapes were checked by the rule, outputs allocated, never overlapping inputs unless the table
+ * says `inplace`. It may use the thread's context (lvni_ctx_get) for team size and scratch memory. */
+#ifndef LEVIN_KERNELS_KERNELS_H
+#define LEVIN_KERNELS_KERNELS_H
+
+#include "tensor/tensor.h"
+
+enum { LVNI_MAX_IN = 6, LVNI_MAX_OUT = 4 };
+
+/* ---- attributes (one struct per op that has any) ---- */
+typedef struct lvni_scale_attr { double mul, add; } lvni_scale_attr;          /* y = x * mul + add */
+typedef struct lvni_axes_attr { uint32_t mask; bool keepdim; } lvni_axes_attr; /* bit i: axis i is reduced */
+typedef struct lvni_shape_attr { int ndim; int64_t shape[LVN_MAX_NDIM]; } lvni_shape_attr; /* of the result */
+typedef struct lvni_matmul_attr { bool trans_a, trans_b; } lvni_matmul_attr;
+typedef struct lvni_conv_attr {
+    int stride[2], padding[2], dilation[2]; /* height, width */
+    int groups;
+    int64_t in_h, in_w;                     /* grad_input only: height and width of the input */
+    int64_t kernel[2];                      /* grad_weight only */
+} lvni_conv_attr;
+typedef struct lvni_pool_attr {
+    int kernel[2], stride[2], padding[2];
+    int64_t in_h, in_w; /* gradient only */
+} lvni_pool_attr;
+typedef struct lvni_norm_attr { double eps; } lvni_norm_attr;
+typedef struct lvni_dropout_attr { double p; lvni_rng rng; } lvni_dropout_attr;
+
+typedef enum lvni_op {
+#define LVNI_OP(name, n_in, n_out, attr_type, flags, sentence) LVNI_OP_##name,
+#include "kernels/ops.def"
+#undef LVNI_OP
+    LVNI_OP_COUNT
+} lvni_op;
+
+/* flags */
+enum {
+    LVNI_OPTIONAL_LAST = 1, /* the last input may be NULL (a bias) */
+    LVNI_OPTIONAL_OUT = 2,  /* outputs after the first may be refused by the caller (see want in lvni_run) */
+    LVNI_REDUCING = 4,      /* bits depend on the team: runs with wgrad_team */
+};
+
+typedef struct lvni_args {
+    const lvn_tensor *in[LVNI_MAX_IN];
+    lvn_tensor *out[LVNI_MAX_OUT]; /* NULL where the caller wants none (LVNI_OPTIONAL_OUT) */
+    const void *attr;
+} lvni_args;
+
+typedef lvn_status (*lvni_kernel)(const lvni_args *args);
+typedef lvn_status (*lvni_shape_rule)(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT]);
+
+typedef struct lvni_op_info {
+    const char *name;
+    int n_in, n_out;
+    unsigned flags;
+    const char *sentence;
+    size_t attr_size;
+    lvni_shape_rule shape;
+    lvni_kernel ref, cpu;
+} lvni_op_info;
+
+extern const lvni_op_info lvni_ops[LVNI_OP_COUNT];
+
+/* Check shapes, allocate the outputs that are NULL and wanted (bit i of `want`), choose the backend by the type of in[0]
+ * (f64: ref, else cpu) and run. New outputs are owned by the caller. An output given in args->out is written in place; its shape
+ * must be the rule's. On failure every output made here is released and args->out[i] is NULL again. */
+lvn_status lvni_run(lvni_op op, lvni_args *args, unsigned want);
+
+/* Which implementation oneDNN chose, for the guards of the law. */
+typedef struct lvni_cpu_stats {
+    uint64_t primitives_created;
+    uint64_t slow_primitives;     /* implementation name starts with "ref": a warning was logged */
+    char last_slow[128];
+} lvni_cpu_stats;
+lvni_cpu_stats lvni_cpu_get_stats(void);
+
+/* Start-up of the cpu backend, once per process before the first op, in the main thread: removes hostile OMP_* settings,
+ * picks the instruction set (LEVIN_CPU_ISA=v2|v3|v4 lowers it), proves that a team of T has T members. */
+lvn_status lvni_cpu_start(void);
+/* "avx512 v4, oneDNN 2.6.3" for the banner and the fingerprint. */
+const char *lvni_cpu_describe(void);
+
+#endif

@@ -1,0 +1,16 @@
+/* Recycles tensor memory by size class, so that a step allocates nothing after warm-up. One cache per context. */
+#ifndef LEVIN_TENSOR_CACHE_H
+#define LEVIN_TENSOR_CACHE_H
+
+#include <levin/status.h>
+
+typedef struct lvni_cache lvni_cache;
+
+lvni_cache *lvni_cache_create(void);
+void lvni_cache_destroy(lvni_cache *c);
+/* At least `bytes` bytes, 64-byte aligned; *got is the size class (give it back with the block). */
+void *lvni_cache_take(lvni_cache *c, size_t bytes, size_t *got);
+void lvni_cache_give(lvni_cache *c, void *p, size_t got);
+uint64_t lvni_cache_bytes(const lvni_cache *c); /* held in all: in use and free */
+
+#endif

@@ -1,0 +1,49 @@
+/* The engine context of a thread: what ops and kernels may ask about where they run. One per lane; the lane's thread sets
+ * it, every other thread gets a default one at first use. Not shared between threads while in use. */
+#ifndef LEVIN_TENSOR_CTX_H
+#define LEVIN_TENSOR_CTX_H
+
+#include "core/rng.h"
+
+#include <levin/tensor.h>
+
+/* Where in training the thread is; random numbers and modes of ops come from here (the law, design.md 2). */
+typedef struct lvni_position {
+    uint64_t seed;
+    uint32_t step;      /* optimizer step, from 0 */
+    uint32_t shard;     /* shard of the step */
+    uint32_t call;      /* random ops called so far in this shard's forward */
+    bool training;      /* dropout and batch norm behave as in training */
+} lvni_position;
+
+struct lvni_cache;   /* tensor/cache.h: recycles tensor memory */
+struct lvni_tape;    /* autograd: scopes and nodes */
+struct lvni_scratch; /* kernels: the lane's scratchpad */
+
+typedef struct lvni_ctx {
+    int team;        /* OpenMP threads for kernels whose bits do not depend on it (cores of the lane) */
+    int wgrad_team;  /* virtual team of the reducing class (config key wgrad_threads) */
+    lvni_position at;
+    struct lvni_cache *cache;
+    struct lvni_tape *tape;
+    struct lvni_scratch *scratch;
+    void *gradients; /* autograd's gradient set of the shard in work, or NULL */
+    void *records;   /* nn's record of buffer contributions of the shard in work, or NULL */
+    const char *module_path; /* of the innermost running module; "" outside */
+} lvni_ctx;
+
+/* The calling thread's context; never NULL once the thread made one, NULL with an error when memory is out. */
+lvni_ctx *lvni_ctx_get(void);
+/* Make `ctx` the thread's (NULL: back to the default). */
+void lvni_ctx_set(lvni_ctx *ctx);
+/* team, wgrad_team >= 1. Sets FTZ/DAZ in the calling thread. */
+lvni_ctx *lvni_ctx_create(int team, int wgrad_team);
+/* Frees what the context holds; its tensors must be gone. Parts above tensor/ register how theirs is freed. */
+void lvni_ctx_destroy(lvni_ctx *ctx);
+extern void (*lvni_ctx_free_tape)(struct lvni_tape *);
+extern void (*lvni_ctx_free_scratch)(struct lvni_scratch *);
+
+/* Flush denormals to zero in the calling thread (part of the law: every thread that computes calls it). */
+void lvni_thread_set_ftz(void);
+
+#endif

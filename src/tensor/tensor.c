@@ -1,0 +1,261 @@
+/* Tensors: headers, storages, views. Headers and storages live in the cache of the thread that releases them, like the
+ * data; so a step that makes the same tensors as the one before allocates nothing. */
+#include "tensor/tensor.h"
+
+#include "core/alloc.h"
+#include "tensor/cache.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    size_t size;
+} dtypes[LVN_DTYPE_COUNT] = {{"f32", 4}, {"f64", 8}, {"i64", 8}, {"i32", 4}, {"u8", 1}, {"bool", 1}};
+
+static _Atomic uint64_t next_id = 1;
+
+size_t lvn_dtype_size(lvn_dtype dtype)
+{
+    return dtypes[dtype].size;
+}
+
+const char *lvn_dtype_name(lvn_dtype dtype)
+{
+    return dtypes[dtype].name;
+}
+
+static void *take(size_t bytes, size_t *got)
+{
+    lvni_ctx *ctx = lvni_ctx_get();
+    return ctx == NULL ? NULL : lvni_cache_take(ctx->cache, bytes, got);
+}
+
+static void give(void *p, size_t got)
+{
+    lvni_ctx *ctx = lvni_ctx_get();
+    if (ctx == NULL) {
+        lvni_free(p);
+        return;
+    }
+    lvni_cache_give(ctx->cache, p, got);
+}
+
+static lvn_tensor *header_new(const lvni_desc *d, lvni_storage *storage, void *data)
+{
+    size_t got;
+    lvn_tensor *t = take(sizeof *t, &got);
+    if (t == NULL) {
+        return NULL;
+    }
+    memset(t, 0, sizeof *t);
+    atomic_store_explicit(&t->refs, 1, memory_order_relaxed);
+    t->dtype = d->dtype;
+    t->ndim = d->ndim;
+    memcpy(t->shape, d->shape, (size_t)d->ndim * sizeof *d->shape);
+    t->param = -1;
+    t->storage = storage;
+    t->data = data;
+    t->id = atomic_fetch_add_explicit(&next_id, 1, memory_order_relaxed);
+    return t;
+}
+
+static lvni_storage *storage_new(void *borrowed, size_t bytes)
+{
+    size_t got;
+    lvni_storage *s = take(sizeof *s, &got);
+    if (s == NULL) {
+        return NULL;
+    }
+    atomic_store_explicit(&s->refs, 1, memory_order_relaxed);
+    s->borrowed = borrowed != NULL;
+    s->bytes = bytes;
+    s->data = borrowed != NULL ? borrowed : take(bytes, &s->bytes);
+    if (s->data == NULL) {
+        give(s, sizeof *s);
+        return NULL;
+    }
+    return s;
+}
+
+static void storage_release(lvni_storage *s)
+{
+    if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) == 1) {
+        if (!s->borrowed) {
+            give(s->data, s->bytes);
+        }
+        give(s, sizeof *s);
+    }
+}
+
+/* Checked: rank, signs and the product against overflow. */
+static lvn_status make_desc(lvni_desc *d, lvn_dtype dtype, int ndim, const int64_t *shape)
+{
+    LVN_ARG(ndim >= 0 && ndim <= LVN_MAX_NDIM, "a tensor has 0 to %d axes, not %d", LVN_MAX_NDIM, ndim);
+    LVN_ARG((int)dtype >= 0 && dtype < LVN_DTYPE_COUNT, "unknown data type %d", (int)dtype);
+    *d = (lvni_desc){.dtype = dtype, .ndim = ndim};
+    int64_t n = 1;
+    for (int i = 0; i < ndim; i++) {
+        LVN_ARG(shape[i] >= 0 && (shape[i] == 0 || n <= INT64_MAX / 16 / shape[i]),
+                "axis %d of a tensor cannot have size %lld", i, (long long)shape[i]);
+        d->shape[i] = shape[i];
+        n *= shape[i];
+    }
+    return LVN_OK;
+}
+
+lvn_tensor *lvni_tensor_new(const lvni_desc *d)
+{
+    lvni_storage *s = storage_new(NULL, (size_t)lvni_desc_numel(d) * lvn_dtype_size(d->dtype));
+    if (s == NULL) {
+        return NULL;
+    }
+    lvn_tensor *t = header_new(d, s, s->data);
+    if (t == NULL) {
+        storage_release(s);
+    }
+    return t;
+}
+
+lvn_tensor *lvn_tensor_create(lvn_dtype dtype, int ndim, const int64_t *shape)
+{
+    lvni_desc d;
+    if (make_desc(&d, dtype, ndim, shape) != LVN_OK) {
+        return NULL;
+    }
+    lvn_tensor *t = lvni_tensor_new(&d);
+    if (t != NULL) {
+        memset(t->data, 0, (size_t)lvn_numel(t) * lvn_dtype_size(dtype));
+    }
+    return t;
+}
+
+lvn_tensor *lvn_tensor_wrap(void *data, lvn_dtype dtype, int ndim, const int64_t *shape)
+{
+    lvni_desc d;
+    if (make_desc(&d, dtype, ndim, shape) != LVN_OK) {
+        return NULL;
+    }
+    if (data == NULL) {
+        lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__, "lvn_tensor_wrap needs memory, got NULL");
+        return NULL;
+    }
+    lvni_storage *s = storage_new(data, 0);
+    if (s == NULL) {
+        return NULL;
+    }
+    lvn_tensor *t = header_new(&d, s, data);
+    if (t == NULL) {
+        storage_release(s);
+    }
+    return t;
+}
+
+lvn_tensor *lvni_tensor_slice(lvn_tensor *t, int64_t offset, const lvni_desc *d)
+{
+    lvn_tensor *v = header_new(d, t->storage, (char *)t->data + (size_t)offset * lvn_dtype_size(t->dtype));
+    if (v != NULL) {
+        atomic_fetch_add_explicit(&t->storage->refs, 1, memory_order_relaxed);
+    }
+    return v;
+}
+
+lvn_tensor *lvni_tensor_view(lvn_tensor *t, int ndim, const int64_t *shape)
+{
+    lvni_desc d = {.dtype = t->dtype, .ndim = ndim};
+    memcpy(d.shape, shape, (size_t)ndim * sizeof *shape);
+    return lvni_tensor_slice(t, 0, &d);
+}
+
+lvn_tensor *lvn_retain(lvn_tensor *t)
+{
+    if (t != NULL) {
+        atomic_fetch_add_explicit(&t->refs, 1, memory_order_relaxed);
+    }
+    return t;
+}
+
+void lvn_release(lvn_tensor *t)
+{
+    if (t == NULL || atomic_fetch_sub_explicit(&t->refs, 1, memory_order_acq_rel) != 1) {
+        return;
+    }
+    lvn_release(t->grad);
+    storage_release(t->storage);
+    give(t, sizeof *t);
+}
+
+lvni_desc lvni_tensor_desc(const lvn_tensor *t)
+{
+    lvni_desc d = {.dtype = t->dtype, .ndim = t->ndim};
+    memcpy(d.shape, t->shape, sizeof d.shape);
+    return d;
+}
+
+bool lvni_same_shape(const lvn_tensor *a, const lvn_tensor *b)
+{
+    return a->ndim == b->ndim && memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) == 0;
+}
+
+const char *lvni_shape_string(int ndim, const int64_t *shape, char out[96])
+{
+    size_t n = (size_t)snprintf(out, 96, "(");
+    for (int i = 0; i < ndim && n < 90; i++) {
+        n += (size_t)snprintf(out + n, 96 - n, "%s%lld", i > 0 ? ", " : "", (long long)shape[i]);
+    }
+    snprintf(out + (n < 94 ? n : 94), n < 94 ? 96 - n : 2, ")");
+    return out;
+}
+
+lvn_dtype lvn_tensor_dtype(const lvn_tensor *t)
+{
+    return t->dtype;
+}
+
+int lvn_ndim(const lvn_tensor *t)
+{
+    return t->ndim;
+}
+
+int64_t lvn_size(const lvn_tensor *t, int axis)
+{
+    const int i = axis < 0 ? axis + t->ndim : axis;
+    return i < 0 || i >= t->ndim ? 0 : t->shape[i];
+}
+
+int64_t lvn_numel(const lvn_tensor *t)
+{
+    int64_t n = 1;
+    for (int i = 0; i < t->ndim; i++) {
+        n *= t->shape[i];
+    }
+    return n;
+}
+
+void *lvn_data(lvn_tensor *t)
+{
+    return t->data;
+}
+
+const void *lvn_const_data(const lvn_tensor *t)
+{
+    return t->data;
+}
+
+double lvn_item(const lvn_tensor *t)
+{
+    if (t == NULL || lvn_numel(t) != 1) {
+        return NAN;
+    }
+    switch (t->dtype) {
+    case LVN_F32: return (double)*(const float *)t->data;
+    case LVN_F64: return *(const double *)t->data;
+    case LVN_I64: return (double)*(const int64_t *)t->data;
+    case LVN_I32: return *(const int32_t *)t->data;
+    case LVN_U8:
+    case LVN_BOOL: return *(const uint8_t *)t->data;
+    case LVN_DTYPE_COUNT: break;
+    }
+    return NAN;
+}

@@ -1,0 +1,65 @@
+/* The inside of a tensor, for everything below the public border. */
+#ifndef LEVIN_TENSOR_TENSOR_H
+#define LEVIN_TENSOR_TENSOR_H
+
+#include "tensor/ctx.h"
+
+#include <levin/tensor.h>
+#include <stdatomic.h>
+
+struct lvni_node;
+
+typedef struct lvni_storage {
+    _Atomic int refs;
+    void *data;
+    size_t bytes;    /* as given by the cache: rounded up */
+    bool borrowed;   /* memory of somebody else */
+} lvni_storage;
+
+struct lvn_tensor {
+    _Atomic int refs;
+    lvn_dtype dtype;
+    int ndim;
+    bool requires_grad;
+    int32_t param;               /* index in the model's parameter table, -1 for all others */
+    int64_t shape[LVN_MAX_NDIM];
+    void *data;                  /* inside storage */
+    lvni_storage *storage;
+    struct lvni_node *node;      /* the tape node that made it, NULL for leaves; borrowed from the tape */
+    lvn_tensor *grad;            /* leaves that are no parameters: their gradient after backward; owned */
+    uint64_t id;                 /* unique in the process; a new id means new contents may hide behind an old address */
+    uint64_t version;            /* counted up by whoever writes in place (optimizer); with id the key of reordered copies */
+};
+
+/* What a shape rule produces. */
+typedef struct lvni_desc {
+    lvn_dtype dtype;
+    int ndim;
+    int64_t shape[LVN_MAX_NDIM];
+} lvni_desc;
+
+static inline int64_t lvni_desc_numel(const lvni_desc *d)
+{
+    int64_t n = 1;
+    for (int i = 0; i < d->ndim; i++) {
+        n *= d->shape[i];
+    }
+    return n;
+}
+
+lvni_desc lvni_tensor_desc(const lvn_tensor *t);
+bool lvni_same_shape(const lvn_tensor *a, const lvn_tensor *b);
+/* "(32, 8, 8, 64)" into out. Returns out. */
+const char *lvni_shape_string(int ndim, const int64_t *shape, char out[96]);
+
+/* Uninitialised memory from the context's cache; caller owns the reference. NULL on failure. */
+lvn_tensor *lvni_tensor_new(const lvni_desc *desc);
+/* Another shape (same number of elements) over the same storage; caller owns the reference. */
+lvn_tensor *lvni_tensor_view(lvn_tensor *t, int ndim, const int64_t *shape);
+/* A dense part starting `offset` elements into t's memory. */
+lvn_tensor *lvni_tensor_slice(lvn_tensor *t, int64_t offset, const lvni_desc *desc);
+
+#define LVNI_F32(t) ((float *)(t)->data)
+#define LVNI_CF32(t) ((const float *)(t)->data)
+
+#endif
