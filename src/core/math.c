@@ -50,7 +50,7 @@ double lvni_exp(double x)
 double lvni_log(double x)
 {
     if (!(x > 0.0)) {
-        return x == 0.0 ? -HUGE_VAL : NAN;
+        return x == 0.0 ? -HUGE_VAL : (double)NAN;
     }
     if (x > 1.7976931348623157e308) {
         return x;

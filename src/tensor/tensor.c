@@ -246,7 +246,7 @@ const void *lvn_const_data(const lvn_tensor *t)
 double lvn_item(const lvn_tensor *t)
 {
     if (t == NULL || lvn_numel(t) != 1) {
-        return NAN;
+        return (double)NAN;
     }
     switch (t->dtype) {
     case LVN_F32: return (double)*(const float *)t->data;
@@ -257,5 +257,5 @@ double lvn_item(const lvn_tensor *t)
     case LVN_BOOL: return *(const uint8_t *)t->data;
     case LVN_DTYPE_COUNT: break;
     }
-    return NAN;
+    return (double)NAN;
 }

@@ -1,0 +1,50 @@
+/* All file writing of levin goes through this table of functions, so that a test can break the disk.
+ * Paths are bytes as the system has them. Every function returns LVN_OK or records LVN_ERR_IO / LVN_ERR_NOT_FOUND with
+ * path, what was tried and the system's reason. */
+#ifndef LEVIN_CORE_VFS_H
+#define LEVIN_CORE_VFS_H
+
+#include <levin/status.h>
+#include <sys/types.h>
+
+/* The system calls, replaceable. Each returns what the system call returns and sets errno. */
+typedef struct lvni_vfs {
+    int (*open)(const char *path, int flags, mode_t mode);
+    ssize_t (*write)(int fd, const void *buf, size_t n);
+    ssize_t (*read)(int fd, void *buf, size_t n);
+    int (*fsync)(int fd);
+    int (*close)(int fd);
+    int (*rename)(const char *from, const char *to);
+    int (*unlink)(const char *path);
+    int (*link)(const char *from, const char *to);
+    int (*mkdir)(const char *path, mode_t mode);
+} lvni_vfs;
+
+/* The table in force; tests replace it and put NULL back for the real one. Not thread-safe. */
+const lvni_vfs *lvni_vfs_get(void);
+void lvni_vfs_set(const lvni_vfs *vfs);
+/* Faults for tests: the k-th call (1 = next) of a kind fails with `error` (errno value), or, for "short", the k-th write
+ * writes half. kind: "open" "write" "short" "fsync" "close" "rename" "mkdir" "link" "read". k = 0 switches all off. The number of calls
+ * made of a kind since the last setting is lvni_vfs_calls(kind). */
+void lvni_vfs_fail_at(const char *kind, int64_t k, int error);
+int64_t lvni_vfs_calls(const char *kind);
+
+/* A file being written under a temporary name beside `path` ("<path>.tmp-<pid>"). commit: fsync, close, rename over `path`, fsync the
+ * directory. abort (or a failed commit): close and unlink the temporary; `path` keeps its old content. */
+typedef struct lvni_atomic_file lvni_atomic_file;
+lvn_status lvni_atomic_open(const char *path, lvni_atomic_file **out);
+lvn_status lvni_atomic_write(lvni_atomic_file *f, const void *data, size_t bytes); /* retries short writes and EINTR */
+lvn_status lvni_atomic_commit(lvni_atomic_file *f); /* frees f in every case */
+void lvni_atomic_abort(lvni_atomic_file *f);        /* frees f; NULL is fine */
+
+/* Whole small files. *data is zero-terminated beyond its size, owned by the caller (lvni_free). */
+lvn_status lvni_file_read(const char *path, size_t max_bytes, char **data, size_t *bytes);
+lvn_status lvni_file_write(const char *path, const void *data, size_t bytes); /* through lvni_atomic_* */
+lvn_status lvni_mkdirs(const char *path); /* with parents; fine when it exists */
+bool lvni_path_exists(const char *path);
+
+/* Append-only files (logs): opened with O_APPEND | O_CLOEXEC; each write is one system call. */
+lvn_status lvni_append_open(const char *path, bool truncate, int *fd);
+lvn_status lvni_append_write(int fd, const char *path, const void *data, size_t bytes);
+
+#endif
