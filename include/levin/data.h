@@ -1,0 +1,68 @@
+/* Datasets: a length and a way to get sample i. A user's own dataset fills a lvn_dataset_class, as the built-in ones do. */
+#ifndef LEVIN_DATA_H
+#define LEVIN_DATA_H
+
+#include <levin/tensor.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { LVN_MAX_FIELDS = 8 };
+
+/* One field of a sample: `image` f32 (H, W, 3), `label` i64 (), or whatever a user's dataset has. */
+typedef struct lvn_field {
+    const char *name; /* borrowed from the dataset */
+    lvn_dtype dtype;
+    int ndim;
+    int64_t shape[LVN_MAX_NDIM]; /* of one sample; a batch has one axis more in front */
+} lvn_field;
+
+/* What the random part of a sample may depend on (the law: never the worker, never the clock). */
+typedef struct lvn_sample_key {
+    uint64_t seed;
+    uint32_t epoch;
+    int64_t sample; /* index in the dataset's whole sorted list */
+    bool training;  /* augment */
+} lvn_sample_key;
+
+typedef struct lvn_dataset lvn_dataset;
+
+typedef struct lvn_dataset_class {
+    const char *name;
+    /* Describe the fields; return how many. Field 0 is the input, field 1 (if any) the target. */
+    int (*fields)(const lvn_dataset *dataset, lvn_field out[LVN_MAX_FIELDS]);
+    int64_t (*length)(const lvn_dataset *dataset);
+    /* Write field i of sample key->sample to field[i] (the field's bytes). Called from several threads at once. A sample that cannot be
+     * read is LVN_ERR_CORRUPT, LVN_ERR_IO or LVN_ERR_NOT_FOUND: `on_error` decides; any other error stops the run. */
+    lvn_status (*get)(const lvn_dataset *dataset, const lvn_sample_key *key, void *const field[]);
+    void (*destroy)(lvn_dataset *dataset);
+    /* Optional: what to call sample i in messages and prediction files (a path); NULL: its number. */
+    const char *(*sample_name)(const lvn_dataset *dataset, int64_t sample);
+    /* Optional: the label of sample i without decoding it (class splits); NULL: unknown. */
+    int64_t (*label)(const lvn_dataset *dataset, int64_t sample);
+    void *reserved[4];
+} lvn_dataset_class;
+
+/* First member of every dataset. */
+struct lvn_dataset {
+    const lvn_dataset_class *cls;
+    int n_classes;                 /* 0: no classification data */
+    const char *const *class_names; /* n_classes names, borrowed from the dataset */
+    void *reserved[4];
+};
+
+/* A batch: field i has shape (size, fields[i].shape...). Borrowed from the loader until the step function returns. */
+typedef struct lvn_batch {
+    int64_t size;          /* samples; may be smaller than asked when unreadable ones were skipped */
+    lvn_tensor *image;     /* field 0 */
+    lvn_tensor *label;     /* field 1, or NULL */
+    int n_fields;
+    lvn_tensor *field[LVN_MAX_FIELDS];
+    const int64_t *sample; /* size indices in the whole sorted list */
+} lvn_batch;
+
+#ifdef __cplusplus
+}
+#endif
+#endif
