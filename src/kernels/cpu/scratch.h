@@ -1,0 +1,19 @@
+/* Scratch memory of the cpu kernels: one reusable buffer per slot and context, so that a step allocates nothing after
+ * warm-up. Two slots, because a oneDNN primitive runs while an own kernel may hold partial sums. */
+#ifndef LEVIN_KERNELS_CPU_SCRATCH_H
+#define LEVIN_KERNELS_CPU_SCRATCH_H
+
+#include <stddef.h>
+
+typedef enum lvni_scratch_slot {
+    LVNI_SCRATCH_OWN,  /* partial sums of the own kernels */
+    LVNI_SCRATCH_DNNL, /* scratchpad of oneDNN primitives (scratchpad_mode_user) */
+    LVNI_SCRATCH_SLOTS
+} lvni_scratch_slot;
+
+/* At least `bytes` bytes, 64-byte aligned, contents undefined, for the calling thread's context. Valid until the next call
+ * for the same slot in this context; freed with the context. bytes may be 0. NULL with LVN_ERR_MEMORY recorded.
+ * Called outside parallel regions (members of a team have contexts of their own). */
+void *lvni_scratch(lvni_scratch_slot slot, size_t bytes);
+
+#endif
