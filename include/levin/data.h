@@ -41,7 +41,10 @@ typedef struct lvn_dataset_class {
     const char *(*sample_name)(const lvn_dataset *dataset, int64_t sample);
     /* Optional: the label of sample i without decoding it (class splits); NULL: unknown. */
     int64_t (*label)(const lvn_dataset *dataset, int64_t sample);
-    void *reserved[4];
+    /* Optional: the whole-list index of position 0 <= i < length, for a dataset that shows a part of a list (the key's `sample`, and
+     * what sample_name and label take, is always the index in the whole list); NULL: position i is sample i. */
+    int64_t (*index)(const lvn_dataset *dataset, int64_t position);
+    void *reserved[3];
 } lvn_dataset_class;
 
 /* First member of every dataset. */
@@ -51,6 +54,28 @@ struct lvn_dataset {
     const char *const *class_names; /* n_classes names, borrowed from the dataset */
     void *reserved[4];
 };
+
+/* Destroy any dataset; NULL is fine. */
+LVN_API void lvn_dataset_destroy(lvn_dataset *dataset);
+
+/* A folder of pictures (JPEG, PNG) with one sub-folder per class; fields `image` (resize, resize, 3) f32, normalised with the mean and
+ * standard deviation of ImageNet, and `label`. Samples are in byte order of their paths, classes in byte order of their names. */
+typedef struct lvn_image_folder_options {
+    size_t struct_size;  /* sizeof(lvn_image_folder_options) */
+    int resize;          /* side of the square pictures in pixels; 0: 224 */
+    bool flat;           /* pictures anywhere below the folder, no classes, no label */
+    bool no_augment;     /* training samples come as evaluation samples do; else random resized crop and horizontal flip */
+    double min_scale;    /* smallest part of a picture's area that a random crop keeps; 0: 0.08 */
+    double color_jitter; /* brightness, contrast and saturation vary by this factor (0.4: between 0.6 and 1.4); 0: not at all */
+    void *reserved[4];
+} lvn_image_folder_options;
+
+/* A new dataset, owned by the caller (lvn_dataset_destroy). NULL, with the thread's error, when the folder is missing, empty, has fewer
+ * than two classes, or an option is out of range. options may be NULL. */
+LVN_API lvn_dataset *lvn_image_folder_open_with(const char *path, const lvn_image_folder_options *options);
+/* LVN_IMAGE_FOLDER("photos/train", .resize = 32) */
+#define LVN_IMAGE_FOLDER(path, ...) \
+    lvn_image_folder_open_with((path), &(lvn_image_folder_options){.struct_size = sizeof(lvn_image_folder_options), __VA_ARGS__})
 
 /* A batch: field i has shape (size, fields[i].shape...). Borrowed from the loader until the step function returns. */
 typedef struct lvn_batch {
