@@ -11,6 +11,7 @@
 enum { LVNI_MAX_IN = 6, LVNI_MAX_OUT = 4 };
 
 /* ---- attributes (one struct per op that has any) ---- */
+typedef struct lvni_no_attr { char unused; } lvni_no_attr; /* attr is NULL; attr_size in the table is 0 */
 typedef struct lvni_scale_attr { double mul, add; } lvni_scale_attr;          /* y = x * mul + add */
 typedef struct lvni_axes_attr { uint32_t mask; bool keepdim; } lvni_axes_attr; /* bit i: axis i is reduced */
 typedef struct lvni_shape_attr { int ndim; int64_t shape[LVN_MAX_NDIM]; } lvni_shape_attr; /* of the result */
