@@ -30,7 +30,9 @@ void lvni_vfs_fail_at(const char *kind, int64_t k, int error);
 int64_t lvni_vfs_calls(const char *kind);
 
 /* A file being written under a temporary name beside `path` ("<path>.tmp-<pid>"). commit: fsync, close, rename over `path`, fsync the
- * directory. abort (or a failed commit): close and unlink the temporary; `path` keeps its old content. */
+ * directory. abort (or a failed commit): close and unlink the temporary; `path` keeps its old content.
+ * One failure is different: when only the directory cannot be synced, commit reports it although `path` already has the
+ * new content (whole, but a power cut may bring the old one back). No failure leaves the temporary file behind. */
 typedef struct lvni_atomic_file lvni_atomic_file;
 lvn_status lvni_atomic_open(const char *path, lvni_atomic_file **out);
 lvn_status lvni_atomic_write(lvni_atomic_file *f, const void *data, size_t bytes); /* retries short writes and EINTR */

@@ -1,0 +1,10 @@
+/* Time since an arbitrary start, for durations and rates: never goes back, does not follow the wall clock. */
+#ifndef LEVIN_CORE_CLOCK_H
+#define LEVIN_CORE_CLOCK_H
+
+#include <stdint.h>
+
+uint64_t lvni_now_ns(void);                      /* CLOCK_MONOTONIC */
+double lvni_seconds_since(uint64_t start_ns);    /* (now - start) / 1e9 */
+
+#endif

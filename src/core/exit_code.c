@@ -1,0 +1,30 @@
+/* From status to exit code (exit_code.h). */
+#include "core/exit_code.h"
+
+lvni_exit_code lvni_exit_of_status(lvn_status status)
+{
+    switch (status) {
+    case LVN_OK: return LVNI_EXIT_OK;
+    case LVN_ERR_USAGE: return LVNI_EXIT_USAGE;
+    case LVN_ERR_MEMORY:
+    case LVN_ERR_DEVICE_MEMORY: return LVNI_EXIT_RESOURCE;
+    case LVN_ERR_PEER: return LVNI_EXIT_PEER;
+    default: return LVNI_EXIT_FAILURE;
+    }
+}
+
+int lvni_exit_of_signal(int signal_number)
+{
+    return 128 + signal_number;
+}
+
+const char *lvni_exit_text(int code)
+{
+    switch (code) {
+#define CASE(name, number, text) \
+    case number: return text;
+        LVNI_EXIT_LIST(CASE)
+#undef CASE
+    default: return NULL;
+    }
+}

@@ -1,0 +1,170 @@
+/* The growable string of str.h. */
+#include "core/str.h"
+
+#include "core/alloc.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool reserve(lvni_str *s, size_t extra)
+{
+    if (s->failed) {
+        return false;
+    }
+    if (s->room > s->len && s->room - s->len > extra) {
+        return true;
+    }
+    size_t room = s->room == 0 ? 64 : s->room * 2;
+    if (room - s->len <= extra) {
+        room = s->len + extra + 1;
+    }
+    char *data = lvni_realloc(LVNI_TAG_CORE, s->data, room);
+    if (data == NULL) {
+        s->failed = true;
+        return false;
+    }
+    if (s->data == NULL) {
+        data[0] = '\0';
+    }
+    s->data = data;
+    s->room = room;
+    return true;
+}
+
+void lvni_str_append_n(lvni_str *s, const char *bytes, size_t n)
+{
+    if (reserve(s, n)) {
+        memcpy(s->data + s->len, bytes, n);
+        s->len += n;
+        s->data[s->len] = '\0';
+    }
+}
+
+void lvni_str_append(lvni_str *s, const char *text)
+{
+    lvni_str_append_n(s, text, strlen(text));
+}
+
+void lvni_str_char(lvni_str *s, char c)
+{
+    lvni_str_append_n(s, &c, 1);
+}
+
+void lvni_str_printf(lvni_str *s, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    const int n = vsnprintf(NULL, 0, fmt, ap);
+    va_end(ap);
+    if (n < 0 || !reserve(s, (size_t)n)) {
+        s->failed = true;
+        return;
+    }
+    va_start(ap, fmt);
+    vsnprintf(s->data + s->len, s->room - s->len, fmt, ap);
+    va_end(ap);
+    s->len += (size_t)n;
+}
+
+/* Length of the UTF-8 sequence at p, 0 when it is none (overlong forms and surrogates are none). */
+static size_t utf8_length(const unsigned char *p)
+{
+    static const struct {
+        unsigned char lead_min, lead_max, next_min, next_max;
+        size_t n;
+    } forms[] = {
+        {0xC2, 0xDF, 0x80, 0xBF, 2}, {0xE0, 0xE0, 0xA0, 0xBF, 3}, {0xE1, 0xEC, 0x80, 0xBF, 3},
+        {0xED, 0xED, 0x80, 0x9F, 3}, {0xEE, 0xEF, 0x80, 0xBF, 3}, {0xF0, 0xF0, 0x90, 0xBF, 4},
+        {0xF1, 0xF3, 0x80, 0xBF, 4}, {0xF4, 0xF4, 0x80, 0x8F, 4},
+    };
+    if (p[0] < 0x80) {
+        return 1;
+    }
+    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
+        if (p[0] < forms[i].lead_min || p[0] > forms[i].lead_max || p[1] < forms[i].next_min ||
+            p[1] > forms[i].next_max) {
+            continue;
+        }
+        for (size_t k = 2; k < forms[i].n; k++) {
+            if ((p[k] & 0xC0) != 0x80) {
+                return 0;
+            }
+        }
+        return forms[i].n;
+    }
+    return 0;
+}
+
+void lvni_str_json(lvni_str *s, const char *text)
+{
+    static const char plain[] = "\"\\\b\f\n\r\t";
+    static const char letter[] = "\"\\bfnrt";
+    lvni_str_char(s, '"');
+    for (const char *p = text; *p != '\0';) {
+        const unsigned char c = (unsigned char)*p;
+        const char *special = strchr(plain, *p);
+        const size_t n = utf8_length((const unsigned char *)p);
+        if (special != NULL) {
+            lvni_str_char(s, '\\');
+            lvni_str_char(s, letter[special - plain]);
+        } else if (c < 0x20 || c == 0x7F) {
+            lvni_str_printf(s, "\\u%04x", (unsigned)c);
+        } else if (n == 0) {
+            lvni_str_append(s, "\\ufffd");
+        } else {
+            lvni_str_append_n(s, p, n);
+        }
+        p += n == 0 ? 1 : n;
+    }
+    lvni_str_char(s, '"');
+}
+
+void lvni_str_double(lvni_str *s, double value)
+{
+    char text[40];
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, value);
+        if (strtod(text, NULL) == value) {
+            break;
+        }
+    }
+    lvni_str_append(s, text);
+}
+
+const char *lvni_str_text(const lvni_str *s)
+{
+    return s->data != NULL ? s->data : "";
+}
+
+lvn_status lvni_str_status(const lvni_str *s)
+{
+    return s->failed ? LVN_ERR_MEMORY : LVN_OK;
+}
+
+char *lvni_str_take(lvni_str *s)
+{
+    lvni_str_append_n(s, "", 0); /* an empty string is a block of its own too */
+    char *data = s->failed ? NULL : s->data;
+    if (s->failed) {
+        lvni_free(s->data);
+    }
+    *s = (lvni_str){0};
+    return data;
+}
+
+void lvni_str_clear(lvni_str *s)
+{
+    s->len = 0;
+    s->failed = false;
+    if (s->data != NULL) {
+        s->data[0] = '\0';
+    }
+}
+
+void lvni_str_free(lvni_str *s)
+{
+    lvni_free(s->data);
+    *s = (lvni_str){0};
+}

@@ -1,0 +1,159 @@
+/* The small parts: strings, clock, thread names, exit codes. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "core/alloc.h"
+#include "core/clock.h"
+#include "core/exit_code.h"
+#include "core/str.h"
+#include "core/thread.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void strings_grow(void **state)
+{
+    (void)state;
+    lvni_str s = {0};
+    assert_string_equal(lvni_str_text(&s), "");
+    for (int i = 0; i < 1000; i++) {
+        lvni_str_printf(&s, "%d,", i);
+    }
+    lvni_str_char(&s, '!');
+    assert_int_equal(lvni_str_status(&s), LVN_OK);
+    assert_int_equal(s.len, 10 * 2 + 90 * 3 + 900 * 4 + 1);
+    assert_memory_equal(s.data, "0,1,2,", 6);
+    assert_string_equal(s.data + s.len - 5, "999,!");
+    lvni_str_clear(&s);
+    assert_string_equal(lvni_str_text(&s), "");
+    lvni_str_append(&s, "x");
+    char *taken = lvni_str_take(&s);
+    assert_string_equal(taken, "x");
+    lvni_free(taken);
+    taken = lvni_str_take(&s);
+    assert_string_equal(taken, "");
+    lvni_free(taken);
+}
+
+static void a_failed_append_is_remembered(void **state)
+{
+    (void)state;
+    const uint64_t live = lvni_alloc_get_total().live_bytes;
+    lvni_str s = {0};
+    lvni_str_append(&s, "kept");
+    lvni_alloc_fail_at(1);
+    lvni_str_printf(&s, "%0100d", 7);
+    lvni_alloc_fail_at(0);
+    lvni_str_append(&s, "no");
+    assert_int_equal(lvni_str_status(&s), LVN_ERR_MEMORY);
+    assert_string_equal(lvni_str_text(&s), "kept");
+    assert_null(lvni_str_take(&s));
+    assert_int_equal(lvni_alloc_get_total().live_bytes, live);
+    lvni_alloc_fail_at(1);
+    lvni_str_append(&s, "x");
+    lvni_alloc_fail_at(0);
+    assert_string_equal(lvni_str_text(&s), "");
+    lvni_str_free(&s);
+}
+
+static void json_strings_escape(void **state)
+{
+    (void)state;
+    lvni_str s = {0};
+    lvni_str_json(&s, "a\"b\\c\n\t\x01 \xc3\xa4 \xff \xed\xa0\x80 \xe2\x82\xac \xf0\x9f\x98\x80 \xc0\xaf");
+    assert_string_equal(lvni_str_text(&s), "\"a\\\"b\\\\c\\n\\t\\u0001 \xc3\xa4 \\ufffd \\ufffd\\ufffd\\ufffd \xe2\x82\xac "
+                                           "\xf0\x9f\x98\x80 \\ufffd\\ufffd\"");
+    lvni_str_clear(&s);
+    lvni_str_json(&s, "\xe2\x82"); /* cut off: must not read past the end */
+    assert_string_equal(lvni_str_text(&s), "\"\\ufffd\\ufffd\"");
+    lvni_str_free(&s);
+}
+
+static void doubles_are_short_and_exact(void **state)
+{
+    (void)state;
+    static const struct {
+        double value;
+        const char *text;
+    } rows[] = {{0.1, "0.1"},   {20, "20"},         {1e-5, "1e-05"},       {0.30000000000000004, "0.30000000000000004"},
+                {-2.5, "-2.5"}, {INFINITY, "inf"}, {-INFINITY, "-inf"}, {1.0 / 3.0, "0.3333333333333333"}};
+    lvni_str s = {0};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        lvni_str_clear(&s);
+        lvni_str_double(&s, rows[i].value);
+        assert_string_equal(lvni_str_text(&s), rows[i].text);
+        assert_true(strtod(lvni_str_text(&s), NULL) == rows[i].value);
+    }
+    lvni_str_free(&s);
+}
+
+static void the_clock_runs_forward(void **state)
+{
+    (void)state;
+    const uint64_t a = lvni_now_ns();
+    uint64_t b = a;
+    for (int i = 0; i < 1000; i++) {
+        const uint64_t c = lvni_now_ns();
+        assert_true(c >= b);
+        b = c;
+    }
+    assert_true(b > a);
+    assert_true(lvni_seconds_since(a) >= 0.0 && lvni_seconds_since(a) < 10.0);
+}
+
+static void *name_me(void *out)
+{
+    lvni_thread_name("a-very-long-role", 12);
+    pthread_getname_np(pthread_self(), (char *)out, 16);
+    lvni_thread_name("writer", -1);
+    pthread_getname_np(pthread_self(), (char *)out + 16, 16);
+    return NULL;
+}
+
+static void threads_have_names(void **state)
+{
+    (void)state;
+    char names[32] = "";
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, name_me, names), 0);
+    pthread_join(thread, NULL);
+    assert_string_equal(names, "lvn-a-very-lo12");
+    assert_string_equal(names + 16, "lvn-writer");
+}
+
+static void exit_codes_follow_the_table(void **state)
+{
+    (void)state;
+    assert_int_equal(lvni_exit_of_status(LVN_OK), 0);
+    assert_int_equal(lvni_exit_of_status(LVN_ERR_USAGE), 64);
+    assert_int_equal(lvni_exit_of_status(LVN_ERR_MEMORY), 69);
+    assert_int_equal(lvni_exit_of_status(LVN_ERR_DEVICE_MEMORY), 69);
+    assert_int_equal(lvni_exit_of_status(LVN_ERR_PEER), 76);
+    assert_int_equal(lvni_exit_of_status(LVN_ERR_NON_FINITE), 1);
+    assert_int_equal(lvni_exit_of_status(LVN_ERR_IO), 1);
+    assert_int_equal(lvni_exit_of_status(LVN_ERR_CORRUPT), 1);
+    assert_int_equal(lvni_exit_of_signal(2), LVNI_EXIT_SIGINT);
+    assert_int_equal(lvni_exit_of_signal(15), LVNI_EXIT_SIGTERM);
+    assert_int_equal(lvni_exit_of_signal(9), 137);
+    assert_non_null(strstr(lvni_exit_text(85), "requeue"));
+    assert_null(lvni_exit_text(2));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(strings_grow),
+        cmocka_unit_test(a_failed_append_is_remembered),
+        cmocka_unit_test(json_strings_escape),
+        cmocka_unit_test(doubles_are_short_and_exact),
+        cmocka_unit_test(the_clock_runs_forward),
+        cmocka_unit_test(threads_have_names),
+        cmocka_unit_test(exit_codes_follow_the_table),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,350 @@
+/* Files under faults: whatever fails, the old content stays, no temporary file is left, no descriptor leaks. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "core/alloc.h"
+#include "core/vfs.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char dir[64];
+
+static int make_dir(void **state)
+{
+    (void)state;
+    strcpy(dir, "/tmp/levin-vfs-XXXXXX");
+    return mkdtemp(dir) == NULL ? -1 : 0;
+}
+
+/* One level deep is enough for these tests. */
+static void remove_tree(const char *path)
+{
+    DIR *d = opendir(path);
+    if (d == NULL) {
+        return;
+    }
+    for (struct dirent *e = readdir(d); e != NULL; e = readdir(d)) {
+        char name[512];
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0) {
+            snprintf(name, sizeof name, "%s/%s", path, e->d_name);
+            if (e->d_type == DT_DIR) {
+                remove_tree(name);
+            }
+            (void)remove(name);
+        }
+    }
+    closedir(d);
+}
+
+static int drop_dir(void **state)
+{
+    (void)state;
+    lvni_vfs_fail_at(NULL, 0, 0);
+    lvni_vfs_set(NULL);
+    lvni_alloc_fail_at(0);
+    remove_tree(dir);
+    return rmdir(dir);
+}
+
+static const char *at(const char *name)
+{
+    static char path[128];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    return path;
+}
+
+static int entries(const char *path)
+{
+    DIR *d = opendir(path);
+    assert_non_null(d);
+    int n = 0;
+    while (readdir(d) != NULL) {
+        n++;
+    }
+    closedir(d);
+    return n - 2; /* . and .. */
+}
+
+static void assert_content(const char *path, const char *expected)
+{
+    char *data = NULL;
+    size_t bytes = 0;
+    assert_int_equal(lvni_file_read(path, 1000000, &data, &bytes), LVN_OK);
+    assert_int_equal(bytes, strlen(expected));
+    assert_string_equal(data, expected);
+    lvni_free(data);
+}
+
+/* Three writes and a commit. */
+static lvn_status write_three(const char *path)
+{
+    lvni_atomic_file *f = NULL;
+    LVN_TRY(lvni_atomic_open(path, &f));
+    static const char *const parts[] = {"new ", "content ", "here"};
+    for (int i = 0; i < 3; i++) {
+        const lvn_status status = lvni_atomic_write(f, parts[i], strlen(parts[i]));
+        if (status != LVN_OK) {
+            lvni_atomic_abort(f);
+            return status;
+        }
+    }
+    return lvni_atomic_commit(f);
+}
+
+static void atomic_file_replaces_content(void **state)
+{
+    (void)state;
+    assert_int_equal(lvni_file_write(at("a"), "old", 3), LVN_OK);
+    assert_content(at("a"), "old");
+    assert_int_equal(write_three(at("a")), LVN_OK);
+    assert_content(at("a"), "new content here");
+    assert_int_equal(entries(dir), 1);
+}
+
+static void abort_keeps_the_old_content(void **state)
+{
+    (void)state;
+    assert_int_equal(lvni_file_write(at("a"), "old", 3), LVN_OK);
+    lvni_atomic_file *f = NULL;
+    assert_int_equal(lvni_atomic_open(at("a"), &f), LVN_OK);
+    assert_int_equal(lvni_atomic_write(f, "half", 4), LVN_OK);
+    assert_int_equal(entries(dir), 2);
+    lvni_atomic_abort(f);
+    lvni_atomic_abort(NULL);
+    assert_content(at("a"), "old");
+    assert_int_equal(entries(dir), 1);
+}
+
+/* The sweep: every call of every kind fails once. Returns how many failed. */
+static int sweep(const char *kind, int error)
+{
+    for (int k = 1;; k++) {
+        assert_int_equal(lvni_file_write(at("a"), "old", 3), LVN_OK);
+        const int fds = entries("/proc/self/fd");
+        const uint64_t live = lvni_alloc_get_total().live_bytes;
+        lvni_vfs_fail_at(kind, k, error);
+        const lvn_status status = write_three(at("a"));
+        const int64_t calls = lvni_vfs_calls(kind);
+        lvni_vfs_fail_at(NULL, 0, 0);
+        assert_int_equal(entries("/proc/self/fd"), fds);
+        assert_int_equal(lvni_alloc_get_total().live_bytes, live);
+        assert_int_equal(entries(dir), 1); /* no temporary file, success or not */
+        if (status == LVN_OK && calls < k) {
+            assert_content(at("a"), "new content here");
+            return k - 1;
+        }
+        const bool in_place = (strcmp(kind, "fsync") == 0 && k == 2) || (strcmp(kind, "close") == 0 && k == 2);
+        assert_content(at("a"), in_place ? "new content here" : "old");
+        if (status != LVN_OK) {
+            assert_int_equal(status, LVN_ERR_IO);
+            assert_non_null(strstr(lvn_last_error()->message, dir));
+            assert_non_null(strstr(lvn_last_error()->message, strerror(error)));
+        }
+    }
+}
+
+static void every_failing_call_keeps_the_old_content(void **state)
+{
+    (void)state;
+    assert_int_equal(sweep("open", EMFILE), 2);   /* the temporary, the directory */
+    assert_int_equal(sweep("write", ENOSPC), 3);
+    assert_int_equal(sweep("fsync", EIO), 2);     /* the file; the directory after the rename */
+    assert_int_equal(sweep("close", EIO), 2);     /* the file; the directory, where nothing can be lost */
+    assert_int_equal(sweep("rename", EACCES), 1);
+}
+
+static void a_directory_that_cannot_be_synced_is_an_error_after_the_rename(void **state)
+{
+    (void)state;
+    lvni_vfs_fail_at("fsync", 2, EIO);
+    assert_int_equal(write_three(at("a")), LVN_ERR_IO);
+    assert_non_null(strstr(lvn_last_error()->message, "in place"));
+    lvni_vfs_fail_at("fsync", 2, EINVAL); /* a file system without directory syncs */
+    assert_int_equal(write_three(at("a")), LVN_OK);
+}
+
+static void short_writes_and_interrupts_are_continued(void **state)
+{
+    (void)state;
+    for (int k = 1; k <= 3; k++) {
+        lvni_vfs_fail_at("short", k, 0);
+        assert_int_equal(write_three(at("a")), LVN_OK);
+        assert_int_equal(lvni_vfs_calls("short"), 4); /* three parts, one of them in two pieces */
+        assert_content(at("a"), "new content here");
+    }
+    static const char *const kinds[] = {"open", "write", "fsync"};
+    for (int i = 0; i < 3; i++) {
+        lvni_vfs_fail_at(NULL, 0, 0);
+        lvni_vfs_fail_at(kinds[i], 1, EINTR);
+        assert_int_equal(write_three(at("a")), LVN_OK);
+    }
+    lvni_vfs_fail_at(NULL, 0, 0);
+    lvni_vfs_fail_at("short", 1, 0);
+    lvni_vfs_fail_at("write", 2, ENOSPC); /* a disk that fills up in the middle of a write */
+    assert_int_equal(write_three(at("a")), LVN_ERR_IO);
+    assert_content(at("a"), "new content here");
+}
+
+static ssize_t write_nothing(int fd, const void *buf, size_t n)
+{
+    (void)fd, (void)buf, (void)n;
+    return 0;
+}
+
+static void a_write_of_nothing_is_an_error_and_not_an_endless_loop(void **state)
+{
+    (void)state;
+    lvni_vfs table = *lvni_vfs_get();
+    table.write = write_nothing;
+    lvni_vfs_set(&table);
+    assert_int_equal(write_three(at("a")), LVN_ERR_IO);
+    lvni_vfs_set(NULL);
+    assert_int_equal(entries(dir), 0);
+}
+
+static void allocation_failures_leave_nothing(void **state)
+{
+    (void)state;
+    assert_int_equal(lvni_file_write(at("a"), "old", 3), LVN_OK);
+    const uint64_t live = lvni_alloc_get_total().live_bytes;
+    for (int k = 1; k <= 4; k++) {
+        lvni_alloc_fail_at(k);
+        assert_int_equal(write_three(at("a")), LVN_ERR_MEMORY);
+        lvni_alloc_fail_at(0);
+        assert_int_equal(lvni_alloc_get_total().live_bytes, live);
+        assert_int_equal(entries(dir), 1);
+        assert_content(at("a"), "old");
+    }
+}
+
+static void missing_places_are_named(void **state)
+{
+    (void)state;
+    lvni_atomic_file *f = NULL;
+    assert_int_equal(lvni_atomic_open(at("no/such/file"), &f), LVN_ERR_NOT_FOUND);
+    assert_null(f);
+    assert_non_null(strstr(lvn_last_error()->message, "no/such/file"));
+    char *data = NULL;
+    size_t bytes = 7;
+    assert_int_equal(lvni_file_read(at("nothing"), 10, &data, &bytes), LVN_ERR_NOT_FOUND);
+    assert_null(data);
+    assert_int_equal(bytes, 0);
+    assert_int_equal(lvni_file_read(dir, 10, &data, &bytes), LVN_ERR_IO); /* a directory */
+    assert_false(lvni_path_exists(at("nothing")));
+    assert_true(lvni_path_exists(dir));
+}
+
+static void reading_has_a_limit_and_needs_no_size(void **state)
+{
+    (void)state;
+    char *data = NULL;
+    size_t bytes = 0;
+    assert_int_equal(lvni_file_write(at("a"), "0123456789", 10), LVN_OK);
+    assert_int_equal(lvni_file_read(at("a"), 9, &data, &bytes), LVN_ERR_IO);
+    assert_non_null(strstr(lvn_last_error()->message, "9 bytes"));
+    assert_null(data);
+    assert_int_equal(lvni_file_read(at("a"), 10, &data, &bytes), LVN_OK);
+    assert_int_equal(bytes, 10);
+    lvni_free(data);
+    assert_int_equal(lvni_file_write(at("empty"), "", 0), LVN_OK);
+    assert_content(at("empty"), "");
+    assert_int_equal(lvni_file_read("/proc/self/status", 100000, &data, &bytes), LVN_OK); /* says its size is 0 */
+    assert_true(bytes > 100);
+    lvni_free(data);
+    lvni_vfs_fail_at("read", 2, EIO);
+    assert_int_equal(lvni_file_read(at("a"), 10, &data, &bytes), LVN_ERR_IO);
+    assert_null(data);
+}
+
+static void a_growing_read_keeps_every_byte(void **state)
+{
+    (void)state;
+    enum { BYTES = 30000 };
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    char *sent = calloc(1, BYTES);
+    assert_non_null(sent);
+    for (int i = 0; i < BYTES; i++) {
+        sent[i] = (char)('a' + i % 23);
+    }
+    assert_int_equal(write(ends[1], sent, BYTES), BYTES); /* fits the pipe's 64 KiB */
+    close(ends[1]);
+    char path[32];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", ends[0]);
+    char *data = NULL;
+    size_t bytes = 0;
+    assert_int_equal(lvni_file_read(path, 100000, &data, &bytes), LVN_OK);
+    assert_int_equal(bytes, BYTES);
+    assert_memory_equal(data, sent, BYTES);
+    lvni_free(data);
+    free(sent);
+    close(ends[0]);
+}
+
+static void directories_are_made_with_parents(void **state)
+{
+    (void)state;
+    struct stat st;
+    assert_int_equal(lvni_mkdirs(at("x//y/")), LVN_OK);
+    assert_int_equal(stat(at("x/y"), &st), 0);
+    assert_true(S_ISDIR(st.st_mode));
+    assert_int_equal(lvni_mkdirs(at("x/y")), LVN_OK);
+    assert_int_equal(lvni_mkdirs("/"), LVN_OK);
+    assert_int_equal(lvni_file_write(at("file"), "", 0), LVN_OK);
+    assert_int_equal(lvni_mkdirs(at("file/z")), LVN_ERR_IO);
+    assert_int_equal(lvni_mkdirs(at("file")), LVN_ERR_IO);
+    lvni_vfs_fail_at("mkdir", 1, EROFS);
+    assert_int_equal(lvni_mkdirs(at("w")), LVN_ERR_IO);
+    assert_non_null(strstr(lvn_last_error()->message, "permissions"));
+    assert_int_equal(lvni_mkdirs(""), LVN_ERR_NOT_FOUND);
+}
+
+static void logs_are_appended(void **state)
+{
+    (void)state;
+    int fd = -1;
+    assert_int_equal(lvni_append_open(at("log"), false, &fd), LVN_OK);
+    assert_true((fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0);
+    assert_int_equal(lvni_append_write(fd, at("log"), "one\n", 4), LVN_OK);
+    assert_int_equal(lvni_vfs_calls("write") > 0, 1);
+    close(fd);
+    assert_int_equal(lvni_append_open(at("log"), false, &fd), LVN_OK);
+    lvni_vfs_fail_at("write", 1, ENOSPC);
+    assert_int_equal(lvni_append_write(fd, at("log"), "lost\n", 5), LVN_ERR_IO);
+    assert_int_equal(lvni_append_write(fd, at("log"), "two\n", 4), LVN_OK);
+    close(fd);
+    assert_content(at("log"), "one\ntwo\n");
+    assert_int_equal(lvni_append_open(at("log"), true, &fd), LVN_OK);
+    close(fd);
+    assert_content(at("log"), "");
+}
+
+int main(void)
+{
+#define T(f) cmocka_unit_test_setup_teardown(f, make_dir, drop_dir)
+    const struct CMUnitTest tests[] = {
+        T(atomic_file_replaces_content),
+        T(abort_keeps_the_old_content),
+        T(every_failing_call_keeps_the_old_content),
+        T(a_directory_that_cannot_be_synced_is_an_error_after_the_rename),
+        T(short_writes_and_interrupts_are_continued),
+        T(a_write_of_nothing_is_an_error_and_not_an_endless_loop),
+        T(allocation_failures_leave_nothing),
+        T(missing_places_are_named),
+        T(reading_has_a_limit_and_needs_no_size),
+        T(a_growing_read_keeps_every_byte),
+        T(directories_are_made_with_parents),
+        T(logs_are_appended),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
