@@ -181,6 +181,9 @@ void lvn_release(lvn_tensor *t)
     if (t == NULL || atomic_fetch_sub_explicit(&t->refs, 1, memory_order_acq_rel) != 1) {
         return;
     }
+    if (t->node != NULL) {
+        ((lvni_node_head *)(void *)t->node)->out = NULL;
+    }
     lvn_release(t->grad);
     storage_release(t->storage);
     give(t, sizeof *t);

@@ -9,6 +9,11 @@
 
 struct lvni_node;
 
+/* The first member of a tape node: the tensor it made, NULL once that is gone. The link is weak in both directions. */
+typedef struct lvni_node_head {
+    lvn_tensor *out;
+} lvni_node_head;
+
 typedef struct lvni_storage {
     _Atomic int refs;
     void *data;

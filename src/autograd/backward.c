@@ -1,0 +1,150 @@
+/* The backward walk: newest node first; each node's rule hands gradients to its inputs. Gradients of parameters go straight
+ * into the slices of the shard's flat gradient set when the trainer gave one. */
+#include "autograd/tape_impl.h"
+
+#include <string.h>
+
+lvn_tensor *lvn_require_grad(lvn_tensor *t)
+{
+    if (t != NULL) {
+        t->requires_grad = true;
+    }
+    return t;
+}
+
+lvn_tensor *lvn_gradient(lvn_tensor *t)
+{
+    return t == NULL ? NULL : t->grad;
+}
+
+void lvn_zero_grad(lvn_tensor *t)
+{
+    lvn_release(t->grad);
+    t->grad = NULL;
+}
+
+/* The slice of a parameter in the shard's gradient set, or NULL when the leaf is no parameter of it. */
+static float *slice_of(const lvn_tensor *leaf)
+{
+    const lvni_gradients *g = lvni_ctx_get()->gradients;
+    return g != NULL && leaf->param >= 0 && leaf->param < g->n ? g->data + g->offset[leaf->param] : NULL;
+}
+
+lvn_tensor *lvni_grad_dest(lvni_node *node, int i)
+{
+    lvn_tensor *leaf = node->leaf[i];
+    float *slice = leaf == NULL ? NULL : slice_of(leaf);
+    const lvni_gradients *g = lvni_ctx_get()->gradients;
+    if (slice == NULL || g->written[leaf->param]) {
+        return NULL;
+    }
+    return lvn_tensor_wrap(slice, LVN_F32, leaf->ndim, leaf->shape);
+}
+
+/* *sum += t, into a new tensor, since either side may be shared. Moves t. */
+static lvn_status accumulate(lvn_tensor **sum, lvn_tensor *t)
+{
+    if (*sum == NULL) {
+        *sum = t;
+        return LVN_OK;
+    }
+    lvni_args a = {.in = {*sum, t}};
+    const lvn_status s = lvni_run(LVNI_OP_add, &a, 1);
+    lvn_release(t);
+    if (s == LVN_OK) {
+        lvn_release(*sum);
+        *sum = a.out[0];
+    }
+    return s;
+}
+
+static lvn_status give_parameter(lvn_tensor *leaf, float *slice, lvn_tensor *t)
+{
+    const lvni_gradients *g = lvni_ctx_get()->gradients;
+    lvn_status s = LVN_OK;
+    if (t->data != slice && !g->written[leaf->param]) {
+        memcpy(slice, t->data, (size_t)lvn_numel(t) * sizeof *slice);
+    } else if (t->data != slice) { /* used twice in the network */
+        lvn_tensor *sum = lvn_tensor_wrap(slice, LVN_F32, leaf->ndim, leaf->shape);
+        lvni_args a = {.in = {sum, t}};
+        s = sum == NULL ? LVN_ERR_MEMORY : lvni_run(LVNI_OP_add, &a, 1);
+        if (s == LVN_OK) {
+            memcpy(slice, a.out[0]->data, (size_t)lvn_numel(t) * sizeof *slice);
+            lvn_release(a.out[0]);
+        }
+        lvn_release(sum);
+    }
+    g->written[leaf->param] = true;
+    lvn_release(t);
+    return s;
+}
+
+lvn_status lvni_grad_give(lvni_node *node, int i, lvn_tensor *t)
+{
+    if (t == NULL) {
+        return lvn_last_error()->code != LVN_OK ? lvn_last_error()->code : LVN_ERR_INTERNAL;
+    }
+    if (node->source[i] != NULL) {
+        return accumulate(&node->source[i]->grad, t);
+    }
+    lvn_tensor *leaf = node->leaf[i];
+    float *slice = slice_of(leaf);
+    return slice != NULL ? give_parameter(leaf, slice, t) : accumulate(&leaf->grad, t);
+}
+
+static lvn_tensor *seed_gradient(const lvn_tensor *loss, double seed)
+{
+    const lvni_desc d = lvni_tensor_desc(loss);
+    lvn_tensor *g = lvni_tensor_new(&d);
+    if (g != NULL && g->dtype == LVN_F64) {
+        *(double *)g->data = seed;
+    } else if (g != NULL) {
+        *(float *)g->data = (float)seed;
+    }
+    return g;
+}
+
+static lvn_status walk(struct lvni_tape *tape)
+{
+    for (lvni_node *node = tape->last; node != NULL; node = node->previous) {
+        if (node->grad == NULL) {
+            continue; /* does not lead to the loss */
+        }
+        const lvn_status s = node->backward(node, node->grad);
+        if (s != LVN_OK) {
+            lvn_error_frame("backward of %s", node->name);
+            return s;
+        }
+        lvn_release(node->grad);
+        node->grad = NULL;
+        for (int i = 0; i < LVNI_NODE_SAVED; i++) { /* memory for the nodes still to come */
+            lvn_release(node->saved[i]);
+            node->saved[i] = NULL;
+        }
+    }
+    return LVN_OK;
+}
+
+lvn_status lvn_backward_scaled(lvn_tensor *loss, double seed)
+{
+    struct lvni_tape *tape = lvni_tape_get();
+    if (tape == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    if (tape->scope[tape->depth].failed != LVN_OK) {
+        return lvn_error_adopt(&tape->error);
+    }
+    LVN_ARG(loss != NULL, "lvn_backward was given NULL");
+    LVN_ARG(lvn_numel(loss) == 1, "lvn_backward needs a loss of one element, not %lld: take lvn_mean() or lvn_sum() of it",
+            (long long)lvn_numel(loss));
+    LVN_ARG(loss->node != NULL, "the loss does not depend on anything that requires a gradient");
+    loss->node->grad = seed_gradient(loss, seed);
+    const lvn_status s = loss->node->grad == NULL ? LVN_ERR_MEMORY : walk(tape);
+    lvni_tape_drop_nodes(tape);
+    return s;
+}
+
+lvn_status lvn_backward(lvn_tensor *loss)
+{
+    return lvn_backward_scaled(loss, 1.0);
+}

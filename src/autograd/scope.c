@@ -1,0 +1,133 @@
+/* Scopes: who owns what ops make, and how a failure spreads (ops.h, tape.h). */
+#include "autograd/tape_impl.h"
+
+#include "core/alloc.h"
+
+static void tape_destroy(struct lvni_tape *tape)
+{
+    lvni_tape_drop_nodes(tape);
+    for (int64_t i = tape->n_tensors - 1; i >= 0; i--) {
+        lvn_release(tape->tensors[i]);
+    }
+    lvni_free(tape->tensors);
+    lvni_free(tape);
+}
+
+struct lvni_tape *lvni_tape_get(void)
+{
+    lvni_ctx *ctx = lvni_ctx_get();
+    if (ctx == NULL) {
+        return NULL;
+    }
+    if (ctx->tape == NULL) {
+        lvni_ctx_free_tape = tape_destroy;
+        ctx->tape = LVNI_NEW(LVNI_TAG_TENSOR, struct lvni_tape);
+    }
+    return ctx->tape;
+}
+
+lvn_status lvn_scope_open(void)
+{
+    struct lvni_tape *tape = lvni_tape_get();
+    if (tape == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    LVN_ARG(tape->depth < LVNI_SCOPES, "more than %d scopes are open", LVNI_SCOPES);
+    tape->depth++;
+    tape->scope[tape->depth] = (lvni_scope){.first = tape->n_tensors, .failed = tape->scope[tape->depth - 1].failed};
+    return LVN_OK;
+}
+
+lvn_status lvn_scope_close(void)
+{
+    struct lvni_tape *tape = lvni_tape_get();
+    LVN_ARG(tape != NULL && tape->depth > 0, "no scope is open");
+    const lvni_scope scope = tape->scope[tape->depth];
+    if (tape->depth == 1) {
+        lvni_tape_drop_nodes(tape);
+    }
+    while (tape->n_tensors > scope.first) {
+        lvn_release(tape->tensors[--tape->n_tensors]);
+    }
+    tape->depth--;
+    if (scope.failed == LVN_OK) {
+        return LVN_OK;
+    }
+    if (tape->depth > 0) {
+        tape->scope[tape->depth].failed = scope.failed;
+    }
+    return lvn_error_adopt(&tape->error);
+}
+
+lvn_status lvn_scope_status(void)
+{
+    const struct lvni_tape *tape = lvni_tape_get();
+    return tape == NULL ? LVN_ERR_MEMORY : tape->scope[tape->depth].failed;
+}
+
+bool lvni_scope_failed(void)
+{
+    return lvn_scope_status() != LVN_OK;
+}
+
+lvn_tensor *lvni_op_fail(const char *op)
+{
+    struct lvni_tape *tape = lvni_tape_get();
+    if (tape != NULL && tape->scope[tape->depth].failed == LVN_OK) {
+        if (op != NULL) {
+            const char *path = lvni_ctx_get()->module_path;
+            lvn_error_frame("%s%s%s", op, path[0] != '\0' ? " in " : "", path);
+        }
+        tape->error = *lvn_last_error();
+        if (tape->depth > 0) { /* outside of all scopes the NULL result itself is the only sign */
+            tape->scope[tape->depth].failed = tape->error.code == LVN_OK ? LVN_ERR_INTERNAL : tape->error.code;
+        }
+    }
+    return NULL;
+}
+
+static bool grow(struct lvni_tape *tape)
+{
+    const int64_t capacity = tape->capacity == 0 ? 256 : 2 * tape->capacity;
+    lvn_tensor **more = lvni_realloc(LVNI_TAG_TENSOR, tape->tensors, (size_t)capacity * sizeof *more);
+    if (more == NULL) {
+        return false;
+    }
+    tape->tensors = more;
+    tape->capacity = capacity;
+    return true;
+}
+
+lvn_tensor *lvni_adopt(lvn_tensor *t)
+{
+    struct lvni_tape *tape = lvni_tape_get();
+    if (t == NULL || tape == NULL || (tape->n_tensors == tape->capacity && !grow(tape))) {
+        lvn_release(t);
+        return lvni_op_fail(NULL);
+    }
+    tape->tensors[tape->n_tensors++] = t;
+    return t;
+}
+
+lvn_tensor *lvn_keep(lvn_tensor *t)
+{
+    struct lvni_tape *tape = lvni_tape_get();
+    if (t == NULL || tape == NULL) {
+        return NULL;
+    }
+    for (int64_t i = tape->n_tensors - 1; i >= 0; i--) {
+        if (tape->tensors[i] == t) {
+            tape->tensors[i] = NULL;
+            return t;
+        }
+    }
+    return lvn_retain(t); /* no scope's: a parameter, a batch's field */
+}
+
+lvn_tensor *lvni_op_run(lvni_op op, lvni_args *args, unsigned want)
+{
+    if (lvni_run(op, args, want) != LVN_OK) {
+        return lvni_op_fail(lvni_ops[op].name);
+    }
+    return lvni_adopt(args->out[0]);
+}

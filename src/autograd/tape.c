@@ -1,0 +1,100 @@
+/* Recording (tape.h). A node holds what its backward rule needs and nothing else: inputs are remembered as links, so that
+ * an activation nobody needs is gone with its scope. */
+#include "autograd/tape_impl.h"
+
+#include "tensor/cache.h"
+
+#include <string.h>
+
+bool lvni_records(lvn_tensor *const *in, int n)
+{
+    const struct lvni_tape *tape = lvni_tape_get();
+    if (tape == NULL || tape->paused) {
+        return false;
+    }
+    for (int i = 0; i < n; i++) {
+        if (in[i] != NULL && (in[i]->node != NULL || in[i]->requires_grad)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+lvni_node *lvni_record(const char *name, lvni_backward_rule backward, lvn_tensor *out, lvn_tensor *const *in, int n_in)
+{
+    if (out == NULL || !lvni_records(in, n_in)) {
+        return NULL;
+    }
+    size_t got;
+    lvni_node *node = lvni_cache_take(lvni_ctx_get()->cache, sizeof *node, &got);
+    if (node == NULL) {
+        return (lvni_node *)(void *)lvni_op_fail(name); /* NULL; the scope carries the error */
+    }
+    memset(node, 0, sizeof *node);
+    struct lvni_tape *tape = lvni_tape_get();
+    node->name = name;
+    node->backward = backward;
+    node->previous = tape->last;
+    tape->last = node;
+    node->head.out = out;
+    out->node = node;
+    node->in_desc = lvni_tensor_desc(in[0]);
+    for (int i = 0; i < n_in; i++) {
+        if (in[i] == NULL) {
+            continue;
+        }
+        node->source[i] = in[i]->node;
+        if (in[i]->node == NULL && in[i]->requires_grad) {
+            node->leaf[i] = lvn_retain(in[i]);
+        }
+    }
+    return node;
+}
+
+void lvni_save(lvni_node *node, int i, lvn_tensor *t)
+{
+    node->saved[i] = lvn_retain(t);
+}
+
+static void node_free(lvni_node *node)
+{
+    for (int i = 0; i < LVNI_NODE_IN; i++) {
+        lvn_release(node->leaf[i]);
+    }
+    for (int i = 0; i < LVNI_NODE_SAVED; i++) {
+        lvn_release(node->saved[i]);
+    }
+    lvn_release(node->grad);
+    if (node->head.out != NULL) {
+        node->head.out->node = NULL;
+    }
+    lvni_cache_give(lvni_ctx_get()->cache, node, sizeof *node);
+}
+
+void lvni_tape_drop_nodes(struct lvni_tape *tape)
+{
+    while (tape->last != NULL) {
+        lvni_node *node = tape->last;
+        tape->last = node->previous;
+        node_free(node);
+    }
+}
+
+void lvni_tape_clear(void)
+{
+    struct lvni_tape *tape = lvni_tape_get();
+    if (tape != NULL) {
+        lvni_tape_drop_nodes(tape);
+    }
+}
+
+bool lvn_set_grad_enabled(bool enabled)
+{
+    struct lvni_tape *tape = lvni_tape_get();
+    if (tape == NULL) {
+        return false;
+    }
+    const bool before = !tape->paused;
+    tape->paused = !enabled;
+    return before;
+}

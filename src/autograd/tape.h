@@ -1,0 +1,78 @@
+/* Scopes and the eager tape of a thread. An op runs its kernel and records one node; lvn_backward walks the nodes in
+ * reverse. Called by ops/ (record), nn/ and trainer/ (scopes, gradient sets). One tape per context, made at first use. */
+#ifndef LEVIN_AUTOGRAD_TAPE_H
+#define LEVIN_AUTOGRAD_TAPE_H
+
+#include "kernels/kernels.h"
+
+#include <levin/ops.h>
+
+enum { LVNI_NODE_IN = 3, LVNI_NODE_SAVED = 5 };
+
+typedef struct lvni_node lvni_node;
+/* Given dL/d(output), hand dL/d(input i) to lvni_grad_give for every input i that lvni_grad_wanted. */
+typedef lvn_status (*lvni_backward_rule)(lvni_node *node, lvn_tensor *dy);
+
+struct lvni_node {
+    lvni_node_head head; /* first: the weak link to the output */
+    const char *name;    /* of the op, for errors */
+    lvni_backward_rule backward;
+    lvni_node *previous;           /* recorded before this one */
+    lvni_node *source[LVNI_NODE_IN]; /* node that made input i, or NULL */
+    lvn_tensor *leaf[LVNI_NODE_IN];  /* input i when it is a leaf that wants a gradient (held), or NULL */
+    lvn_tensor *saved[LVNI_NODE_SAVED]; /* what the backward rule needs (held) */
+    lvn_tensor *grad;              /* dL/d(output) gathered so far (held) */
+    lvni_desc in_desc;             /* of input 0 */
+    union {
+        lvni_scale_attr scale;
+        lvni_axes_attr axes;
+        lvni_matmul_attr matmul;
+        lvni_conv_attr conv;
+        lvni_pool_attr pool;
+        lvni_norm_attr norm;
+        lvni_dropout_attr dropout;
+        lvni_desc desc; /* of input 1 */
+    } attr;
+};
+
+/* A shard's gradients: slices of one flat f32 buffer, in the order of the model's parameters. */
+typedef struct lvni_gradients {
+    float *data;
+    const int64_t *offset; /* of parameter i, in elements */
+    bool *written;         /* parameter i has its gradient (else its slice holds rubbish) */
+    int n;
+} lvni_gradients;
+
+/* ---- recording ---- */
+/* True when one of the n inputs leads to something that wants a gradient and the thread records. */
+bool lvni_records(lvn_tensor *const *in, int n);
+/* A node for `out`; NULL without error when nothing needs to be recorded, NULL with the scope failed when memory is out
+ * (*failed is set then). Inputs beyond n_in and absent inputs are NULL. */
+lvni_node *lvni_record(const char *name, lvni_backward_rule backward, lvn_tensor *out, lvn_tensor *const *in, int n_in);
+void lvni_save(lvni_node *node, int i, lvn_tensor *t); /* retains */
+
+/* ---- in backward rules ---- */
+static inline bool lvni_grad_wanted(const lvni_node *node, int i)
+{
+    return node->source[i] != NULL || node->leaf[i] != NULL;
+}
+/* Where the gradient of input i is best written: the parameter's own slice, or NULL (let lvni_run make a tensor). Owned by
+ * the caller, who passes it on to lvni_grad_give. */
+lvn_tensor *lvni_grad_dest(lvni_node *node, int i);
+/* Hand over (moves t, also on failure). */
+lvn_status lvni_grad_give(lvni_node *node, int i, lvn_tensor *t);
+
+/* ---- what ops do ---- */
+/* The innermost scope has failed, or an input is NULL: the op must return NULL. */
+bool lvni_scope_failed(void);
+/* Mark the scope as failed with the thread's last error (first one wins); returns NULL for the op to return. */
+lvn_tensor *lvni_op_fail(const char *op);
+/* Give an op's result to the innermost scope; returns it. NULL passes through as a failure. */
+lvn_tensor *lvni_adopt(lvn_tensor *t);
+/* Run a kernel with one output and adopt the output. NULL on failure. */
+lvn_tensor *lvni_op_run(lvni_op op, lvni_args *args, unsigned want);
+
+/* Drop every node of the thread's tape. */
+void lvni_tape_clear(void);
+
+#endif

@@ -1,0 +1,234 @@
+/* Element-wise ops: arithmetic with broadcasting, scalar forms, exp, log, square, sqrt, relu. */
+#include "autograd/tape.h"
+
+static bool same_shape_as_desc(const lvn_tensor *t, const lvni_desc *d)
+{
+    bool same = t->ndim == d->ndim;
+    for (int i = 0; same && i < d->ndim; i++) {
+        same = t->shape[i] == d->shape[i];
+    }
+    return same;
+}
+
+/* Hand dL/d(input i) to its input, summed over the axes along which the input was broadcast. Moves g. */
+static lvn_status give_summed(lvni_node *node, int i, lvn_tensor *g, const lvni_desc *in)
+{
+    if (g == NULL || same_shape_as_desc(g, in)) {
+        return lvni_grad_give(node, i, g);
+    }
+    lvni_shape_attr attr = {.ndim = in->ndim};
+    for (int k = 0; k < in->ndim; k++) {
+        attr.shape[k] = in->shape[k];
+    }
+    lvni_args a = {.in = {g}, .attr = &attr};
+    a.out[0] = lvni_grad_dest(node, i);
+    const lvn_status s = lvni_run(LVNI_OP_sum_to, &a, 1);
+    lvn_release(g);
+    return s == LVN_OK ? lvni_grad_give(node, i, a.out[0]) : s;
+}
+
+/* out = op(a, b) of two tensors or NULL; the caller owns it. */
+static lvn_tensor *binary_new(lvni_op op, const lvn_tensor *a, const lvn_tensor *b)
+{
+    lvni_args args = {.in = {a, b}};
+    return lvni_run(op, &args, 1) == LVN_OK ? args.out[0] : NULL;
+}
+
+static lvn_tensor *scale_new(const lvn_tensor *x, double mul)
+{
+    const lvni_scale_attr attr = {.mul = mul};
+    lvni_args args = {.in = {x}, .attr = &attr};
+    return lvni_run(LVNI_OP_scale, &args, 1) == LVN_OK ? args.out[0] : NULL;
+}
+
+static lvn_tensor *binary(lvni_op op, lvni_backward_rule rule, lvn_tensor *a, lvn_tensor *b, bool save)
+{
+    if (a == NULL || b == NULL || lvni_scope_failed()) {
+        return lvni_op_fail(lvni_ops[op].name);
+    }
+    lvni_args args = {.in = {a, b}};
+    lvn_tensor *y = lvni_op_run(op, &args, 1);
+    lvni_node *node = lvni_record(lvni_ops[op].name, rule, y, (lvn_tensor *[]){a, b}, 2);
+    if (node != NULL) {
+        node->attr.desc = lvni_tensor_desc(b);
+        if (save) {
+            lvni_save(node, 0, a);
+            lvni_save(node, 1, b);
+        }
+    }
+    return y;
+}
+
+static lvn_status add_backward(lvni_node *n, lvn_tensor *dy)
+{
+    if (lvni_grad_wanted(n, 0)) {
+        LVN_TRY(give_summed(n, 0, lvn_retain(dy), &n->in_desc));
+    }
+    return lvni_grad_wanted(n, 1) ? give_summed(n, 1, lvn_retain(dy), &n->attr.desc) : LVN_OK;
+}
+
+static lvn_status sub_backward(lvni_node *n, lvn_tensor *dy)
+{
+    if (lvni_grad_wanted(n, 0)) {
+        LVN_TRY(give_summed(n, 0, lvn_retain(dy), &n->in_desc));
+    }
+    return lvni_grad_wanted(n, 1) ? give_summed(n, 1, scale_new(dy, -1.0), &n->attr.desc) : LVN_OK;
+}
+
+static lvn_status mul_backward(lvni_node *n, lvn_tensor *dy)
+{
+    if (lvni_grad_wanted(n, 0)) {
+        LVN_TRY(give_summed(n, 0, binary_new(LVNI_OP_mul, dy, n->saved[1]), &n->in_desc));
+    }
+    return lvni_grad_wanted(n, 1) ? give_summed(n, 1, binary_new(LVNI_OP_mul, dy, n->saved[0]), &n->attr.desc) : LVN_OK;
+}
+
+/* y = a / b: da = dy / b, db = -dy a / b^2 = -(dy / b) (a / b) */
+static lvn_status div_backward(lvni_node *n, lvn_tensor *dy)
+{
+    lvn_tensor *da = binary_new(LVNI_OP_div, dy, n->saved[1]);
+    if (da == NULL) {
+        return lvn_last_error()->code;
+    }
+    lvn_status s = LVN_OK;
+    if (lvni_grad_wanted(n, 1)) {
+        lvn_tensor *y = binary_new(LVNI_OP_div, n->saved[0], n->saved[1]);
+        lvn_tensor *product = y == NULL ? NULL : binary_new(LVNI_OP_mul, da, y);
+        lvn_tensor *db = product == NULL ? NULL : scale_new(product, -1.0);
+        lvn_release(product);
+        lvn_release(y);
+        s = give_summed(n, 1, db, &n->attr.desc);
+    }
+    if (s == LVN_OK && lvni_grad_wanted(n, 0)) {
+        return give_summed(n, 0, da, &n->in_desc);
+    }
+    lvn_release(da);
+    return s;
+}
+
+lvn_tensor *lvn_add(lvn_tensor *a, lvn_tensor *b)
+{
+    return binary(LVNI_OP_add, add_backward, a, b, false);
+}
+
+lvn_tensor *lvn_sub(lvn_tensor *a, lvn_tensor *b)
+{
+    return binary(LVNI_OP_sub, sub_backward, a, b, false);
+}
+
+lvn_tensor *lvn_mul(lvn_tensor *a, lvn_tensor *b)
+{
+    return binary(LVNI_OP_mul, mul_backward, a, b, true);
+}
+
+lvn_tensor *lvn_div(lvn_tensor *a, lvn_tensor *b)
+{
+    return binary(LVNI_OP_div, div_backward, a, b, true);
+}
+
+/* ---- one input ---- */
+
+static lvn_status scale_backward(lvni_node *n, lvn_tensor *dy)
+{
+    return lvni_grad_give(n, 0, n->attr.scale.mul == 1.0 ? lvn_retain(dy) : scale_new(dy, n->attr.scale.mul));
+}
+
+static lvn_tensor *scale(lvn_tensor *x, double mul, double add)
+{
+    if (x == NULL || lvni_scope_failed()) {
+        return lvni_op_fail("scale");
+    }
+    const lvni_scale_attr attr = {.mul = mul, .add = add};
+    lvni_args args = {.in = {x}, .attr = &attr};
+    lvn_tensor *y = lvni_op_run(LVNI_OP_scale, &args, 1);
+    lvni_node *node = lvni_record("scale", scale_backward, y, (lvn_tensor *[]){x}, 1);
+    if (node != NULL) {
+        node->attr.scale = attr;
+    }
+    return y;
+}
+
+lvn_tensor *lvn_add_scalar(lvn_tensor *x, double c)
+{
+    return scale(x, 1.0, c);
+}
+
+lvn_tensor *lvn_mul_scalar(lvn_tensor *x, double c)
+{
+    return scale(x, c, 0.0);
+}
+
+lvn_tensor *lvn_neg(lvn_tensor *x)
+{
+    return scale(x, -1.0, 0.0);
+}
+
+/* dx = kernel(dy, saved[0]) */
+static lvn_status saved_backward(lvni_node *n, lvn_tensor *dy, lvni_op op)
+{
+    return lvni_grad_give(n, 0, binary_new(op, dy, n->saved[0]));
+}
+
+static lvn_status exp_backward(lvni_node *n, lvn_tensor *dy)
+{
+    return saved_backward(n, dy, LVNI_OP_mul); /* saved: y */
+}
+
+static lvn_status log_backward(lvni_node *n, lvn_tensor *dy)
+{
+    return saved_backward(n, dy, LVNI_OP_div); /* saved: x */
+}
+
+static lvn_status square_backward(lvni_node *n, lvn_tensor *dy)
+{
+    return saved_backward(n, dy, LVNI_OP_square_grad); /* saved: x */
+}
+
+static lvn_status sqrt_backward(lvni_node *n, lvn_tensor *dy)
+{
+    return saved_backward(n, dy, LVNI_OP_sqrt_grad); /* saved: y */
+}
+
+static lvn_status relu_backward(lvni_node *n, lvn_tensor *dy)
+{
+    return saved_backward(n, dy, LVNI_OP_relu_grad); /* saved: y */
+}
+
+static lvn_tensor *unary(lvni_op op, lvni_backward_rule rule, lvn_tensor *x, bool save_output)
+{
+    if (x == NULL || lvni_scope_failed()) {
+        return lvni_op_fail(lvni_ops[op].name);
+    }
+    lvni_args args = {.in = {x}};
+    lvn_tensor *y = lvni_op_run(op, &args, 1);
+    lvni_node *node = lvni_record(lvni_ops[op].name, rule, y, (lvn_tensor *[]){x}, 1);
+    if (node != NULL) {
+        lvni_save(node, 0, save_output ? y : x);
+    }
+    return y;
+}
+
+lvn_tensor *lvn_exp(lvn_tensor *x)
+{
+    return unary(LVNI_OP_exp, exp_backward, x, true);
+}
+
+lvn_tensor *lvn_log_e(lvn_tensor *x)
+{
+    return unary(LVNI_OP_log, log_backward, x, false);
+}
+
+lvn_tensor *lvn_square(lvn_tensor *x)
+{
+    return unary(LVNI_OP_square, square_backward, x, false);
+}
+
+lvn_tensor *lvn_sqrt(lvn_tensor *x)
+{
+    return unary(LVNI_OP_sqrt, sqrt_backward, x, true);
+}
+
+lvn_tensor *lvn_relu(lvn_tensor *x)
+{
+    return unary(LVNI_OP_relu, relu_backward, x, true);
+}

@@ -1,0 +1,170 @@
+/* Reductions over axes: sum, mean, max, argmax, and the global average pool, which is a mean. */
+#include "autograd/tape.h"
+
+/* Axes (negative ones from the end) to a mask; false with an error when one is out of range or twice. */
+static bool axes_mask(const char *op, const lvn_tensor *x, const int *axes, int n, uint32_t *mask)
+{
+    *mask = 0;
+    for (int i = 0; i < n; i++) {
+        const int axis = axes[i] < 0 ? axes[i] + x->ndim : axes[i];
+        char shape[96];
+        if (axis < 0 || axis >= x->ndim || (*mask >> axis & 1u) != 0) {
+            lvn_error_set(LVN_ERR_SHAPE, __FILE__, __LINE__, "%s: axis %d does not exist or is named twice in a tensor of shape %s", op,
+                          axes[i], lvni_shape_string(x->ndim, x->shape, shape));
+            return false;
+        }
+        *mask |= 1u << axis;
+    }
+    return true;
+}
+
+/* dx = dy spread over the reduced axes; for the mean divided by how many were averaged. */
+static lvn_status spread(lvni_node *n, lvn_tensor *dy, bool mean)
+{
+    const lvni_desc *in = &n->in_desc;
+    lvni_shape_attr attr = {.ndim = in->ndim};
+    int64_t with_ones[LVN_MAX_NDIM];
+    double count = 1.0;
+    for (int i = 0; i < in->ndim; i++) {
+        const bool reduced = (n->attr.axes.mask >> i & 1u) != 0;
+        attr.shape[i] = in->shape[i];
+        with_ones[i] = reduced ? 1 : in->shape[i];
+        count *= reduced ? (double)in->shape[i] : 1.0;
+    }
+    lvn_tensor *small = lvni_tensor_view(dy, in->ndim, with_ones);
+    if (small != NULL && mean) {
+        const lvni_scale_attr by = {.mul = 1.0 / count};
+        lvni_args scale = {.in = {small}, .attr = &by};
+        const lvn_status s = lvni_run(LVNI_OP_scale, &scale, 1);
+        lvn_release(small);
+        small = s == LVN_OK ? scale.out[0] : NULL;
+    }
+    if (small == NULL) {
+        return lvn_last_error()->code;
+    }
+    lvni_args a = {.in = {small}, .attr = &attr};
+    const lvn_status s = lvni_run(LVNI_OP_expand, &a, 1);
+    lvn_release(small);
+    return s == LVN_OK ? lvni_grad_give(n, 0, a.out[0]) : s;
+}
+
+static lvn_status sum_backward(lvni_node *n, lvn_tensor *dy)
+{
+    return spread(n, dy, false);
+}
+
+static lvn_status mean_backward(lvni_node *n, lvn_tensor *dy)
+{
+    return spread(n, dy, true);
+}
+
+static lvn_tensor *reduce(lvni_op op, lvni_backward_rule rule, lvn_tensor *x, lvni_axes_attr attr)
+{
+    lvni_args args = {.in = {x}, .attr = &attr};
+    lvn_tensor *y = lvni_op_run(op, &args, 1);
+    lvni_node *node = lvni_record(lvni_ops[op].name, rule, y, (lvn_tensor *[]){x}, 1);
+    if (node != NULL) {
+        node->attr.axes = attr;
+    }
+    return y;
+}
+
+static lvn_tensor *reduce_axes(lvni_op op, lvni_backward_rule rule, lvn_tensor *x, const int *axes, int n, bool keepdim)
+{
+    lvni_axes_attr attr = {.keepdim = keepdim};
+    if (x == NULL || lvni_scope_failed() || !axes_mask(lvni_ops[op].name, x, axes, n, &attr.mask)) {
+        return lvni_op_fail(lvni_ops[op].name);
+    }
+    return reduce(op, rule, x, attr);
+}
+
+static lvn_tensor *reduce_all(lvni_op op, lvni_backward_rule rule, lvn_tensor *x)
+{
+    if (x == NULL || lvni_scope_failed()) {
+        return lvni_op_fail(lvni_ops[op].name);
+    }
+    return reduce(op, rule, x, (lvni_axes_attr){.mask = (1u << x->ndim) - 1u});
+}
+
+lvn_tensor *lvn_sum(lvn_tensor *x)
+{
+    return reduce_all(LVNI_OP_sum, sum_backward, x);
+}
+
+lvn_tensor *lvn_mean(lvn_tensor *x)
+{
+    return reduce_all(LVNI_OP_mean, mean_backward, x);
+}
+
+lvn_tensor *lvn_sum_axes(lvn_tensor *x, const int *axes, int n_axes, bool keepdim)
+{
+    return reduce_axes(LVNI_OP_sum, sum_backward, x, axes, n_axes, keepdim);
+}
+
+lvn_tensor *lvn_mean_axes(lvn_tensor *x, const int *axes, int n_axes, bool keepdim)
+{
+    return reduce_axes(LVNI_OP_mean, mean_backward, x, axes, n_axes, keepdim);
+}
+
+lvn_tensor *lvn_global_avg_pool2d(lvn_tensor *x)
+{
+    if (x != NULL && x->ndim != 4) {
+        lvn_error_set(LVN_ERR_SHAPE, __FILE__, __LINE__, "global_avg_pool2d takes (N, H, W, C), not a tensor of %d axes", x->ndim);
+        return lvni_op_fail("global_avg_pool2d");
+    }
+    return lvn_mean_axes(x, (const int[]){1, 2}, 2, false);
+}
+
+/* saved[0]: index of the first maximum, with the reduced axis of size 1 */
+static lvn_status max_backward(lvni_node *n, lvn_tensor *dy)
+{
+    lvni_shape_attr attr = {.ndim = n->in_desc.ndim};
+    for (int i = 0; i < attr.ndim; i++) {
+        attr.shape[i] = n->in_desc.shape[i];
+    }
+    lvn_tensor *index = n->saved[0];
+    int64_t with_one[LVN_MAX_NDIM];
+    for (int i = 0; i < attr.ndim; i++) {
+        with_one[i] = (n->attr.axes.mask >> i & 1u) != 0 ? 1 : attr.shape[i];
+    }
+    lvn_tensor *dy_one = lvni_tensor_view(dy, attr.ndim, with_one);
+    lvn_tensor *index_one = lvni_tensor_view(index, attr.ndim, with_one);
+    lvni_args a = {.in = {dy_one, index_one}, .attr = &attr};
+    const lvn_status s = dy_one == NULL || index_one == NULL ? LVN_ERR_MEMORY : lvni_run(LVNI_OP_max_grad, &a, 1);
+    lvn_release(dy_one);
+    lvn_release(index_one);
+    return s == LVN_OK ? lvni_grad_give(n, 0, a.out[0]) : s;
+}
+
+static bool max_both(lvn_tensor *x, int axis, bool keepdim, lvni_args *args, lvni_axes_attr *attr)
+{
+    *attr = (lvni_axes_attr){.keepdim = keepdim};
+    if (x == NULL || lvni_scope_failed() || !axes_mask("max", x, &axis, 1, &attr->mask)) {
+        lvni_op_fail("max");
+        return false;
+    }
+    *args = (lvni_args){.in = {x}, .attr = attr};
+    return lvni_op_run(LVNI_OP_max, args, 3) != NULL && lvni_adopt(args->out[1]) != NULL;
+}
+
+lvn_tensor *lvn_max_axis(lvn_tensor *x, int axis, bool keepdim)
+{
+    lvni_args args;
+    lvni_axes_attr attr;
+    if (!max_both(x, axis, keepdim, &args, &attr)) {
+        return NULL;
+    }
+    lvni_node *node = lvni_record("max", max_backward, args.out[0], (lvn_tensor *[]){x}, 1);
+    if (node != NULL) {
+        node->attr.axes = attr;
+        lvni_save(node, 0, args.out[1]);
+    }
+    return args.out[0];
+}
+
+lvn_tensor *lvn_argmax(lvn_tensor *x, int axis, bool keepdim)
+{
+    lvni_args args;
+    lvni_axes_attr attr;
+    return max_both(x, axis, keepdim, &args, &attr) ? args.out[1] : NULL;
+}
