@@ -1,0 +1,109 @@
+/* Modules: networks and their parts. A user derives from lvn_module (first member) and fills a lvn_module_class.
+ *
+ * A module never asks where it runs, and is read-only while a step runs: what a step changes besides parameters is a registered
+ * buffer (lvn_buffer). build() makes children and parameters through the builder; names make the path ("conv1.weight"). */
+#ifndef LEVIN_NN_H
+#define LEVIN_NN_H
+
+#include <levin/data.h>
+#include <levin/ops.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct lvn_module lvn_module;
+typedef struct lvn_builder lvn_builder; /* collects parameters, buffers and children while a model is built */
+typedef struct lvn_buffer lvn_buffer;
+typedef struct lvn_step lvn_step; /* the step in work: metrics go there */
+
+typedef struct lvn_module_class {
+    const char *name;
+    size_t size; /* sizeof of the derived struct */
+    lvn_status (*build)(lvn_module *module, lvn_builder *builder);
+    lvn_tensor *(*forward)(const lvn_module *module, lvn_tensor *x);
+    /* Returns the loss, the mean over the shard's samples. Called once per shard. */
+    lvn_tensor *(*training_step)(const lvn_module *module, const lvn_batch *batch, lvn_step *step);
+    /* The same for validation; NULL: training_step is used (with dropout and batch norm in evaluation mode). */
+    lvn_tensor *(*validation_step)(const lvn_module *module, const lvn_batch *batch, lvn_step *step);
+    void (*destroy)(lvn_module *module); /* optional: what build() made beside children, parameters and buffers */
+    void *reserved[4];
+} lvn_module_class;
+
+struct lvn_module {
+    const lvn_module_class *cls;
+    const char *path; /* "" for the root, else "layer1.conv" */
+    void *reserved[4];
+};
+
+/* Run the module's forward in an inner scope of its own: activations that nobody needs any more are gone afterwards. */
+LVN_API lvn_tensor *lvn_forward(const lvn_module *module, lvn_tensor *x);
+
+/* Report a metric of the shard (one element, a mean over the shard's samples). Names: up to 31 characters; up to 16 a step.
+ * They appear as train/NAME or val/NAME, averaged over samples in shard order. NULL values are passed over (the scope failed). */
+LVN_API void lvn_log(lvn_step *step, const char *name, const lvn_tensor *value);
+
+/* ---- in build() ---- */
+LVN_API lvn_status lvn_builder_status(const lvn_builder *b); /* of the first call that failed */
+/* A module of a class of your own as a child. NULL on failure. Owned by the model. */
+LVN_API lvn_module *lvn_builder_child(lvn_builder *b, const lvn_module_class *cls, const char *name);
+
+typedef enum lvn_init {
+    LVN_INIT_ZEROS,
+    LVN_INIT_ONES,
+    LVN_INIT_UNIFORM, /* in [-bound, bound) */
+    LVN_INIT_NORMAL   /* mean 0, standard deviation `bound` */
+} lvn_init;
+/* An f32 parameter, owned by the model, with requires_grad. Initial values are a function of seed and path alone. */
+LVN_API lvn_tensor *lvn_builder_parameter(lvn_builder *b, const char *name, int ndim, const int64_t *shape, lvn_init init,
+                                          double bound);
+
+/* State that a step changes: f32, saved in checkpoints. Every shard may push one value per step; after the last shard
+ *   value = (1 - momentum) * value + momentum * (weighted tree mean of what the shards pushed). */
+LVN_API lvn_buffer *lvn_builder_buffer(lvn_builder *b, const char *name, int ndim, const int64_t *shape, double fill,
+                                       double momentum);
+LVN_API lvn_tensor *lvn_buffer_value(const lvn_buffer *buffer); /* as it was before the step; borrowed */
+/* Push the shard's value (same number of elements). Once per shard and step; outside training nothing happens. */
+LVN_API lvn_status lvn_buffer_push(const lvn_buffer *buffer, const lvn_tensor *value);
+/* Training mode (dropout, batch statistics) or evaluation. */
+LVN_API bool lvn_is_training(void);
+
+/* ---- layers; weights start as in PyTorch: uniform in +-1 / sqrt(fan in) (Kaiming uniform with a = sqrt(5), He et al. 2015) ---- */
+typedef struct lvn_nn_conv2d_options {
+    size_t struct_size;
+    int stride, padding, dilation, groups; /* 0: 1, 0, 1, 1 */
+    bool no_bias;
+} lvn_nn_conv2d_options;
+LVN_API lvn_module *lvn_nn_conv2d_with(lvn_builder *b, const char *name, int in, int out, int kernel,
+                                       const lvn_nn_conv2d_options *o);
+#define lvn_nn_conv2d(b, name, in, out, kernel, ...)         \
+    lvn_nn_conv2d_with((b), (name), (in), (out), (kernel),   \
+                       &(lvn_nn_conv2d_options){.struct_size = sizeof(lvn_nn_conv2d_options), __VA_ARGS__})
+
+typedef struct lvn_nn_linear_options {
+    size_t struct_size;
+    bool no_bias;
+} lvn_nn_linear_options;
+LVN_API lvn_module *lvn_nn_linear_with(lvn_builder *b, const char *name, int64_t in, int64_t out,
+                                       const lvn_nn_linear_options *o);
+#define lvn_nn_linear(b, name, in, out, ...)        \
+    lvn_nn_linear_with((b), (name), (in), (out),    \
+                       &(lvn_nn_linear_options){.struct_size = sizeof(lvn_nn_linear_options), __VA_ARGS__})
+
+typedef struct lvn_nn_batch_norm_options {
+    size_t struct_size;
+    double eps;      /* 0: 1e-5 */
+    double momentum; /* 0: 0.1 */
+} lvn_nn_batch_norm_options;
+/* Over all axes but the last (channels). Statistics are those of the shard; running statistics are registered buffers. */
+LVN_API lvn_module *lvn_nn_batch_norm_with(lvn_builder *b, const char *name, int channels, const lvn_nn_batch_norm_options *o);
+#define lvn_nn_batch_norm(b, name, channels, ...)      \
+    lvn_nn_batch_norm_with((b), (name), (channels),    \
+                           &(lvn_nn_batch_norm_options){.struct_size = sizeof(lvn_nn_batch_norm_options), __VA_ARGS__})
+
+LVN_API lvn_module *lvn_nn_dropout(lvn_builder *b, const char *name, double p);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

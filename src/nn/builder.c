@@ -1,0 +1,183 @@
+/* The builder: modules, parameters and buffers are collected by path (nn.h); memory is laid out later (model.c). */
+#include "nn/builder_impl.h"
+
+#include "core/alloc.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void *fail(lvn_builder *b, lvn_status code)
+{
+    if (b->status == LVN_OK) {
+        b->status = code;
+        b->error = *lvn_last_error();
+    }
+    return NULL;
+}
+
+lvn_status lvn_builder_status(const lvn_builder *b)
+{
+    return b->status == LVN_OK ? LVN_OK : lvn_error_adopt(&b->error);
+}
+
+const void *lvni_builder_arguments(const lvn_builder *b)
+{
+    return b->arguments;
+}
+
+void lvni_builder_set_layout(lvn_builder *b, lvni_layout layout)
+{
+    if (b->status == LVN_OK) {
+        b->model->parameters[b->model->n_parameters - 1].layout = layout;
+    }
+}
+
+/* "path.name", or "name" below the root */
+static char *join(const char *path, const char *name)
+{
+    const size_t a = strlen(path), n = a + strlen(name) + 2;
+    char *s = lvni_alloc(LVNI_TAG_MODEL, n);
+    if (s != NULL) {
+        snprintf(s, n, "%s%s%s", path, a > 0 ? "." : "", name);
+    }
+    return s;
+}
+
+static bool name_taken(const lvni_model *m, const char *name)
+{
+    for (int i = 0; i < m->n_parameters; i++) {
+        if (strcmp(m->parameters[i].name, name) == 0) {
+            return true;
+        }
+    }
+    for (int i = 0; i < m->n_buffers; i++) {
+        if (strcmp(m->buffers[i]->name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Room for one element more in an array that doubles. */
+static bool grow(void **array, int n, size_t size)
+{
+    if (n > 0 && (n & (n - 1)) != 0) {
+        return true; /* powers of two are the only sizes at which the array is full */
+    }
+    void *more = lvni_realloc(LVNI_TAG_MODEL, *array, (size_t)(n == 0 ? 1 : 2 * n) * size);
+    if (more == NULL) {
+        return false;
+    }
+    *array = more;
+    return true;
+}
+
+lvn_module *lvni_builder_new_module(lvn_builder *b, const lvn_module_class *cls, const char *name)
+{
+    lvni_model *m = b->model;
+    if (b->status != LVN_OK) {
+        return NULL;
+    }
+    void *list = m->modules;
+    lvn_module *module = lvni_calloc(LVNI_TAG_MODEL, 1, cls->size);
+    char *path = join(b->path, name);
+    if (module == NULL || path == NULL || !grow(&list, m->n_modules, sizeof *m->modules)) {
+        lvni_free(module);
+        lvni_free(path);
+        return fail(b, LVN_ERR_MEMORY);
+    }
+    m->modules = list;
+    m->modules[m->n_modules++] = module;
+    module->cls = cls;
+    module->path = path;
+    return module;
+}
+
+lvn_module *lvni_builder_build(lvn_builder *b, lvn_module *module)
+{
+    if (module == NULL) {
+        return NULL;
+    }
+    const char *outside = b->path;
+    b->path = module->path;
+    const lvn_status s = module->cls->build == NULL ? LVN_OK : module->cls->build(module, b);
+    b->path = outside;
+    return s == LVN_OK ? module : fail(b, s);
+}
+
+lvn_module *lvn_builder_child(lvn_builder *b, const lvn_module_class *cls, const char *name)
+{
+    return lvni_builder_build(b, lvni_builder_new_module(b, cls, name));
+}
+
+/* Name, and a tensor of the right shape whose memory comes later. */
+static lvn_tensor *new_tensor(lvn_builder *b, const char *name, int ndim, const int64_t *shape, char **full)
+{
+    static float nowhere; /* model.c points the tensor at its flat memory */
+    if (b->status != LVN_OK) {
+        return NULL;
+    }
+    *full = join(b->path, name);
+    if (*full == NULL) {
+        return fail(b, LVN_ERR_MEMORY);
+    }
+    if (name_taken(b->model, *full)) {
+        lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__, "the model has two parameters or buffers named %s", *full);
+        lvni_free(*full);
+        return fail(b, LVN_ERR_INVALID);
+    }
+    lvn_tensor *t = lvn_tensor_wrap(&nowhere, LVN_F32, ndim, shape);
+    if (t == NULL) {
+        lvni_free(*full);
+        return fail(b, lvn_last_error()->code);
+    }
+    return t;
+}
+
+lvn_tensor *lvn_builder_parameter(lvn_builder *b, const char *name, int ndim, const int64_t *shape, lvn_init init, double bound)
+{
+    lvni_model *m = b->model;
+    char *full;
+    lvn_tensor *t = new_tensor(b, name, ndim, shape, &full);
+    void *list = m->parameters;
+    if (t == NULL || !grow(&list, m->n_parameters, sizeof *m->parameters)) {
+        if (t != NULL) {
+            lvni_free(full);
+            lvn_release(t);
+        }
+        return fail(b, LVN_ERR_MEMORY);
+    }
+    m->parameters = list;
+    t->requires_grad = true;
+    t->param = m->n_parameters;
+    m->parameters[m->n_parameters++] =
+        (lvni_parameter){.name = full, .tensor = t, .numel = lvn_numel(t), .init = init, .bound = bound};
+    return t;
+}
+
+lvn_buffer *lvn_builder_buffer(lvn_builder *b, const char *name, int ndim, const int64_t *shape, double fill, double momentum)
+{
+    lvni_model *m = b->model;
+    char *full;
+    lvn_tensor *t = new_tensor(b, name, ndim, shape, &full);
+    if (t == NULL) {
+        return NULL;
+    }
+    void *list = m->buffers;
+    lvn_buffer *buffer = LVNI_NEW(LVNI_TAG_MODEL, lvn_buffer);
+    if (buffer == NULL || !grow(&list, m->n_buffers, sizeof *m->buffers)) {
+        lvni_free(full);
+        lvni_free(buffer);
+        lvn_release(t);
+        return (lvn_buffer *)fail(b, LVN_ERR_MEMORY);
+    }
+    m->buffers = list;
+    *buffer = (lvn_buffer){.name = full, .tensor = t, .numel = lvn_numel(t), .fill = fill, .momentum = momentum};
+    m->buffers[m->n_buffers++] = buffer;
+    return buffer;
+}
+
+lvn_tensor *lvn_buffer_value(const lvn_buffer *buffer)
+{
+    return buffer->tensor;
+}

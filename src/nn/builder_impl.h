@@ -1,0 +1,20 @@
+/* The builder's inside, for this folder. */
+#ifndef LEVIN_NN_BUILDER_IMPL_H
+#define LEVIN_NN_BUILDER_IMPL_H
+
+#include "nn/model.h"
+
+struct lvn_builder {
+    lvni_model *model;
+    const char *path; /* of the module in work */
+    const void *arguments;
+    lvn_status status;
+    lvn_error error;
+};
+
+/* A module of `cls` named `name` below the builder's module, zeroed, not built. NULL on failure. */
+lvn_module *lvni_builder_new_module(lvn_builder *b, const lvn_module_class *cls, const char *name);
+/* Run its build() with the path set. */
+lvn_module *lvni_builder_build(lvn_builder *b, lvn_module *module);
+
+#endif

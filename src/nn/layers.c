@@ -1,0 +1,165 @@
+/* Layers with parameters: convolution, linear, batch norm; and dropout. */
+#include "core/math.h"
+#include "nn/builder_impl.h"
+
+typedef struct conv2d {
+    lvn_module base;
+    int in, out, kernel;
+    lvn_nn_conv2d_options options;
+    lvn_tensor *weight; /* (O, K, K, I / groups) */
+    lvn_tensor *bias;   /* (O) or NULL */
+} conv2d;
+
+static lvn_status conv2d_build(lvn_module *module, lvn_builder *b)
+{
+    conv2d *m = (conv2d *)module;
+    const int groups = m->options.groups == 0 ? 1 : m->options.groups;
+    if (m->in < 1 || m->out < 1 || m->kernel < 1 || groups < 1 || m->in % groups != 0 || m->out % groups != 0) {
+        LVN_FAIL(LVN_ERR_INVALID, "%s: a convolution from %d to %d channels with kernel %d and %d groups is not possible",
+                 module->path, m->in, m->out, m->kernel, groups);
+    }
+    const int fan_in = m->in / groups * m->kernel * m->kernel;
+    const double bound = 1.0 / lvni_sqrt((double)fan_in);
+    m->weight = lvn_builder_parameter(b, "weight", 4, (const int64_t[]){m->out, m->kernel, m->kernel, m->in / groups},
+                                      LVN_INIT_UNIFORM, bound);
+    lvni_builder_set_layout(b, LVNI_LAYOUT_CONV);
+    if (!m->options.no_bias) {
+        m->bias = lvn_builder_parameter(b, "bias", 1, (const int64_t[]){m->out}, LVN_INIT_UNIFORM, bound);
+    }
+    return lvn_builder_status(b);
+}
+
+static lvn_tensor *conv2d_forward(const lvn_module *module, lvn_tensor *x)
+{
+    const conv2d *m = (const conv2d *)module;
+    return lvn_conv2d(x, m->weight, m->bias, .stride = m->options.stride, .padding = m->options.padding,
+                      .dilation = m->options.dilation, .groups = m->options.groups);
+}
+
+static const lvn_module_class conv2d_class = {
+    .name = "conv2d", .size = sizeof(conv2d), .build = conv2d_build, .forward = conv2d_forward};
+
+lvn_module *lvn_nn_conv2d_with(lvn_builder *b, const char *name, int in, int out, int kernel, const lvn_nn_conv2d_options *o)
+{
+    conv2d *m = (conv2d *)(void *)lvni_builder_new_module(b, &conv2d_class, name);
+    if (m == NULL) {
+        return NULL;
+    }
+    m->in = in;
+    m->out = out;
+    m->kernel = kernel;
+    m->options = *o;
+    return lvni_builder_build(b, &m->base);
+}
+
+typedef struct linear {
+    lvn_module base;
+    int64_t in, out;
+    bool no_bias;
+    lvn_tensor *weight, *bias; /* (out, in), (out) or NULL */
+} linear;
+
+static lvn_status linear_build(lvn_module *module, lvn_builder *b)
+{
+    linear *m = (linear *)module;
+    LVN_ARG(m->in > 0 && m->out > 0, "%s: a linear layer from %lld to %lld features is not possible", module->path,
+            (long long)m->in, (long long)m->out);
+    const double bound = 1.0 / lvni_sqrt((double)m->in);
+    m->weight = lvn_builder_parameter(b, "weight", 2, (const int64_t[]){m->out, m->in}, LVN_INIT_UNIFORM, bound);
+    if (!m->no_bias) {
+        m->bias = lvn_builder_parameter(b, "bias", 1, (const int64_t[]){m->out}, LVN_INIT_UNIFORM, bound);
+    }
+    return lvn_builder_status(b);
+}
+
+static lvn_tensor *linear_forward(const lvn_module *module, lvn_tensor *x)
+{
+    const linear *m = (const linear *)module;
+    return lvn_linear(x, m->weight, m->bias);
+}
+
+static const lvn_module_class linear_class = {
+    .name = "linear", .size = sizeof(linear), .build = linear_build, .forward = linear_forward};
+
+lvn_module *lvn_nn_linear_with(lvn_builder *b, const char *name, int64_t in, int64_t out, const lvn_nn_linear_options *o)
+{
+    linear *m = (linear *)(void *)lvni_builder_new_module(b, &linear_class, name);
+    if (m == NULL) {
+        return NULL;
+    }
+    m->in = in;
+    m->out = out;
+    m->no_bias = o->no_bias;
+    return lvni_builder_build(b, &m->base);
+}
+
+typedef struct batch_norm {
+    lvn_module base;
+    int channels;
+    double eps, momentum;
+    lvn_tensor *weight, *bias;                  /* (C) */
+    lvn_buffer *running_mean, *running_var;     /* (C) */
+} batch_norm;
+
+static lvn_status batch_norm_build(lvn_module *module, lvn_builder *b)
+{
+    batch_norm *m = (batch_norm *)module;
+    const int64_t shape[] = {m->channels};
+    m->weight = lvn_builder_parameter(b, "weight", 1, shape, LVN_INIT_ONES, 0.0);
+    m->bias = lvn_builder_parameter(b, "bias", 1, shape, LVN_INIT_ZEROS, 0.0);
+    m->running_mean = lvn_builder_buffer(b, "running_mean", 1, shape, 0.0, m->momentum);
+    m->running_var = lvn_builder_buffer(b, "running_var", 1, shape, 1.0, m->momentum);
+    return lvn_builder_status(b);
+}
+
+static lvn_tensor *batch_norm_forward(const lvn_module *module, lvn_tensor *x)
+{
+    const batch_norm *m = (const batch_norm *)module;
+    if (!lvn_is_training()) {
+        return lvn_batch_norm_eval(x, m->weight, m->bias, lvn_buffer_value(m->running_mean), lvn_buffer_value(m->running_var),
+                                   m->eps);
+    }
+    lvn_tensor *mean, *variance;
+    lvn_tensor *y = lvn_batch_norm_train(x, m->weight, m->bias, m->eps, &mean, &variance);
+    if (y != NULL && (lvn_buffer_push(m->running_mean, mean) != LVN_OK || lvn_buffer_push(m->running_var, variance) != LVN_OK)) {
+        return lvni_op_fail("batch_norm");
+    }
+    return y;
+}
+
+static const lvn_module_class batch_norm_class = {
+    .name = "batch_norm", .size = sizeof(batch_norm), .build = batch_norm_build, .forward = batch_norm_forward};
+
+lvn_module *lvn_nn_batch_norm_with(lvn_builder *b, const char *name, int channels, const lvn_nn_batch_norm_options *o)
+{
+    batch_norm *m = (batch_norm *)(void *)lvni_builder_new_module(b, &batch_norm_class, name);
+    if (m == NULL) {
+        return NULL;
+    }
+    m->channels = channels;
+    m->eps = o->eps > 0.0 ? o->eps : 1e-5;
+    m->momentum = o->momentum > 0.0 ? o->momentum : 0.1;
+    return lvni_builder_build(b, &m->base);
+}
+
+typedef struct dropout {
+    lvn_module base;
+    double p;
+} dropout;
+
+static lvn_tensor *dropout_forward(const lvn_module *module, lvn_tensor *x)
+{
+    return lvn_dropout(x, ((const dropout *)module)->p);
+}
+
+static const lvn_module_class dropout_class = {.name = "dropout", .size = sizeof(dropout), .forward = dropout_forward};
+
+lvn_module *lvn_nn_dropout(lvn_builder *b, const char *name, double p)
+{
+    dropout *m = (dropout *)(void *)lvni_builder_new_module(b, &dropout_class, name);
+    if (m == NULL) {
+        return NULL;
+    }
+    m->p = p;
+    return lvni_builder_build(b, &m->base);
+}

@@ -1,0 +1,194 @@
+/* From a class to a model: build, lay parameters and buffers out, initialise. Also lvn_forward and lvn_log. */
+#include "nn/builder_impl.h"
+
+#include "core/alloc.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { ALIGN = 16 }; /* elements: 64 bytes */
+
+static void point_at(lvn_tensor *t, float *memory)
+{
+    t->data = memory;
+    t->storage->data = memory;
+}
+
+static lvn_status lay_out(lvni_model *m)
+{
+    m->offset = lvni_calloc(LVNI_TAG_MODEL, (size_t)m->n_parameters + 1, sizeof *m->offset);
+    if (m->offset == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    for (int i = 0; i < m->n_parameters; i++) {
+        m->offset[i + 1] = m->offset[i] + (m->parameters[i].numel + ALIGN - 1) / ALIGN * ALIGN;
+    }
+    m->n_weights = m->offset[m->n_parameters];
+    int64_t n_values = 0;
+    for (int i = 0; i < m->n_buffers; i++) {
+        m->buffers[i]->offset = m->n_records;
+        m->n_records += (m->buffers[i]->numel + 1 + ALIGN - 1) / ALIGN * ALIGN; /* its values, then one weight */
+        n_values += (m->buffers[i]->numel + ALIGN - 1) / ALIGN * ALIGN;
+    }
+    m->weights = lvni_calloc(LVNI_TAG_MODEL, (size_t)(m->n_weights + n_values), sizeof *m->weights);
+    if (m->weights == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    for (int i = 0; i < m->n_parameters; i++) {
+        point_at(m->parameters[i].tensor, m->weights + m->offset[i]);
+    }
+    float *values = m->weights + m->n_weights;
+    for (int i = 0; i < m->n_buffers; i++) {
+        point_at(m->buffers[i]->tensor, values);
+        values += (m->buffers[i]->numel + ALIGN - 1) / ALIGN * ALIGN;
+    }
+    return LVN_OK;
+}
+
+/* Values are a function of (seed, name, element) alone. */
+static void initialise(lvni_model *m, uint64_t seed)
+{
+    for (int i = 0; i < m->n_parameters; i++) {
+        const lvni_parameter *p = &m->parameters[i];
+        char purpose[256];
+        snprintf(purpose, sizeof purpose, "init/%s", p->name);
+        const lvni_rng rng = {.key = lvni_rng_make_key(seed, lvni_rng_purpose(purpose))};
+        float *w = LVNI_F32(p->tensor);
+        for (int64_t k = 0; k < p->numel; k++) {
+            switch (p->init) {
+            case LVN_INIT_ZEROS: w[k] = 0.0f; break;
+            case LVN_INIT_ONES: w[k] = 1.0f; break;
+            case LVN_INIT_UNIFORM: w[k] = (float)(((double)lvni_rng_uniform(&rng, (uint64_t)k) * 2.0 - 1.0) * p->bound); break;
+            case LVN_INIT_NORMAL: w[k] = (float)(lvni_rng_normal(&rng, (uint64_t)k) * p->bound); break;
+            }
+        }
+    }
+    for (int i = 0; i < m->n_buffers; i++) {
+        float *v = LVNI_F32(m->buffers[i]->tensor);
+        for (int64_t k = 0; k < m->buffers[i]->numel; k++) {
+            v[k] = (float)m->buffers[i]->fill;
+        }
+    }
+}
+
+lvn_status lvni_model_build(const lvn_module_class *cls, const void *arguments, uint64_t seed, lvni_model **out)
+{
+    *out = NULL;
+    lvni_model *m = LVNI_NEW(LVNI_TAG_MODEL, lvni_model);
+    if (m == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    lvn_builder b = {.model = m, .path = "", .arguments = arguments};
+    m->root = lvn_builder_child(&b, cls, "");
+    lvn_status s = lvn_builder_status(&b);
+    if (s == LVN_OK) {
+        s = lay_out(m);
+    }
+    if (s != LVN_OK) {
+        lvn_error_frame("building model %s", cls->name);
+        lvni_model_destroy(m);
+        return s;
+    }
+    initialise(m, seed);
+    *out = m;
+    return LVN_OK;
+}
+
+void lvni_model_destroy(lvni_model *m)
+{
+    if (m == NULL) {
+        return;
+    }
+    for (int i = m->n_modules - 1; i >= 0; i--) {
+        lvn_module *module = m->modules[i];
+        if (module->cls->destroy != NULL) {
+            module->cls->destroy(module);
+        }
+        char *path;
+        memcpy(&path, &module->path, sizeof path);
+        lvni_free(path);
+        lvni_free(module);
+    }
+    for (int i = 0; i < m->n_parameters; i++) {
+        lvn_release(m->parameters[i].tensor);
+        lvni_free(m->parameters[i].name);
+    }
+    for (int i = 0; i < m->n_buffers; i++) {
+        lvn_release(m->buffers[i]->tensor);
+        lvni_free(m->buffers[i]->name);
+        lvni_free(m->buffers[i]);
+    }
+    lvni_free(m->modules);
+    lvni_free(m->parameters);
+    lvni_free(m->buffers);
+    lvni_free(m->weights);
+    lvni_free(m->offset);
+    lvni_free(m);
+}
+
+void lvni_model_touch(lvni_model *m)
+{
+    for (int i = 0; i < m->n_parameters; i++) {
+        m->parameters[i].tensor->version++;
+    }
+}
+
+lvn_tensor *lvn_forward(const lvn_module *module, lvn_tensor *x)
+{
+    if (module == NULL || module->cls->forward == NULL || x == NULL || lvn_scope_open() != LVN_OK) {
+        if (x != NULL) {
+            lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__, "lvn_forward: %s",
+                          module == NULL ? "the module is NULL" : "the module has no forward, or scopes are nested too deep");
+        }
+        return lvni_op_fail("forward");
+    }
+    lvni_ctx *ctx = lvni_ctx_get();
+    const char *outside = ctx->module_path;
+    ctx->module_path = module->path;
+    lvn_tensor *y = module->cls->forward(module, x);
+    y = y == x ? lvn_retain(y) : lvn_keep(y);
+    ctx->module_path = outside;
+    lvn_scope_close(); /* a failure has marked the scope outside */
+    return y == NULL ? NULL : lvni_adopt(y);
+}
+
+bool lvn_is_training(void)
+{
+    return lvni_ctx_get()->at.training;
+}
+
+static lvni_metric *metric_of(lvn_step *step, const char *name)
+{
+    for (int i = 0; i < step->n_metrics; i++) {
+        if (strcmp(step->metric[i].name, name) == 0) {
+            return &step->metric[i];
+        }
+    }
+    if (step->n_metrics == LVNI_METRICS) {
+        return NULL;
+    }
+    lvni_metric *m = &step->metric[step->n_metrics++];
+    *m = (lvni_metric){0};
+    snprintf(m->name, sizeof m->name, "%s", name);
+    return m;
+}
+
+void lvn_log(lvn_step *step, const char *name, const lvn_tensor *value)
+{
+    lvni_metric *m = value == NULL ? NULL : metric_of(step, name);
+    if (m != NULL) {
+        m->sum += lvn_item(value) * step->weight;
+        m->weight += step->weight;
+    }
+}
+
+void lvni_metrics_add(lvn_step *total, const lvn_step *part)
+{
+    for (int i = 0; i < part->n_metrics; i++) {
+        lvni_metric *m = metric_of(total, part->metric[i].name);
+        if (m != NULL) {
+            m->sum += part->metric[i].sum;
+            m->weight += part->metric[i].weight;
+        }
+    }
+}

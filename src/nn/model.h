@@ -1,0 +1,94 @@
+/* A built model: its modules, and its parameters and buffers in flat memory. Made by lvni_model_build; used by optim/ (flat
+ * steps), trainer/ (shard sets, checkpoints) and recipes/. */
+#ifndef LEVIN_NN_MODEL_H
+#define LEVIN_NN_MODEL_H
+
+#include "autograd/tape.h"
+
+#include <levin/nn.h>
+
+/* How a parameter lies in levin and in files written for others. */
+typedef enum lvni_layout { LVNI_LAYOUT_PLAIN, LVNI_LAYOUT_CONV /* OHWI here, OIHW there */ } lvni_layout;
+
+typedef struct lvni_parameter {
+    char *name; /* "conv1.weight" */
+    lvn_tensor *tensor;
+    int64_t numel;
+    lvn_init init;
+    double bound;
+    lvni_layout layout;
+} lvni_parameter;
+
+struct lvn_buffer {
+    char *name;
+    lvn_tensor *tensor;
+    int64_t numel, offset; /* in the set's record part */
+    double fill, momentum;
+};
+
+typedef struct lvni_model {
+    lvn_module *root;
+    lvn_module **modules; /* all, root first; owned */
+    int n_modules;
+    lvni_parameter *parameters;
+    int n_parameters;
+    lvn_buffer **buffers;
+    int n_buffers;
+    float *weights;         /* flat: parameter i at offset[i]; gaps for alignment are zero */
+    int64_t *offset;        /* n_parameters + 1 entries, in elements, multiples of 16 */
+    int64_t n_weights;      /* length of the flat buffer */
+    int64_t n_records;      /* length of a set's record part: per buffer its elements and one weight */
+} lvni_model;
+
+/* Build the network and set its weights from the seed. */
+lvn_status lvni_model_build(const lvn_module_class *cls, const void *arguments, uint64_t seed, lvni_model **out);
+void lvni_model_destroy(lvni_model *model);
+/* Call after the weights were changed in place: reordered copies are out of date. */
+void lvni_model_touch(lvni_model *model);
+/* The arguments given to lvni_model_build, for the root's build(). */
+const void *lvni_builder_arguments(const lvn_builder *b);
+void lvni_builder_set_layout(lvn_builder *b, lvni_layout layout); /* of the parameter made last */
+
+/* A shard's results: gradients, then records of buffers, in one flat f32 block, so that merging two shards is one addition. */
+typedef struct lvni_set {
+    float *data;             /* n_weights + n_records */
+    lvni_gradients gradients;
+    bool *recorded;          /* per buffer */
+    double weight;           /* of the shard: samples */
+    const lvni_model *model;
+} lvni_set;
+
+lvn_status lvni_set_create(const lvni_model *model, lvni_set **out);
+void lvni_set_destroy(lvni_set *set);
+/* Before a shard: nothing written yet. */
+void lvni_set_begin(lvni_set *set, double weight);
+/* After a shard: parts that the shard did not write become zero. */
+void lvni_set_finish(lvni_set *set);
+/* New buffer values from the step's merged set. */
+void lvni_model_apply_records(lvni_model *model, const lvni_set *total);
+
+/* ---- lvn_step ---- */
+enum { LVNI_METRICS = 16, LVNI_METRIC_NAME = 32 };
+typedef struct lvni_metric {
+    char name[LVNI_METRIC_NAME];
+    double sum, weight; /* mean = sum / weight */
+} lvni_metric;
+struct lvn_step {
+    int64_t step; /* optimizer step */
+    int phase;
+    double weight; /* of the shard: its samples */
+    int n_metrics;
+    lvni_metric metric[LVNI_METRICS];
+};
+/* total += part, metric by metric, in f64. */
+void lvni_metrics_add(lvn_step *total, const lvn_step *part);
+
+/* The model zoo: a class per name of `model=`. Arguments of its build(): */
+typedef struct lvni_zoo_arguments {
+    int image_size, n_classes;
+    double dropout;
+} lvni_zoo_arguments;
+const lvn_module_class *lvni_zoo_find(const char *name); /* "cnn", "mlp"; NULL when unknown */
+const char *const *lvni_zoo_names(void);                 /* NULL-terminated */
+
+#endif
