@@ -1,0 +1,259 @@
+/* Resolving the batch plan and cutting by it (plan.h). Order: sizes and ranks are checked, E, then S, then what follows. */
+#include "plan/plan.h"
+
+#include "plan/tree.h"
+
+#include <string.h>
+
+static const int64_t MAX_BATCH = INT32_MAX;
+
+lvni_range lvni_plan_slice(int64_t total, int64_t parts, int64_t i)
+{
+    const int64_t size = total / parts, larger = total % parts;
+    return (lvni_range){.start = i * size + (i < larger ? i : larger), .count = size + (i < larger ? 1 : 0)};
+}
+
+static int64_t ceil_div(int64_t a, int64_t b)
+{
+    return a / b + (a % b != 0 ? 1 : 0);
+}
+
+static lvn_status check_count(const char *key, int64_t value, int64_t max)
+{
+    if (value < 0 || value > max) {
+        LVN_FAIL(LVN_ERR_USAGE, "%s=%lld is not a number from 1 to %lld (or leave it out)", key, (long long)value,
+                 (long long)max);
+    }
+    return LVN_OK;
+}
+
+static lvn_status check_options(const lvni_plan_options *o)
+{
+    if (o->n_samples < 1) {
+        LVN_FAIL(LVN_ERR_USAGE, "the training set has no samples: nothing to plan; give data with at least one");
+    }
+    if (o->n_samples > UINT32_MAX) {
+        LVN_FAIL(LVN_ERR_UNSUPPORTED, "the training set has %lld samples; the order of an epoch counts to %lld",
+                 (long long)o->n_samples, (long long)UINT32_MAX);
+    }
+    LVN_TRY(check_count("batch_size", o->batch_size, MAX_BATCH));
+    LVN_TRY(check_count("batch_size_per_device", o->batch_size_per_device, MAX_BATCH));
+    LVN_TRY(check_count("effective batch", o->effective_batch, MAX_BATCH));
+    LVN_TRY(check_count("accumulate_grad_batches", o->accumulate_grad_batches, LVNI_PLAN_MAX_SHARDS));
+    LVN_TRY(check_count("devices", o->devices, LVNI_PLAN_MAX_SHARDS));
+    LVN_TRY(check_count("shards", o->shards, LVNI_PLAN_MAX_SHARDS));
+    LVN_TRY(check_count("group", o->group, LVNI_PLAN_MAX_SHARDS));
+    LVN_TRY(check_count("wgrad_threads", o->wgrad_threads, LVNI_PLAN_MAX_WGRAD));
+    LVN_TRY(check_count("lanes", o->lanes, LVNI_PLAN_MAX_SHARDS));
+    LVN_TRY(check_count("cores", o->cores, INT32_MAX / LVNI_PLAN_MAX_SHARDS));
+    LVN_TRY(check_count("cores of all ranks", o->cores_all, INT32_MAX));
+    return check_count("eval_batch_size", o->eval_batch_size, MAX_BATCH);
+}
+
+/* E = batch_size x A = batch_size_per_device x W x A; both dialects may be given when they agree. */
+static lvn_status resolve_batch(const lvni_plan_options *o, lvni_plan *p)
+{
+    const int64_t a = p->accumulate, per_device = o->batch_size_per_device;
+    if (o->effective_batch > 0) {
+        p->effective_batch = o->effective_batch;
+        return LVN_OK;
+    }
+    if (o->batch_size == 0 && per_device == 0) {
+        LVN_FAIL(LVN_ERR_USAGE, "no batch size: give batch_size (over all devices) or batch_size_per_device");
+    }
+    if (o->batch_size > 0 && per_device > 0 && o->batch_size != per_device * p->devices) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "batch_size=%lld and batch_size_per_device=%lld disagree: %lld per device on %d device%s is %lld; give one of them",
+                 (long long)o->batch_size, (long long)per_device, (long long)per_device, p->devices,
+                 p->devices == 1 ? "" : "s", (long long)(per_device * p->devices));
+    }
+    const int64_t per_round = o->batch_size > 0 ? o->batch_size : per_device * p->devices;
+    if (per_round > MAX_BATCH / a) {
+        LVN_FAIL(LVN_ERR_USAGE, "an effective batch of %lld samples x %lld accumulation steps is too large: at most %lld",
+                 (long long)per_round, (long long)a, (long long)MAX_BATCH);
+    }
+    p->effective_batch = per_round * a;
+    return LVN_OK;
+}
+
+/* Too few samples for the shards: say where both numbers come from and what the same key would have to be. */
+static lvn_status too_few_samples(const lvni_plan_options *o, const lvni_plan *p)
+{
+    char batch[128], shards[96], fix[64];
+    const long long e = (long long)p->effective_batch;
+    const char *key = o->batch_size > 0 ? "batch_size" : "batch_size_per_device";
+    const int64_t given = o->batch_size > 0 ? o->batch_size : o->batch_size_per_device;
+    if (o->effective_batch > 0 || given == e) {
+        snprintf(batch, sizeof batch, "%s %lld", o->effective_batch > 0 ? "effective batch" : key, e);
+    } else {
+        snprintf(batch, sizeof batch, "%s %lld x %lld = %lld samples", key, (long long)given,
+                 (long long)(e / given), e);
+    }
+    if (o->shards > 0) {
+        snprintf(shards, sizeof shards, "shards=%d", p->shards);
+    } else {
+        snprintf(shards, sizeof shards, "%d device%s x %d accumulation step%s", p->devices, p->devices == 1 ? "" : "s",
+                 p->accumulate, p->accumulate == 1 ? "" : "s");
+    }
+    if (o->effective_batch > 0) {
+        snprintf(fix, sizeof fix, "largest number of shards that works: %lld", e);
+    } else {
+        snprintf(fix, sizeof fix, "smallest that works: %lld", (long long)ceil_div(p->shards, e / given));
+    }
+    LVN_FAIL(LVN_ERR_USAGE, "%s cannot be cut into %d shards (%s): at least one sample each; %s", batch, p->shards, shards, fix);
+}
+
+static lvn_status resolve_shards(const lvni_plan_options *o, lvni_plan *p)
+{
+    const int64_t s = o->shards > 0 ? o->shards : (int64_t)p->devices * p->accumulate;
+    if (s > LVNI_PLAN_MAX_SHARDS) {
+        LVN_FAIL(LVN_ERR_USAGE, "%d devices x %d accumulation steps make %lld shards: at most %d", p->devices, p->accumulate,
+                 (long long)s, LVNI_PLAN_MAX_SHARDS);
+    }
+    p->shards = (int)s;
+    if (p->devices > p->shards) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "%d devices cannot share %d shard%s: at least one shard each; nearest that works: devices=%d (or shards=%d)",
+                 p->devices, p->shards, p->shards == 1 ? "" : "s", p->shards, p->devices);
+    }
+    return p->effective_batch < p->shards ? too_few_samples(o, p) : LVN_OK;
+}
+
+/* Groups are equal runs of shards, so that every shard has as many partners. */
+static lvn_status resolve_group(const lvni_plan_options *o, lvni_plan *p)
+{
+    p->group = o->group > 0 ? o->group : p->shards;
+    if (p->group <= p->shards && p->shards % p->group == 0) {
+        return LVN_OK;
+    }
+    int nearest = 1;
+    for (int g = 1; g <= p->shards; g++) {
+        const int distance = g < p->group ? p->group - g : g - p->group;
+        const int best = nearest < p->group ? p->group - nearest : nearest - p->group;
+        nearest = p->shards % g == 0 && distance < best ? g : nearest;
+    }
+    LVN_FAIL(LVN_ERR_USAGE, "group=%d does not divide %d shards: every group needs as many; nearest that works: %d", p->group,
+             p->shards, nearest);
+}
+
+/* The most shards that this rank owns of any one group. */
+static int most_of_a_group(const lvni_plan *p)
+{
+    int most = 0;
+    for (int g = p->shard_begin / p->group; g * p->group < p->shard_end; g++) {
+        const int begin = g * p->group > p->shard_begin ? g * p->group : p->shard_begin;
+        const int end = (g + 1) * p->group < p->shard_end ? (g + 1) * p->group : p->shard_end;
+        most = end - begin > most ? end - begin : most;
+    }
+    return most;
+}
+
+static void resolve_rank(const lvni_plan_options *o, lvni_plan *p)
+{
+    const lvni_range own = lvni_plan_shards_of(p, p->rank);
+    p->shard_begin = (int)own.start;
+    p->shard_end = (int)(own.start + own.count);
+    const int wish = o->lanes > 0 ? o->lanes : p->cores;
+    p->lanes = wish < (int)own.count ? wish : (int)own.count;
+    const int together = o->coupled ? most_of_a_group(p) : 0;
+    p->lanes_raised = together > p->lanes;
+    p->lanes = p->lanes_raised ? together : p->lanes;
+    p->sub_trees = lvni_tree_owed(p->shards, p->shard_begin, p->shard_end);
+    p->waiting_sets = lvni_tree_waiting(p->shards, p->shard_begin, p->shard_end);
+}
+
+static lvn_status resolve_epoch(const lvni_plan_options *o, lvni_plan *p)
+{
+    const int64_t full = p->n_samples / p->effective_batch, rest = p->n_samples % p->effective_batch;
+    p->drop_last = o->drop_last;
+    if (p->drop_last && full == 0) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "drop_last=true leaves no step: %lld samples are fewer than the effective batch of %lld; nearest that works: an effective batch of %lld, or drop_last=false",
+                 (long long)p->n_samples, (long long)p->effective_batch, (long long)p->n_samples);
+    }
+    const bool short_step = rest > 0 && !p->drop_last;
+    p->steps_per_epoch = full + (short_step ? 1 : 0);
+    p->last_step = short_step ? rest : p->effective_batch;
+    return LVN_OK;
+}
+
+/* What the machine chooses when nobody else does; from here on part of the resolved config. */
+static void resolve_rest(const lvni_plan_options *o, lvni_plan *p)
+{
+    const int64_t cores_all = o->cores_all > 0 ? o->cores_all : (int64_t)p->cores * p->devices;
+    const int64_t threads = cores_all / p->shards;
+    const int64_t clamped = threads < 1 ? 1 : threads > LVNI_PLAN_MAX_WGRAD ? LVNI_PLAN_MAX_WGRAD : threads;
+    p->wgrad_threads = o->wgrad_threads > 0 ? o->wgrad_threads : (int)clamped;
+    /* a chunk fits wherever a shard with its backward pass fits; 64 keeps small shards from slowing evaluation down */
+    const int64_t shard = lvni_plan_largest_shard(p), wish = shard > 64 ? shard : 64;
+    const int64_t chosen = wish < p->effective_batch ? wish : p->effective_batch;
+    p->eval_batch_size = o->eval_batch_size > 0 ? o->eval_batch_size : chosen;
+}
+
+lvn_status lvni_plan_make(const lvni_plan_options *o, lvni_plan *out)
+{
+    LVN_TRY(check_options(o));
+    lvni_plan p;
+    memset(&p, 0, sizeof p);
+    p.n_samples = o->n_samples;
+    p.devices = o->devices > 0 ? o->devices : 1;
+    p.accumulate = o->accumulate_grad_batches > 0 ? o->accumulate_grad_batches : 1;
+    p.cores = o->cores > 0 ? o->cores : 1;
+    p.rank = o->rank;
+    LVN_ARG(p.rank >= 0 && p.rank < p.devices, "rank %d of %d devices", p.rank, p.devices);
+    LVN_TRY(resolve_batch(o, &p));
+    LVN_TRY(resolve_shards(o, &p));
+    LVN_TRY(resolve_group(o, &p));
+    LVN_TRY(resolve_epoch(o, &p));
+    resolve_rank(o, &p);
+    resolve_rest(o, &p);
+    *out = p;
+    return LVN_OK;
+}
+
+lvni_range lvni_plan_step(const lvni_plan *plan, int64_t step)
+{
+    const bool last = step == plan->steps_per_epoch - 1;
+    return (lvni_range){.start = step * plan->effective_batch, .count = last ? plan->last_step : plan->effective_batch};
+}
+
+lvni_range lvni_plan_shard(const lvni_plan *plan, int64_t step, int shard)
+{
+    const lvni_range all = lvni_plan_step(plan, step);
+    lvni_range r = lvni_plan_slice(all.count, plan->shards, shard);
+    r.start += all.start;
+    return r;
+}
+
+int64_t lvni_plan_largest_shard(const lvni_plan *plan)
+{
+    return ceil_div(plan->effective_batch, plan->shards);
+}
+
+lvni_range lvni_plan_shards_of(const lvni_plan *plan, int rank)
+{
+    return lvni_plan_slice(plan->shards, plan->devices, rank);
+}
+
+int lvni_plan_owner(const lvni_plan *plan, int shard)
+{
+    const int size = plan->shards / plan->devices, larger = plan->shards % plan->devices;
+    const int border = larger * (size + 1); /* shards of the ranks that own one more */
+    return shard < border ? shard / (size + 1) : larger + (shard - border) / size;
+}
+
+int64_t lvni_plan_eval_chunks(const lvni_plan *plan, int64_t n)
+{
+    return ceil_div(n, plan->eval_batch_size);
+}
+
+lvni_range lvni_plan_eval_chunk(const lvni_plan *plan, int64_t n, int64_t chunk)
+{
+    const int64_t start = chunk * plan->eval_batch_size, rest = n - start;
+    return (lvni_range){.start = start, .count = rest < plan->eval_batch_size ? rest : plan->eval_batch_size};
+}
+
+lvni_range lvni_plan_eval_chunks_of(const lvni_plan *plan, int64_t n, int rank)
+{
+    return lvni_plan_slice(lvni_plan_eval_chunks(plan, n), plan->devices, rank);
+}

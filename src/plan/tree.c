@@ -1,0 +1,111 @@
+/* The fixed tree (tree.h). The walk keeps a stack of nodes that wait for their right neighbour and merges the two top ones
+ * when, and only when, they are the two halves of one node. */
+#include "plan/tree.h"
+
+int64_t lvni_tree_split(int64_t n)
+{
+    int64_t p = 1;
+    while (p < n - p) { /* 2p < n without overflow */
+        p *= 2;
+    }
+    return p;
+}
+
+/* Are [a, b) and [b, c) the two halves of one node of the tree over n? Descend to the node that begins and ends there. */
+static bool are_halves(int n, int a, int b, int c)
+{
+    int lo = 0, hi = n;
+    while (hi - lo > 1) {
+        const int middle = lo + (int)lvni_tree_split(hi - lo);
+        if (lo == a && hi == c) {
+            return middle == b;
+        }
+        if (c <= middle) {
+            hi = middle;
+        } else if (a >= middle) {
+            lo = middle;
+        } else {
+            return false; /* the range crosses the border of two nodes */
+        }
+    }
+    return false;
+}
+
+void lvni_tree_init(lvni_tree *tree, int n, int begin, int end)
+{
+    tree->n = n;
+    tree->begin = begin;
+    tree->end = end;
+    tree->next = begin;
+    tree->n_pending = 0;
+}
+
+int lvni_tree_push(lvni_tree *tree, int slot, lvni_tree_merge merges[LVNI_TREE_PENDING])
+{
+    int n_merges = 0;
+    lvni_tree_node node = {tree->next, tree->next + 1, slot};
+    tree->next++;
+    while (tree->n_pending > 0) {
+        const lvni_tree_node left = tree->pending[tree->n_pending - 1];
+        if (!are_halves(tree->n, left.begin, node.begin, node.end)) {
+            break;
+        }
+        if (left.slot != LVNI_TREE_EMPTY && node.slot != LVNI_TREE_EMPTY) {
+            merges[n_merges++] = (lvni_tree_merge){.into = left.slot, .from = node.slot};
+        }
+        node.begin = left.begin;
+        node.slot = left.slot != LVNI_TREE_EMPTY ? left.slot : node.slot;
+        tree->n_pending--;
+    }
+    tree->pending[tree->n_pending++] = node;
+    return n_merges;
+}
+
+int lvni_tree_owed(int n, int begin, int end)
+{
+    lvni_tree tree;
+    lvni_tree_merge merges[LVNI_TREE_PENDING];
+    lvni_tree_init(&tree, n, begin, end);
+    while (tree.next < end) {
+        lvni_tree_push(&tree, tree.next, merges);
+    }
+    return tree.n_pending;
+}
+
+int lvni_tree_waiting(int n, int begin, int end)
+{
+    lvni_tree tree;
+    lvni_tree_merge merges[LVNI_TREE_PENDING];
+    int most = 0;
+    lvni_tree_init(&tree, n, begin, end);
+    while (tree.next < end) {
+        most = tree.n_pending > most ? tree.n_pending : most; /* while shard `next` is in work */
+        lvni_tree_push(&tree, tree.next, merges);
+    }
+    return most;
+}
+
+/* Both sums: the same walk over the whole range, where halves are recognised by the binary digits of the count. Entry k of the
+ * stack is a node that waits; after number i - 1, nodes are merged as often as i has trailing zeros, and all at the end. */
+#define TREE_SUM(name, type)                                               \
+    type name(const type *values, const bool *present, int64_t n)          \
+    {                                                                      \
+        type sum[LVNI_TREE_PENDING];                                       \
+        bool some[LVNI_TREE_PENDING];                                      \
+        int top = 0;                                                       \
+        for (int64_t i = 1; i <= n; i++) {                                 \
+            some[top] = present == NULL || present[i - 1];                 \
+            sum[top++] = values[i - 1];                                    \
+            for (int64_t c = i; top > 1 && (c % 2 == 0 || i == n); c /= 2) { \
+                top--;                                                     \
+                if (some[top]) {                                           \
+                    sum[top - 1] = some[top - 1] ? sum[top - 1] + sum[top] : sum[top]; \
+                    some[top - 1] = true;                                  \
+                }                                                          \
+            }                                                              \
+        }                                                                  \
+        return top > 0 && some[0] ? sum[0] : (type)0;                      \
+    }
+
+TREE_SUM(lvni_tree_sum_f64, double)
+TREE_SUM(lvni_tree_sum_f32, float)

@@ -1,0 +1,218 @@
+/* The batch plan: what the two dialects resolve to, who gets which samples, and the sentences for numbers that do not fit. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "plan/plan.h"
+
+#include <string.h>
+
+static lvni_plan make(const lvni_plan_options *o)
+{
+    lvni_plan p;
+    memset(&p, 0, sizeof p);
+    if (lvni_plan_make(o, &p) != LVN_OK) {
+        fail_msg("%s", lvn_last_error()->message);
+    }
+    return p;
+}
+
+#define PLAN(...) make(&(lvni_plan_options){.n_samples = 341, __VA_ARGS__})
+#define REFUSED(sentence, ...) refused(&(lvni_plan_options){.n_samples = 341, __VA_ARGS__}, sentence)
+
+static void refused(const lvni_plan_options *o, const char *sentence)
+{
+    lvni_plan p = {.shards = -5};
+    assert_int_equal(lvni_plan_make(o, &p), LVN_ERR_USAGE);
+    assert_string_equal(lvn_last_error()->message, sentence);
+    assert_int_equal(p.shards, -5); /* untouched */
+}
+
+static void both_dialects_give_one_plan(void **state)
+{
+    (void)state;
+    const lvni_plan a = PLAN(.batch_size = 30, .shards = 6);
+    const lvni_plan b = PLAN(.batch_size_per_device = 5, .accumulate_grad_batches = 6);
+    assert_int_equal(a.effective_batch, 30);
+    assert_int_equal(a.shards, 6);
+    assert_int_equal(b.effective_batch, 30);
+    assert_int_equal(b.shards, 6);
+    assert_int_equal(a.steps_per_epoch, b.steps_per_epoch);
+    assert_int_equal(a.eval_batch_size, b.eval_batch_size);
+    assert_int_equal(a.wgrad_threads, b.wgrad_threads);
+    const lvni_plan c = PLAN(.batch_size = 16, .accumulate_grad_batches = 4, .devices = 2); /* S = W x A */
+    assert_int_equal(c.effective_batch, 64);
+    assert_int_equal(c.shards, 8);
+    const lvni_plan d = PLAN(.batch_size_per_device = 8, .batch_size = 16, .devices = 2); /* both, agreeing */
+    assert_int_equal(d.effective_batch, 16);
+    const lvni_plan e = PLAN(.effective_batch = 30, .shards = 6, .batch_size_per_device = 5, .devices = 3);
+    assert_int_equal(e.effective_batch, 30); /* a resumed run keeps its E */
+    assert_int_equal(e.shards, 6);
+}
+
+static void steps_and_shards_of_an_epoch(void **state)
+{
+    (void)state;
+    const lvni_plan p = PLAN(.batch_size = 32, .shards = 6);
+    assert_int_equal(p.steps_per_epoch, 11);
+    assert_int_equal(p.last_step, 21);
+    const int64_t full[] = {6, 6, 5, 5, 5, 5}, last[] = {4, 4, 4, 3, 3, 3};
+    int64_t at = 0;
+    for (int64_t t = 0; t < p.steps_per_epoch; t++) {
+        assert_int_equal(lvni_plan_step(&p, t).start, 32 * t);
+        assert_int_equal(lvni_plan_step(&p, t).count, t == 10 ? 21 : 32);
+        for (int s = 0; s < 6; s++) {
+            const lvni_range r = lvni_plan_shard(&p, t, s);
+            assert_int_equal(r.start, at);
+            assert_int_equal(r.count, t == 10 ? last[s] : full[s]);
+            at += r.count;
+        }
+    }
+    assert_int_equal(at, 341);
+    const lvni_plan dropped = PLAN(.batch_size = 32, .drop_last = true);
+    assert_int_equal(dropped.steps_per_epoch, 10);
+    assert_int_equal(dropped.last_step, 32);
+    const lvni_plan few = make(&(lvni_plan_options){.n_samples = 4, .batch_size = 30, .shards = 6});
+    assert_int_equal(few.steps_per_epoch, 1);
+    assert_int_equal(lvni_plan_shard(&few, 0, 3).count, 1);
+    assert_int_equal(lvni_plan_shard(&few, 0, 4).count, 0); /* shards without samples */
+    const lvni_plan exact = make(&(lvni_plan_options){.n_samples = 64, .batch_size = 32});
+    assert_int_equal(exact.steps_per_epoch, 2);
+    assert_int_equal(exact.last_step, 32);
+}
+
+static void ranks_own_contiguous_shards(void **state)
+{
+    (void)state;
+    for (int s = 1; s <= 40; s++) {
+        for (int w = 1; w <= s; w++) {
+            int next = 0;
+            for (int rank = 0; rank < w; rank++) {
+                const lvni_plan p = PLAN(.batch_size = 64, .shards = s, .devices = w, .rank = rank);
+                assert_int_equal(p.shard_begin, next);
+                for (int shard = p.shard_begin; shard < p.shard_end; shard++) {
+                    assert_int_equal(lvni_plan_owner(&p, shard), rank);
+                }
+                assert_true(p.shard_end > p.shard_begin);
+                next = p.shard_end;
+            }
+            assert_int_equal(next, s);
+        }
+    }
+    const lvni_plan p = PLAN(.batch_size = 960, .shards = 96, .devices = 12, .rank = 7);
+    assert_int_equal(p.sub_trees, 1);
+    assert_int_equal(p.waiting_sets, 3);
+}
+
+static void what_the_machine_chooses(void **state)
+{
+    (void)state;
+    assert_int_equal(PLAN(.batch_size = 32, .cores = 2).wgrad_threads, 2);
+    assert_int_equal(PLAN(.batch_size = 32, .shards = 4, .cores = 2).wgrad_threads, 1);
+    assert_int_equal(PLAN(.batch_size = 32, .shards = 4, .cores = 64).wgrad_threads, 16);
+    assert_int_equal(PLAN(.batch_size = 64, .shards = 4, .cores = 64, .cores_all = 400).wgrad_threads, 16);
+    assert_int_equal(PLAN(.batch_size = 64, .shards = 8, .cores = 8, .cores_all = 24).wgrad_threads, 3);
+    assert_int_equal(PLAN(.batch_size = 64, .shards = 4, .cores = 4, .devices = 2).wgrad_threads, 2);
+    assert_int_equal(PLAN(.batch_size = 32, .wgrad_threads = 3, .cores = 64).wgrad_threads, 3);
+    assert_int_equal(PLAN(.batch_size = 32, .shards = 6, .cores = 2).lanes, 2);
+    assert_int_equal(PLAN(.batch_size = 32, .shards = 6, .cores = 2, .lanes = 3).lanes, 3);
+    assert_int_equal(PLAN(.batch_size = 32, .shards = 6, .cores = 2, .lanes = 9).lanes, 6);
+    assert_int_equal(PLAN(.batch_size = 32, .shards = 6, .cores = 8, .devices = 3).lanes, 2);
+    assert_int_equal(PLAN(.batch_size = 32).group, 1);
+    assert_int_equal(PLAN(.batch_size = 32, .shards = 6).group, 6);
+    const lvni_plan coupled = PLAN(.batch_size = 32, .shards = 6, .group = 3, .cores = 2, .coupled = true);
+    assert_int_equal(coupled.lanes, 3);
+    assert_true(coupled.lanes_raised);
+    /* rank 1 of two owns shards 4 to 7 of eight: a whole group */
+    assert_int_equal(PLAN(.batch_size = 32, .shards = 8, .group = 4, .devices = 2, .rank = 1, .coupled = true).lanes, 4);
+    assert_int_equal(PLAN(.batch_size = 8).eval_batch_size, 8);
+    assert_int_equal(PLAN(.batch_size = 64, .shards = 4).eval_batch_size, 64);
+    assert_int_equal(PLAN(.batch_size = 256, .shards = 8).eval_batch_size, 64);
+    assert_int_equal(PLAN(.batch_size = 256, .shards = 2).eval_batch_size, 128);
+    assert_int_equal(PLAN(.batch_size = 256, .eval_batch_size = 10).eval_batch_size, 10);
+}
+
+static void evaluation_has_no_padding(void **state)
+{
+    (void)state;
+    const lvni_plan p = PLAN(.batch_size = 32, .devices = 2, .eval_batch_size = 20);
+    assert_int_equal(lvni_plan_eval_chunks(&p, 68), 4);
+    assert_int_equal(lvni_plan_eval_chunk(&p, 68, 3).start, 60);
+    assert_int_equal(lvni_plan_eval_chunk(&p, 68, 3).count, 8);
+    assert_int_equal(lvni_plan_eval_chunks(&p, 60), 3);
+    assert_int_equal(lvni_plan_eval_chunks_of(&p, 60, 0).count, 2);
+    assert_int_equal(lvni_plan_eval_chunks_of(&p, 60, 1).start, 2);
+    assert_int_equal(lvni_plan_eval_chunks(&p, 0), 0);
+}
+
+static void what_does_not_fit_is_said(void **state)
+{
+    (void)state;
+    REFUSED("no batch size: give batch_size (over all devices) or batch_size_per_device", .shards = 2);
+    REFUSED("batch_size 6 cannot be cut into 8 shards (shards=8): at least one sample each; smallest that works: 8",
+            .batch_size = 6, .shards = 8);
+    REFUSED("batch_size 2 x 2 = 4 samples cannot be cut into 8 shards (4 devices x 2 accumulation steps): at least one sample "
+            "each; smallest that works: 4",
+            .batch_size = 2, .accumulate_grad_batches = 2, .devices = 4);
+    REFUSED("batch_size_per_device 3 cannot be cut into 5 shards (shards=5): at least one sample each; smallest that works: 5",
+            .batch_size_per_device = 3, .shards = 5);
+    REFUSED("effective batch 4 cannot be cut into 6 shards (shards=6): at least one sample each; largest number of shards that "
+            "works: 4",
+            .effective_batch = 4, .shards = 6);
+    REFUSED("batch_size=30 and batch_size_per_device=8 disagree: 8 per device on 2 devices is 16; give one of them",
+            .batch_size = 30, .batch_size_per_device = 8, .devices = 2);
+    REFUSED("5 devices cannot share 4 shards: at least one shard each; nearest that works: devices=4 (or shards=5)",
+            .batch_size = 30, .devices = 5, .shards = 4);
+    REFUSED("group=4 does not divide 6 shards: every group needs as many; nearest that works: 3", .batch_size = 30, .shards = 6,
+            .group = 4);
+    REFUSED("drop_last=true leaves no step: 341 samples are fewer than the effective batch of 400; nearest that works: an "
+            "effective batch of 341, or drop_last=false",
+            .batch_size = 400, .drop_last = true);
+    REFUSED("batch_size=-1 is not a number from 1 to 2147483647 (or leave it out)", .batch_size = -1);
+    REFUSED("wgrad_threads=17 is not a number from 1 to 16 (or leave it out)", .batch_size = 1, .wgrad_threads = 17);
+    REFUSED("an effective batch of 2000000000 samples x 2 accumulation steps is too large: at most 2147483647",
+            .batch_size = 2000000000, .accumulate_grad_batches = 2);
+    refused(&(lvni_plan_options){.batch_size = 3}, "the training set has no samples: nothing to plan; give data with at least one");
+}
+
+static void described_as(const lvni_plan *p, const char *want)
+{
+    lvni_str text = {0};
+    lvni_plan_describe(p, &text);
+    assert_string_equal(lvni_str_text(&text), want);
+    lvni_str_free(&text);
+}
+
+static void it_speaks_plainly(void **state)
+{
+    (void)state;
+    const lvni_plan two = PLAN(.batch_size = 64, .devices = 2, .accumulate_grad_batches = 1, .shards = 4, .cores = 2);
+    described_as(&two, "effective batch 64 = 4 shards x 16; rank 0 owns shards 0-1, rank 1 owns shards 2-3\n"
+                       "an epoch of 341 samples is 6 steps, the last of 21; evaluation in chunks of 64\n"
+                       "rank 0 works on 2 shards at once (lanes=2) with 2 cores; 3 gradient sets: 1 waiting in the tree, 2 in "
+                       "work; a rank exchanges 1 sub-tree\n"
+                       "the same bits elsewhere: shards=4 wgrad_threads=1 group=4 eval_batch_size=64\n");
+    const lvni_plan one = PLAN(.batch_size = 32, .shards = 6, .drop_last = true);
+    described_as(&one, "effective batch 32 = 6 shards x 6 or 5 (the first 2 have 6); rank 0 owns shards 0-5\n"
+                       "an epoch of 341 samples is 10 steps, 21 left out each time (drop_last); evaluation in chunks of 32\n"
+                       "rank 0 works on 1 shard at once (lanes=1) with 1 core; 3 gradient sets: 2 waiting in the tree, 1 in work\n"
+                       "the same bits elsewhere: shards=6 wgrad_threads=1 group=6 eval_batch_size=32\n");
+    const lvni_plan many = PLAN(.batch_size = 100, .devices = 10, .shards = 11);
+    lvni_str text = {0};
+    lvni_plan_describe(&many, &text);
+    assert_non_null(strstr(lvni_str_text(&text), "; rank 0 owns shards 0-1, rank 1 owns shard 2, ..., rank 9 owns shard 10\n"));
+    lvni_str_free(&text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(both_dialects_give_one_plan), cmocka_unit_test(steps_and_shards_of_an_epoch),
+        cmocka_unit_test(ranks_own_contiguous_shards), cmocka_unit_test(what_the_machine_chooses),
+        cmocka_unit_test(evaluation_has_no_padding),   cmocka_unit_test(what_does_not_fit_is_said),
+        cmocka_unit_test(it_speaks_plainly),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

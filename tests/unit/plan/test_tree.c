@@ -1,0 +1,187 @@
+/* The fixed tree against its definition, written down directly as a recursion, with and without empty shards. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "core/rng.h"
+#include "plan/tree.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MAX_N = 200 };
+
+typedef struct part {
+    double sum;
+    bool some;
+} part;
+
+/* The law's sentence, word by word. */
+static part define(const double *values, const bool *present, int lo, int hi)
+{
+    if (hi - lo == 1) {
+        return (part){values[lo], present[lo]};
+    }
+    int p = 1;
+    while (2 * p < hi - lo) {
+        p = 2 * p;
+    }
+    const part a = define(values, present, lo, lo + p), b = define(values, present, lo + p, hi);
+    if (!a.some || !b.some) {
+        return a.some ? a : b;
+    }
+    return (part){a.sum + b.sum, true};
+}
+
+static part define_f32(const float *values, const bool *present, int lo, int hi)
+{
+    if (hi - lo == 1) {
+        return (part){(double)values[lo], present[lo]};
+    }
+    int p = 1;
+    while (2 * p < hi - lo) {
+        p = 2 * p;
+    }
+    const part a = define_f32(values, present, lo, lo + p), b = define_f32(values, present, lo + p, hi);
+    if (!a.some || !b.some) {
+        return a.some ? a : b;
+    }
+    return (part){(double)((float)a.sum + (float)b.sum), true};
+}
+
+/* Values of very different size, so that another order of additions gives other bits. */
+static void draw(int n, uint32_t round, double *values, float *values_f32, bool *present)
+{
+    const lvni_rng rng = {.key = {{7, 11}}, .a = (uint32_t)n, .b = round, .c = 0};
+    for (int i = 0; i < n; i++) {
+        const uint64_t e = (uint64_t)i;
+        values[i] = ((double)lvni_rng_uniform(&rng, 3 * e) - 0.5) * ldexp(1.0, (int)(lvni_rng_u32(&rng, 3 * e + 1) % 40));
+        values_f32[i] = (float)values[i];
+        present[i] = round == 0 || lvni_rng_u32(&rng, 3 * e + 2) % (round + 1) != 0;
+    }
+}
+
+static bool same(double a, double b)
+{
+    return memcmp(&a, &b, sizeof a) == 0;
+}
+
+static int log2_up(int n)
+{
+    int k = 0;
+    while ((1 << k) < n) {
+        k++;
+    }
+    return k;
+}
+
+/* Do what the trainer does: buffers, merges when told. Returns what is left in the last pending node. */
+static part walk(const double *values, const bool *present, int n)
+{
+    lvni_tree tree;
+    lvni_tree_merge merges[LVNI_TREE_PENDING];
+    double buffer[MAX_N];
+    bool in_use[MAX_N] = {false};
+    lvni_tree_init(&tree, n, 0, n);
+    for (int s = 0; s < n; s++) {
+        assert_int_equal(tree.next, s);
+        assert_true(tree.n_pending <= log2_up(n));
+        buffer[s] = values[s];
+        in_use[s] = present[s];
+        const int k = lvni_tree_push(&tree, present[s] ? s : LVNI_TREE_EMPTY, merges);
+        for (int i = 0; i < k; i++) {
+            assert_true(in_use[merges[i].into] && in_use[merges[i].from]);
+            buffer[merges[i].into] += buffer[merges[i].from];
+            in_use[merges[i].from] = false;
+        }
+    }
+    assert_int_equal(tree.n_pending, 1);
+    assert_int_equal(tree.pending[0].begin, 0);
+    assert_int_equal(tree.pending[0].end, n);
+    const int slot = tree.pending[0].slot;
+    for (int s = 0; s < n; s++) {
+        assert_true(in_use[s] == (s == slot)); /* nothing forgotten */
+    }
+    return (part){slot == LVNI_TREE_EMPTY ? 0.0 : buffer[slot], slot != LVNI_TREE_EMPTY};
+}
+
+static void sums_are_the_definition(void **state)
+{
+    (void)state;
+    double values[MAX_N];
+    float values_f32[MAX_N];
+    bool present[MAX_N];
+    for (int n = 1; n <= MAX_N; n++) {
+        for (uint32_t round = 0; round < 8; round++) {
+            draw(n, round, values, values_f32, present);
+            const part want = define(values, present, 0, n);
+            const part got = walk(values, present, n);
+            assert_true(got.some == want.some);
+            assert_true(!want.some || same(got.sum, want.sum));
+            const double sum = lvni_tree_sum_f64(values, present, n);
+            assert_true(same(sum, want.some ? want.sum : 0.0));
+            const part want_f32 = define_f32(values_f32, present, 0, n);
+            const float sum_f32 = lvni_tree_sum_f32(values_f32, present, n);
+            assert_true(same((double)sum_f32, want_f32.some ? want_f32.sum : 0.0));
+            if (round == 0) {
+                assert_true(same(lvni_tree_sum_f64(values, NULL, n), want.sum));
+            }
+        }
+    }
+}
+
+static void known_shapes(void **state)
+{
+    (void)state;
+    /* ((1 + 1e16) + -1e16) loses the one, 1 + (1e16 + -1e16) keeps it: three are (0 1) 2 */
+    const double three[] = {1.0, 1e16, -1e16};
+    assert_true(same(lvni_tree_sum_f64(three, NULL, 3), 0.0));
+    const bool without_first[] = {false, true, true};
+    assert_true(same(lvni_tree_sum_f64(three, without_first, 3), 0.0));
+    /* six are ((0 1) (2 3)) (4 5) */
+    const double six[] = {1.0, 0.0, 0.0, 0.0, 1e16, -1e16};
+    assert_true(same(lvni_tree_sum_f64(six, NULL, 6), 1.0));
+    assert_true(same(lvni_tree_sum_f64(six, NULL, 0), 0.0));
+    const bool none[6] = {false};
+    assert_true(same(lvni_tree_sum_f64(six, none, 6), 0.0));
+    /* an absent half is skipped, not added as a zero: -0 stays -0 */
+    const double minus_zero[] = {0.0, -0.0};
+    const bool second[] = {false, true};
+    assert_true(same(lvni_tree_sum_f64(minus_zero, second, 2), -0.0));
+    assert_int_equal(lvni_tree_split(2), 1);
+    assert_int_equal(lvni_tree_split(3), 2);
+    assert_int_equal(lvni_tree_split(8), 4);
+    assert_int_equal(lvni_tree_split(9), 8);
+}
+
+static void ranks_owe_sub_trees(void **state)
+{
+    (void)state;
+    for (int rank = 0; rank < 12; rank++) { /* 96 = 12 x 8: one each */
+        assert_int_equal(lvni_tree_owed(96, 8 * rank, 8 * rank + 8), 1);
+        assert_int_equal(lvni_tree_waiting(96, 8 * rank, 8 * rank + 8), 3);
+    }
+    assert_int_equal(lvni_tree_owed(6, 0, 3), 2); /* (0 1) and 2 */
+    assert_int_equal(lvni_tree_owed(6, 3, 6), 2); /* 3 and (4 5) */
+    assert_int_equal(lvni_tree_owed(6, 0, 6), 1);
+    assert_int_equal(lvni_tree_owed(8, 1, 7), 4); /* 1 (2 3) (4 5) 6 */
+    assert_int_equal(lvni_tree_owed(5, 4, 5), 1);
+    assert_int_equal(lvni_tree_owed(5, 5, 5), 0);
+    assert_int_equal(lvni_tree_waiting(1, 0, 1), 0);
+    assert_int_equal(lvni_tree_waiting(2, 0, 2), 1);
+    assert_int_equal(lvni_tree_waiting(6, 0, 6), 2);
+    assert_int_equal(lvni_tree_waiting(8, 0, 8), 3);
+    assert_true(lvni_tree_owed(65536, 1, 65535) <= LVNI_TREE_PENDING);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sums_are_the_definition),
+        cmocka_unit_test(known_shapes),
+        cmocka_unit_test(ranks_owe_sub_trees),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
