@@ -1,0 +1,53 @@
+# The human door; CMake (CMakePresets.json) does the work. `make help` lists what there is.
+.PHONY: all help build deps try-deps lint-deps check test demo asan tsan bench lint fmt clean
+JOBS ?= $(shell nproc)
+all: build ## build build/levin (installs nothing)
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build:
+	@tools/build default $(JOBS)
+
+deps: ## install the Debian packages that are missing (prints the list first)
+	@tools/install-deps
+
+# Where there is no apt-get (exit 3) the build itself says what it lacks.
+try-deps:
+	@tools/install-deps || [ $$? -eq 3 ]
+lint-deps:
+	@tools/install-deps lint || [ $$? -eq 3 ]
+
+check: build ## the quick tests, under two minutes
+	@tools/check-layers
+	@tools/run-tests fast $(JOBS)
+
+test: try-deps ## install what is missing, build, all tests
+	@tools/build default $(JOBS)
+	@tools/run-tests default $(JOBS)
+
+demo: try-deps ## install what is missing, build, train on built-in pictures, show the result
+	@tools/build default $(JOBS)
+	@tools/demo
+
+asan: ## build in build-asan with ASan and UBSan, all tests
+	@tools/build asan $(JOBS)
+	@tools/run-tests asan $(JOBS)
+
+tsan: ## build in build-tsan with TSan, the tests that are about threads
+	@tools/build tsan $(JOBS)
+	@tools/run-tests tsan $(JOBS)
+
+bench: build ## run every program of bench/
+	@tools/run-bench
+
+lint: lint-deps ## clang-tidy; LINT_BASE=REV: only files changed since REV
+	@tools/check-layers
+	@tools/check-headers
+	@tools/lint $(JOBS)
+
+fmt: lint-deps ## clang-format all C files that git knows
+	@git ls-files '*.c' '*.h' | xargs -r clang-format -i
+
+clean: ## remove the build folders
+	rm -rf build build-asan build-tsan
