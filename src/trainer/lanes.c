@@ -1,0 +1,166 @@
+/* The threads behind lanes.h: each waits for a round number, works, and reports. */
+#include "trainer/lanes.h"
+
+#include "core/alloc.h"
+#include "core/thread.h"
+
+#include <pthread.h>
+
+typedef struct lane {
+    lvni_lanes *all;
+    int index;
+    pthread_t thread;
+    bool started;
+    lvni_ctx *ctx;
+    lvn_status status;
+    lvn_error error;
+} lane;
+
+struct lvni_lanes {
+    int n;
+    lane *lane;
+    pthread_mutex_t lock;
+    pthread_cond_t go, done;
+    uint64_t round;    /* counted up for every run */
+    int active;        /* lanes that take part in this round */
+    int working;       /* of them, not finished (lane 0 is not counted) */
+    bool quit;
+    lvni_lane_work work;
+    void *user;
+};
+
+static void *lane_main(void *argument)
+{
+    lane *me = argument;
+    lvni_lanes *all = me->all;
+    lvni_thread_name("lane", me->index);
+    lvni_thread_set_ftz();
+    lvni_ctx_set(me->ctx);
+    uint64_t seen = 0;
+    pthread_mutex_lock(&all->lock);
+    for (;;) {
+        while (!all->quit && all->round == seen) {
+            pthread_cond_wait(&all->go, &all->lock);
+        }
+        if (all->quit) {
+            break;
+        }
+        seen = all->round;
+        if (me->index >= all->active) {
+            continue;
+        }
+        pthread_mutex_unlock(&all->lock);
+        me->status = all->work(all->user, me->index);
+        if (me->status != LVN_OK) {
+            me->error = *lvn_last_error();
+        }
+        pthread_mutex_lock(&all->lock);
+        if (--all->working == 0) {
+            pthread_cond_signal(&all->done);
+        }
+    }
+    pthread_mutex_unlock(&all->lock);
+    return NULL;
+}
+
+lvn_status lvni_lanes_create(int n, int team, int wgrad_team, lvni_lanes **out)
+{
+    *out = NULL;
+    lvni_lanes *all = LVNI_NEW(LVNI_TAG_TRAINER, lvni_lanes);
+    if (all == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    pthread_mutex_init(&all->lock, NULL);
+    pthread_cond_init(&all->go, NULL);
+    pthread_cond_init(&all->done, NULL);
+    all->lane = lvni_calloc(LVNI_TAG_TRAINER, (size_t)n, sizeof *all->lane);
+    lvn_status s = all->lane == NULL ? LVN_ERR_MEMORY : LVN_OK;
+    for (int i = 0; i < n && s == LVN_OK; i++) {
+        lane *l = &all->lane[i];
+        all->n = i + 1;
+        *l = (lane){.all = all, .index = i, .ctx = lvni_ctx_create(team, wgrad_team)};
+        if (l->ctx == NULL) {
+            s = LVN_ERR_MEMORY;
+        } else if (i > 0 && pthread_create(&l->thread, NULL, lane_main, l) != 0) {
+            s = lvn_error_set(LVN_ERR_MEMORY, __FILE__, __LINE__, "cannot start the thread of lane %d of %d", i, n);
+        } else {
+            l->started = i > 0;
+        }
+    }
+    if (s != LVN_OK) {
+        lvni_lanes_destroy(all);
+        return s;
+    }
+    *out = all;
+    return LVN_OK;
+}
+
+void lvni_lanes_destroy(lvni_lanes *all)
+{
+    if (all == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&all->lock);
+    all->quit = true;
+    pthread_cond_broadcast(&all->go);
+    pthread_mutex_unlock(&all->lock);
+    for (int i = 0; i < all->n; i++) {
+        if (all->lane[i].started) {
+            pthread_join(all->lane[i].thread, NULL);
+        }
+    }
+    for (int i = 0; i < all->n; i++) {
+        lvni_ctx_destroy(all->lane[i].ctx);
+    }
+    pthread_cond_destroy(&all->done);
+    pthread_cond_destroy(&all->go);
+    pthread_mutex_destroy(&all->lock);
+    lvni_free(all->lane);
+    lvni_free(all);
+}
+
+int lvni_lanes_count(const lvni_lanes *all)
+{
+    return all->n;
+}
+
+lvni_ctx *lvni_lanes_ctx(lvni_lanes *all, int i)
+{
+    return all->lane[i].ctx;
+}
+
+static void wake_others(lvni_lanes *all, int n, lvni_lane_work work, void *user)
+{
+    pthread_mutex_lock(&all->lock);
+    all->work = work;
+    all->user = user;
+    all->active = n;
+    all->working = n - 1;
+    all->round++;
+    pthread_cond_broadcast(&all->go);
+    pthread_mutex_unlock(&all->lock);
+}
+
+lvn_status lvni_lanes_run(lvni_lanes *all, int n, lvni_lane_work work, void *user)
+{
+    if (n > 1) {
+        wake_others(all, n, work, user);
+    }
+    lvni_ctx_set(all->lane[0].ctx);
+    lvn_status s = work(user, 0);
+    lvni_ctx_set(NULL);
+    if (n > 1) {
+        pthread_mutex_lock(&all->lock);
+        while (all->working > 0) {
+            pthread_cond_wait(&all->done, &all->lock);
+        }
+        pthread_mutex_unlock(&all->lock);
+    }
+    for (int i = 1; i < n && s == LVN_OK; i++) {
+        s = all->lane[i].status;
+        if (s != LVN_OK) {
+            lvn_error_adopt(&all->lane[i].error);
+        }
+    }
+    return s;
+}
