@@ -1,0 +1,38 @@
+/* Shared by the ref kernels: f64 data of tensors. The kernels of this folder are the truth that others are compared with: plain
+ * loops in double precision, one after the other, written to be obviously right. */
+#ifndef LEVIN_KERNELS_REF_REF_IMPL_H
+#define LEVIN_KERNELS_REF_REF_IMPL_H
+
+#include "kernels/kernels_decl.h"
+
+static inline const double *ref_in(const lvni_args *args, int i)
+{
+    return args->in[i] == NULL ? NULL : (const double *)args->in[i]->data;
+}
+
+static inline double *ref_out(const lvni_args *args, int i)
+{
+    return args->out[i] == NULL ? NULL : (double *)args->out[i]->data;
+}
+
+/* Coordinates of element e of a row-major tensor. */
+static inline void ref_coordinates(int64_t e, const lvn_tensor *t, int64_t at[LVN_MAX_NDIM])
+{
+    for (int i = t->ndim - 1; i >= 0; i--) {
+        at[i] = e % t->shape[i];
+        e /= t->shape[i];
+    }
+}
+
+/* The element of `small` that broadcasting shows at coordinates `at` of a tensor with `ndim` axes. */
+static inline int64_t ref_broadcast_index(const lvn_tensor *small, int ndim, const int64_t *at)
+{
+    int64_t e = 0;
+    for (int i = 0; i < small->ndim; i++) {
+        const int64_t c = small->shape[i] == 1 ? 0 : at[ndim - small->ndim + i];
+        e = e * small->shape[i] + c;
+    }
+    return e;
+}
+
+#endif

@@ -1,0 +1,64 @@
+/* Reference kernels: matrix product and linear layer. */
+#include "kernels/ref/ref_impl.h"
+
+lvn_status lvni_ref_matmul(const lvni_args *args)
+{
+    const lvni_matmul_attr *attr = args->attr;
+    const double *a = ref_in(args, 0), *b = ref_in(args, 1);
+    double *y = ref_out(args, 0);
+    const int64_t m = args->out[0]->shape[0], n = args->out[0]->shape[1];
+    const int64_t terms = args->in[0]->shape[attr->trans_a ? 0 : 1];
+    for (int64_t i = 0; i < m; i++) {
+        for (int64_t j = 0; j < n; j++) {
+            double sum = 0.0;
+            for (int64_t k = 0; k < terms; k++) {
+                sum += a[attr->trans_a ? k * m + i : i * terms + k] * b[attr->trans_b ? j * terms + k : k * n + j];
+            }
+            y[i * n + j] = sum;
+        }
+    }
+    return LVN_OK;
+}
+
+/* y[n][o] = sum over i of x[n][i] w[o][i], plus b[o] */
+lvn_status lvni_ref_linear(const lvni_args *args)
+{
+    const double *x = ref_in(args, 0), *w = ref_in(args, 1), *bias = ref_in(args, 2);
+    double *y = ref_out(args, 0);
+    const int64_t rows = args->in[0]->shape[0], features = args->in[0]->shape[1], outputs = args->in[1]->shape[0];
+    for (int64_t n = 0; n < rows; n++) {
+        for (int64_t o = 0; o < outputs; o++) {
+            double sum = bias == NULL ? 0.0 : bias[o];
+            for (int64_t i = 0; i < features; i++) {
+                sum += x[n * features + i] * w[o * features + i];
+            }
+            y[n * outputs + o] = sum;
+        }
+    }
+    return LVN_OK;
+}
+
+/* dw[o][i] = sum over n of dy[n][o] x[n][i]; db[o] = sum over n of dy[n][o] */
+lvn_status lvni_ref_linear_grad_weight(const lvni_args *args)
+{
+    const double *dy = ref_in(args, 0), *x = ref_in(args, 1);
+    double *dw = ref_out(args, 0), *db = ref_out(args, 1);
+    const int64_t rows = args->in[0]->shape[0], outputs = args->in[0]->shape[1], features = args->in[1]->shape[1];
+    for (int64_t o = 0; o < outputs; o++) {
+        for (int64_t i = 0; i < features; i++) {
+            double sum = 0.0;
+            for (int64_t n = 0; n < rows; n++) {
+                sum += dy[n * outputs + o] * x[n * features + i];
+            }
+            dw[o * features + i] = sum;
+        }
+        double sum = 0.0;
+        for (int64_t n = 0; n < rows && db != NULL; n++) {
+            sum += dy[n * outputs + o];
+        }
+        if (db != NULL) {
+            db[o] = sum;
+        }
+    }
+    return LVN_OK;
+}

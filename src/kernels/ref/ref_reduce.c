@@ -1,0 +1,153 @@
+/* Reference kernels: sums, means and maxima over axes, and the two directions of broadcasting. */
+#include "kernels/ref/ref_impl.h"
+
+/* ---- broadcasting ---- */
+
+lvn_status lvni_ref_expand(const lvni_args *args)
+{
+    const double *x = ref_in(args, 0);
+    double *y = ref_out(args, 0);
+    const int64_t n = lvn_numel(args->out[0]);
+    for (int64_t e = 0; e < n; e++) {
+        int64_t at[LVN_MAX_NDIM];
+        ref_coordinates(e, args->out[0], at);
+        y[e] = x[ref_broadcast_index(args->in[0], args->out[0]->ndim, at)];
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_ref_sum_to(const lvni_args *args)
+{
+    const double *x = ref_in(args, 0);
+    double *y = ref_out(args, 0);
+    const int64_t n = lvn_numel(args->in[0]), n_out = lvn_numel(args->out[0]);
+    for (int64_t e = 0; e < n_out; e++) {
+        y[e] = 0.0;
+    }
+    for (int64_t e = 0; e < n; e++) {
+        int64_t at[LVN_MAX_NDIM];
+        ref_coordinates(e, args->in[0], at);
+        y[ref_broadcast_index(args->out[0], args->in[0]->ndim, at)] += x[e];
+    }
+    return LVN_OK;
+}
+
+/* ---- over axes ---- */
+
+/* The element of the result that element e of x belongs to: reduced axes count as size 1 (keepdim changes no order). */
+static int64_t reduced_index(int64_t e, const lvn_tensor *x, uint32_t mask)
+{
+    int64_t at[LVN_MAX_NDIM], r = 0;
+    ref_coordinates(e, x, at);
+    for (int i = 0; i < x->ndim; i++) {
+        if ((mask >> i & 1) == 0) {
+            r = r * x->shape[i] + at[i];
+        }
+    }
+    return r;
+}
+
+lvn_status lvni_ref_sum(const lvni_args *args)
+{
+    const lvni_axes_attr *attr = args->attr;
+    const double *x = ref_in(args, 0);
+    double *y = ref_out(args, 0);
+    const int64_t n = lvn_numel(args->in[0]), n_out = lvn_numel(args->out[0]);
+    for (int64_t r = 0; r < n_out; r++) {
+        y[r] = 0.0;
+    }
+    for (int64_t e = 0; e < n; e++) {
+        y[reduced_index(e, args->in[0], attr->mask)] += x[e];
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_ref_mean(const lvni_args *args)
+{
+    const lvni_axes_attr *attr = args->attr;
+    double *y = ref_out(args, 0);
+    const int64_t n_out = lvn_numel(args->out[0]);
+    int64_t terms = 1;
+    for (int i = 0; i < args->in[0]->ndim; i++) {
+        terms *= (attr->mask >> i & 1) != 0 ? args->in[0]->shape[i] : 1;
+    }
+    LVN_TRY(lvni_ref_sum(args));
+    for (int64_t r = 0; r < n_out; r++) {
+        y[r] /= (double)terms;
+    }
+    return LVN_OK;
+}
+
+/* x seen as (outer, size, inner), with the reduced axis in the middle. */
+typedef struct middle {
+    int64_t outer, size, inner;
+} middle;
+
+static middle split_at(int ndim, const int64_t *shape, int axis)
+{
+    middle m = {1, shape[axis], 1};
+    for (int i = 0; i < ndim; i++) {
+        m.outer *= i < axis ? shape[i] : 1;
+        m.inner *= i > axis ? shape[i] : 1;
+    }
+    return m;
+}
+
+lvn_status lvni_ref_max(const lvni_args *args)
+{
+    const lvni_axes_attr *attr = args->attr;
+    const double *x = ref_in(args, 0);
+    double *y = ref_out(args, 0);
+    int64_t *index = args->out[1] == NULL ? NULL : args->out[1]->data;
+    int axis = 0;
+    while ((attr->mask >> axis & 1) == 0) {
+        axis++;
+    }
+    const middle m = split_at(args->in[0]->ndim, args->in[0]->shape, axis);
+    for (int64_t r = 0; r < m.outer * m.inner; r++) {
+        const double *column = x + r / m.inner * m.size * m.inner + r % m.inner;
+        int64_t best = 0;
+        for (int64_t k = 1; k < m.size; k++) {
+            const double v = column[k * m.inner], top = column[best * m.inner];
+            if (v > top || (v != v && top == top)) { /* NaN is the greatest, the first one wins */
+                best = k;
+            }
+        }
+        y[r] = column[best * m.inner];
+        if (index != NULL) {
+            index[r] = best;
+        }
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_ref_max_grad(const lvni_args *args)
+{
+    const lvni_shape_attr *attr = args->attr;
+    const double *dy = ref_in(args, 0);
+    const int64_t *index = args->in[1]->data;
+    double *dx = ref_out(args, 0);
+    const int64_t n = lvn_numel(args->out[0]);
+    for (int64_t e = 0; e < n; e++) {
+        dx[e] = 0.0;
+    }
+    int axis = -1;
+    for (int i = 0; i < attr->ndim; i++) {
+        if (args->in[0]->shape[i] != attr->shape[i]) {
+            axis = i;
+        }
+    }
+    if (axis < 0) { /* the reduced axis has size 1: each element is its own maximum */
+        for (int64_t e = 0; e < n; e++) {
+            dx[e] = dy[e];
+        }
+        return LVN_OK;
+    }
+    const middle m = split_at(attr->ndim, attr->shape, axis);
+    for (int64_t r = 0; r < m.outer * m.inner; r++) {
+        LVN_ARG(index[r] >= 0 && index[r] < m.size, "max_grad: index %lld of element %lld is outside axis %d of size %lld",
+                (long long)index[r], (long long)r, axis, (long long)m.size);
+        dx[(r / m.inner * m.size + index[r]) * m.inner + r % m.inner] = dy[r];
+    }
+    return LVN_OK;
+}

@@ -1,0 +1,161 @@
+/* Reference kernels: softmax and log-softmax over the last axis, cross entropy, accuracy. */
+#include "kernels/ref/ref_impl.h"
+
+#include "core/math.h"
+
+typedef struct rows {
+    int64_t n, k; /* rows and their length */
+} rows;
+
+static rows make_rows(const lvn_tensor *x)
+{
+    rows r = {1, x->shape[x->ndim - 1]};
+    for (int i = 0; i < x->ndim - 1; i++) {
+        r.n *= x->shape[i];
+    }
+    return r;
+}
+
+/* The first maximum; NaN is the greatest. k >= 1. */
+static int64_t argmax(const double *x, int64_t k)
+{
+    int64_t best = 0;
+    for (int64_t i = 1; i < k; i++) {
+        if (x[i] > x[best] || (x[i] != x[i] && x[best] == x[best])) {
+            best = i;
+        }
+    }
+    return best;
+}
+
+static void softmax_row(const double *x, double *y, int64_t k)
+{
+    const double top = x[argmax(x, k)];
+    double sum = 0.0;
+    for (int64_t i = 0; i < k; i++) {
+        y[i] = lvni_exp(x[i] - top);
+        sum += y[i];
+    }
+    for (int64_t i = 0; i < k; i++) {
+        y[i] /= sum;
+    }
+}
+
+static void log_softmax_row(const double *x, double *y, int64_t k)
+{
+    const double top = x[argmax(x, k)];
+    double sum = 0.0;
+    for (int64_t i = 0; i < k; i++) {
+        sum += lvni_exp(x[i] - top);
+    }
+    const double log_sum = lvni_log(sum);
+    for (int64_t i = 0; i < k; i++) {
+        y[i] = x[i] - top - log_sum;
+    }
+}
+
+lvn_status lvni_ref_softmax(const lvni_args *args)
+{
+    const rows r = make_rows(args->in[0]);
+    for (int64_t n = 0; n < r.n && r.k > 0; n++) {
+        softmax_row(ref_in(args, 0) + n * r.k, ref_out(args, 0) + n * r.k, r.k);
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_ref_log_softmax(const lvni_args *args)
+{
+    const rows r = make_rows(args->in[0]);
+    for (int64_t n = 0; n < r.n && r.k > 0; n++) {
+        log_softmax_row(ref_in(args, 0) + n * r.k, ref_out(args, 0) + n * r.k, r.k);
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_ref_softmax_grad(const lvni_args *args)
+{
+    const double *dy = ref_in(args, 0), *y = ref_in(args, 1);
+    double *dx = ref_out(args, 0);
+    const rows r = make_rows(args->in[0]);
+    for (int64_t n = 0; n < r.n; n++) {
+        double sum = 0.0;
+        for (int64_t i = n * r.k; i < (n + 1) * r.k; i++) {
+            sum += dy[i] * y[i];
+        }
+        for (int64_t i = n * r.k; i < (n + 1) * r.k; i++) {
+            dx[i] = y[i] * (dy[i] - sum);
+        }
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_ref_log_softmax_grad(const lvni_args *args)
+{
+    const double *dy = ref_in(args, 0), *y = ref_in(args, 1);
+    double *dx = ref_out(args, 0);
+    const rows r = make_rows(args->in[0]);
+    for (int64_t n = 0; n < r.n; n++) {
+        double sum = 0.0;
+        for (int64_t i = n * r.k; i < (n + 1) * r.k; i++) {
+            sum += dy[i];
+        }
+        for (int64_t i = n * r.k; i < (n + 1) * r.k; i++) {
+            dx[i] = dy[i] - lvni_exp(y[i]) * sum;
+        }
+    }
+    return LVN_OK;
+}
+
+/* ---- losses and metrics ---- */
+
+static lvn_status check_label(const char *op, int64_t row, int64_t label, int64_t classes)
+{
+    LVN_ARG(label >= 0 && label < classes, "%s: the label of row %lld is %lld, but there are %lld classes (0 to %lld)", op,
+            (long long)row, (long long)label, (long long)classes, (long long)classes - 1);
+    return LVN_OK;
+}
+
+/* loss = -(1/N) sum over n of log_softmax[n][label n] */
+lvn_status lvni_ref_cross_entropy(const lvni_args *args)
+{
+    const int64_t *labels = args->in[1]->data;
+    double *loss = ref_out(args, 0), *y = ref_out(args, 1);
+    const rows r = make_rows(args->in[0]);
+    *loss = 0.0;
+    for (int64_t n = 0; n < r.n; n++) {
+        LVN_TRY(check_label("cross_entropy", n, labels[n], r.k));
+        log_softmax_row(ref_in(args, 0) + n * r.k, y + n * r.k, r.k);
+        *loss -= y[n * r.k + labels[n]];
+    }
+    *loss /= (double)r.n;
+    return LVN_OK;
+}
+
+/* dlogits[n][k] = dloss / N * (softmax[n][k] - [k is the label]) */
+lvn_status lvni_ref_cross_entropy_grad(const lvni_args *args)
+{
+    const double *dloss = ref_in(args, 0), *y = ref_in(args, 1);
+    const int64_t *labels = args->in[2]->data;
+    double *dx = ref_out(args, 0);
+    const rows r = make_rows(args->in[1]);
+    for (int64_t n = 0; n < r.n; n++) {
+        LVN_TRY(check_label("cross_entropy_grad", n, labels[n], r.k));
+        for (int64_t k = 0; k < r.k; k++) {
+            dx[n * r.k + k] = *dloss / (double)r.n * (lvni_exp(y[n * r.k + k]) - (k == labels[n] ? 1.0 : 0.0));
+        }
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_ref_accuracy(const lvni_args *args)
+{
+    const double *x = ref_in(args, 0);
+    const int64_t *labels = args->in[1]->data;
+    const rows r = make_rows(args->in[0]);
+    int64_t right = 0;
+    for (int64_t n = 0; n < r.n; n++) {
+        right += argmax(x + n * r.k, r.k) == labels[n] ? 1 : 0;
+    }
+    *ref_out(args, 0) = (double)right / (double)r.n;
+    return LVN_OK;
+}

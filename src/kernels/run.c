@@ -1,0 +1,90 @@
+/* Run one op: check, allocate outputs, choose the backend. Called by ops/ and autograd/ for every op of a step. */
+#include "kernels/kernels.h"
+
+static lvn_status check_inputs(const lvni_op_info *info, const lvni_args *args)
+{
+    for (int i = 0; i < info->n_in; i++) {
+        const bool optional = (info->flags & LVNI_OPTIONAL_LAST) != 0 && i == info->n_in - 1;
+        LVN_ARG(args->in[i] != NULL || optional, "%s: input %d of %d is missing (NULL)", info->name, i, info->n_in);
+    }
+    LVN_ARG(args->attr != NULL || info->attr_size == 0, "%s: needs its attributes, got NULL", info->name);
+    return LVN_OK;
+}
+
+/* An output of the caller must be what the rule says. */
+static lvn_status check_preset(const lvni_op_info *info, int i, const lvn_tensor *t, const lvni_desc *d)
+{
+    bool same = t->ndim == d->ndim;
+    for (int k = 0; same && k < d->ndim; k++) {
+        same = t->shape[k] == d->shape[k];
+    }
+    if (!same) {
+        char have[96], need[96];
+        LVN_FAIL(LVN_ERR_SHAPE, "%s: output %d given by the caller is %s, but the result is %s", info->name, i,
+                 lvni_shape_string(t->ndim, t->shape, have), lvni_shape_string(d->ndim, d->shape, need));
+    }
+    if (t->dtype != d->dtype) {
+        LVN_FAIL(LVN_ERR_DTYPE, "%s: output %d given by the caller is %s, but the result is %s", info->name, i,
+                 lvn_dtype_name(t->dtype), lvn_dtype_name(d->dtype));
+    }
+    return LVN_OK;
+}
+
+static lvn_status make_output(const lvni_op_info *info, int i, const lvni_desc *d, lvn_tensor **out)
+{
+    int64_t n = 1;
+    for (int k = 0; k < d->ndim; k++) {
+        if (d->shape[k] != 0 && n > INT64_MAX / 16 / d->shape[k]) {
+            char shape[96];
+            LVN_FAIL(LVN_ERR_SHAPE, "%s: a result of shape %s has too many elements to count", info->name,
+                     lvni_shape_string(d->ndim, d->shape, shape));
+        }
+        n *= d->shape[k];
+    }
+    *out = lvni_tensor_new(d);
+    if (*out == NULL) {
+        char shape[96];
+        lvn_error_frame("%s: output %d, %s %s", info->name, i, lvni_shape_string(d->ndim, d->shape, shape),
+                        lvn_dtype_name(d->dtype));
+        return lvn_last_error()->code;
+    }
+    return LVN_OK;
+}
+
+/* *made gets bit i for each output allocated here. */
+static lvn_status prepare_outputs(const lvni_op_info *info, lvni_args *args, unsigned want, unsigned *made)
+{
+    lvni_desc out[LVNI_MAX_OUT];
+    LVN_TRY(info->shape(args, out));
+    for (int i = 0; i < info->n_out; i++) {
+        if (args->out[i] != NULL) {
+            LVN_TRY(check_preset(info, i, args->out[i], &out[i]));
+        } else if ((want & (1u << i)) != 0) {
+            LVN_TRY(make_output(info, i, &out[i], &args->out[i]));
+            *made |= 1u << i;
+        } else {
+            LVN_ARG(i > 0 && (info->flags & LVNI_OPTIONAL_OUT) != 0, "%s: output %d cannot be refused (want is 0x%x)",
+                    info->name, i, want);
+        }
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_run(lvni_op op, lvni_args *args, unsigned want)
+{
+    LVN_ARG((int)op >= 0 && op < LVNI_OP_COUNT, "there is no op number %d", (int)op);
+    const lvni_op_info *info = &lvni_ops[op];
+    LVN_TRY(check_inputs(info, args));
+    unsigned made = 0;
+    lvn_status status = prepare_outputs(info, args, want, &made);
+    if (status == LVN_OK) {
+        status = args->in[0]->dtype == LVN_F64 ? info->ref(args) : info->cpu(args);
+    }
+    for (int i = 0; status != LVN_OK && i < info->n_out; i++) {
+        if ((made & (1u << i)) != 0) {
+            lvn_release(args->out[i]);
+            args->out[i] = NULL;
+        }
+    }
+    return status;
+}

@@ -1,0 +1,28 @@
+/* Checks that the shape rules share (shape_rules.c: element-wise, reductions, products; shape_rules_nn.c: the rest). */
+#ifndef LEVIN_KERNELS_SHAPE_RULES_IMPL_H
+#define LEVIN_KERNELS_SHAPE_RULES_IMPL_H
+
+#include "kernels/kernels_decl.h"
+
+/* "(32, 8, 8, 64)", alive until the end of the enclosing block. */
+#define SHAPE(t) lvni_shape_string((t)->ndim, (t)->shape, (char[96]){0})
+
+/* Inputs of mask (bit i: input i; NULLs are skipped) have one type, f32 or f64. */
+lvn_status lvni_rule_float(const char *op, const lvni_args *a, unsigned mask);
+lvn_status lvni_rule_dtype(const char *op, const char *what, const lvn_tensor *t, lvn_dtype dtype);
+lvn_status lvni_rule_same(const char *op, const char *name_a, const lvn_tensor *a, const char *name_b,
+                          const lvn_tensor *b);
+/* `t` is a vector of n values, one per `unit` ("channel") of x. */
+lvn_status lvni_rule_vector(const char *op, const char *what, const lvn_tensor *t, int64_t n, const char *unit,
+                            const lvn_tensor *x);
+
+static inline lvni_desc lvni_rule_make(lvn_dtype dtype, int ndim, const int64_t *shape)
+{
+    lvni_desc d = {.dtype = dtype, .ndim = ndim};
+    for (int i = 0; i < ndim; i++) {
+        d.shape[i] = shape[i];
+    }
+    return d;
+}
+
+#endif

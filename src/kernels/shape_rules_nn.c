@@ -1,0 +1,338 @@
+/* Shape rules of convolution, pooling, normalisation, softmax and losses (shape_rules.c has the others). */
+#include "kernels/shape_rules_impl.h"
+
+/* ---- windows over pictures ---- */
+
+/* Places of a window along one axis: floor((in + 2 pad - (dilation (kernel - 1) + 1)) / stride) + 1. */
+static lvn_status window_count(const char *op, const char *axis, int64_t in, int64_t kernel, int stride, int padding,
+                               int dilation, int64_t *out)
+{
+    LVN_ARG(kernel >= 1 && stride >= 1 && dilation >= 1 && padding >= 0,
+            "%s: kernel %lld, stride %d, padding %d, dilation %d along the %s: kernel, stride and dilation must be at "
+            "least 1, padding at least 0",
+            op, (long long)kernel, stride, padding, dilation, axis);
+    const int64_t span = dilation * (kernel - 1) + 1;
+    if (in + 2 * padding < span) {
+        LVN_FAIL(LVN_ERR_SHAPE,
+                 "%s: the window spans %lld but the %s is %lld with padding %d on both sides; use a larger picture, more "
+                 "padding or a smaller kernel",
+                 op, (long long)span, axis, (long long)in, padding);
+    }
+    *out = (in + 2 * padding - span) / stride + 1;
+    return LVN_OK;
+}
+
+static lvn_status need_picture(const char *op, const char *what, const lvn_tensor *t)
+{
+    if (t->ndim != 4) {
+        LVN_FAIL(LVN_ERR_SHAPE, "%s: %s is %s, it must have 4 axes (batch, height, width, channels)", op, what, SHAPE(t));
+    }
+    return LVN_OK;
+}
+
+/* Sizes of a convolution, from whichever tensors the op has. */
+typedef struct conv_sizes {
+    int64_t n, h, w, i; /* x */
+    int64_t o, kh, kw;  /* w */
+    int64_t oh, ow;     /* y */
+} conv_sizes;
+
+static lvn_status conv_output(const char *op, const lvni_conv_attr *a, conv_sizes *s)
+{
+    LVN_ARG(a->groups >= 1 && s->i % a->groups == 0 && s->o % a->groups == 0,
+            "%s: %d groups do not divide %lld input and %lld output channels", op, a->groups, (long long)s->i,
+            (long long)s->o);
+    LVN_TRY(window_count(op, "height", s->h, s->kh, a->stride[0], a->padding[0], a->dilation[0], &s->oh));
+    return window_count(op, "width", s->w, s->kw, a->stride[1], a->padding[1], a->dilation[1], &s->ow);
+}
+
+/* dy is what the forward pass gives. */
+static lvn_status conv_check_dy(const char *op, const lvn_tensor *dy, const conv_sizes *s)
+{
+    const lvni_desc y = {.ndim = 4, .shape = {s->n, s->oh, s->ow, s->o}};
+    for (int i = 0; i < 4; i++) {
+        if (dy->shape[i] != y.shape[i]) {
+            LVN_FAIL(LVN_ERR_SHAPE, "%s: dy is %s but the forward pass with these attributes gives %s", op, SHAPE(dy),
+                     SHAPE(&y));
+        }
+    }
+    return LVN_OK;
+}
+
+static lvn_status need_conv_weight(const char *op, const lvn_tensor *w)
+{
+    if (w->ndim != 4) {
+        LVN_FAIL(LVN_ERR_SHAPE, "%s: w is %s, it must have 4 axes (out, kernel height, kernel width, in / groups)", op,
+                 SHAPE(w));
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_shape_conv2d(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+{
+    const lvn_tensor *x = args->in[0], *w = args->in[1], *b = args->in[2];
+    const lvni_conv_attr *attr = args->attr;
+    LVN_TRY(lvni_rule_float("conv2d", args, 7));
+    LVN_TRY(need_picture("conv2d", "x", x));
+    LVN_TRY(need_conv_weight("conv2d", w));
+    if (x->shape[3] != w->shape[3] * attr->groups) {
+        LVN_FAIL(LVN_ERR_SHAPE, "conv2d: x is %s but w %s with %d group(s) takes %lld channels", SHAPE(x), SHAPE(w),
+                 attr->groups, (long long)w->shape[3] * attr->groups);
+    }
+    conv_sizes s = {.n = x->shape[0], .h = x->shape[1], .w = x->shape[2], .i = x->shape[3],
+                    .o = w->shape[0], .kh = w->shape[1], .kw = w->shape[2]};
+    LVN_TRY(conv_output("conv2d", attr, &s));
+    if (b != NULL) {
+        LVN_TRY(lvni_rule_vector("conv2d", "the bias", b, s.o, "output channel", w));
+    }
+    out[0] = lvni_rule_make(x->dtype, 4, (const int64_t[]){s.n, s.oh, s.ow, s.o});
+    return LVN_OK;
+}
+
+lvn_status lvni_shape_conv2d_grad_input(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+{
+    static const char op[] = "conv2d_grad_input";
+    const lvn_tensor *dy = args->in[0], *w = args->in[1];
+    const lvni_conv_attr *attr = args->attr;
+    LVN_TRY(lvni_rule_float(op, args, 3));
+    LVN_TRY(need_picture(op, "dy", dy));
+    LVN_TRY(need_conv_weight(op, w));
+    conv_sizes s = {.n = dy->shape[0], .h = attr->in_h, .w = attr->in_w, .i = w->shape[3] * attr->groups,
+                    .o = w->shape[0], .kh = w->shape[1], .kw = w->shape[2]};
+    LVN_TRY(conv_output(op, attr, &s));
+    LVN_TRY(conv_check_dy(op, dy, &s));
+    out[0] = lvni_rule_make(dy->dtype, 4, (const int64_t[]){s.n, s.h, s.w, s.i});
+    return LVN_OK;
+}
+
+lvn_status lvni_shape_conv2d_grad_weight(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+{
+    static const char op[] = "conv2d_grad_weight";
+    const lvn_tensor *dy = args->in[0], *x = args->in[1];
+    const lvni_conv_attr *attr = args->attr;
+    LVN_TRY(lvni_rule_float(op, args, 3));
+    LVN_TRY(need_picture(op, "dy", dy));
+    LVN_TRY(need_picture(op, "x", x));
+    conv_sizes s = {.n = x->shape[0], .h = x->shape[1], .w = x->shape[2], .i = x->shape[3],
+                    .o = dy->shape[3], .kh = attr->kernel[0], .kw = attr->kernel[1]};
+    LVN_TRY(conv_output(op, attr, &s));
+    LVN_TRY(conv_check_dy(op, dy, &s));
+    out[0] = lvni_rule_make(dy->dtype, 4, (const int64_t[]){s.o, s.kh, s.kw, s.i / attr->groups});
+    out[1] = lvni_rule_make(dy->dtype, 1, &s.o);
+    return LVN_OK;
+}
+
+/* At most half a kernel of padding, so that every window holds a pixel; the place fits a byte. */
+static lvn_status pool_output(const char *op, const lvni_pool_attr *a, int64_t h, int64_t w, int64_t out[2])
+{
+    const int64_t in[2] = {h, w};
+    static const char *const axis[2] = {"height", "width"};
+    for (int i = 0; i < 2; i++) {
+        LVN_TRY(window_count(op, axis[i], in[i], a->kernel[i], a->stride[i], a->padding[i], 1, &out[i]));
+        LVN_ARG(2 * a->padding[i] <= a->kernel[i], "%s: padding %d along the %s is more than half of kernel %d", op,
+                a->padding[i], axis[i], a->kernel[i]);
+    }
+    LVN_ARG((int64_t)a->kernel[0] * a->kernel[1] <= 256, "%s: a window of %d x %d has more than 256 places", op,
+            a->kernel[0], a->kernel[1]);
+    return LVN_OK;
+}
+
+lvn_status lvni_shape_max_pool2d(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+{
+    const lvn_tensor *x = args->in[0];
+    LVN_TRY(lvni_rule_float("max_pool2d", args, 1));
+    LVN_TRY(need_picture("max_pool2d", "x", x));
+    int64_t size[2];
+    LVN_TRY(pool_output("max_pool2d", args->attr, x->shape[1], x->shape[2], size));
+    out[0] = lvni_rule_make(x->dtype, 4, (const int64_t[]){x->shape[0], size[0], size[1], x->shape[3]});
+    out[1] = out[0];
+    out[1].dtype = LVN_U8;
+    return LVN_OK;
+}
+
+lvn_status lvni_shape_max_pool2d_grad(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+{
+    static const char op[] = "max_pool2d_grad";
+    const lvn_tensor *dy = args->in[0], *place = args->in[1];
+    const lvni_pool_attr *attr = args->attr;
+    LVN_TRY(lvni_rule_float(op, args, 1));
+    LVN_TRY(lvni_rule_dtype(op, "the place", place, LVN_U8));
+    LVN_TRY(need_picture(op, "dy", dy));
+    LVN_TRY(lvni_rule_same(op, "dy", dy, "place", place));
+    int64_t size[2];
+    LVN_TRY(pool_output(op, attr, attr->in_h, attr->in_w, size));
+    if (size[0] != dy->shape[1] || size[1] != dy->shape[2]) {
+        LVN_FAIL(LVN_ERR_SHAPE, "%s: dy is %s but a picture of %lld x %lld pools to %lld x %lld", op, SHAPE(dy),
+                 (long long)attr->in_h, (long long)attr->in_w, (long long)size[0], (long long)size[1]);
+    }
+    out[0] = lvni_rule_make(dy->dtype, 4, (const int64_t[]){dy->shape[0], attr->in_h, attr->in_w, dy->shape[3]});
+    return LVN_OK;
+}
+
+/* ---- batch norm ---- */
+
+/* Inputs first to last are vectors, one value per channel (last axis) of x. */
+static lvn_status channel_vectors(const char *op, const lvn_tensor *x, const lvni_args *args, int first, int last,
+                                  const char *const *names)
+{
+    if (x->ndim < 1) {
+        LVN_FAIL(LVN_ERR_SHAPE, "%s: x is a single number, it must have channels in its last axis", op);
+    }
+    for (int i = first; i <= last; i++) {
+        LVN_TRY(lvni_rule_vector(op, names[i - first], args->in[i], x->shape[x->ndim - 1], "channel", x));
+    }
+    return LVN_OK;
+}
+
+static lvn_status several_values(const char *op, const lvn_tensor *x)
+{
+    int64_t n = 1;
+    for (int i = 0; i < x->ndim - 1; i++) {
+        n *= x->shape[i];
+    }
+    if (n < 2) {
+        LVN_FAIL(LVN_ERR_SHAPE,
+                 "%s: batch norm needs more than one value per channel in training, x is %s; use larger shards or pictures",
+                 op, SHAPE(x));
+    }
+    return LVN_OK;
+}
+
+static lvn_status need_eps(const char *op, const lvni_norm_attr *attr)
+{
+    LVN_ARG(attr->eps >= 0.0, "%s: eps is %g, it must not be negative", op, attr->eps);
+    return LVN_OK;
+}
+
+lvn_status lvni_shape_batch_norm_train(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+{
+    static const char op[] = "batch_norm_train";
+    static const char *const names[] = {"gamma", "beta"};
+    const lvn_tensor *x = args->in[0];
+    LVN_TRY(lvni_rule_float(op, args, 7));
+    LVN_TRY(need_eps(op, args->attr));
+    LVN_TRY(channel_vectors(op, x, args, 1, 2, names));
+    LVN_TRY(several_values(op, x));
+    out[0] = lvni_tensor_desc(x);
+    for (int i = 1; i < 4; i++) {
+        out[i] = lvni_tensor_desc(args->in[1]);
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_shape_batch_norm_eval(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+{
+    static const char op[] = "batch_norm_eval";
+    static const char *const names[] = {"gamma", "beta", "the running mean", "the running variance"};
+    LVN_TRY(lvni_rule_float(op, args, 31));
+    LVN_TRY(need_eps(op, args->attr));
+    LVN_TRY(channel_vectors(op, args->in[0], args, 1, 4, names));
+    out[0] = lvni_tensor_desc(args->in[0]);
+    return LVN_OK;
+}
+
+/* dy, x, then three vectors -> dx and two vectors. */
+static lvn_status norm_grad(const char *op, const char *const *names, const lvni_args *args, lvni_desc *out)
+{
+    LVN_TRY(lvni_rule_float(op, args, 31));
+    LVN_TRY(lvni_rule_same(op, "dy", args->in[0], "x", args->in[1]));
+    LVN_TRY(channel_vectors(op, args->in[1], args, 2, 4, names));
+    out[0] = lvni_tensor_desc(args->in[1]);
+    out[1] = out[2] = lvni_tensor_desc(args->in[2]);
+    return LVN_OK;
+}
+
+lvn_status lvni_shape_batch_norm_train_grad(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+{
+    static const char *const names[] = {"gamma", "the mean", "1/sqrt(var + eps)"};
+    LVN_TRY(norm_grad("batch_norm_train_grad", names, args, out));
+    return several_values("batch_norm_train_grad", args->in[1]);
+}
+
+lvn_status lvni_shape_batch_norm_eval_grad(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+{
+    static const char *const names[] = {"gamma", "the running mean", "the running variance"};
+    LVN_TRY(need_eps("batch_norm_eval_grad", args->attr));
+    return norm_grad("batch_norm_eval_grad", names, args, out);
+}
+
+/* ---- softmax and losses ---- */
+
+static lvn_status last_axis(const char *op, int n_in, const lvni_args *args, lvni_desc *out)
+{
+    const lvn_tensor *x = args->in[0];
+    LVN_TRY(lvni_rule_float(op, args, n_in == 2 ? 3 : 1));
+    if (n_in == 2) {
+        LVN_TRY(lvni_rule_same(op, "dy", x, "y", args->in[1]));
+    }
+    if (x->ndim < 1) {
+        LVN_FAIL(LVN_ERR_SHAPE, "%s: works over the last axis, a single number has none", op);
+    }
+    out[0] = lvni_tensor_desc(x);
+    return LVN_OK;
+}
+
+lvn_status lvni_shape_softmax(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+{
+    return last_axis("softmax", 1, args, out);
+}
+
+lvn_status lvni_shape_softmax_grad(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+{
+    return last_axis("softmax_grad", 2, args, out);
+}
+
+lvn_status lvni_shape_log_softmax(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+{
+    return last_axis("log_softmax", 1, args, out);
+}
+
+lvn_status lvni_shape_log_softmax_grad(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+{
+    return last_axis("log_softmax_grad", 2, args, out);
+}
+
+/* Logits (N, K) with N, K >= 1 and one label per row. */
+static lvn_status labelled_rows(const char *op, const lvn_tensor *logits, const lvn_tensor *labels)
+{
+    if (logits->ndim != 2) {
+        LVN_FAIL(LVN_ERR_SHAPE, "%s: the logits are %s, they must have 2 axes (rows, classes)", op, SHAPE(logits));
+    }
+    LVN_TRY(lvni_rule_dtype(op, "the labels", labels, LVN_I64));
+    LVN_TRY(lvni_rule_vector(op, "the label tensor", labels, logits->shape[0], "row", logits));
+    if (logits->shape[0] == 0 || logits->shape[1] == 0) {
+        LVN_FAIL(LVN_ERR_SHAPE, "%s: the logits are %s; the mean needs at least one row and one class", op, SHAPE(logits));
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_shape_cross_entropy(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+{
+    const lvn_tensor *logits = args->in[0];
+    LVN_TRY(lvni_rule_float("cross_entropy", args, 1));
+    LVN_TRY(labelled_rows("cross_entropy", logits, args->in[1]));
+    out[0] = lvni_rule_make(logits->dtype, 0, NULL);
+    out[1] = lvni_tensor_desc(logits);
+    return LVN_OK;
+}
+
+lvn_status lvni_shape_cross_entropy_grad(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+{
+    static const char op[] = "cross_entropy_grad";
+    const lvn_tensor *dloss = args->in[0], *log_softmax = args->in[1];
+    LVN_TRY(lvni_rule_float(op, args, 3));
+    if (dloss->ndim != 0) {
+        LVN_FAIL(LVN_ERR_SHAPE, "%s: the gradient of the loss is %s, it must be a single number ()", op, SHAPE(dloss));
+    }
+    LVN_TRY(labelled_rows(op, log_softmax, args->in[2]));
+    out[0] = lvni_tensor_desc(log_softmax);
+    return LVN_OK;
+}
+
+lvn_status lvni_shape_accuracy(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+{
+    LVN_TRY(lvni_rule_float("accuracy", args, 1));
+    LVN_TRY(labelled_rows("accuracy", args->in[0], args->in[1]));
+    out[0] = lvni_rule_make(args->in[0]->dtype, 0, NULL);
+    return LVN_OK;
+}
