@@ -1,0 +1,310 @@
+/* Every *_grad reference kernel against central differences of its forward reference kernel: the scalar sum(dy * y) is moved
+ * by each element of each input. Relative accuracy 1e-6 of the largest gradient. */
+#include "op_support.h"
+
+#include <math.h>
+#include <string.h>
+
+/* sum(dy * y), y the first output. */
+static double objective(lvni_op op, const void *attr, lvn_tensor *const *in, lvn_tensor *const *out, const lvn_tensor *dy)
+{
+    lvni_args args = {.attr = attr};
+    for (int i = 0; i < LVNI_MAX_IN; i++) {
+        args.in[i] = i < ref_ops[op].n_in ? in[i] : NULL;
+    }
+    memcpy(args.out, out, sizeof args.out);
+    assert_int_equal(ref_ops[op].ref(&args), LVN_OK);
+    double sum = 0.0;
+    for (int64_t e = 0; e < lvn_numel(dy); e++) {
+        sum += support_value(dy, e) * support_value(out[0], e);
+    }
+    return sum;
+}
+
+/* `computed` is the claimed gradient of sum(dy * y) with respect to in[k]. */
+static void check_gradient(lvni_op op, const void *attr, lvn_tensor *const *in, int k, const lvn_tensor *dy,
+                           const lvn_tensor *computed)
+{
+    const double h = 1e-5;
+    const lvni_args forward = support_ref(op, attr, in);
+    assert_int_equal(lvn_numel(forward.out[0]), lvn_numel(dy));
+    assert_true(lvni_same_shape(computed, in[k]));
+    double *x = in[k]->data, largest = 0.0;
+    for (int64_t e = 0; e < lvn_numel(in[k]); e++) {
+        largest = fmax(largest, fabs(support_value(computed, e)));
+    }
+    assert_true(largest > 0.0);
+    for (int64_t e = 0; e < lvn_numel(in[k]); e++) {
+        const double kept = x[e];
+        x[e] = kept + h;
+        const double up = objective(op, attr, in, forward.out, dy);
+        x[e] = kept - h;
+        const double down = objective(op, attr, in, forward.out, dy);
+        x[e] = kept;
+        const double numeric = (up - down) / (2 * h), claimed = support_value(computed, e);
+        if (!(fabs(numeric - claimed) <= 1e-6 * largest)) {
+            fail_msg("%s, input %d, element %d: differences give %.9g, the kernel %.9g", ref_ops[op].name, k, (int)e, numeric,
+                     claimed);
+        }
+    }
+}
+
+#define RANDOM(name, ...) support_random(name, DIMS(__VA_ARGS__))
+
+/* |x| + 0.5: away from zero, positive. */
+static lvn_tensor *positive(lvn_tensor *t)
+{
+    for (int64_t e = 0; e < lvn_numel(t); e++) {
+        ((double *)t->data)[e] = fabs(((double *)t->data)[e]) + 0.5;
+    }
+    return t;
+}
+
+/* Same signs, but no value within 0.1 of zero and no two within 1e-3: no kink within reach of the differences. */
+static lvn_tensor *spread(lvn_tensor *t)
+{
+    for (int64_t e = 0; e < lvn_numel(t); e++) {
+        double *v = (double *)t->data + e;
+        *v += *v < 0 ? -0.1 : 0.1;
+        for (int64_t f = 0; f < e; f++) {
+            assert_true(fabs(*v - ((double *)t->data)[f]) > 1e-4);
+        }
+    }
+    return t;
+}
+
+/* ---- element-wise ---- */
+
+static void square_grad(void **state)
+{
+    (void)state;
+    lvn_tensor *x = RANDOM("x", 3, 5), *dy = RANDOM("dy", 3, 5);
+    check_gradient(LVNI_OP_square, NULL, IN(x), 0, dy, REF(square_grad, NULL, dy, x).out[0]);
+}
+
+static void sqrt_grad(void **state)
+{
+    (void)state;
+    lvn_tensor *x = positive(RANDOM("x", 3, 5)), *dy = RANDOM("dy", 3, 5);
+    lvn_tensor *y = REF(sqrt, NULL, x).out[0];
+    check_gradient(LVNI_OP_sqrt, NULL, IN(x), 0, dy, REF(sqrt_grad, NULL, dy, y).out[0]);
+}
+
+static void relu_grad(void **state)
+{
+    (void)state;
+    lvn_tensor *x = spread(RANDOM("x", 4, 5)), *dy = RANDOM("dy", 4, 5);
+    lvn_tensor *y = REF(relu, NULL, x).out[0];
+    check_gradient(LVNI_OP_relu, NULL, IN(x), 0, dy, REF(relu_grad, NULL, dy, y).out[0]);
+}
+
+static void dropout_is_its_own_gradient(void **state)
+{
+    (void)state;
+    const lvni_dropout_attr attr = {.p = 0.3, .rng = {.key = lvni_rng_make_key(5, 6), .a = 1, .b = 2, .c = 3}};
+    lvn_tensor *x = RANDOM("x", 5, 7), *dy = RANDOM("dy", 5, 7);
+    check_gradient(LVNI_OP_dropout, &attr, IN(x), 0, dy, REF(dropout, &attr, dy).out[0]);
+}
+
+/* ---- reductions: expand and sum_to are each other's gradient ---- */
+
+static void sum_to_and_expand_are_adjoint(void **state)
+{
+    (void)state;
+    const lvni_shape_attr small = {.ndim = 2, .shape = {3, 1}}, big = {.ndim = 3, .shape = {2, 3, 4}};
+    lvn_tensor *x = RANDOM("x", 2, 3, 4), *dy = RANDOM("dy", 3, 1);
+    check_gradient(LVNI_OP_sum_to, &small, IN(x), 0, dy, REF(expand, &big, dy).out[0]);
+    check_gradient(LVNI_OP_expand, &big, IN(dy), 0, x, REF(sum_to, &small, x).out[0]);
+}
+
+static void max_grad(void **state)
+{
+    (void)state;
+    lvn_tensor *x = spread(RANDOM("x", 3, 4, 5));
+    for (uint32_t axis = 0; axis < 3; axis++) {
+        const lvni_axes_attr axes = {.mask = 1u << axis, .keepdim = true};
+        const lvni_shape_attr shape = {.ndim = 3, .shape = {3, 4, 5}};
+        lvni_args forward = REF(max, &axes, x);
+        lvn_tensor *dy = support_random("dy", forward.out[0]->ndim, forward.out[0]->shape);
+        check_gradient(LVNI_OP_max, &axes, IN(x), 0, dy, REF(max_grad, &shape, dy, forward.out[1]).out[0]);
+    }
+}
+
+/* ---- products ---- */
+
+static void matmul_by_matmul(void **state)
+{
+    (void)state;
+    const lvni_matmul_attr plain = {false, false}, nt = {false, true}, tn = {true, false};
+    lvn_tensor *a = RANDOM("a", 3, 4), *b = RANDOM("b", 4, 5), *dy = RANDOM("dy", 3, 5);
+    check_gradient(LVNI_OP_matmul, &plain, IN(a, b), 0, dy, REF(matmul, &nt, dy, b).out[0]);
+    check_gradient(LVNI_OP_matmul, &plain, IN(a, b), 1, dy, REF(matmul, &tn, a, dy).out[0]);
+}
+
+static void linear_grad_weight(void **state)
+{
+    (void)state;
+    const lvni_matmul_attr plain = {false, false};
+    lvn_tensor *x = RANDOM("x", 4, 3), *w = RANDOM("w", 5, 3), *b = RANDOM("b", 5), *dy = RANDOM("dy", 4, 5);
+    const lvni_args g = REF(linear_grad_weight, NULL, dy, x);
+    check_gradient(LVNI_OP_linear, NULL, IN(x, w, b), 0, dy, REF(matmul, &plain, dy, w).out[0]);
+    check_gradient(LVNI_OP_linear, NULL, IN(x, w, b), 1, dy, g.out[0]);
+    check_gradient(LVNI_OP_linear, NULL, IN(x, w, b), 2, dy, g.out[1]);
+}
+
+/* Shapes with every attribute at work; the same for both gradients. */
+static const struct conv_row {
+    int64_t x[4], w[4];
+    lvni_conv_attr attr;
+} conv_rows[] = {
+    {{2, 4, 5, 3}, {4, 3, 3, 3}, {.stride = {1, 1}, .padding = {1, 1}, .dilation = {1, 1}, .groups = 1}},
+    {{1, 7, 6, 2}, {3, 3, 2, 2}, {.stride = {2, 3}, .padding = {1, 0}, .dilation = {1, 2}, .groups = 1}},
+    {{1, 5, 5, 4}, {6, 3, 3, 2}, {.stride = {2, 1}, .padding = {2, 1}, .dilation = {2, 1}, .groups = 2}},
+    {{2, 3, 3, 3}, {3, 1, 1, 1}, {.stride = {1, 1}, .padding = {0, 0}, .dilation = {1, 1}, .groups = 3}},
+};
+
+static void conv_row_check(const struct conv_row *row, bool of_input)
+{
+    lvni_conv_attr attr = row->attr;
+    attr.in_h = row->x[1];
+    attr.in_w = row->x[2];
+    attr.kernel[0] = row->w[1];
+    attr.kernel[1] = row->w[2];
+    lvn_tensor *x = support_random("x", 4, row->x), *w = support_random("w", 4, row->w),
+               *b = support_random("b", 1, row->w);
+    const lvn_tensor *y = REF(conv2d, &attr, x, w, b).out[0];
+    lvn_tensor *dy = support_random("dy", 4, y->shape);
+    if (of_input) {
+        check_gradient(LVNI_OP_conv2d, &attr, IN(x, w, b), 0, dy, REF(conv2d_grad_input, &attr, dy, w).out[0]);
+    } else {
+        const lvni_args g = REF(conv2d_grad_weight, &attr, dy, x);
+        check_gradient(LVNI_OP_conv2d, &attr, IN(x, w, b), 1, dy, g.out[0]);
+        check_gradient(LVNI_OP_conv2d, &attr, IN(x, w, b), 2, dy, g.out[1]);
+    }
+}
+
+static void conv2d_grad_input(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof conv_rows / sizeof *conv_rows; i++) {
+        conv_row_check(&conv_rows[i], true);
+    }
+}
+
+static void conv2d_grad_weight(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof conv_rows / sizeof *conv_rows; i++) {
+        conv_row_check(&conv_rows[i], false);
+    }
+}
+
+static void max_pool2d_grad(void **state)
+{
+    (void)state;
+    const lvni_pool_attr rows[] = {
+        {.kernel = {2, 2}, .stride = {2, 2}, .in_h = 5, .in_w = 6},
+        {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}, .in_h = 5, .in_w = 6},
+        {.kernel = {3, 2}, .stride = {1, 2}, .padding = {0, 1}, .in_h = 5, .in_w = 6},
+    };
+    for (size_t i = 0; i < 3; i++) {
+        lvn_tensor *x = spread(RANDOM("x", 2, 5, 6, 3));
+        const lvni_args forward = REF(max_pool2d, &rows[i], x);
+        lvn_tensor *dy = support_random("dy", 4, forward.out[0]->shape);
+        check_gradient(LVNI_OP_max_pool2d, &rows[i], IN(x), 0, dy, REF(max_pool2d_grad, &rows[i], dy, forward.out[1]).out[0]);
+    }
+}
+
+/* ---- norms, softmax, losses ---- */
+
+static void batch_norm_train_grad(void **state)
+{
+    (void)state;
+    const lvni_norm_attr attr = {.eps = 1e-3};
+    lvn_tensor *x = RANDOM("x", 2, 3, 3, 4), *gamma = RANDOM("gamma", 4), *beta = RANDOM("beta", 4);
+    lvn_tensor *dy = RANDOM("dy", 2, 3, 3, 4);
+    const lvni_args f = REF(batch_norm_train, &attr, x, gamma, beta);
+    const lvni_args g = REF(batch_norm_train_grad, NULL, dy, x, gamma, f.out[1], f.out[2]);
+    for (int k = 0; k < 3; k++) {
+        check_gradient(LVNI_OP_batch_norm_train, &attr, IN(x, gamma, beta), k, dy, g.out[k]);
+    }
+}
+
+static void batch_norm_eval_grad(void **state)
+{
+    (void)state;
+    const lvni_norm_attr attr = {.eps = 1e-3};
+    lvn_tensor *x = RANDOM("x", 6, 4), *gamma = RANDOM("gamma", 4), *beta = RANDOM("beta", 4), *dy = RANDOM("dy", 6, 4);
+    lvn_tensor *mean = RANDOM("mean", 4), *variance = positive(RANDOM("variance", 4));
+    const lvni_args g = REF(batch_norm_eval_grad, &attr, dy, x, gamma, mean, variance);
+    for (int k = 0; k < 3; k++) {
+        check_gradient(LVNI_OP_batch_norm_eval, &attr, IN(x, gamma, beta, mean, variance), k, dy, g.out[k]);
+    }
+}
+
+static void softmax_grad(void **state)
+{
+    (void)state;
+    lvn_tensor *x = RANDOM("x", 2, 3, 5), *dy = RANDOM("dy", 2, 3, 5);
+    lvn_tensor *y = REF(softmax, NULL, x).out[0];
+    check_gradient(LVNI_OP_softmax, NULL, IN(x), 0, dy, REF(softmax_grad, NULL, dy, y).out[0]);
+}
+
+static void log_softmax_grad(void **state)
+{
+    (void)state;
+    lvn_tensor *x = RANDOM("x", 2, 3, 5), *dy = RANDOM("dy", 2, 3, 5);
+    lvn_tensor *y = REF(log_softmax, NULL, x).out[0];
+    check_gradient(LVNI_OP_log_softmax, NULL, IN(x), 0, dy, REF(log_softmax_grad, NULL, dy, y).out[0]);
+}
+
+static void cross_entropy_grad(void **state)
+{
+    (void)state;
+    lvn_tensor *x = RANDOM("x", 4, 3), *labels = I64(DIMS(4), 2, 0, 1, 2), *dloss = F64(SCALAR, -1.5);
+    lvn_tensor *y = REF(cross_entropy, NULL, x, labels).out[1];
+    check_gradient(LVNI_OP_cross_entropy, NULL, IN(x, labels), 0, dloss,
+                   REF(cross_entropy_grad, NULL, dloss, y, labels).out[0]);
+}
+
+/* One row per gradient kernel, named like the op. */
+#define TEST(f) cmocka_unit_test_teardown(f, support_release)
+static const struct CMUnitTest tests[] = {
+    TEST(square_grad),
+    TEST(sqrt_grad),
+    TEST(relu_grad),
+    TEST(max_grad),
+    TEST(linear_grad_weight),
+    TEST(conv2d_grad_input),
+    TEST(conv2d_grad_weight),
+    TEST(max_pool2d_grad),
+    TEST(batch_norm_train_grad),
+    TEST(batch_norm_eval_grad),
+    TEST(softmax_grad),
+    TEST(log_softmax_grad),
+    TEST(cross_entropy_grad),
+    TEST(dropout_is_its_own_gradient),
+    TEST(sum_to_and_expand_are_adjoint),
+    TEST(matmul_by_matmul),
+};
+
+static void every_gradient_kernel_has_a_test(void **state)
+{
+    (void)state;
+    for (int op = 0; op < LVNI_OP_COUNT; op++) {
+        bool found = strstr(ref_ops[op].name, "_grad") == NULL;
+        for (size_t i = 0; !found && i < sizeof tests / sizeof *tests; i++) {
+            found = strcmp(tests[i].name, ref_ops[op].name) == 0;
+        }
+        if (!found) {
+            fail_msg("%s has no test in test_ref_gradients.c", ref_ops[op].name);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest complete[] = {TEST(every_gradient_kernel_has_a_test)};
+    const int missing = cmocka_run_group_tests(complete, NULL, NULL);
+    return missing + cmocka_run_group_tests(tests, NULL, NULL);
+}
