@@ -1,0 +1,79 @@
+/* A checkpoint: all that a run needs to go on, in one safetensors file. Called by trainer, export, predict and eval.
+ *
+ * Names of tensors:  model/<name>           parameters and buffers
+ *                    optim/<slot>/<name>    the optimizer's state of parameter <name>, slot = "exp_avg", "momentum", ...
+ *                    trainer/<name>         whatever else the loop carries (averages, metric sums)
+ * Metadata: the keys below, then whatever the caller adds under keys that do not begin with "levin.". */
+#ifndef LEVIN_CKPT_CHECKPOINT_H
+#define LEVIN_CKPT_CHECKPOINT_H
+
+#include "ckpt/safetensors.h"
+
+#define LVNI_CKPT_MODEL "model/"
+#define LVNI_CKPT_OPTIM "optim/"
+#define LVNI_CKPT_TRAINER "trainer/"
+
+#define LVNI_CKPT_FORMAT "levin.format" /* "checkpoint 1" */
+#define LVNI_CKPT_STEP "levin.step"
+#define LVNI_CKPT_EPOCH "levin.epoch"
+#define LVNI_CKPT_STEP_IN_EPOCH "levin.step_in_epoch"
+#define LVNI_CKPT_SAMPLES_SEEN "levin.samples_seen"
+#define LVNI_CKPT_BEST_SCORE "levin.best_score"
+#define LVNI_CKPT_BEST_STEP "levin.best_step"
+#define LVNI_CKPT_FINISHED "levin.finished"
+#define LVNI_CKPT_CONFIG "levin.config"
+#define LVNI_CKPT_SCALER "levin.scaler"
+#define LVNI_CKPT_SCHEDULE "levin.schedule"
+
+typedef struct lvni_ckpt_position {
+    int64_t step;          /* optimizer steps done */
+    int64_t epoch;         /* of the next step, from 0 */
+    int64_t step_in_epoch; /* steps of that epoch done */
+    int64_t samples_seen;
+    double best_score; /* NaN: none yet */
+    int64_t best_step; /* -1: none yet */
+    bool finished;     /* the run came to its end; resuming it does nothing unless the end was moved */
+} lvni_ckpt_position;
+
+/* What to save; everything borrowed for the call. */
+typedef struct lvni_ckpt_content {
+    lvni_ckpt_position at;
+    const char *config;   /* JSON of the resolved config, without layout; NULL: "{}" */
+    const char *scaler;   /* state of the loss scaler as text, NULL: none */
+    const char *schedule; /* state of the schedule as text, NULL: none */
+    const lvni_st_meta *extra;
+    int64_t n_extra;
+    const lvni_st_tensor *tensors;
+    int64_t n_tensors;
+} lvni_ckpt_content;
+
+/* Atomic and synced. Status as lvni_st_save(). */
+lvn_status lvni_ckpt_save(const char *path, const lvni_ckpt_content *content);
+
+typedef struct lvni_ckpt {
+    char *path;
+    lvni_ckpt_position at;
+    const char *config, *scaler, *schedule; /* as above; scaler and schedule may be NULL */
+    lvni_st_file *file;                     /* the tensors; other metadata with lvni_st_meta_get() */
+} lvni_ckpt;
+
+/* Checksums verified. As lvni_st_open(), and LVN_ERR_MISMATCH when the file is sound but no checkpoint. */
+lvn_status lvni_ckpt_load(const char *path, lvni_ckpt **out);
+/* The same without the tensors (position, config, names and shapes): fast on a large file. */
+lvn_status lvni_ckpt_peek(const char *path, lvni_ckpt **out);
+void lvni_ckpt_free(lvni_ckpt *ckpt); /* NULL is fine */
+
+/* The newest checkpoint in dir (files *.safetensors) that is whole: highest step, then last, then others, then best. Damaged or
+ * unreadable ones are told to `warn` (may be NULL), one sentence each, and passed over. LVN_ERR_NOT_FOUND: dir has none;
+ * LVN_ERR_CORRUPT: it has some and none is valid. */
+lvn_status lvni_ckpt_newest_valid(const char *dir, void (*warn)(void *user, const char *text), void *user,
+                                  lvni_ckpt **out);
+
+/* Make `to` the same file as `from` (best from last): a hard link, or a synced copy where links are not to be had. Replaces
+ * `to` in one step; on failure the old `to` stays. */
+lvn_status lvni_ckpt_link(const char *from, const char *to);
+
+/* "epoch=0004-step=120.safetensors" */
+void lvni_ckpt_file_name(int64_t epoch, int64_t step, char out[80]);
+
+#endif

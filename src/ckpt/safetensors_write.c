@@ -1,0 +1,267 @@
+/* Writes safetensors files (safetensors.h): checks the entries, lays out the data, makes the header, hands all of it to an
+ * atomic file. Called by ckpt/checkpoint.c and by export. */
+#include "ckpt/safetensors_impl.h"
+
+#include "core/alloc.h"
+#include "core/str.h"
+#include "core/vfs.h"
+
+#include <jansson.h>
+#include <string.h>
+
+enum { DATA_ALIGN = 64, LENGTH_BYTES = 8 };
+
+/* A file on its way: own sorted copies of the lists, and what is computed from them. */
+typedef struct writer {
+    const char *path;
+    lvni_st_tensor *tensors; /* by name */
+    size_t *begin;           /* offset of each in the data part */
+    int64_t n_tensors;
+    lvni_st_meta *meta; /* by key; the caller's and the two checksums */
+    int64_t n_meta;
+    char *checksums; /* text of the JSON object */
+    char header_checksum[LVNI_ST_HEX];
+    char *header; /* length, JSON, padding */
+    size_t header_bytes;
+} writer;
+
+static lvn_status out_of_memory(const writer *w)
+{
+    LVN_FAIL(LVN_ERR_MEMORY, "cannot write %s: no host memory for its header of %lld tensors", w->path,
+             (long long)w->n_tensors);
+}
+
+static lvn_status check_tensor(const writer *w, lvni_st_tensor *t)
+{
+    LVN_ARG(t->name != NULL && t->name[0] != '\0', "%s: a tensor without a name cannot be saved", w->path);
+    LVN_ARG(lvni_utf8_valid(t->name), "%s: the tensor name '%s' is not UTF-8", w->path, t->name);
+    LVN_ARG(strcmp(t->name, "__metadata__") != 0, "%s: no tensor may be called __metadata__", w->path);
+    LVN_ARG((int)t->dtype >= 0 && t->dtype < LVN_DTYPE_COUNT, "%s: tensor '%s' has the unknown data type %d", w->path,
+            t->name, (int)t->dtype);
+    LVN_ARG(t->ndim >= 0 && t->ndim <= LVN_MAX_NDIM, "%s: tensor '%s' has %d axes; 0 to %d can be saved", w->path,
+            t->name, t->ndim, LVN_MAX_NDIM);
+    LVN_ARG(lvni_st_tensor_bytes(lvn_dtype_size(t->dtype), t->ndim, t->shape, &t->bytes),
+            "%s: tensor '%s' has a negative or too large shape", w->path, t->name);
+    LVN_ARG(t->data != NULL || t->bytes == 0, "%s: tensor '%s' has no data", w->path, t->name);
+    return LVN_OK;
+}
+
+static lvn_status check_meta(const writer *w, const lvni_st_meta *m)
+{
+    LVN_ARG(m->key != NULL && m->value != NULL, "%s: metadata without key or value", w->path);
+    LVN_ARG(lvni_utf8_valid(m->key) && lvni_utf8_valid(m->value),
+            "%s: the metadata '%s' is not UTF-8", w->path, m->key);
+    LVN_ARG(strcmp(m->key, LVNI_ST_CHECKSUMS) != 0 && strcmp(m->key, LVNI_ST_HEADER_CHECKSUM) != 0,
+            "%s: the metadata key '%s' is reserved for the writer", w->path, m->key);
+    return LVN_OK;
+}
+
+static lvn_status take_lists(writer *w, const lvni_st_tensor *tensors, const lvni_st_meta *meta)
+{
+    w->tensors = lvni_calloc(LVNI_TAG_CKPT, (size_t)w->n_tensors, sizeof *w->tensors);
+    w->begin = lvni_calloc(LVNI_TAG_CKPT, (size_t)w->n_tensors, sizeof *w->begin);
+    w->meta = lvni_calloc(LVNI_TAG_CKPT, (size_t)w->n_meta + 2, sizeof *w->meta);
+    if (w->tensors == NULL || w->begin == NULL || w->meta == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    for (int64_t i = 0; i < w->n_tensors; i++) {
+        w->tensors[i] = tensors[i];
+        LVN_TRY(check_tensor(w, &w->tensors[i]));
+    }
+    for (int64_t i = 0; i < w->n_meta; i++) {
+        w->meta[i] = meta[i];
+        LVN_TRY(check_meta(w, &w->meta[i]));
+    }
+    lvni_st_sort_tensors(w->tensors, w->n_tensors);
+    lvni_st_sort_meta(w->meta, w->n_meta);
+    for (int64_t i = 1; i < w->n_tensors; i++) {
+        LVN_ARG(strcmp(w->tensors[i - 1].name, w->tensors[i].name) != 0, "%s: two tensors are called '%s'", w->path,
+                w->tensors[i].name);
+    }
+    for (int64_t i = 1; i < w->n_meta; i++) {
+        LVN_ARG(strcmp(w->meta[i - 1].key, w->meta[i].key) != 0, "%s: the metadata key '%s' is given twice", w->path,
+                w->meta[i].key);
+    }
+    return LVN_OK;
+}
+
+static const size_t element_order[] = {8, 4, 1}; /* bytes of an element; large first keeps all aligned without gaps */
+
+static lvn_status lay_out(writer *w)
+{
+    size_t at = 0;
+    for (size_t k = 0; k < sizeof element_order / sizeof element_order[0]; k++) {
+        for (int64_t i = 0; i < w->n_tensors; i++) {
+            if (lvn_dtype_size(w->tensors[i].dtype) == element_order[k]) {
+                w->begin[i] = at;
+                LVN_ARG(!__builtin_add_overflow(at, w->tensors[i].bytes, &at) && at < SIZE_MAX / 2,
+                        "%s: the tensors are too large for a file", w->path);
+            }
+        }
+    }
+    return LVN_OK;
+}
+
+/* The compact text of a JSON value in our own memory, after `lead` and before `tail` free bytes. NULL: no memory. */
+static char *dump(const json_t *value, size_t lead, size_t tail, size_t *bytes)
+{
+    const size_t n = json_dumpb(value, NULL, 0, JSON_COMPACT);
+    char *text = n == 0 ? NULL : lvni_alloc(LVNI_TAG_CKPT, lead + n + tail);
+    if (text != NULL && json_dumpb(value, text + lead, n, JSON_COMPACT) != n) {
+        lvni_free(text);
+        text = NULL;
+    }
+    *bytes = n;
+    return text;
+}
+
+static bool fill_checksums(const writer *w, json_t *map)
+{
+    for (int64_t i = 0; i < w->n_tensors; i++) {
+        char hex[LVNI_ST_HEX];
+        lvni_st_checksum(w->tensors[i].data, w->tensors[i].bytes, hex);
+        if (json_object_set_new(map, w->tensors[i].name, json_string(hex)) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static lvn_status add_checksums(writer *w)
+{
+    json_t *map = json_object();
+    size_t n = 0;
+    if (map != NULL && fill_checksums(w, map)) {
+        w->checksums = dump(map, 0, 1, &n);
+    }
+    json_decref(map);
+    if (w->checksums == NULL) {
+        return out_of_memory(w);
+    }
+    w->checksums[n] = '\0';
+    w->meta[w->n_meta++] = (lvni_st_meta){.key = LVNI_ST_CHECKSUMS, .value = w->checksums};
+    lvni_st_sort_meta(w->meta, w->n_meta);
+    lvni_st_header_checksum(w->tensors, w->n_tensors, w->meta, w->n_meta, w->header_checksum);
+    w->meta[w->n_meta++] = (lvni_st_meta){.key = LVNI_ST_HEADER_CHECKSUM, .value = w->header_checksum};
+    return LVN_OK;
+}
+
+/* {"dtype": ..., "shape": [...], "data_offsets": [begin, end]}; NULL: no memory */
+static json_t *describe(const lvni_st_tensor *t, size_t begin)
+{
+    json_t *shape = json_array();
+    for (int i = 0; shape != NULL && i < t->ndim; i++) {
+        if (json_array_append_new(shape, json_integer((json_int_t)t->shape[i])) != 0) {
+            json_decref(shape);
+            shape = NULL;
+        }
+    }
+    if (shape == NULL) {
+        return NULL;
+    }
+    return json_pack("{s:s, s:o, s:[I, I]}", "dtype", lvni_st_dtype_names[t->dtype], "shape", shape, "data_offsets",
+                     (json_int_t)begin, (json_int_t)(begin + t->bytes));
+}
+
+static bool fill_header(const writer *w, json_t *root)
+{
+    json_t *meta = json_object();
+    if (json_object_set_new(root, "__metadata__", meta) != 0) { /* takes meta in every case, NULL is a failure */
+        return false;
+    }
+    for (int64_t i = 0; i < w->n_meta; i++) {
+        if (json_object_set_new(meta, w->meta[i].key, json_string(w->meta[i].value)) != 0) {
+            return false;
+        }
+    }
+    for (int64_t i = 0; i < w->n_tensors; i++) {
+        if (json_object_set_new(root, w->tensors[i].name, describe(&w->tensors[i], w->begin[i])) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static lvn_status make_header(writer *w)
+{
+    json_t *root = json_object();
+    size_t n = 0;
+    if (root != NULL && fill_header(w, root)) {
+        w->header = dump(root, LENGTH_BYTES, DATA_ALIGN, &n);
+    }
+    json_decref(root);
+    if (w->header == NULL) {
+        return out_of_memory(w);
+    }
+    const size_t end = LENGTH_BYTES + n;
+    w->header_bytes = (end + DATA_ALIGN - 1) / DATA_ALIGN * DATA_ALIGN;
+    memset(w->header + end, ' ', w->header_bytes - end);
+    const uint64_t length = w->header_bytes - LENGTH_BYTES;
+    LVN_ARG(length <= LVNI_ST_MAX_HEADER, "%s: the header would have %llu bytes, more than the %zu readers accept",
+            w->path, (unsigned long long)length, LVNI_ST_MAX_HEADER);
+    for (int i = 0; i < LENGTH_BYTES; i++) {
+        w->header[i] = (char)(unsigned char)(length >> (8 * i));
+    }
+    return LVN_OK;
+}
+
+static lvn_status write_parts(const writer *w, lvni_atomic_file *file)
+{
+    LVN_TRY(lvni_atomic_write(file, w->header, w->header_bytes));
+    for (size_t k = 0; k < sizeof element_order / sizeof element_order[0]; k++) {
+        for (int64_t i = 0; i < w->n_tensors; i++) {
+            const lvni_st_tensor *t = &w->tensors[i];
+            if (lvn_dtype_size(t->dtype) == element_order[k] && t->bytes > 0) {
+                LVN_TRY(lvni_atomic_write(file, t->data, t->bytes));
+            }
+        }
+    }
+    return LVN_OK;
+}
+
+static lvn_status write_file(const writer *w)
+{
+    lvni_atomic_file *file = NULL;
+    LVN_TRY(lvni_atomic_open(w->path, &file));
+    const lvn_status status = write_parts(w, file);
+    if (status != LVN_OK) {
+        lvni_atomic_abort(file);
+        return status;
+    }
+    return lvni_atomic_commit(file);
+}
+
+static lvn_status prepare(writer *w, const lvni_st_tensor *tensors, const lvni_st_meta *meta)
+{
+    LVN_TRY(take_lists(w, tensors, meta));
+    LVN_TRY(lay_out(w));
+    LVN_TRY(add_checksums(w));
+    return make_header(w);
+}
+
+lvn_status lvni_st_save(const char *path, const lvni_st_tensor *tensors, int64_t n_tensors, const lvni_st_meta *meta,
+                        int64_t n_meta)
+{
+    LVN_ARG(path != NULL && n_tensors >= 0 && n_meta >= 0, "saving tensors needs a path and lists");
+    writer w = {.path = path, .n_tensors = n_tensors, .n_meta = n_meta};
+    lvn_status status = prepare(&w, tensors, meta);
+    if (status == LVN_OK) {
+        status = write_file(&w);
+    }
+    lvni_free(w.header);
+    lvni_free(w.checksums);
+    lvni_free(w.meta);
+    lvni_free(w.begin);
+    lvni_free(w.tensors);
+    return status;
+}
+
+lvni_st_tensor lvni_st_entry(const char *name, const lvn_tensor *t)
+{
+    lvni_st_tensor e = {.name = name, .dtype = lvn_tensor_dtype(t), .ndim = lvn_ndim(t), .data = lvn_const_data(t)};
+    for (int i = 0; i < e.ndim; i++) {
+        e.shape[i] = lvn_size(t, i);
+    }
+    e.bytes = (size_t)lvn_numel(t) * lvn_dtype_size(e.dtype);
+    return e;
+}

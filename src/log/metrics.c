@@ -1,0 +1,161 @@
+/* The writer of metrics.jsonl (metrics.h). Called by the trainer only, from one thread. */
+#include "log/metrics.h"
+
+#include "core/alloc.h"
+#include "core/vfs.h"
+
+#include <fcntl.h>
+#include <jansson.h>
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+struct lvni_metrics {
+    int fd;
+    char *path;
+    lvni_str line;  /* reused: no allocation after the longest line */
+    bool cut_off;   /* the last write failed, maybe in the middle of a line */
+};
+
+static bool add_value(lvni_str *out, const char *name, double value)
+{
+    lvni_str_char(out, ',');
+    lvni_str_json(out, name);
+    lvni_str_char(out, ':');
+    if (!isfinite(value)) {
+        lvni_str_append(out, "null");
+        return false;
+    }
+    lvni_str_double(out, value);
+    return true;
+}
+
+void lvni_metrics_format(lvni_str *out, int64_t step, int64_t epoch, double time_s, const lvni_metric *values, int n)
+{
+    lvni_str_printf(out, "{\"step\":%lld,\"epoch\":%lld", (long long)step, (long long)epoch);
+    bool finite = add_value(out, "time_s", time_s);
+    for (int i = 0; i < n; i++) {
+        finite = add_value(out, values[i].name, values[i].value) && finite;
+    }
+    lvni_str_append(out, finite ? "}" : ",\"nonfinite\":true}");
+}
+
+/* A file that ends within a line (crash without resume's clean-up, or another tool) must not swallow our first line. */
+static bool ends_within_line(const char *path)
+{
+    const int fd = lvni_vfs_get()->open(path, O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0) {
+        return false; /* no file yet */
+    }
+    char end = '\n';
+    const bool within = lseek(fd, -1, SEEK_END) >= 0 && lvni_vfs_get()->read(fd, &end, 1) == 1 && end != '\n';
+    lvni_vfs_get()->close(fd);
+    return within;
+}
+
+lvn_status lvni_metrics_open(const char *path, bool append, lvni_metrics **out)
+{
+    *out = NULL;
+    lvni_metrics *m = LVNI_NEW(LVNI_TAG_CORE, lvni_metrics);
+    if (m == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    m->fd = -1;
+    m->path = lvni_strdup(LVNI_TAG_CORE, path);
+    m->cut_off = append && ends_within_line(path);
+    const lvn_status status = m->path == NULL ? LVN_ERR_MEMORY : lvni_append_open(path, !append, &m->fd);
+    if (status != LVN_OK) {
+        m->fd = -1;
+        lvni_metrics_close(m);
+        return status;
+    }
+    *out = m;
+    return LVN_OK;
+}
+
+lvn_status lvni_metrics_write(lvni_metrics *m, int64_t step, int64_t epoch, double time_s, const lvni_metric *values, int n)
+{
+    lvni_str_clear(&m->line);
+    if (m->cut_off) {
+        lvni_str_char(&m->line, '\n');
+    }
+    lvni_metrics_format(&m->line, step, epoch, time_s, values, n);
+    lvni_str_char(&m->line, '\n');
+    LVN_TRY(lvni_str_status(&m->line));
+    const lvn_status status = lvni_append_write(m->fd, m->path, lvni_str_text(&m->line), m->line.len);
+    m->cut_off = status != LVN_OK;
+    return status;
+}
+
+void lvni_metrics_close(lvni_metrics *m)
+{
+    if (m == NULL) {
+        return;
+    }
+    if (m->fd >= 0) {
+        lvni_vfs_get()->close(m->fd); /* every line was written by itself: nothing to lose here */
+    }
+    lvni_str_free(&m->line);
+    lvni_free(m->path);
+    lvni_free(m);
+}
+
+/* *kept: a whole object with a step of at most `step`. Memory is the only error: it must not drop a good line. */
+static lvn_status look_at(const char *line, size_t n, int64_t step, bool *kept)
+{
+    json_error_t error;
+    json_t *object = json_loadb(line, n, 0, &error);
+    if (object == NULL && (error.text[0] == '\0' || json_error_code(&error) == json_error_out_of_memory)) {
+        LVN_FAIL(LVN_ERR_MEMORY, "no host memory to read a line of %zu bytes", n);
+    }
+    const json_t *value = json_object_get(object, "step");
+    *kept = json_is_integer(value) && json_integer_value(value) <= step;
+    json_decref(object);
+    return LVN_OK;
+}
+
+/* Moves the lines to keep to the front of text. */
+static lvn_status filter(char *text, size_t *bytes, int64_t step, int64_t *n_dropped)
+{
+    size_t front = 0;
+    for (size_t at = 0; at < *bytes;) {
+        const char *end = memchr(text + at, '\n', *bytes - at);
+        const size_t n = end == NULL ? *bytes - at : (size_t)(end - (text + at));
+        bool kept = false;
+        LVN_TRY(look_at(text + at, n, step, &kept));
+        if (kept && end != NULL) {
+            memmove(text + front, text + at, n + 1);
+            front += n + 1;
+        } else {
+            ++*n_dropped;
+        }
+        at += n + 1;
+    }
+    *bytes = front;
+    return LVN_OK;
+}
+
+lvn_status lvni_metrics_truncate(const char *path, int64_t step, int64_t *dropped)
+{
+    int64_t n_dropped = 0;
+    char *text = NULL;
+    size_t bytes = 0;
+    if (dropped != NULL) {
+        *dropped = 0;
+    }
+    if (!lvni_path_exists(path)) {
+        return LVN_OK;
+    }
+    LVN_TRY(lvni_file_read(path, SIZE_MAX / 4, &text, &bytes));
+    lvn_status status = filter(text, &bytes, step, &n_dropped);
+    if (status == LVN_OK && n_dropped > 0) {
+        status = lvni_file_write(path, text, bytes);
+    }
+    lvni_free(text);
+    if (status != LVN_OK) {
+        lvn_error_frame("dropping the lines after step %lld of %s", (long long)step, path);
+    } else if (dropped != NULL) {
+        *dropped = n_dropped;
+    }
+    return status;
+}
