@@ -1,0 +1,111 @@
+/* Evaluation and prediction: fixed chunks, dealt to the lanes in waves, results taken in order. */
+#include "core/alloc.h"
+#include "trainer/trainer.h"
+
+#include <string.h>
+
+enum { MAX_LANES = 256 };
+
+typedef struct evaluation {
+    const lvni_model *model;
+    const lvni_loader_batch *batch[MAX_LANES];
+    lvn_step step[MAX_LANES];
+    lvn_tensor *probability[MAX_LANES]; /* prediction only; kept until the rows are out */
+    bool predict;
+} evaluation;
+
+static lvn_status forward_chunk(evaluation *e, int lane)
+{
+    const lvn_module *root = e->model->root;
+    const lvn_batch *batch = &e->batch[lane]->batch;
+    if (e->predict) {
+        e->probability[lane] = lvn_keep(lvn_softmax(lvn_forward(root, batch->image)));
+        return LVN_OK;
+    }
+    lvn_tensor *(*step)(const lvn_module *, const lvn_batch *, lvn_step *) =
+        root->cls->validation_step != NULL ? root->cls->validation_step : root->cls->training_step;
+    step(root, batch, &e->step[lane]);
+    return LVN_OK;
+}
+
+static lvn_status chunk_work(void *user, int lane)
+{
+    evaluation *e = user;
+    e->step[lane] = (lvn_step){.weight = (double)e->batch[lane]->batch.size};
+    lvn_release(e->probability[lane]); /* of the wave before, back to this lane's memory */
+    e->probability[lane] = NULL;
+    if (e->batch[lane]->batch.size == 0) {
+        return LVN_OK;
+    }
+    lvni_ctx_get()->at = (lvni_position){0};
+    const bool before = lvn_set_grad_enabled(false);
+    LVN_TRY(lvn_scope_open());
+    forward_chunk(e, lane);
+    const lvn_status s = lvn_scope_close();
+    lvn_set_grad_enabled(before);
+    return s;
+}
+
+static lvn_status give_rows(const evaluation *e, int lane, lvni_predict_row row, void *user)
+{
+    const lvn_tensor *p = e->probability[lane];
+    for (int64_t i = 0; p != NULL && i < p->shape[0]; i++) {
+        LVN_TRY(row(user, e->batch[lane]->batch.sample[i], LVNI_CF32(p) + i * p->shape[1], p->shape[1]));
+    }
+    return LVN_OK;
+}
+
+/* All chunks; in each wave results are added, or rows given out, in chunk order. */
+static lvn_status run(evaluation *e, lvni_loader *loader, lvni_lanes *lanes, lvn_step *sum, lvni_predict_row row, void *user)
+{
+    const int most = lvni_lanes_count(lanes) < MAX_LANES ? lvni_lanes_count(lanes) : MAX_LANES;
+    lvn_status s = LVN_OK;
+    for (bool more = true; more && s == LVN_OK;) {
+        int n = 0;
+        while (n < most && (s = lvni_loader_next(loader, &e->batch[n])) == LVN_OK && e->batch[n] != NULL) {
+            n++;
+        }
+        more = n == most;
+        if (s == LVN_OK && n > 0) {
+            s = lvni_lanes_run(lanes, n, chunk_work, e);
+        }
+        for (int i = 0; i < n; i++) {
+            if (s == LVN_OK && e->predict) {
+                s = give_rows(e, i, row, user);
+            } else if (s == LVN_OK) {
+                lvni_metrics_add(sum, &e->step[i]);
+            }
+            lvni_loader_release(loader, e->batch[i]);
+        }
+    }
+    return s;
+}
+
+lvn_status lvni_evaluate(const lvni_model *model, lvni_loader *loader, lvni_lanes *lanes, lvn_step *result)
+{
+    *result = (lvn_step){0};
+    evaluation *e = LVNI_NEW(LVNI_TAG_TRAINER, evaluation);
+    if (e == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    e->model = model;
+    const lvn_status s = run(e, loader, lanes, result, NULL, NULL);
+    lvni_free(e);
+    return s;
+}
+
+lvn_status lvni_predict(const lvni_model *model, lvni_loader *loader, lvni_lanes *lanes, lvni_predict_row row, void *user)
+{
+    evaluation *e = LVNI_NEW(LVNI_TAG_TRAINER, evaluation);
+    if (e == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    e->model = model;
+    e->predict = true;
+    const lvn_status s = run(e, loader, lanes, NULL, row, user);
+    for (int i = 0; i < MAX_LANES; i++) {
+        lvn_release(e->probability[i]);
+    }
+    lvni_free(e);
+    return s;
+}

@@ -1,0 +1,155 @@
+/* One optimizer step, in the order of time: load the shards, forward and backward on the lanes, merge gradients in the
+ * fixed tree over shard numbers, divide and clip, update weights and buffers. */
+#include "autograd/tape.h"
+#include "core/math.h"
+#include "kernels/flat.h"
+#include "trainer/trainer.h"
+
+#include <math.h>
+
+/* Forward and backward of one shard; the thread's context is the lane's. */
+static lvn_status run_shard(lvni_trainer *t, lvni_shard_job *job)
+{
+    lvni_ctx *ctx = lvni_ctx_get();
+    const lvni_loader_batch *b = job->batch;
+    const double weight = (double)b->batch.size;
+    ctx->at = (lvni_position){
+        .seed = t->o.seed, .step = (uint32_t)t->at.step, .shard = (uint32_t)b->shard, .training = true};
+    ctx->gradients = &job->set->gradients;
+    ctx->records = job->set;
+    lvni_set_begin(job->set, weight);
+    job->step = (lvn_step){.step = t->at.step, .weight = weight};
+    LVN_TRY(lvn_scope_open());
+    const lvn_module *root = t->o.model->root;
+    lvn_tensor *loss = root->cls->training_step(root, &b->batch, &job->step);
+    const double value = lvn_item(loss);
+    lvn_status s = LVN_OK;
+    if (loss != NULL && !isfinite(value)) {
+        s = lvn_error_set(LVN_ERR_NON_FINITE, __FILE__, __LINE__,
+                          "the loss is %g at step %lld (epoch %lld), shard %lld; the weights of the last good step are kept. "
+                          "Try a smaller optim.lr or gradient_clip_val=1",
+                          value, (long long)t->at.step, (long long)t->at.epoch, (long long)b->shard);
+    } else {
+        s = lvn_backward_scaled(loss, weight); /* the gradient comes out as w_s g_s */
+    }
+    if (s != LVN_OK) {
+        lvni_op_fail(NULL); /* marks the scope, so that closing it gives the error back */
+    }
+    const lvn_status closed = lvn_scope_close();
+    lvni_set_finish(job->set);
+    ctx->gradients = NULL;
+    ctx->records = NULL;
+    return s != LVN_OK ? s : closed;
+}
+
+static lvn_status shard_work(void *user, int lane)
+{
+    lvni_trainer *t = user;
+    lvni_shard_job *job = &t->job[lane];
+    if (job->batch->batch.size == 0) {
+        job->step = (lvn_step){0};
+        return LVN_OK;
+    }
+    const lvn_status s = run_shard(t, job);
+    if (s != LVN_OK) {
+        lvn_error_frame("step %lld, shard %lld", (long long)t->at.step, (long long)job->batch->shard);
+    }
+    return s;
+}
+
+/* One shard has arrived: add what the tree says, give sets that are done with back. */
+static void merge(lvni_trainer *t, lvni_tree *tree, int slot)
+{
+    lvni_tree_merge m[LVNI_TREE_PENDING];
+    const int n = lvni_tree_push(tree, slot, m);
+    const lvni_model *model = t->o.model;
+    for (int i = 0; i < n; i++) {
+        lvni_flat_add(t->set[m[i].into]->data, t->set[m[i].from]->data, model->n_weights + model->n_records);
+        t->set[m[i].into]->weight += t->set[m[i].from]->weight;
+        t->free_set[t->n_free++] = m[i].from;
+    }
+}
+
+/* The next n shards, one per lane, and their merges in ascending order. */
+static lvn_status run_wave(lvni_trainer *t, int n, lvni_tree *tree, lvni_step_result *r)
+{
+    lvn_status s = LVN_OK;
+    int got = 0;
+    int *slot = t->slot;
+    for (; got < n && s == LVN_OK; got++) {
+        s = lvni_loader_next(t->loader, &t->job[got].batch);
+        if (s == LVN_OK && t->job[got].batch == NULL) {
+            s = lvn_error_set(LVN_ERR_INTERNAL, __FILE__, __LINE__, "the loader ended before step %lld", (long long)t->at.step);
+        }
+        if (s != LVN_OK) {
+            break;
+        }
+        slot[got] = t->free_set[--t->n_free];
+        t->job[got].set = t->set[slot[got]];
+    }
+    if (s == LVN_OK) {
+        s = lvni_lanes_run(t->lanes, n, shard_work, t);
+    }
+    for (int i = 0; i < got; i++) {
+        const int64_t size = t->job[i].batch->batch.size;
+        if (s == LVN_OK) {
+            lvni_metrics_add(&r->metrics, &t->job[i].step);
+            r->samples += size;
+            merge(t, tree, size > 0 ? slot[i] : LVNI_TREE_EMPTY);
+        }
+        if (s != LVN_OK || size == 0) {
+            t->free_set[t->n_free++] = slot[i];
+        }
+        lvni_loader_release(t->loader, t->job[i].batch);
+    }
+    return s;
+}
+
+/* Weights, buffers and optimizer state from the step's summed gradient. */
+static lvn_status update(lvni_trainer *t, const lvni_set *total, lvni_step_result *r)
+{
+    lvni_model *model = t->o.model;
+    r->lr = t->o.optim.lr * lvni_schedule_factor(&t->o.schedule, t->at.step);
+    r->grad_norm = lvni_optim_gradient_norm(t->optim, total->data) / total->weight;
+    if (!isfinite(r->grad_norm)) {
+        LVN_FAIL(LVN_ERR_NON_FINITE,
+                 "the gradient's norm is %g at step %lld (epoch %lld); the weights of the last good step are kept. "
+                 "Try a smaller optim.lr",
+                 r->grad_norm, (long long)t->at.step, (long long)t->at.epoch);
+    }
+    double scale = 1.0 / total->weight;
+    const double clip = t->o.gradient_clip_val;
+    r->clipped = clip > 0.0 && r->grad_norm > clip;
+    if (r->clipped) {
+        scale *= clip / (r->grad_norm + 1e-6);
+    }
+    lvni_optim_step(t->optim, model->weights, total->data, r->lr, scale);
+    lvni_model_apply_records(model, total);
+    lvni_model_touch(model);
+    return LVN_OK;
+}
+
+lvn_status lvni_trainer_step(lvni_trainer *t, lvni_step_result *r)
+{
+    *r = (lvni_step_result){0};
+    const int begin = t->o.plan.shard_begin, end = t->o.plan.shard_end, lanes = lvni_lanes_count(t->lanes);
+    lvni_tree tree;
+    lvni_tree_init(&tree, t->o.plan.shards, begin, end);
+    for (int shard = begin; shard < end; shard += lanes) {
+        const lvn_status s = run_wave(t, end - shard < lanes ? end - shard : lanes, &tree, r);
+        if (s != LVN_OK) {
+            return s;
+        }
+    }
+    const int root = tree.n_pending > 0 ? tree.pending[0].slot : LVNI_TREE_EMPTY;
+    lvn_status s = LVN_OK;
+    if (root != LVNI_TREE_EMPTY) { /* else no sample of the step could be read: nothing to learn from */
+        s = update(t, t->set[root], r);
+        t->free_set[t->n_free++] = root;
+    }
+    t->at.step++;
+    t->at.step_in_epoch++;
+    t->at.samples_seen += r->samples;
+    lvni_metrics_add(&t->epoch_sum, &r->metrics);
+    return s;
+}

@@ -1,0 +1,98 @@
+/* The trainer: one model, one training set, one optimizer, on this process's lanes. Made by a recipe, run by lvni_trainer_fit.
+ *
+ *   step.c      one optimizer step: load, forward and backward per shard, merge in the tree, clip, update
+ *   loop.c      epochs: steps, reports, validation, checkpoints, stopping
+ *   evaluate.c  validation and prediction in fixed chunks
+ *   state.c     what a checkpoint holds */
+#ifndef LEVIN_TRAINER_TRAINER_H
+#define LEVIN_TRAINER_TRAINER_H
+
+#include "ckpt/checkpoint.h"
+#include "data/loader.h"
+#include "nn/model.h"
+#include "optim/optim.h"
+#include "plan/tree.h"
+#include "trainer/lanes.h"
+
+struct lvni_metrics_log;
+
+typedef struct lvni_trainer_options {
+    lvni_model *model;          /* borrowed, as all pointers here */
+    const lvn_dataset *train;
+    const lvn_dataset *val;     /* NULL: no validation */
+    lvni_plan plan;
+    lvni_optim_options optim;
+    lvni_schedule schedule;
+    double gradient_clip_val;   /* 2-norm; 0: off */
+    uint64_t seed;
+    int64_t max_epochs;         /* -1: no limit */
+    int64_t max_steps;          /* -1: no limit */
+    int workers;                /* loader threads */
+    bool skip_unreadable;
+    const char *out;            /* run directory, exists; NULL: nothing is written */
+    int64_t save_every_n_steps; /* 0: at the end of epochs only */
+    int64_t log_every_n_steps;
+    const char *config_json;    /* for checkpoints */
+    /* Write the model for others; called beside each `last` and `best`. May be NULL. name: "last" or "best". */
+    lvn_status (*export_model)(void *user, const char *name);
+    void *user;
+} lvni_trainer_options;
+
+/* What one optimizer step gave. */
+typedef struct lvni_step_result {
+    lvn_step metrics; /* over the step's samples */
+    int64_t samples;
+    double lr, grad_norm; /* before clipping */
+    bool clipped;
+} lvni_step_result;
+
+typedef struct lvni_shard_job {
+    const lvni_loader_batch *batch;
+    lvni_set *set;
+    lvn_step step;
+} lvni_shard_job;
+
+typedef struct lvni_trainer {
+    lvni_trainer_options o;
+    lvni_lanes *lanes;
+    lvni_shard_job *job;     /* one per lane */
+    lvni_set **set;          /* gradient sets: lanes + those that wait in the tree */
+    int n_sets;
+    int *free_set;           /* stack of their numbers */
+    int n_free;
+    int *slot;               /* per lane: number of the set it works in */
+    lvni_optim *optim;
+    lvni_loader *loader, *val_loader;
+    lvni_ckpt_position at;
+    lvn_step epoch_sum;      /* metrics of the epoch so far */
+    struct lvni_metrics_log *log;
+    uint64_t start_ns;
+    int64_t samples_this_run;
+    double first_step_s;     /* from creation to the end of the first step */
+} lvni_trainer;
+
+lvn_status lvni_trainer_create(const lvni_trainer_options *options, lvni_trainer **out);
+void lvni_trainer_destroy(lvni_trainer *trainer);
+/* Continue from a checkpoint: before lvni_trainer_fit. LVN_ERR_MISMATCH when tensors do not fit. */
+lvn_status lvni_trainer_restore(lvni_trainer *trainer, const lvni_ckpt *ckpt);
+/* Train to the end. LVN_ERR_CANCELLED: stopped by a signal, the checkpoint is written. */
+lvn_status lvni_trainer_fit(lvni_trainer *trainer);
+
+/* One optimizer step (step.c). */
+lvn_status lvni_trainer_step(lvni_trainer *trainer, lvni_step_result *result);
+
+/* state.c */
+lvn_status lvni_trainer_save(lvni_trainer *trainer, const char *name); /* checkpoints/<name>.safetensors */
+lvn_status lvni_trainer_link_best(lvni_trainer *trainer);              /* best = last */
+
+/* Metrics of a dataset in evaluation mode: chunks of plan->eval_batch_size dealt to the lanes, added in chunk order. */
+lvn_status lvni_evaluate(const lvni_model *model, lvni_loader *loader, lvni_lanes *lanes, lvn_step *result);
+/* Probabilities: row(user, sample index, K probabilities) in order. */
+typedef lvn_status (*lvni_predict_row)(void *user, int64_t sample, const float *probability, int64_t n_classes);
+lvn_status lvni_predict(const lvni_model *model, lvni_loader *loader, lvni_lanes *lanes, lvni_predict_row row, void *user);
+
+/* Signals that ask for a stop (SIGINT, SIGTERM, SIGUSR1): noted, looked at between steps. A second SIGINT ends the process. */
+void lvni_stop_install(void);
+int lvni_stop_signal(void); /* 0: none */
+
+#endif
