@@ -82,5 +82,8 @@ lvni_cpu_stats lvni_cpu_get_stats(void);
 lvn_status lvni_cpu_start(void);
 /* "avx512 v4, oneDNN 2.6.3" for the banner and the fingerprint. */
 const char *lvni_cpu_describe(void);
+/* Weights that are parameters (param >= 0) have reordered copies keyed by (id, version). Whoever frees parameters drops the
+ * copies of their ids, first to last included. Thread-safe; a copy in use goes when its user is done. */
+void lvni_cpu_weights_forget(uint64_t first_id, uint64_t last_id);
 
 #endif

@@ -7,10 +7,15 @@
 struct lvni_scratch {
     void *data[LVNI_SCRATCH_SLOTS];
     size_t bytes[LVNI_SCRATCH_SLOTS];
+    void *attachment;
+    void (*release)(void *);
 };
 
 static void free_scratch(struct lvni_scratch *s)
 {
+    if (s->attachment != NULL) {
+        s->release(s->attachment);
+    }
     for (int i = 0; i < LVNI_SCRATCH_SLOTS; i++) {
         lvni_free(s->data[i]);
     }
@@ -23,19 +28,22 @@ __attribute__((constructor)) static void register_free(void)
     lvni_ctx_free_scratch = free_scratch;
 }
 
-void *lvni_scratch(lvni_scratch_slot slot, size_t bytes)
+/* The context's scratch object, made at first use. */
+static struct lvni_scratch *get(void)
 {
     lvni_ctx *ctx = lvni_ctx_get();
-    if (ctx == NULL) {
+    if (ctx != NULL && ctx->scratch == NULL) {
+        ctx->scratch = LVNI_NEW(LVNI_TAG_KERNEL, struct lvni_scratch);
+    }
+    return ctx == NULL ? NULL : ctx->scratch;
+}
+
+void *lvni_scratch(lvni_scratch_slot slot, size_t bytes)
+{
+    struct lvni_scratch *s = get();
+    if (s == NULL) {
         return NULL;
     }
-    if (ctx->scratch == NULL) {
-        ctx->scratch = LVNI_NEW(LVNI_TAG_KERNEL, struct lvni_scratch);
-        if (ctx->scratch == NULL) {
-            return NULL;
-        }
-    }
-    struct lvni_scratch *s = ctx->scratch;
     if (s->data[slot] == NULL || s->bytes[slot] < bytes) {
         /* The old contents are dead: free first, so that the peak is one buffer. */
         lvni_free(s->data[slot]);
@@ -44,4 +52,14 @@ void *lvni_scratch(lvni_scratch_slot slot, size_t bytes)
         s->bytes[slot] = s->data[slot] == NULL ? 0 : rounded;
     }
     return s->data[slot];
+}
+
+void **lvni_scratch_attachment(void (*release)(void *))
+{
+    struct lvni_scratch *s = get();
+    if (s == NULL) {
+        return NULL;
+    }
+    s->release = release;
+    return &s->attachment;
 }

@@ -16,4 +16,8 @@ typedef enum lvni_scratch_slot {
  * Called outside parallel regions (members of a team have contexts of their own). */
 void *lvni_scratch(lvni_scratch_slot slot, size_t bytes);
 
+/* A place in the calling thread's context for what onednn_table.c keeps there, NULL at first. When the context goes,
+ * `release` is called with it if it is not NULL. NULL with LVN_ERR_MEMORY recorded. */
+void **lvni_scratch_attachment(void (*release)(void *));
+
 #endif

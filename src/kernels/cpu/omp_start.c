@@ -1,0 +1,124 @@
+/* Start of the cpu backend: hostile OpenMP variables, instruction set, self-test. Called by the command's main and by
+ * whoever uses the library, before the first op.
+ *
+ * libgomp reads its variables when the program is loaded, and OMP_THREAD_LIMIT, the pinning variables and stack sizes
+ * cannot be taken back later. So the command starts itself again without them (lvni_cpu_clean_environment, about 3 ms, only
+ * if one is set); the library cannot do that to its host and refuses instead when teams come out too small.
+ *
+ * Left alone on purpose: OMP_NUM_THREADS (mpirun and Slurm set it; levin sets the team before every region), OMP_SCHEDULE
+ * (no loop uses schedule(runtime)) and OMP_WAIT_POLICY=passive. libgomp's default waiting is right for lanes: 3 ms of
+ * spinning while the threads fit on the cores, microseconds when there are more threads than cores. */
+#include "kernels/cpu/omp_start.h"
+
+#include "kernels/cpu/omp_team.h"
+#include "kernels/cpu/onednn_api.h"
+#include "kernels/kernels.h"
+#include "tensor/ctx.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+static const char GUARD[] = "LEVIN_OMP_CLEANED";
+
+/* Which values of a variable do harm. */
+typedef enum harm { HARM_ALWAYS, HARM_UNLESS_FALSE, HARM_IF_ACTIVE, HARM_UNLESS_1_OR_MORE } harm;
+
+static const struct {
+    const char *name;
+    harm harm;
+} hostile[] = {
+    {"OMP_THREAD_LIMIT", HARM_ALWAYS},           /* teams shrink: gradients lose parts, or a hang */
+    {"OMP_DYNAMIC", HARM_UNLESS_FALSE},          /* the same */
+    {"OMP_MAX_ACTIVE_LEVELS", HARM_UNLESS_1_OR_MORE}, /* 0: no teams at all */
+    {"OMP_NESTED", HARM_UNLESS_FALSE},
+    {"OMP_PROC_BIND", HARM_UNLESS_FALSE},        /* every lane's team is pinned to the same cores */
+    {"OMP_PLACES", HARM_ALWAYS},
+    {"GOMP_CPU_AFFINITY", HARM_ALWAYS},
+    {"OMP_WAIT_POLICY", HARM_IF_ACTIVE},         /* idle teams burn the cores of other lanes */
+    {"GOMP_SPINCOUNT", HARM_ALWAYS},             /* the same */
+    {"OMP_STACKSIZE", HARM_ALWAYS},              /* too small a stack for oneDNN kills the process */
+    {"GOMP_STACKSIZE", HARM_ALWAYS},
+};
+
+static bool does_harm(harm h, const char *value)
+{
+    switch (h) {
+    case HARM_ALWAYS: return true;
+    case HARM_UNLESS_FALSE: return strcasecmp(value, "false") != 0;
+    case HARM_IF_ACTIVE: return strcasecmp(value, "active") == 0;
+    case HARM_UNLESS_1_OR_MORE: return strtol(value, NULL, 10) < 1;
+    }
+    return true;
+}
+
+/* Removes what does harm; how many there were. */
+static int remove_hostile(void)
+{
+    int n = 0;
+    for (size_t i = 0; i < sizeof hostile / sizeof *hostile; i++) {
+        const char *value = getenv(hostile[i].name);
+        if (value != NULL && does_harm(hostile[i].harm, value)) {
+            unsetenv(hostile[i].name);
+            n++;
+        }
+    }
+    return n;
+}
+
+void lvni_cpu_clean_environment(char **argv)
+{
+    if (getenv(GUARD) != NULL) { /* this is the second start; programs started from here decide anew */
+        unsetenv(GUARD);
+        return;
+    }
+    if (remove_hostile() == 0) {
+        return;
+    }
+    /* The real path, so that ps shows the program's name; the link when the file was moved meanwhile. */
+    char path[4096];
+    const ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+    setenv(GUARD, "1", 1);
+    if (n > 0) {
+        path[n] = '\0';
+        execv(path, argv);
+    }
+    execv("/proc/self/exe", argv);
+    unsetenv(GUARD); /* no /proc: lvni_cpu_start will say whether it matters */
+}
+
+static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
+static bool started;
+
+static lvn_status start(void)
+{
+    /* Falling sizes: libgomp ends the threads a smaller team does not need, so the pool is left small. */
+    static const int teams[] = {16, 2, 1};
+    LVN_TRY(lvni_dnn_setup(getenv("LEVIN_CPU_ISA")));
+    for (size_t i = 0; i < sizeof teams / sizeof *teams; i++) {
+        LVN_TRY(lvni_omp_prove_team(teams[i]));
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_cpu_start(void)
+{
+    pthread_mutex_lock(&start_lock);
+    const lvn_status s = started ? LVN_OK : start();
+    started = started || s == LVN_OK;
+    pthread_mutex_unlock(&start_lock);
+    return s;
+}
+
+const char *lvni_cpu_describe(void)
+{
+    return lvni_dnn_describe();
+}
+
+lvni_cpu_stats lvni_cpu_get_stats(void)
+{
+    return lvni_dnn_stats();
+}

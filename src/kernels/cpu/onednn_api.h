@@ -1,0 +1,73 @@
+/* The one door to oneDNN: descriptors, primitives, memories, execution. Nothing else includes dnnl.h, so that a change of its
+ * interface (version 3 has no operation descriptors) stays in onednn_api.c. Used by the onednn_* files and omp_start.c.
+ *
+ * A primitive belongs to one context (its memories are set per call) and to one team: the team it was created with is the team
+ * it runs with. Weights of convolutions have the layout oneDNN likes (plain weights beside NHWC images fall to a reference
+ * implementation thousands of times slower); `reorder` carries them from or to the plain master copy. */
+#ifndef LEVIN_KERNELS_CPU_ONEDNN_API_H
+#define LEVIN_KERNELS_CPU_ONEDNN_API_H
+
+#include "core/alloc.h"
+
+#include <dnnl.h>
+
+typedef struct lvni_dnn_conv_shape {
+    int64_t n, ih, iw, ic;      /* x (n, ih, iw, ic) */
+    int64_t oh, ow, oc, kh, kw; /* y (n, oh, ow, oc), w (oc, kh, kw, ic / groups) */
+    int64_t stride[2], padding[2], dilation[2], groups;
+} lvni_dnn_conv_shape;
+
+typedef struct lvni_dnn_matmul_shape {
+    int64_t m, n, k;
+    int64_t trans_a, trans_b; /* 0 or 1: the matrix lies in memory as (k, m), (n, k) */
+} lvni_dnn_matmul_shape;
+
+typedef enum lvni_dnn_op {
+    LVNI_DNN_CONV_FORWARD,     /* x, w, y, b */
+    LVNI_DNN_CONV_GRAD_INPUT,  /* dy, w, dx */
+    LVNI_DNN_CONV_GRAD_WEIGHT, /* x, dw, dy */
+    LVNI_DNN_MATMUL            /* a, b, y, bias */
+} lvni_dnn_op;
+
+enum { LVNI_DNN_MAX_ARGS = 4 };
+
+/* Place of the weights (or their gradient) among the arguments. */
+enum { LVNI_DNN_WEIGHTS = 1 };
+
+typedef struct lvni_dnn_prim {
+    dnnl_primitive_t primitive;
+    int n_args;
+    dnnl_exec_arg_t args[LVNI_DNN_MAX_ARGS + 1]; /* the last in use is the scratchpad */
+    void *handles[LVNI_DNN_MAX_ARGS + 1];        /* what the memories point to now: setting one costs a zero fill of padding */
+    size_t scratch_bytes;
+
+    dnnl_primitive_t reorder; /* plain -> chosen for weights, chosen -> plain for their gradient; NULL when both are one */
+    dnnl_exec_arg_t reorder_args[3];
+    size_t reorder_scratch_bytes;
+    size_t chosen_bytes;      /* of the weights in the chosen layout */
+    uint64_t format;          /* stands for the chosen layout and shape; 0: has no name, do not share the copy */
+} lvni_dnn_prim;
+
+/* Make a primitive with the current OpenMP setting of the thread. *out is untouched on failure. */
+lvn_status lvni_dnn_conv_create(lvni_dnn_op op, const lvni_dnn_conv_shape *s, bool bias, lvni_dnn_prim *out);
+lvn_status lvni_dnn_matmul_create(const lvni_dnn_matmul_shape *s, bool bias, lvni_dnn_prim *out);
+void lvni_dnn_prim_destroy(lvni_dnn_prim *p);
+
+/* Run on data[0 .. n_args), in the order given at lvni_dnn_op; a plain weight tensor must have been reordered by the caller.
+ * `scratch` has scratch_bytes. Waits for the end. */
+lvn_status lvni_dnn_run(lvni_dnn_prim *p, dnnl_stream_t stream, const void *const *data, void *scratch);
+lvn_status lvni_dnn_reorder(lvni_dnn_prim *p, dnnl_stream_t stream, const void *from, void *to, void *scratch);
+
+lvn_status lvni_dnn_stream_create(dnnl_stream_t *out);
+void lvni_dnn_stream_destroy(dnnl_stream_t stream);
+
+/* Lower the instruction set ("v2", "v3", "v4"; NULL: what the CPU has) and switch off what the environment may have chosen
+ * (reduced precision, narrow registers). Before the first primitive. */
+lvn_status lvni_dnn_setup(const char *isa);
+/* "avx512 v4, oneDNN 2.6.3" */
+const char *lvni_dnn_describe(void);
+
+/* Counts of lvni_cpu_get_stats; a slow implementation is also named once on stderr. */
+struct lvni_cpu_stats lvni_dnn_stats(void);
+
+#endif

@@ -1,0 +1,177 @@
+/* Convolutions on oneDNN: forward, gradient of the input, gradient of the weights. Called through the op table.
+ *
+ * Forward and input gradient have the same bits for every team and run with the lane's; the weight gradient adds over the
+ * team and always runs with wgrad_team (tests/unit/kernels_cpu/test_onednn_law.c watches both). */
+#include "kernels/cpu/column_sum.h"
+#include "kernels/cpu/omp_team.h"
+#include "kernels/cpu/onednn_table.h"
+#include "kernels/cpu/scratch.h"
+#include "kernels/cpu/weights_cache.h"
+#include "kernels/kernels_decl.h"
+
+#include <string.h>
+
+typedef struct conv_call {
+    lvni_dnn_key key;
+    const lvn_tensor *w;                /* forward and input gradient: the plain weights */
+    void *dw;                           /* weight gradient: where its plain form goes */
+    const void *data[LVNI_DNN_MAX_ARGS]; /* in the order of lvni_dnn_op; the weights' place is filled here */
+} conv_call;
+
+static size_t rounded(size_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
+
+/* Lane memory: weights in the chosen layout (when not shared), then a scratchpad for primitive and reorder in turn. */
+static lvn_status lane_memory(const lvni_dnn_prim *p, size_t weights, void **copy, void **scratch)
+{
+    const size_t pad = p->scratch_bytes > p->reorder_scratch_bytes ? p->scratch_bytes : p->reorder_scratch_bytes;
+    *copy = lvni_scratch(LVNI_SCRATCH_DNNL, rounded(weights) + pad);
+    if (*copy == NULL) {
+        return lvn_last_error()->code;
+    }
+    *scratch = (char *)*copy + rounded(weights);
+    return LVN_OK;
+}
+
+static lvn_status run_gradient(conv_call *call, lvni_dnn_prim *p, dnnl_stream_t stream)
+{
+    void *copy = NULL, *scratch = NULL;
+    LVN_TRY(lane_memory(p, p->chosen_bytes, &copy, &scratch));
+    call->data[LVNI_DNN_WEIGHTS] = p->reorder != NULL ? copy : call->dw;
+    LVN_TRY(lvni_dnn_run(p, stream, call->data, scratch));
+    return p->reorder != NULL ? lvni_dnn_reorder(p, stream, copy, call->dw, scratch) : LVN_OK;
+}
+
+/* Parameters stay as they are for a whole step: their copy is shared. Other weights are carried over each time. */
+static lvn_status run_with_weights(conv_call *call, lvni_dnn_prim *p, dnnl_stream_t stream)
+{
+    const bool shared = p->reorder != NULL && p->format != 0 && call->w->param >= 0;
+    void *copy = NULL, *scratch = NULL;
+    lvni_weights_copy *pinned = NULL;
+    LVN_TRY(lane_memory(p, shared ? 0 : p->chosen_bytes, &copy, &scratch));
+    if (p->reorder == NULL) {
+        call->data[LVNI_DNN_WEIGHTS] = call->w->data;
+    } else if (shared) {
+        LVN_TRY(lvni_weights_acquire(p, stream, call->w, scratch, &pinned));
+        call->data[LVNI_DNN_WEIGHTS] = lvni_weights_data(pinned);
+    } else {
+        LVN_TRY(lvni_dnn_reorder(p, stream, call->w->data, copy, scratch));
+        call->data[LVNI_DNN_WEIGHTS] = copy;
+    }
+    const lvn_status s = lvni_dnn_run(p, stream, call->data, scratch);
+    if (pinned != NULL) {
+        lvni_weights_release(pinned);
+    }
+    return s;
+}
+
+static lvn_status run(conv_call *call)
+{
+    lvni_dnn_prim *p = NULL;
+    dnnl_stream_t stream = NULL;
+    const int before = lvni_omp_enter((int)call->key.team);
+    lvn_status s = lvni_dnn_lookup(&call->key, &p, &stream);
+    if (s == LVN_OK) {
+        s = call->key.op == LVNI_DNN_CONV_GRAD_WEIGHT ? run_gradient(call, p, stream)
+                                                      : run_with_weights(call, p, stream);
+    }
+    lvni_omp_leave(before);
+    return s;
+}
+
+/* x (N, H, W, I), y (N, H', W', O), w (O, KH, KW, I / groups); of w only the window is taken. */
+static lvn_status begin(conv_call *call, lvni_dnn_op op, const lvni_conv_attr *at, const lvn_tensor *x,
+                        const lvn_tensor *y, int64_t kh, int64_t kw)
+{
+    const lvni_ctx *ctx = lvni_ctx_get();
+    if (ctx == NULL) {
+        return lvn_last_error()->code;
+    }
+    memset(call, 0, sizeof *call);
+    call->key.op = op;
+    call->key.team = op == LVNI_DNN_CONV_GRAD_WEIGHT ? ctx->wgrad_team : ctx->team;
+    lvni_dnn_conv_shape *s = &call->key.shape.conv;
+    *s = (lvni_dnn_conv_shape){.n = x->shape[0], .ih = x->shape[1], .iw = x->shape[2], .ic = x->shape[3],
+                               .oh = y->shape[1], .ow = y->shape[2], .oc = y->shape[3], .kh = kh, .kw = kw,
+                               .groups = at->groups};
+    for (int i = 0; i < 2; i++) {
+        s->stride[i] = at->stride[i];
+        s->padding[i] = at->padding[i];
+        s->dilation[i] = at->dilation[i];
+    }
+    return LVN_OK;
+}
+
+static size_t bytes_of(const lvn_tensor *t)
+{
+    return (size_t)lvn_numel(t) * sizeof(float);
+}
+
+lvn_status lvni_cpu_conv2d(const lvni_args *args)
+{
+    const lvn_tensor *x = args->in[0], *w = args->in[1], *b = args->in[2];
+    lvn_tensor *y = args->out[0];
+    conv_call call;
+    LVN_TRY(begin(&call, LVNI_DNN_CONV_FORWARD, args->attr, x, y, w->shape[1], w->shape[2]));
+    if (lvn_numel(y) == 0) {
+        return LVN_OK;
+    }
+    call.key.bias = b != NULL;
+    call.w = w;
+    call.data[0] = x->data;
+    call.data[2] = y->data;
+    call.data[3] = b == NULL ? NULL : b->data;
+    return run(&call);
+}
+
+lvn_status lvni_cpu_conv2d_grad_input(const lvni_args *args)
+{
+    const lvn_tensor *dy = args->in[0], *w = args->in[1];
+    lvn_tensor *dx = args->out[0];
+    conv_call call;
+    LVN_TRY(begin(&call, LVNI_DNN_CONV_GRAD_INPUT, args->attr, dx, dy, w->shape[1], w->shape[2]));
+    if (lvn_numel(dx) == 0) {
+        return LVN_OK;
+    }
+    if (lvn_numel(dy) == 0) {
+        memset(dx->data, 0, bytes_of(dx));
+        return LVN_OK;
+    }
+    call.w = w;
+    call.data[0] = dy->data;
+    call.data[2] = dx->data;
+    return run(&call);
+}
+
+static lvn_status weight_gradient(const lvni_args *args, lvn_tensor *dw)
+{
+    const lvn_tensor *dy = args->in[0], *x = args->in[1];
+    conv_call call;
+    LVN_TRY(begin(&call, LVNI_DNN_CONV_GRAD_WEIGHT, args->attr, x, dy, dw->shape[1], dw->shape[2]));
+    if (lvn_numel(dw) == 0) {
+        return LVN_OK;
+    }
+    if (lvn_numel(dy) == 0) {
+        memset(dw->data, 0, bytes_of(dw));
+        return LVN_OK;
+    }
+    call.dw = dw->data;
+    call.data[0] = x->data;
+    call.data[2] = dy->data;
+    return run(&call);
+}
+
+lvn_status lvni_cpu_conv2d_grad_weight(const lvni_args *args)
+{
+    const lvn_tensor *dy = args->in[0];
+    if (args->out[0] != NULL) {
+        LVN_TRY(weight_gradient(args, args->out[0]));
+    }
+    if (args->out[1] != NULL) {
+        const int64_t o = dy->shape[3], rows = dy->shape[0] * dy->shape[1] * dy->shape[2];
+        return lvni_column_sum(LVNI_CF32(dy), rows, o, LVNI_F32(args->out[1]), lvni_ctx_get()->team);
+    }
+    return LVN_OK;
+}

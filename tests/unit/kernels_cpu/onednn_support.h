@@ -1,0 +1,33 @@
+/* Tensors, numbers and hashes for the tests of the oneDNN kernels. */
+#ifndef LEVIN_TESTS_KERNELS_CPU_ONEDNN_SUPPORT_H
+#define LEVIN_TESTS_KERNELS_CPU_ONEDNN_SUPPORT_H
+
+#include "kernels/kernels_decl.h"
+
+/* A convolution as the tests write it: x (n, h, w, i), kernel k x k, o outputs. */
+typedef struct conv_case {
+    int n, h, w, i, o, k, stride, padding, dilation, groups;
+} conv_case;
+
+/* What belongs to a case: filled inputs and room for every result. All released by conv_data_free. */
+typedef struct conv_data {
+    lvni_conv_attr attr;
+    lvn_tensor *x, *w, *b, *dy, *y, *dx, *dw, *db;
+} conv_data;
+
+/* A f32 tensor with values in [-1, 1) that depend on `seed` and the element only. */
+lvn_tensor *filled(uint64_t seed, int ndim, const int64_t *shape);
+void fill(lvn_tensor *t, uint64_t seed);
+conv_data conv_data_make(const conv_case *c);
+void conv_data_free(conv_data *d);
+
+/* 64 bits of the contents. */
+uint64_t hash_of(const lvn_tensor *t);
+
+/* Run in the calling thread's context with these teams (and put the old ones back). */
+lvn_status run_forward(conv_data *d, int team, bool bias);
+lvn_status run_grad_input(conv_data *d, int team);
+lvn_status run_grad_weight(conv_data *d, int team, int wgrad_team);
+lvn_status run_matmul(lvn_tensor *a, lvn_tensor *b, lvn_tensor *y, bool trans_a, bool trans_b, int team, int wgrad_team);
+
+#endif

@@ -1,0 +1,183 @@
+/* The oneDNN kernels compute what the formulas say: against plain loops in f64, over strides, paddings, dilations, groups,
+ * odd channels, single rows, and sizes of zero. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "onednn_support.h"
+
+#include <math.h>
+#include <string.h>
+
+static const conv_case cases[] = {
+    /* n, h, w, i, o, k, stride, padding, dilation, groups */
+    {2, 9, 7, 3, 8, 3, 1, 1, 1, 1},   {1, 8, 8, 16, 32, 3, 2, 1, 1, 1}, {2, 6, 6, 32, 16, 1, 1, 0, 1, 1},
+    {1, 17, 19, 3, 16, 7, 2, 3, 1, 1}, {3, 7, 5, 5, 17, 3, 1, 1, 1, 1},  {2, 10, 10, 8, 12, 3, 1, 2, 2, 1},
+    {2, 8, 8, 16, 32, 3, 1, 1, 1, 4},  {1, 9, 9, 24, 24, 3, 2, 1, 1, 24}, {2, 8, 8, 6, 4, 1, 2, 0, 1, 2},
+    {1, 3, 3, 4, 4, 3, 1, 0, 1, 1},    {5, 4, 4, 64, 2, 3, 1, 1, 1, 1},
+};
+enum { CASES = sizeof cases / sizeof *cases };
+
+/* Calls visit(sum slot of y, of x, of w) for every product of the convolution. */
+static void each_product(const conv_case *c, const lvn_tensor *y, void (*visit)(void *, int64_t, int64_t, int64_t),
+                         void *job)
+{
+    const int64_t oh = y->shape[1], ow = y->shape[2], ig = c->i / c->groups, og = c->o / c->groups;
+    for (int64_t p = 0; p < c->n * oh * ow * c->o; p++) {
+        const int64_t o = p % c->o, q = p / c->o % ow, r = p / c->o / ow % oh, n = p / c->o / ow / oh;
+        for (int64_t t = 0; t < c->k * c->k * ig; t++) {
+            const int64_t i = t % ig, kx = t / ig % c->k, ky = t / ig / c->k;
+            const int64_t iy = r * c->stride - c->padding + ky * c->dilation;
+            const int64_t ix = q * c->stride - c->padding + kx * c->dilation;
+            if (iy >= 0 && iy < c->h && ix >= 0 && ix < c->w) {
+                visit(job, p, ((n * c->h + iy) * c->w + ix) * c->i + o / og * ig + i, o * c->k * c->k * ig + t);
+            }
+        }
+    }
+}
+
+typedef struct truth {
+    const conv_data *d;
+    double y[1 << 15], dx[1 << 15], dw[1 << 15]; /* the largest case has 12,288 elements */
+} truth;
+
+static void add_product(void *job, int64_t y, int64_t x, int64_t w)
+{
+    truth *t = job;
+    t->y[y] += (double)LVNI_CF32(t->d->x)[x] * (double)LVNI_CF32(t->d->w)[w];
+    t->dx[x] += (double)LVNI_CF32(t->d->dy)[y] * (double)LVNI_CF32(t->d->w)[w];
+    t->dw[w] += (double)LVNI_CF32(t->d->dy)[y] * (double)LVNI_CF32(t->d->x)[x];
+}
+
+/* Sums of up to some hundred products below 1: 2e-5 is ample, and a wrong term is off by tenths. */
+static void assert_close(const lvn_tensor *t, const double *expected, const char *what, size_t case_no)
+{
+    const int64_t n = lvn_numel(t);
+    for (int64_t i = 0; i < n; i++) {
+        if (!(fabs((double)LVNI_CF32(t)[i] - expected[i]) <= 2e-5 * (1 + fabs(expected[i])))) {
+            fail_msg("case %zu: %s[%lld] is %.9g, should be %.9g", case_no, what, (long long)i,
+                     (double)LVNI_CF32(t)[i], expected[i]);
+        }
+    }
+}
+
+static void convolutions_equal_loops(void **state)
+{
+    (void)state;
+    static truth t;
+    for (size_t k = 0; k < CASES; k++) {
+        const conv_case *c = &cases[k];
+        conv_data d = conv_data_make(c);
+        assert_true(lvn_numel(d.x) <= 1 << 15 && lvn_numel(d.y) <= 1 << 15 && lvn_numel(d.w) <= 1 << 15);
+        memset(&t, 0, sizeof t);
+        t.d = &d;
+        each_product(c, d.y, add_product, &t);
+        assert_int_equal(run_forward(&d, 2, false), LVN_OK);
+        assert_close(d.y, t.y, "y", k);
+        assert_int_equal(run_grad_input(&d, 2), LVN_OK);
+        assert_close(d.dx, t.dx, "dx", k);
+        assert_int_equal(run_grad_weight(&d, 1, 2), LVN_OK);
+        assert_close(d.dw, t.dw, "dw", k);
+        double db[64] = {0};
+        for (int64_t i = 0; i < lvn_numel(d.dy); i++) {
+            db[i % c->o] += (double)LVNI_CF32(d.dy)[i];
+        }
+        assert_close(d.db, db, "db", k);
+        for (int64_t i = 0; i < lvn_numel(d.y); i++) {
+            t.y[i] += (double)LVNI_CF32(d.b)[i % c->o];
+        }
+        assert_int_equal(run_forward(&d, 1, true), LVN_OK);
+        assert_close(d.y, t.y, "y with bias", k);
+        conv_data_free(&d);
+    }
+}
+
+static void products_equal_loops(void **state)
+{
+    (void)state;
+    static const int64_t sizes[][3] = {{1, 1, 1}, {1, 10, 128}, {5, 10, 128}, {33, 17, 65}, {128, 10, 32}, {64, 48, 300}};
+    static double y[128 * 64];
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+        const int64_t m = sizes[k][0], n = sizes[k][1], depth = sizes[k][2], ys[] = {m, n};
+        lvn_tensor *out = lvn_tensor_create(LVN_F32, 2, ys);
+        for (int form = 0; form < 4; form++) {
+            const bool ta = (form & 1) != 0, tb = (form & 2) != 0;
+            const int64_t as[] = {ta ? depth : m, ta ? m : depth}, bs[] = {tb ? n : depth, tb ? depth : n};
+            lvn_tensor *a = filled(1, 2, as), *b = filled(2, 2, bs);
+            for (int64_t p = 0; p < m * n; p++) {
+                y[p] = 0;
+                for (int64_t i = 0; i < depth; i++) {
+                    const int64_t r = p / n, c = p % n;
+                    y[p] += (double)LVNI_CF32(a)[ta ? i * m + r : r * depth + i] *
+                            (double)LVNI_CF32(b)[tb ? c * depth + i : i * n + c];
+                }
+            }
+            assert_int_equal(run_matmul(a, b, out, ta, tb, 2, 2), LVN_OK);
+            assert_close(out, y, "product", k * 4 + (size_t)form);
+            lvn_release(a);
+            lvn_release(b);
+        }
+        lvn_release(out);
+    }
+}
+
+/* x (2, 3), w (2, 3), b (2) by hand; then the gradients of w and b for dy = ((1, 10), (100, 1000)). */
+static void linear_by_hand(void **state)
+{
+    (void)state;
+    float xs[] = {1, 2, 3, 4, 5, 6}, ws[] = {1, 0, -1, 2, 1, 0}, bs[] = {10, 20}, dys[] = {1, 10, 100, 1000};
+    const int64_t s23[] = {2, 3}, s22[] = {2, 2}, s2[] = {2};
+    lvn_tensor *x = lvn_tensor_wrap(xs, LVN_F32, 2, s23), *w = lvn_tensor_wrap(ws, LVN_F32, 2, s23),
+               *b = lvn_tensor_wrap(bs, LVN_F32, 1, s2), *dy = lvn_tensor_wrap(dys, LVN_F32, 2, s22),
+               *y = lvn_tensor_create(LVN_F32, 2, s22), *dw = lvn_tensor_create(LVN_F32, 2, s23),
+               *db = lvn_tensor_create(LVN_F32, 1, s2);
+    assert_int_equal(lvni_cpu_linear(&(lvni_args){.in = {x, w, b}, .out = {y}}), LVN_OK);
+    assert_memory_equal(y->data, ((const float[]){8, 24, 8, 33}), 16);
+    assert_int_equal(lvni_cpu_linear(&(lvni_args){.in = {x, w}, .out = {y}}), LVN_OK);
+    assert_memory_equal(y->data, ((const float[]){-2, 4, -2, 13}), 16);
+    assert_int_equal(lvni_cpu_linear_grad_weight(&(lvni_args){.in = {dy, x}, .out = {dw, db}}), LVN_OK);
+    assert_memory_equal(dw->data, ((const float[]){401, 502, 603, 4010, 5020, 6030}), 24);
+    assert_memory_equal(db->data, ((const float[]){101, 1010}), 8);
+    lvn_tensor *all[] = {x, w, b, dy, y, dw, db};
+    for (size_t i = 0; i < 7; i++) {
+        lvn_release(all[i]);
+    }
+}
+
+/* An empty batch: results over nothing are zero, results of no elements are left alone. */
+static void empty_batches_are_fine(void **state)
+{
+    (void)state;
+    const int64_t x0[] = {0, 3}, y0[] = {0, 2}, s23[] = {2, 3}, s2[] = {2};
+    lvn_tensor *x = lvn_tensor_create(LVN_F32, 2, x0), *dy = lvn_tensor_create(LVN_F32, 2, y0),
+               *dw = filled(1, 2, s23), *db = filled(2, 1, s2), *w = filled(3, 2, s23),
+               *y = lvn_tensor_create(LVN_F32, 2, y0);
+    assert_int_equal(lvni_cpu_linear(&(lvni_args){.in = {x, w}, .out = {y}}), LVN_OK);
+    assert_int_equal(lvni_cpu_linear_grad_weight(&(lvni_args){.in = {dy, x}, .out = {dw, db}}), LVN_OK);
+    assert_memory_equal(dw->data, ((const float[6]){0}), 24);
+    assert_memory_equal(db->data, ((const float[2]){0}), 8);
+    lvn_tensor *all[] = {x, dy, dw, db, w, y};
+    for (size_t i = 0; i < 6; i++) {
+        lvn_release(all[i]);
+    }
+    conv_data d = conv_data_make(&(conv_case){0, 8, 8, 3, 4, 3, 1, 1, 1, 1});
+    assert_int_equal(run_forward(&d, 2, true), LVN_OK);
+    assert_int_equal(run_grad_input(&d, 2), LVN_OK);
+    assert_int_equal(run_grad_weight(&d, 2, 2), LVN_OK);
+    assert_memory_equal(d.dw->data, ((const float[4 * 3 * 3 * 3]){0}), 4 * 3 * 3 * 3 * 4);
+    assert_memory_equal(d.db->data, ((const float[4]){0}), 16);
+    conv_data_free(&d);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(convolutions_equal_loops),
+        cmocka_unit_test(products_equal_loops),
+        cmocka_unit_test(linear_by_hand),
+        cmocka_unit_test(empty_batches_are_fine),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
