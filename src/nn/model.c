@@ -157,7 +157,7 @@ bool lvn_is_training(void)
     return lvni_ctx_get()->at.training;
 }
 
-static lvni_metric *metric_of(lvn_step *step, const char *name)
+static lvni_step_metric *metric_of(lvn_step *step, const char *name)
 {
     for (int i = 0; i < step->n_metrics; i++) {
         if (strcmp(step->metric[i].name, name) == 0) {
@@ -167,15 +167,15 @@ static lvni_metric *metric_of(lvn_step *step, const char *name)
     if (step->n_metrics == LVNI_METRICS) {
         return NULL;
     }
-    lvni_metric *m = &step->metric[step->n_metrics++];
-    *m = (lvni_metric){0};
+    lvni_step_metric *m = &step->metric[step->n_metrics++];
+    *m = (lvni_step_metric){0};
     snprintf(m->name, sizeof m->name, "%s", name);
     return m;
 }
 
 void lvn_log(lvn_step *step, const char *name, const lvn_tensor *value)
 {
-    lvni_metric *m = value == NULL ? NULL : metric_of(step, name);
+    lvni_step_metric *m = value == NULL ? NULL : metric_of(step, name);
     if (m != NULL) {
         m->sum += lvn_item(value) * step->weight;
         m->weight += step->weight;
@@ -185,7 +185,7 @@ void lvn_log(lvn_step *step, const char *name, const lvn_tensor *value)
 void lvni_metrics_add(lvn_step *total, const lvn_step *part)
 {
     for (int i = 0; i < part->n_metrics; i++) {
-        lvni_metric *m = metric_of(total, part->metric[i].name);
+        lvni_step_metric *m = metric_of(total, part->metric[i].name);
         if (m != NULL) {
             m->sum += part->metric[i].sum;
             m->weight += part->metric[i].weight;

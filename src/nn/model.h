@@ -69,16 +69,16 @@ void lvni_model_apply_records(lvni_model *model, const lvni_set *total);
 
 /* ---- lvn_step ---- */
 enum { LVNI_METRICS = 16, LVNI_METRIC_NAME = 32 };
-typedef struct lvni_metric {
+typedef struct lvni_step_metric {
     char name[LVNI_METRIC_NAME];
     double sum, weight; /* mean = sum / weight */
-} lvni_metric;
+} lvni_step_metric;
 struct lvn_step {
     int64_t step; /* optimizer step */
     int phase;
     double weight; /* of the shard: its samples */
     int n_metrics;
-    lvni_metric metric[LVNI_METRICS];
+    lvni_step_metric metric[LVNI_METRICS];
 };
 /* total += part, metric by metric, in f64. */
 void lvni_metrics_add(lvn_step *total, const lvn_step *part);

@@ -67,7 +67,7 @@ static void parse_metrics(const char *text, lvn_step *sum)
     *sum = (lvn_step){0};
     for (int used = 0; text != NULL && sum->n_metrics < LVNI_METRICS; text += used) {
         used = 0;
-        lvni_metric *m = &sum->metric[sum->n_metrics];
+        lvni_step_metric *m = &sum->metric[sum->n_metrics];
         if (sscanf(text, "%31s %lf %lf;%n", m->name, &m->sum, &m->weight, &used) != 3 || used == 0) {
             return;
         }

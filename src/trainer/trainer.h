@@ -1,6 +1,7 @@
 /* The trainer: one model, one training set, one optimizer, on this process's lanes. Made by a recipe, run by lvni_trainer_fit.
  *
  *   step.c      one optimizer step: load, forward and backward per shard, merge in the tree, clip, update
+ *   trainer.c   create and destroy
  *   loop.c      epochs: steps, reports, validation, checkpoints, stopping
  *   evaluate.c  validation and prediction in fixed chunks
  *   state.c     what a checkpoint holds */
@@ -9,12 +10,13 @@
 
 #include "ckpt/checkpoint.h"
 #include "data/loader.h"
+#include "log/progress.h"
 #include "nn/model.h"
 #include "optim/optim.h"
 #include "plan/tree.h"
 #include "trainer/lanes.h"
 
-struct lvni_metrics_log;
+struct lvni_metrics; /* log/metrics.h */
 
 typedef struct lvni_trainer_options {
     lvni_model *model;          /* borrowed, as all pointers here */
@@ -32,6 +34,7 @@ typedef struct lvni_trainer_options {
     const char *out;            /* run directory, exists; NULL: nothing is written */
     int64_t save_every_n_steps; /* 0: at the end of epochs only */
     int64_t log_every_n_steps;
+    bool quiet;
     const char *config_json;    /* for checkpoints */
     /* Write the model for others; called beside each `last` and `best`. May be NULL. name: "last" or "best". */
     lvn_status (*export_model)(void *user, const char *name);
@@ -65,10 +68,14 @@ typedef struct lvni_trainer {
     lvni_loader *loader, *val_loader;
     lvni_ckpt_position at;
     lvn_step epoch_sum;      /* metrics of the epoch so far */
-    struct lvni_metrics_log *log;
+    struct lvni_metrics *log;  /* metrics.jsonl */
     uint64_t start_ns;
     int64_t samples_this_run;
-    double first_step_s;     /* from creation to the end of the first step */
+    int64_t logged_at;       /* samples_this_run and time of the last logging point, for the rate */
+    double logged_at_s;
+    double rate;             /* samples per second since the last logging point */
+    lvni_progress progress;
+    lvn_step last_val;       /* of the newest validation */
 } lvni_trainer;
 
 lvn_status lvni_trainer_create(const lvni_trainer_options *options, lvni_trainer **out);
@@ -80,6 +87,14 @@ lvn_status lvni_trainer_fit(lvni_trainer *trainer);
 
 /* One optimizer step (step.c). */
 lvn_status lvni_trainer_step(lvni_trainer *trainer, lvni_step_result *result);
+
+/* report.c: metrics.jsonl and the progress line. */
+lvn_status lvni_report_open(lvni_trainer *trainer);
+void lvni_report_close(lvni_trainer *trainer);
+lvn_status lvni_report_step(lvni_trainer *trainer, const lvni_step_result *result, bool last_of_epoch);
+lvn_status lvni_report_epoch(lvni_trainer *trainer, bool validated); /* means of the epoch and of validation */
+/* The mean of a metric; NaN when there is none. */
+double lvni_metric_mean(const lvn_step *step, const char *name);
 
 /* state.c */
 lvn_status lvni_trainer_save(lvni_trainer *trainer, const char *name); /* checkpoints/<name>.safetensors */

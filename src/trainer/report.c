@@ -1,0 +1,142 @@
+/* What a run tells while it runs: metrics.jsonl, and the progress line or plain lines. */
+#include "core/alloc.h"
+#include "core/clock.h"
+#include "core/str.h"
+#include "log/metrics.h"
+#include "log/run_log.h"
+#include "trainer/trainer.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+enum { LINE = LVNI_METRICS * 2 + 8 };
+
+double lvni_metric_mean(const lvn_step *step, const char *name)
+{
+    for (int i = 0; i < step->n_metrics; i++) {
+        if (strcmp(step->metric[i].name, name) == 0) {
+            return step->metric[i].sum / step->metric[i].weight;
+        }
+    }
+    return (double)NAN;
+}
+
+lvn_status lvni_report_open(lvni_trainer *t)
+{
+    lvni_progress_init(&t->progress,
+                       &(lvni_progress_options){.fd = 1, .quiet = t->o.quiet, .plain_interval_s = 1.0});
+    if (t->o.out == NULL) {
+        return LVN_OK;
+    }
+    lvni_str path = {0};
+    lvni_str_printf(&path, "%s/metrics.jsonl", t->o.out);
+    lvn_status s = lvni_str_status(&path);
+    if (s == LVN_OK && t->at.step > 0) {
+        s = lvni_metrics_truncate(lvni_str_text(&path), t->at.step, NULL);
+    }
+    if (s == LVN_OK) {
+        s = lvni_metrics_open(lvni_str_text(&path), t->at.step > 0, &t->log);
+    }
+    lvni_str_free(&path);
+    return s;
+}
+
+void lvni_report_close(lvni_trainer *t)
+{
+    lvni_metrics_close(t->log);
+    t->log = NULL;
+}
+
+static uint64_t peak_bytes(void)
+{
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return (uint64_t)usage.ru_maxrss * 1024u;
+}
+
+/* "train/loss" and so on, names kept in `text` */
+static int metric_rows(const lvn_step *step, const char *prefix, char text[][48], lvni_metric *row)
+{
+    for (int i = 0; i < step->n_metrics; i++) {
+        snprintf(text[i], sizeof text[i], "%s/%s", prefix, step->metric[i].name);
+        row[i] = (lvni_metric){.name = text[i], .value = step->metric[i].sum / step->metric[i].weight};
+    }
+    return step->n_metrics;
+}
+
+/* Optimizer steps to the end of the run; -1: unknown. */
+static int64_t steps_left(const lvni_trainer *t)
+{
+    int64_t left = -1;
+    if (t->o.max_epochs >= 0) {
+        left = (t->o.max_epochs - t->at.epoch) * t->o.plan.steps_per_epoch - t->at.step_in_epoch;
+    }
+    if (t->o.max_steps >= 0 && (left < 0 || t->o.max_steps - t->at.step < left)) {
+        left = t->o.max_steps - t->at.step;
+    }
+    return left;
+}
+
+static void show(lvni_trainer *t, const lvni_step_result *r, double now_s, bool logged, bool last)
+{
+    const int64_t left = steps_left(t);
+    const double per_step = t->rate > 0.0 ? (double)t->o.plan.effective_batch / t->rate : (double)NAN;
+    const lvni_progress_state state = {.epoch = t->at.epoch,
+                                       .max_epochs = t->o.max_epochs > 0 ? t->o.max_epochs : 0,
+                                       .step = t->at.step_in_epoch,
+                                       .steps = t->o.plan.steps_per_epoch,
+                                       .loss = lvni_metric_mean(&r->metrics, "loss"),
+                                       .accuracy = lvni_metric_mean(&r->metrics, "acc"),
+                                       .samples_per_s = t->rate > 0.0 ? t->rate : (double)NAN,
+                                       .lr = r->lr,
+                                       .memory_bytes = logged || last ? peak_bytes() : lvni_alloc_get_total().peak_bytes,
+                                       .left_s = left >= 0 ? (double)left * per_step : (double)NAN};
+    lvni_progress_update(&t->progress, &state, now_s, logged, last);
+}
+
+lvn_status lvni_report_step(lvni_trainer *t, const lvni_step_result *r, bool last_of_epoch)
+{
+    const double now_s = lvni_seconds_since(t->start_ns);
+    const bool logged = t->at.step % t->o.log_every_n_steps == 0 || last_of_epoch;
+    t->samples_this_run += r->samples;
+    if (logged) {
+        const double s = now_s - t->logged_at_s;
+        t->rate = s > 0.0 ? (double)(t->samples_this_run - t->logged_at) / s : 0.0;
+        t->logged_at = t->samples_this_run;
+        t->logged_at_s = now_s;
+    }
+    show(t, r, now_s, logged, last_of_epoch);
+    if (!logged || t->log == NULL) {
+        return LVN_OK;
+    }
+    char text[LVNI_METRICS][48];
+    lvni_metric row[LINE];
+    int n = metric_rows(&r->metrics, "train", text, row);
+    row[n++] = (lvni_metric){.name = "lr", .value = r->lr};
+    row[n++] = (lvni_metric){.name = "grad_norm", .value = r->grad_norm};
+    row[n++] = (lvni_metric){.name = "throughput/samples_per_s", .value = t->rate};
+    row[n++] = (lvni_metric){.name = "memory/peak_bytes", .value = (double)peak_bytes()};
+    return lvni_metrics_write(t->log, t->at.step, t->at.epoch, now_s, row, n);
+}
+
+lvn_status lvni_report_epoch(lvni_trainer *t, bool validated)
+{
+    char text[LVNI_METRICS][48], val_text[LVNI_METRICS][48];
+    lvni_metric row[LINE];
+    int n = metric_rows(&t->epoch_sum, "epoch", text, row);
+    if (validated) {
+        n += metric_rows(&t->last_val, "val", val_text, row + n);
+    }
+    lvni_str line = {0};
+    lvni_str_printf(&line, "epoch %lld done at step %lld:", (long long)t->at.epoch + 1, (long long)t->at.step);
+    for (int i = 0; i < n; i++) {
+        const bool epoch_mean = strncmp(row[i].name, "epoch/", 6) == 0;
+        lvni_str_printf(&line, " %s%s %.4f", epoch_mean ? "train/" : "", row[i].name + (epoch_mean ? 6 : 0), row[i].value);
+    }
+    lvni_log(LVNI_LOG_INFO, "%s", lvni_str_text(&line));
+    lvni_str_free(&line);
+    return t->log == NULL ? LVN_OK
+                          : lvni_metrics_write(t->log, t->at.step, t->at.epoch, lvni_seconds_since(t->start_ns), row, n);
+}

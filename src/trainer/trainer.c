@@ -1,0 +1,89 @@
+/* Making and taking apart a trainer (trainer.h). */
+#include "trainer/trainer.h"
+
+#include "core/alloc.h"
+#include "core/clock.h"
+
+#include <math.h>
+
+static lvn_status make_lanes_and_sets(lvni_trainer *t)
+{
+    const lvni_plan *plan = &t->o.plan;
+    const int lanes = plan->lanes, team = plan->cores / lanes > 1 ? plan->cores / lanes : 1;
+    LVN_TRY(lvni_lanes_create(lanes, team, plan->wgrad_threads, &t->lanes));
+    lvni_ctx *own = lvni_ctx_get();
+    if (own == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    own->team = plan->cores; /* merges and updates run between the shards, on all cores */
+    own->wgrad_team = plan->wgrad_threads;
+    const int most = lanes + plan->waiting_sets + 1;
+    t->job = lvni_calloc(LVNI_TAG_TRAINER, (size_t)lanes, sizeof *t->job);
+    t->slot = lvni_calloc(LVNI_TAG_TRAINER, (size_t)lanes, sizeof *t->slot);
+    t->set = lvni_calloc(LVNI_TAG_TRAINER, (size_t)most, sizeof *t->set);
+    t->free_set = lvni_calloc(LVNI_TAG_TRAINER, (size_t)most, sizeof *t->free_set);
+    if (t->job == NULL || t->slot == NULL || t->set == NULL || t->free_set == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    const int n = plan->shards == 1 ? 1 : most;
+    for (; t->n_sets < n; t->n_sets++) {
+        LVN_TRY(lvni_set_create(t->o.model, &t->set[t->n_sets]));
+        t->free_set[t->n_free++] = t->n_sets;
+    }
+    return LVN_OK;
+}
+
+static lvn_status make_val_loader(lvni_trainer *t)
+{
+    const lvni_loader_options o = {.dataset = t->o.val,
+                                   .plan = &t->o.plan,
+                                   .seed = t->o.seed,
+                                   .workers = t->o.workers,
+                                   .skip_unreadable = t->o.skip_unreadable};
+    return t->o.val == NULL ? LVN_OK : lvni_loader_create(&o, &t->val_loader);
+}
+
+lvn_status lvni_trainer_create(const lvni_trainer_options *options, lvni_trainer **out)
+{
+    *out = NULL;
+    lvni_trainer *t = LVNI_NEW(LVNI_TAG_TRAINER, lvni_trainer);
+    if (t == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    t->o = *options;
+    t->start_ns = lvni_now_ns();
+    t->at = (lvni_ckpt_position){.best_score = (double)NAN, .best_step = -1};
+    lvn_status s = make_lanes_and_sets(t);
+    if (s == LVN_OK) {
+        s = lvni_optim_create(&options->optim, options->model->n_weights, &t->optim);
+    }
+    if (s == LVN_OK) {
+        s = make_val_loader(t);
+    }
+    if (s != LVN_OK) {
+        lvni_trainer_destroy(t);
+        return s;
+    }
+    *out = t;
+    return LVN_OK;
+}
+
+void lvni_trainer_destroy(lvni_trainer *t)
+{
+    if (t == NULL) {
+        return;
+    }
+    lvni_report_close(t);
+    lvni_loader_destroy(t->loader);
+    lvni_loader_destroy(t->val_loader);
+    lvni_lanes_destroy(t->lanes);
+    lvni_optim_destroy(t->optim);
+    for (int i = 0; i < t->n_sets; i++) {
+        lvni_set_destroy(t->set[i]);
+    }
+    lvni_free(t->set);
+    lvni_free(t->free_set);
+    lvni_free(t->slot);
+    lvni_free(t->job);
+    lvni_free(t);
+}
