@@ -56,7 +56,7 @@ lvn_status lvni_omp_prove_team(int team)
     const int before = lvni_omp_enter(team);
 #pragma omp parallel
     {
-        atomic_fetch_add(&members, omp_get_num_threads() == team ? 1 : 0);
+        atomic_fetch_add(&members, 1);
         atomic_fetch_add(&flushing, flushes_denormals() ? 1 : 0);
     }
     lvni_omp_leave(before);
