@@ -1,0 +1,266 @@
+/* Transforms and augmentation (augment.h). Turns and mirrors cost nothing: they are the steps with which the resampler writes. */
+#include "data/augment.h"
+
+#include "core/math.h"
+#include "core/rng.h"
+#include "data/colour.h"
+
+#include <math.h>
+
+/* ---- settings ---- */
+
+void lvni_transform_init(lvni_transform *t, int size)
+{
+    *t = (lvni_transform){
+        .size = size,
+        .random_crop = true,
+        .scale = {0.08, 1.0},
+        .ratio = {3.0 / 4.0, 4.0 / 3.0},
+        .hflip = 0.5,
+        .eval_crop = 0.875,
+        .mean = {0.485f, 0.456f, 0.406f},
+        .std = {0.229f, 0.224f, 0.225f},
+    };
+}
+
+void lvni_transform_no_augment(lvni_transform *t)
+{
+    t->random_crop = false;
+    t->hflip = t->vflip = 0.0;
+    t->brightness = t->contrast = t->saturation = t->hue = 0.0;
+}
+
+static lvn_status check_range(const char *name, double value, double low, double high)
+{
+    if (!(value >= low && value <= high)) {
+        LVN_FAIL(LVN_ERR_USAGE, "%s is %g; it must lie between %g and %g", name, value, low, high);
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_transform_check(const lvni_transform *t)
+{
+    LVN_TRY(check_range("image_size", t->size, 1, LVNI_RESAMPLE_MAX_SIDE));
+    LVN_TRY(check_range("augment.scale, first value,", t->scale[0], 1e-4, 1.0));
+    LVN_TRY(check_range("augment.scale, second value,", t->scale[1], t->scale[0], 1.0));
+    LVN_TRY(check_range("augment.ratio, first value,", t->ratio[0], 0.01, 100.0));
+    LVN_TRY(check_range("augment.ratio, second value,", t->ratio[1], t->ratio[0], 100.0));
+    LVN_TRY(check_range("augment.hflip", t->hflip, 0.0, 1.0));
+    LVN_TRY(check_range("augment.vflip", t->vflip, 0.0, 1.0));
+    LVN_TRY(check_range("augment.brightness", t->brightness, 0.0, 10.0));
+    LVN_TRY(check_range("augment.contrast", t->contrast, 0.0, 10.0));
+    LVN_TRY(check_range("augment.saturation", t->saturation, 0.0, 10.0));
+    LVN_TRY(check_range("augment.hue", t->hue, 0.0, 0.5));
+    LVN_TRY(check_range("eval_crop", t->eval_crop, 0.01, 1.0));
+    for (int c = 0; c < 3; c++) {
+        LVN_TRY(check_range("augment.mean", (double)t->mean[c], -1e3, 1e3));
+        LVN_TRY(check_range("augment.std", (double)t->std[c], 1e-6, 1e3));
+    }
+    return LVN_OK;
+}
+
+/* ---- draws ---- */
+
+static lvni_rng stream(const lvn_sample_key *key, lvni_augment_op op)
+{
+    return (lvni_rng){lvni_rng_make_key(key->seed, lvni_rng_purpose("data")), key->epoch, (uint32_t)key->sample, (uint32_t)op};
+}
+
+static double draw(const lvni_rng *rng, uint64_t element)
+{
+    return (double)lvni_rng_u32(rng, element) * 0x1p-32;
+}
+
+/* The largest central box of an allowed ratio: what is left when ten tries found no crop that fits. */
+static lvni_box crop_fallback(const lvni_transform *t, int width, int height)
+{
+    const double ratio = (double)width / height;
+    double w = width, h = height;
+    if (ratio < t->ratio[0]) {
+        h = floor(width / t->ratio[0] + 0.5);
+    } else if (ratio > t->ratio[1]) {
+        w = floor(height * t->ratio[1] + 0.5);
+    }
+    h = h < 1.0 ? 1.0 : h > height ? height : h;
+    w = w < 1.0 ? 1.0 : w > width ? width : w;
+    return (lvni_box){floor((width - w) / 2.0), floor((height - h) / 2.0), w, h};
+}
+
+static lvni_box crop_random(const lvni_transform *t, const lvn_sample_key *key, int width, int height)
+{
+    const lvni_rng rng = stream(key, LVNI_AUGMENT_CROP);
+    const double area = (double)width * height;
+    const double log_from = lvni_log(t->ratio[0]), log_to = lvni_log(t->ratio[1]);
+    for (uint64_t attempt = 0; attempt < 10; attempt++) {
+        const double target = area * (t->scale[0] + draw(&rng, 4 * attempt) * (t->scale[1] - t->scale[0]));
+        const double aspect = lvni_exp(log_from + draw(&rng, 4 * attempt + 1) * (log_to - log_from));
+        const double w = floor(lvni_sqrt(target * aspect) + 0.5), h = floor(lvni_sqrt(target / aspect) + 0.5);
+        if (w >= 1.0 && w <= width && h >= 1.0 && h <= height) {
+            const double y = floor(draw(&rng, 4 * attempt + 2) * (height - h + 1.0));
+            const double x = floor(draw(&rng, 4 * attempt + 3) * (width - w + 1.0));
+            return (lvni_box){x, y, w, h};
+        }
+    }
+    return crop_fallback(t, width, height);
+}
+
+/* The central square. Shrinking the shorter side to size / eval_crop and cutting out the middle is this box, in one step. */
+static lvni_box crop_centre(const lvni_transform *t, int width, int height)
+{
+    const double side = (width < height ? width : height) * t->eval_crop;
+    return (lvni_box){(width - side) / 2.0, (height - side) / 2.0, side, side};
+}
+
+static bool draw_flip(const lvn_sample_key *key, lvni_augment_op op, double p)
+{
+    const lvni_rng rng = stream(key, op);
+    return p > 0.0 && draw(&rng, 0) < p;
+}
+
+static float draw_factor(const lvn_sample_key *key, lvni_augment_op op, double x)
+{
+    const lvni_rng rng = stream(key, op);
+    const double low = x < 1.0 ? 1.0 - x : 0.0, high = 1.0 + x;
+    return (float)(low + draw(&rng, 0) * (high - low));
+}
+
+static void draw_colour(const lvni_transform *t, const lvn_sample_key *key, lvni_augment *out)
+{
+    const lvni_rng order = stream(key, LVNI_AUGMENT_ORDER), hue = stream(key, LVNI_AUGMENT_HUE);
+    uint64_t element = 0;
+    for (uint32_t i = 3; i > 0; i--) {
+        const uint32_t j = lvni_rng_below(&order, i + 1, &element);
+        const int swapped = out->order[i];
+        out->order[i] = out->order[j];
+        out->order[j] = swapped;
+    }
+    out->colour = true;
+    out->brightness = draw_factor(key, LVNI_AUGMENT_BRIGHTNESS, t->brightness);
+    out->contrast = draw_factor(key, LVNI_AUGMENT_CONTRAST, t->contrast);
+    out->saturation = draw_factor(key, LVNI_AUGMENT_SATURATION, t->saturation);
+    out->hue = (float)((2.0 * draw(&hue, 0) - 1.0) * t->hue);
+}
+
+void lvni_augment_draw(const lvni_transform *t, const lvn_sample_key *key, int width, int height, lvni_augment *out)
+{
+    *out = (lvni_augment){.order = {LVNI_AUGMENT_BRIGHTNESS, LVNI_AUGMENT_CONTRAST, LVNI_AUGMENT_SATURATION, LVNI_AUGMENT_HUE},
+                          .brightness = 1.0f,
+                          .contrast = 1.0f,
+                          .saturation = 1.0f};
+    if (!key->training) {
+        out->box = crop_centre(t, width, height);
+        return;
+    }
+    out->box = t->random_crop ? crop_random(t, key, width, height) : crop_centre(t, width, height);
+    out->hflip = draw_flip(key, LVNI_AUGMENT_HFLIP, t->hflip);
+    out->vflip = draw_flip(key, LVNI_AUGMENT_VFLIP, t->vflip);
+    if (t->brightness > 0.0 || t->contrast > 0.0 || t->saturation > 0.0 || t->hue > 0.0) {
+        draw_colour(t, key, out);
+    }
+}
+
+/* ---- rendering ---- */
+
+/* How a stored picture is turned: first x and y are exchanged, then the axes of the result mirrored. */
+typedef struct turn {
+    bool swap, mirror_x, mirror_y;
+} turn;
+
+static turn turn_of(int orientation)
+{
+    static const turn turns[9] = {
+        [1] = {false, false, false}, [2] = {false, true, false}, [3] = {false, true, true}, [4] = {false, false, true},
+        [5] = {true, false, false},  [6] = {true, true, false},  [7] = {true, true, true},  [8] = {true, false, true},
+    };
+    return turns[orientation];
+}
+
+/* The box on the stored, perhaps shrunk picture. */
+static lvni_box box_stored(const lvni_box *box, const turn *turned, const lvni_picture *picture, const lvni_picture_info *info)
+{
+    const double width = turned->swap ? info->height : info->width, height = turned->swap ? info->width : info->height;
+    const double x = turned->mirror_x ? width - box->x - box->width : box->x;
+    const double y = turned->mirror_y ? height - box->y - box->height : box->y;
+    const double s = picture->scale;
+    if (turned->swap) {
+        return (lvni_box){y * s, x * s, box->height * s, box->width * s};
+    }
+    return (lvni_box){x * s, y * s, box->width * s, box->height * s};
+}
+
+/* Output pixel (x, y) of the stored orientation lies at data + x * step_x + y * step_y of the turned and flipped one. */
+static void target_steps(lvni_resample_target *target, float *out, int size, const turn *turned, const lvni_augment *a)
+{
+    const bool mirror_x = turned->mirror_x != a->hflip, mirror_y = turned->mirror_y != a->vflip;
+    const ptrdiff_t along = mirror_x ? -3 : 3, down = (mirror_y ? -3 : 3) * (ptrdiff_t)size;
+    target->data = out + (mirror_x ? 3 * (ptrdiff_t)(size - 1) : 0) + (mirror_y ? 3 * (ptrdiff_t)size * (size - 1) : 0);
+    target->step_x = turned->swap ? down : along;
+    target->step_y = turned->swap ? along : down;
+}
+
+static void colour_apply(const lvni_transform *t, const lvni_augment *a, float *rgb, int64_t n)
+{
+    for (int i = 0; i < 4; i++) {
+        if (a->order[i] == LVNI_AUGMENT_BRIGHTNESS && t->brightness > 0.0) {
+            lvni_colour_brightness(rgb, n, a->brightness);
+        } else if (a->order[i] == LVNI_AUGMENT_CONTRAST && t->contrast > 0.0) {
+            lvni_colour_contrast(rgb, n, a->contrast);
+        } else if (a->order[i] == LVNI_AUGMENT_SATURATION && t->saturation > 0.0) {
+            lvni_colour_saturation(rgb, n, a->saturation);
+        } else if (a->order[i] == LVNI_AUGMENT_HUE && t->hue > 0.0) {
+            lvni_colour_hue(rgb, n, a->hue);
+        }
+    }
+}
+
+/* (x / 255 - mean) / std as x * scale + bias. */
+static void normal_factors(const lvni_transform *t, float scale[3], float bias[3])
+{
+    for (int c = 0; c < 3; c++) {
+        scale[c] = 1.0f / (255.0f * t->std[c]);
+        bias[c] = -t->mean[c] / t->std[c];
+    }
+}
+
+static void normalise(const lvni_transform *t, float *rgb, int64_t n)
+{
+    float scale[3], bias[3];
+    normal_factors(t, scale, bias);
+    for (int64_t i = 0; i < n; i++, rgb += 3) {
+        rgb[0] = rgb[0] * scale[0] + bias[0];
+        rgb[1] = rgb[1] * scale[1] + bias[1];
+        rgb[2] = rgb[2] * scale[2] + bias[2];
+    }
+}
+
+double lvni_augment_need(const lvni_transform *t, const lvni_augment *a)
+{
+    const double shorter = a->box.width < a->box.height ? a->box.width : a->box.height;
+    return shorter > t->size ? t->size / shorter : 1.0;
+}
+
+lvn_status lvni_augment_render(lvni_data_scratch *scratch, const lvni_transform *t, const lvni_augment *a, const lvni_picture *picture,
+                               const lvni_picture_info *info, float *out)
+{
+    const turn turned = turn_of(info->orientation);
+    const lvni_box box = box_stored(&a->box, &turned, picture, info);
+    const int64_t n = (int64_t)t->size * t->size;
+    lvni_resample_target target = {.scale = {1.0f, 1.0f, 1.0f}};
+    target_steps(&target, out, t->size, &turned, a);
+    if (!a->colour) {
+        normal_factors(t, target.scale, target.bias);
+        return lvni_resample(scratch, picture, &box, t->size, t->size, &target);
+    }
+    LVN_TRY(lvni_resample(scratch, picture, &box, t->size, t->size, &target));
+    colour_apply(t, a, out, n);
+    normalise(t, out, n);
+    return LVN_OK;
+}
+
+void lvni_transform_to_rgb(const lvni_transform *t, const float *image, uint8_t *rgb)
+{
+    for (int64_t i = 0; i < (int64_t)t->size * t->size * 3; i++) {
+        const float x = (image[i] * t->std[i % 3] + t->mean[i % 3]) * 255.0f + 0.5f;
+        rgb[i] = (uint8_t)(x < 0.0f ? 0.0f : x > 255.0f ? 255.0f : x);
+    }
+}

@@ -1,0 +1,69 @@
+/* From a decoded picture to the input of a network: which part of it, how it is turned and coloured, and its normalisation.
+ *
+ * THE DRAWS OF THE LAW. All random numbers come from lvni_rng with key (key->seed, "data"), a = epoch, b = sample, c = one of the operation
+ * numbers below, element = draw. Numbers and meaning never change; new operations get new numbers.
+ *   crop        try t = 0..9 draws elements 4t (area), 4t + 1 (aspect), 4t + 2 (top), 4t + 3 (left), each u in [0, 1) = u32 * 2^-32
+ *   hflip vflip element 0: flipped when u < p
+ *   order       elements 0..: Fisher-Yates over brightness, contrast, saturation, hue (for i = 3..1: swap with lvni_rng_below(i + 1))
+ *   brightness contrast saturation   element 0: factor = lo + u (hi - lo), lo = max(0, 1 - x), hi = 1 + x
+ *   hue         element 0: shift in turns = (2u - 1) x
+ * Called by image_folder.c and shapes.c; the recipes fill the transform. */
+#ifndef LEVIN_DATA_AUGMENT_H
+#define LEVIN_DATA_AUGMENT_H
+
+#include "data/resample.h"
+
+#include <levin/data.h>
+
+typedef enum lvni_augment_op {
+    LVNI_AUGMENT_CROP = 1,
+    LVNI_AUGMENT_HFLIP = 2,
+    LVNI_AUGMENT_VFLIP = 3,
+    LVNI_AUGMENT_ORDER = 4,
+    LVNI_AUGMENT_BRIGHTNESS = 5,
+    LVNI_AUGMENT_CONTRAST = 6,
+    LVNI_AUGMENT_SATURATION = 7,
+    LVNI_AUGMENT_HUE = 8,
+} lvni_augment_op;
+
+/* What a dataset view does with its pictures. The training part is used where key->training is set. */
+typedef struct lvni_transform {
+    int size;              /* output (size, size, 3) */
+    bool random_crop;      /* random resized crop; else the crop of evaluation */
+    double scale[2];       /* part of the area that a random crop keeps, from .. to */
+    double ratio[2];       /* width / height of a random crop, from .. to */
+    double hflip, vflip;   /* probabilities */
+    double brightness, contrast, saturation; /* 0: off; x: factor in 1 - x .. 1 + x */
+    double hue;            /* 0: off; x <= 0.5: shift in -x .. x turns */
+    double eval_crop;      /* side of the central square over the shorter side of the picture */
+    float mean[3], std[3]; /* of channels in 0..1 */
+} lvni_transform;
+
+/* Photos: random crop with scale 0.08..1 and ratio 3/4..4/3, hflip 0.5, no colour jitter, eval_crop 0.875, mean and deviation of ImageNet. */
+void lvni_transform_init(lvni_transform *t, int size);
+/* No randomness at all: the evaluation transform for training samples too. */
+void lvni_transform_no_augment(lvni_transform *t);
+/* LVN_ERR_USAGE that names the setting by its configuration key, its value and the range. */
+lvn_status lvni_transform_check(const lvni_transform *t);
+
+/* Everything drawn for one sample: the same for equal (key, size of picture, transform). */
+typedef struct lvni_augment {
+    lvni_box box;      /* in pixels of the picture as it is looked at (turned) */
+    bool hflip, vflip; /* after the crop */
+    bool colour;       /* some of the four below */
+    int order[4];      /* operation numbers, first to last */
+    float brightness, contrast, saturation, hue;
+} lvni_augment;
+
+void lvni_augment_draw(const lvni_transform *t, const lvn_sample_key *key, int width, int height, lvni_augment *out);
+
+/* Render a decoded picture (stored orientation, perhaps shrunk) into out (size, size, 3). `orientation` as in Exif. */
+lvn_status lvni_augment_render(lvni_data_scratch *scratch, const lvni_transform *t, const lvni_augment *a, const lvni_picture *picture,
+                               const lvni_picture_info *info, float *out);
+/* How large the decoded picture must be for `a`, as a part of the stored one: 0 < need <= 1. */
+double lvni_augment_need(const lvni_transform *t, const lvni_augment *a);
+
+/* Back to bytes for people's eyes: (size, size, 3) f32 as the network sees it to RGB. */
+void lvni_transform_to_rgb(const lvni_transform *t, const float *image, uint8_t *rgb);
+
+#endif

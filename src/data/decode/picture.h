@@ -1,0 +1,33 @@
+/* One encoded picture, whatever its format: first its size, then its pixels. The format is known by the first bytes, not by the name.
+ * Called by image_folder.c. */
+#ifndef LEVIN_DATA_DECODE_PICTURE_H
+#define LEVIN_DATA_DECODE_PICTURE_H
+
+#include "data/scratch.h"
+
+typedef enum lvni_picture_format { LVNI_PICTURE_JPEG, LVNI_PICTURE_PNG } lvni_picture_format;
+
+typedef struct lvni_picture_info {
+    lvni_picture_format format;
+    int width, height; /* pixels, as stored */
+    int orientation;   /* 1 to 8 (Exif): how to turn the stored picture */
+} lvni_picture_info;
+
+/* RGB pixels of 8 bits each, row by row without gaps. */
+typedef struct lvni_picture {
+    const uint8_t *rgb; /* (height, width, 3) */
+    int width, height;  /* of these pixels */
+    double scale;       /* these pixels per stored pixel: 1, or less where the decoder shrank */
+} lvni_picture;
+
+enum { LVNI_PICTURE_MAX_SIDE = 65500, LVNI_PICTURE_MAX_PIXELS = 1 << 28 };
+
+/* Check a size read from a file: what is larger is damage or an attack. */
+lvn_status lvni_picture_check_size(const char *path, int64_t width, int64_t height);
+/* Errors name the path: LVN_ERR_CORRUPT, LVN_ERR_UNSUPPORTED (CMYK), LVN_ERR_MEMORY. */
+lvn_status lvni_picture_probe(lvni_data_scratch *scratch, const uint8_t *bytes, size_t n, const char *path, lvni_picture_info *info);
+/* Decode at a scale of at least `need` (0 < need <= 1). out->rgb lies in scratch->pixels until the thread's next picture. */
+lvn_status lvni_picture_decode(lvni_data_scratch *scratch, const uint8_t *bytes, size_t n, const char *path,
+                               const lvni_picture_info *info, double need, lvni_picture *out);
+
+#endif

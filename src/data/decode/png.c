@@ -1,0 +1,71 @@
+/* PNG decoding (png.h). */
+#include "data/decode/png.h"
+
+#include "core/alloc.h"
+
+#include <spng.h>
+#include <string.h>
+
+static const uint8_t signature[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
+
+bool lvni_png_is(const uint8_t *bytes, size_t n)
+{
+    return n >= sizeof signature && memcmp(bytes, signature, sizeof signature) == 0;
+}
+
+static void *png_malloc(size_t bytes)
+{
+    return lvni_alloc(LVNI_TAG_DATA, bytes);
+}
+
+static void *png_realloc(void *p, size_t bytes)
+{
+    return lvni_realloc(LVNI_TAG_DATA, p, bytes);
+}
+
+static void *png_calloc(size_t count, size_t size)
+{
+    return lvni_calloc(LVNI_TAG_DATA, count, size);
+}
+
+static int64_t read_u32_big(const uint8_t *p)
+{
+    return (int64_t)p[0] << 24 | p[1] << 16 | p[2] << 8 | p[3];
+}
+
+/* The header chunk always comes first: length, "IHDR", width, height. */
+lvn_status lvni_png_probe(const uint8_t *bytes, size_t n, const char *path, lvni_picture_info *info)
+{
+    if (n < 33 || memcmp(bytes + 12, "IHDR", 4) != 0) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s: damaged PNG: the header is missing or cut off", path);
+    }
+    const int64_t width = read_u32_big(bytes + 16), height = read_u32_big(bytes + 20);
+    LVN_TRY(lvni_picture_check_size(path, width, height));
+    *info = (lvni_picture_info){LVNI_PICTURE_PNG, (int)width, (int)height, 1};
+    return LVN_OK;
+}
+
+lvn_status lvni_png_decode(lvni_data_scratch *scratch, const uint8_t *bytes, size_t n, const char *path,
+                           const lvni_picture_info *info, lvni_picture *out)
+{
+    const size_t need = (size_t)info->width * (size_t)info->height * 3;
+    LVN_TRY(lvni_buffer_reserve(&scratch->pixels, need));
+    struct spng_alloc memory = {png_malloc, png_realloc, png_calloc, lvni_free};
+    spng_ctx *ctx = spng_ctx_new2(&memory, 0);
+    if (ctx == NULL) {
+        LVN_FAIL(LVN_ERR_MEMORY, "%s: no memory for a PNG decoder", path);
+    }
+    int error = spng_set_png_buffer(ctx, bytes, n);
+    if (error == 0) {
+        error = spng_set_image_limits(ctx, LVNI_PICTURE_MAX_SIDE, LVNI_PICTURE_MAX_SIDE);
+    }
+    if (error == 0) {
+        error = spng_decode_image(ctx, scratch->pixels.data, need, SPNG_FMT_RGB8, 0);
+    }
+    spng_ctx_free(ctx);
+    if (error != 0) {
+        LVN_FAIL(error == SPNG_EMEM ? LVN_ERR_MEMORY : LVN_ERR_CORRUPT, "%s: damaged PNG: %s", path, spng_strerror(error));
+    }
+    *out = (lvni_picture){scratch->pixels.data, info->width, info->height, 1.0};
+    return LVN_OK;
+}

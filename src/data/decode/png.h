@@ -1,0 +1,13 @@
+/* PNG to RGB through libspng: grey, palette, RGB, with 1 to 16 bits per channel; transparency is dropped. Called by picture.c. */
+#ifndef LEVIN_DATA_DECODE_PNG_H
+#define LEVIN_DATA_DECODE_PNG_H
+
+#include "data/decode/picture.h"
+
+bool lvni_png_is(const uint8_t *bytes, size_t n);
+lvn_status lvni_png_probe(const uint8_t *bytes, size_t n, const char *path, lvni_picture_info *info);
+/* Decode in full size to scratch->pixels. */
+lvn_status lvni_png_decode(lvni_data_scratch *scratch, const uint8_t *bytes, size_t n, const char *path,
+                           const lvni_picture_info *info, lvni_picture *out);
+
+#endif

@@ -1,0 +1,154 @@
+/* Walking folders (folder_walk.h). The order in which the system lists names does not matter: the list is sorted afterwards. */
+#include "data/folder_walk.h"
+
+#include "core/alloc.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+/* The folders from the root down to here: a link back to one of them would never end. */
+typedef struct ancestor {
+    const struct ancestor *up;
+    dev_t dev;
+    ino_t ino;
+} ancestor;
+
+/* One path buffer for the whole walk: "<root>/<path below root>". */
+typedef struct walker {
+    lvni_walk *walk;
+    size_t root_length;
+    char path[PATH_MAX];
+} walker;
+
+bool lvni_name_is_picture(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    return dot != NULL && (strcasecmp(dot, ".jpg") == 0 || strcasecmp(dot, ".jpeg") == 0 || strcasecmp(dot, ".png") == 0);
+}
+
+static lvn_status add_name(lvni_walk *w, const char *name)
+{
+    const size_t bytes = strlen(name) + 1;
+    if (w->used + bytes > w->room) {
+        const size_t room = 2 * w->room + bytes + 4096;
+        char *names = lvni_realloc(LVNI_TAG_DATA, w->names, room);
+        if (names == NULL) {
+            return LVN_ERR_MEMORY;
+        }
+        w->names = names;
+        w->room = room;
+    }
+    if (w->n == w->n_room) {
+        const int64_t room = 2 * w->n_room + 64;
+        size_t *name_at = lvni_realloc(LVNI_TAG_DATA, w->name_at, (size_t)room * sizeof *name_at);
+        if (name_at == NULL) {
+            return LVN_ERR_MEMORY;
+        }
+        w->name_at = name_at;
+        w->n_room = room;
+    }
+    memcpy(w->names + w->used, name, bytes);
+    w->name_at[w->n++] = w->used;
+    w->used += bytes;
+    return LVN_OK;
+}
+
+static lvn_status walk_folder(walker *w, size_t length, const struct stat *self, const ancestor *up);
+
+/* w->path holds an entry of a folder whose chain is `up`. Only what is neither folder nor picture is passed over. */
+static lvn_status walk_entry(walker *w, size_t length, const ancestor *up)
+{
+    struct stat st;
+    if (stat(w->path, &st) != 0) {
+        if (!lvni_name_is_picture(w->path)) {
+            return LVN_OK; /* a broken link that would not be read anyway */
+        }
+        return add_name(w->walk, w->path + w->root_length + 1); /* reported when it is read */
+    }
+    if (!S_ISDIR(st.st_mode)) {
+        return S_ISREG(st.st_mode) && lvni_name_is_picture(w->path) ? add_name(w->walk, w->path + w->root_length + 1) : LVN_OK;
+    }
+    for (const ancestor *a = up; a != NULL; a = a->up) {
+        if (a->dev == st.st_dev && a->ino == st.st_ino) {
+            LVN_FAIL(LVN_ERR_USAGE, "%s is a link to a folder that it lies in: following it would never end; remove the link", w->path);
+        }
+    }
+    return walk_folder(w, length, &st, up);
+}
+
+static lvn_status walk_folder(walker *w, size_t length, const struct stat *self, const ancestor *up)
+{
+    const ancestor here = {up, self->st_dev, self->st_ino};
+    DIR *dir = opendir(w->path);
+    if (dir == NULL) {
+        LVN_FAIL(errno == ENOENT ? LVN_ERR_NOT_FOUND : LVN_ERR_IO, "%s: cannot open the folder: %s", w->path, strerror(errno));
+    }
+    lvn_status status = LVN_OK;
+    errno = 0;
+    for (const struct dirent *e = readdir(dir); e != NULL && status == LVN_OK; errno = 0, e = readdir(dir)) {
+        if (e->d_name[0] == '.') {
+            continue;
+        }
+        const int n = snprintf(w->path + length, sizeof w->path - length, "/%s", e->d_name);
+        if ((size_t)n >= sizeof w->path - length) {
+            w->path[length] = 0;
+            status = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__, "%s: a path below it is longer than %d bytes", w->path, PATH_MAX);
+            break;
+        }
+        status = walk_entry(w, length + (size_t)n, &here);
+        w->path[length] = 0;
+    }
+    if (status == LVN_OK && errno != 0) {
+        status = lvn_error_set(LVN_ERR_IO, __FILE__, __LINE__, "%s: cannot list the folder: %s", w->path, strerror(errno));
+    }
+    closedir(dir);
+    return status;
+}
+
+lvn_status lvni_walk_add(lvni_walk *walk, const char *root, const char *under)
+{
+    walker *w = lvni_alloc(LVNI_TAG_DATA, sizeof *w);
+    if (w == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    w->walk = walk;
+    w->root_length = strlen(root);
+    const int n = snprintf(w->path, sizeof w->path, "%s%s%s", root, under[0] != 0 ? "/" : "", under);
+    struct stat st;
+    lvn_status status;
+    if ((size_t)n >= sizeof w->path) {
+        status = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__, "the path %s is longer than %d bytes", root, PATH_MAX);
+    } else if (stat(w->path, &st) != 0) {
+        status = lvn_error_set(errno == ENOENT ? LVN_ERR_NOT_FOUND : LVN_ERR_IO, __FILE__, __LINE__, "%s: cannot open the folder: %s",
+                               w->path, strerror(errno));
+    } else {
+        status = walk_folder(w, (size_t)n, &st, NULL);
+    }
+    lvni_free(w);
+    return status;
+}
+
+static int compare_names(const void *a, const void *b, void *names)
+{
+    return strcmp((const char *)names + *(const size_t *)a, (const char *)names + *(const size_t *)b);
+}
+
+void lvni_walk_sort(lvni_walk *walk)
+{
+    if (walk->n > 1) {
+        qsort_r(walk->name_at, (size_t)walk->n, sizeof *walk->name_at, compare_names, walk->names);
+    }
+}
+
+void lvni_walk_free(lvni_walk *walk)
+{
+    lvni_free(walk->names);
+    lvni_free(walk->name_at);
+    *walk = (lvni_walk){0};
+}

@@ -1,0 +1,245 @@
+/* Resampling (resample.h). First down the columns, one output row at a time, over the bytes of the box (long straight loops, most of the
+ * work); then along that one row. Weights have 14 bits and add up to exactly 1, the row in between has 7 bits after the point. */
+#include "data/resample.h"
+
+#include <math.h>
+#include <string.h>
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+enum {
+    WEIGHT_BITS = 14,
+    ROW_BITS = 7,
+    ROW_SHIFT = WEIGHT_BITS - ROW_BITS,
+    CHUNK = 16, /* bytes per round of the column loop; rows are read up to that far behind the box */
+};
+
+/* One axis: output i adds the input pixels first[i] ... first[i] + taps - 1 with weights[i * taps ...]. */
+typedef struct axis {
+    int taps; /* even, the same for all outputs: what is too many has weight 0 */
+    int *first;
+    int16_t *weights;
+} axis;
+
+static int min_int(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+static int max_int(int a, int b)
+{
+    return a > b ? a : b;
+}
+
+static double triangle(double x)
+{
+    const double a = x < 0.0 ? -x : x;
+    return a < 1.0 ? 1.0 - a : 0.0;
+}
+
+static int axis_taps(double length, int n)
+{
+    const double step = length / n;
+    const int taps = (int)(2.0 * (step > 1.0 ? step : 1.0)) + 2;
+    return taps + (taps & 1);
+}
+
+/* Weights of output i over the input pixels [from, to), zero-padded to axis->taps. Rounding the running sum, not each weight, keeps the
+ * total exact: a constant picture stays constant. */
+static void axis_weigh(const axis *a, int i, double centre, double reach, int from, int to)
+{
+    double total = 0.0;
+    for (int k = from; k < to; k++) {
+        total += triangle((k + 0.5 - centre) / reach);
+    }
+    double sum = 0.0;
+    int given = 0;
+    int16_t *w = a->weights + (ptrdiff_t)i * a->taps;
+    for (int k = from; k < to; k++) {
+        sum += triangle((k + 0.5 - centre) / reach);
+        const int upto = (int)(sum / total * (1 << WEIGHT_BITS) + 0.5);
+        w[k - from] = (int16_t)(upto - given);
+        given = upto;
+    }
+    for (int k = to - from; k < a->taps; k++) {
+        w[k] = 0;
+    }
+    a->first[i] = from;
+}
+
+/* n outputs over [start, start + length) of an axis of `size` pixels. */
+static void axis_fill(const axis *a, double start, double length, int n, int size)
+{
+    const double step = length / n;
+    const double reach = step > 1.0 ? step : 1.0;
+    for (int i = 0; i < n; i++) {
+        const double centre = start + (i + 0.5) * step;
+        int from = max_int((int)floor(centre - reach + 0.5), 0);
+        int to = min_int((int)floor(centre + reach + 0.5), size);
+        from = min_int(from, size - 1);
+        to = min_int(max_int(to, from + 1), from + a->taps);
+        axis_weigh(a, i, centre, reach, from, to);
+    }
+}
+
+static inline int16_t column_round(int32_t sum)
+{
+    return (int16_t)((sum + (1 << (ROW_SHIFT - 1))) >> ROW_SHIFT);
+}
+
+void lvni_resample_column_plain(const uint8_t *const *rows, const int16_t *weights, int taps, int64_t count, int16_t *out)
+{
+    for (int64_t x = 0; x < count; x++) {
+        int32_t sum = 0;
+        for (int k = 0; k < taps; k++) {
+            sum += weights[k] * rows[k][x];
+        }
+        out[x] = column_round(sum);
+    }
+}
+
+#if defined(__SSE2__)
+/* Two rows per round: bytes interleaved, widened, multiplied and added in pairs. */
+void lvni_resample_column(const uint8_t *const *rows, const int16_t *weights, int taps, int64_t count, int16_t *out)
+{
+    const __m128i zero = _mm_setzero_si128();
+    for (int64_t x = 0; x < count; x += CHUNK) {
+        __m128i s0 = _mm_set1_epi32(1 << (ROW_SHIFT - 1)), s1 = s0, s2 = s0, s3 = s0;
+        for (int k = 0; k < taps; k += 2) {
+            const __m128i w = _mm_set1_epi32((int32_t)((uint32_t)(uint16_t)weights[k] | (uint32_t)(uint16_t)weights[k + 1] << 16));
+            const __m128i a = _mm_loadu_si128((const __m128i *)(const void *)(rows[k] + x));
+            const __m128i b = _mm_loadu_si128((const __m128i *)(const void *)(rows[k + 1] + x));
+            const __m128i lo = _mm_unpacklo_epi8(a, b), hi = _mm_unpackhi_epi8(a, b);
+            s0 = _mm_add_epi32(s0, _mm_madd_epi16(_mm_unpacklo_epi8(lo, zero), w));
+            s1 = _mm_add_epi32(s1, _mm_madd_epi16(_mm_unpackhi_epi8(lo, zero), w));
+            s2 = _mm_add_epi32(s2, _mm_madd_epi16(_mm_unpacklo_epi8(hi, zero), w));
+            s3 = _mm_add_epi32(s3, _mm_madd_epi16(_mm_unpackhi_epi8(hi, zero), w));
+        }
+        const __m128i left = _mm_packs_epi32(_mm_srai_epi32(s0, ROW_SHIFT), _mm_srai_epi32(s1, ROW_SHIFT));
+        const __m128i right = _mm_packs_epi32(_mm_srai_epi32(s2, ROW_SHIFT), _mm_srai_epi32(s3, ROW_SHIFT));
+        _mm_storeu_si128((__m128i *)(void *)(out + x), left);
+        _mm_storeu_si128((__m128i *)(void *)(out + x + 8), right);
+    }
+}
+#else
+void lvni_resample_column(const uint8_t *const *rows, const int16_t *weights, int taps, int64_t count, int16_t *out)
+{
+    lvni_resample_column_plain(rows, weights, taps, count, out);
+}
+#endif
+
+/* One output pixel from the row: sums of three channels with WEIGHT_BITS + ROW_BITS bits after the point, at most 255 * 2^21 < 2^31. */
+#if defined(__SSE2__)
+static inline void row_sum(const int16_t *row, const int16_t *weights, int taps, float value[4])
+{
+    __m128i sum = _mm_setzero_si128();
+    for (int k = 0; k < taps; k += 2, row += 6) {
+        int32_t pair;
+        memcpy(&pair, weights + k, sizeof pair);
+        const __m128i a = _mm_loadl_epi64((const __m128i *)(const void *)row);
+        const __m128i b = _mm_loadl_epi64((const __m128i *)(const void *)(row + 3));
+        sum = _mm_add_epi32(sum, _mm_madd_epi16(_mm_unpacklo_epi16(a, b), _mm_set1_epi32(pair)));
+    }
+    _mm_storeu_ps(value, _mm_cvtepi32_ps(sum));
+}
+#else
+static inline void row_sum(const int16_t *row, const int16_t *weights, int taps, float value[4])
+{
+    int32_t sum[3] = {0, 0, 0};
+    for (int k = 0; k < taps; k++, row += 3) {
+        for (int c = 0; c < 3; c++) {
+            sum[c] += weights[k] * row[c];
+        }
+    }
+    for (int c = 0; c < 3; c++) {
+        value[c] = (float)sum[c];
+    }
+}
+#endif
+
+static void row_pass(const int16_t *row, int row_start, const axis *across, int width, const lvni_resample_target *t, float *out)
+{
+    float scale[3];
+    for (int c = 0; c < 3; c++) {
+        scale[c] = t->scale[c] * (1.0f / (float)(1 << (WEIGHT_BITS + ROW_BITS))); /* a power of two: exact */
+    }
+    for (int x = 0; x < width; x++, out += t->step_x) {
+        float value[4];
+        row_sum(row + (ptrdiff_t)(across->first[x] - row_start) * 3, across->weights + (ptrdiff_t)x * across->taps,
+                across->taps, value);
+        out[0] = value[0] * scale[0] + t->bias[0];
+        out[1] = value[1] * scale[1] + t->bias[1];
+        out[2] = value[2] * scale[2] + t->bias[2];
+    }
+}
+
+/* Cut both tables and the row pointers out of scratch->tables. */
+static lvn_status tables_reserve(lvni_data_scratch *scratch, axis *across, axis *down, const uint8_t ***rows, int width, int height)
+{
+    const size_t pointers = (size_t)down->taps * sizeof(uint8_t *);
+    const size_t firsts = ((size_t)width + (size_t)height) * sizeof(int);
+    const size_t weights = ((size_t)width * (size_t)across->taps + (size_t)height * (size_t)down->taps) * sizeof(int16_t);
+    LVN_TRY(lvni_buffer_reserve(&scratch->tables, pointers + firsts + weights));
+    *rows = scratch->tables.data;
+    across->first = (int *)(void *)((char *)scratch->tables.data + pointers);
+    down->first = across->first + width;
+    across->weights = (int16_t *)(void *)(down->first + height);
+    down->weights = across->weights + (size_t)width * (size_t)across->taps;
+    return LVN_OK;
+}
+
+/* The columns that the outputs read, with the zero-weight taps and the rounding up to a chunk that may lie outside the picture. */
+typedef struct span {
+    int first;      /* pixel */
+    int64_t inside; /* bytes that exist in every row: a multiple of CHUNK */
+    int64_t tail;   /* bytes behind them that exist as well, fewer than CHUNK */
+    size_t room;    /* int16 elements of the row buffer */
+} span;
+
+static span span_find(const axis *across, int width, int picture_width)
+{
+    int last = 0;
+    for (int x = 0; x < width; x++) {
+        last = max_int(last, across->first[x] + across->taps);
+    }
+    const int first = across->first[0];
+    const int64_t bytes = (int64_t)(min_int(last, picture_width) - first) * 3;
+    return (span){first, bytes / CHUNK * CHUNK, bytes % CHUNK, (size_t)(last - first) * 3 + 2 * CHUNK};
+}
+
+/* The last bytes of a row may end the buffer: plain code reads exactly those. */
+static void column_pass(const uint8_t **rows, const int16_t *weights, int taps, const span *s, int16_t *row)
+{
+    lvni_resample_column(rows, weights, taps, s->inside, row);
+    if (s->tail > 0) {
+        for (int k = 0; k < taps; k++) {
+            rows[k] += s->inside;
+        }
+        lvni_resample_column_plain(rows, weights, taps, s->tail, row + s->inside);
+    }
+}
+
+lvn_status lvni_resample(lvni_data_scratch *scratch, const lvni_picture *picture, const lvni_box *box, int width, int height,
+                         const lvni_resample_target *target)
+{
+    axis across = {.taps = axis_taps(box->width, width)}, down = {.taps = axis_taps(box->height, height)};
+    const uint8_t **rows;
+    LVN_TRY(tables_reserve(scratch, &across, &down, &rows, width, height));
+    axis_fill(&across, box->x, box->width, width, picture->width);
+    axis_fill(&down, box->y, box->height, height, picture->height);
+    const span s = span_find(&across, width, picture->width);
+    LVN_TRY(lvni_buffer_reserve(&scratch->row, s.room * sizeof(int16_t)));
+    int16_t *row = scratch->row.data;
+    memset(row, 0, s.room * sizeof(int16_t)); /* behind the picture: read with weight 0, but read */
+    const size_t stride = (size_t)picture->width * 3;
+    for (int y = 0; y < height; y++) {
+        for (int k = 0; k < down.taps; k++) { /* a tap below the picture has weight 0: any row will do */
+            rows[k] = picture->rgb + (size_t)min_int(down.first[y] + k, picture->height - 1) * stride + (size_t)s.first * 3;
+        }
+        column_pass(rows, down.weights + (ptrdiff_t)y * down.taps, down.taps, &s, row);
+        row_pass(row, s.first, &across, width, target, target->data + y * target->step_y);
+    }
+    return LVN_OK;
+}

@@ -1,0 +1,135 @@
+/* The built-in set as a dataset (shapes.h). */
+#include "data/shapes.h"
+
+#include "core/alloc.h"
+#include "data/shapes_outline.h"
+
+#include <string.h>
+
+typedef struct shapes {
+    lvn_dataset base;
+    lvni_shapes_options options;
+    int64_t *indices; /* NULL: all */
+    int64_t n;
+    lvni_transform transform;
+} shapes;
+
+static const shapes *shapes_of(const lvn_dataset *dataset)
+{
+    return (const shapes *)dataset;
+}
+
+static int shapes_fields(const lvn_dataset *dataset, lvn_field out[LVN_MAX_FIELDS])
+{
+    const int size = shapes_of(dataset)->transform.size;
+    out[0] = (lvn_field){"image", LVN_F32, 3, {size, size, 3}};
+    out[1] = (lvn_field){"label", LVN_I64, 0, {0}};
+    return 2;
+}
+
+static int64_t shapes_length(const lvn_dataset *dataset)
+{
+    return shapes_of(dataset)->n;
+}
+
+static int64_t shapes_index(const lvn_dataset *dataset, int64_t position)
+{
+    const shapes *s = shapes_of(dataset);
+    return s->indices == NULL ? position : s->indices[position];
+}
+
+static int64_t shapes_label(const lvn_dataset *dataset, int64_t sample)
+{
+    return sample % shapes_of(dataset)->options.classes;
+}
+
+static lvn_status shapes_get(const lvn_dataset *dataset, const lvn_sample_key *key, void *const field[])
+{
+    const shapes *s = shapes_of(dataset);
+    LVN_ARG(key->sample >= 0 && key->sample < s->options.count, "sample %lld of %lld was asked for", (long long)key->sample,
+            (long long)s->options.count);
+    lvni_data_scratch *scratch = lvni_data_scratch_get();
+    if (scratch == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    const int size = s->transform.size;
+    LVN_TRY(lvni_buffer_reserve(&scratch->pixels, (size_t)size * (size_t)size * 3));
+    lvni_shapes_draw(s->options.seed, key->sample, s->options.classes, size, scratch->pixels.data);
+    const lvni_picture picture = {scratch->pixels.data, size, size, 1.0};
+    const lvni_picture_info info = {LVNI_PICTURE_PNG, size, size, 1};
+    lvni_augment augment;
+    lvni_augment_draw(&s->transform, key, size, size, &augment);
+    LVN_TRY(lvni_augment_render(scratch, &s->transform, &augment, &picture, &info, field[0]));
+    const int64_t label = shapes_label(dataset, key->sample);
+    memcpy(field[1], &label, sizeof label);
+    return LVN_OK;
+}
+
+static void shapes_destroy(lvn_dataset *dataset)
+{
+    shapes *s = (shapes *)dataset;
+    lvni_free(s->indices);
+    lvni_free(s);
+}
+
+static const lvn_dataset_class shapes_class = {
+    .name = "builtin:shapes",
+    .fields = shapes_fields,
+    .length = shapes_length,
+    .get = shapes_get,
+    .destroy = shapes_destroy,
+    .label = shapes_label,
+    .index = shapes_index,
+};
+
+void lvni_shapes_transform_init(lvni_transform *t, int size)
+{
+    lvni_transform_init(t, size);
+    lvni_transform_no_augment(t);
+    t->eval_crop = 1.0;
+}
+
+static lvn_status check(const lvni_shapes_options *o, const int64_t *indices, int64_t n)
+{
+    if (o->count < 1 || o->count > (int64_t)UINT32_MAX) {
+        LVN_FAIL(LVN_ERR_USAGE, "data.count is %lld; builtin:shapes has 1 to 4294967295 pictures", (long long)o->count);
+    }
+    if (o->classes < LVNI_SHAPES_MIN_CLASSES || o->classes > LVNI_SHAPES_MAX_CLASSES) {
+        LVN_FAIL(LVN_ERR_USAGE, "data.classes is %d; builtin:shapes has %d to %d classes", o->classes, LVNI_SHAPES_MIN_CLASSES,
+                 LVNI_SHAPES_MAX_CLASSES);
+    }
+    for (int64_t i = 0; indices != NULL && i < n; i++) {
+        LVN_ARG(indices[i] >= 0 && indices[i] < o->count, "index %lld lies outside the list of %lld samples", (long long)indices[i],
+                (long long)o->count);
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_shapes_create(const lvni_shapes_options *options, const int64_t *indices, int64_t n, const lvni_transform *transform,
+                              lvn_dataset **out)
+{
+    *out = NULL;
+    lvni_shapes_options o = *options;
+    o.count = o.count == 0 ? LVNI_SHAPES_DEFAULT_COUNT : o.count;
+    o.classes = o.classes == 0 ? LVNI_SHAPES_DEFAULT_CLASSES : o.classes;
+    LVN_TRY(check(&o, indices, n));
+    LVN_TRY(lvni_transform_check(transform));
+    shapes *s = LVNI_NEW(LVNI_TAG_DATA, shapes);
+    if (s == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    s->base = (lvn_dataset){.cls = &shapes_class, .n_classes = o.classes, .class_names = lvni_shapes_names};
+    s->options = o;
+    s->transform = *transform;
+    s->n = indices == NULL ? o.count : n;
+    if (indices != NULL) {
+        s->indices = lvni_alloc(LVNI_TAG_DATA, (size_t)n * sizeof *indices);
+        if (s->indices == NULL) {
+            shapes_destroy(&s->base);
+            return LVN_ERR_MEMORY;
+        }
+        memcpy(s->indices, indices, (size_t)n * sizeof *indices);
+    }
+    *out = &s->base;
+    return LVN_OK;
+}
