@@ -1,0 +1,280 @@
+/* What callers see of the loader (loader.h): making it, taking batches in order, giving them back. */
+#include "data/loader.h"
+
+#include "core/alloc.h"
+#include "core/clock.h"
+#include "data/loader_impl.h"
+#include "tensor/ctx.h"
+
+#include <string.h>
+
+enum { MAX_WORKERS = 1024 };
+static const size_t DEFAULT_BYTES = (size_t)1 << 30;
+
+static lvn_status check_options(const lvni_loader_options *o)
+{
+    LVN_ARG(o->dataset != NULL && o->plan != NULL, "a loader needs a dataset and a plan");
+    if (o->workers < 0 || o->workers > MAX_WORKERS) {
+        LVN_FAIL(LVN_ERR_USAGE, "num_workers=%d is not a number from 0 to %d", o->workers, MAX_WORKERS);
+    }
+    LVN_ARG(o->ahead >= 0, "a loader cannot work %d steps ahead", o->ahead);
+    const int64_t length = o->dataset->cls->length(o->dataset);
+    LVN_ARG(length >= 0 && length <= UINT32_MAX, "dataset %s says its length is %lld", o->dataset->cls->name, (long long)length);
+    if (o->training) {
+        LVN_ARG(length == o->plan->n_samples, "dataset %s has %lld samples, the plan was made for %lld", o->dataset->cls->name,
+                (long long)length, (long long)o->plan->n_samples);
+        LVN_ARG(o->step_in_epoch >= 0 && o->step_in_epoch <= o->plan->steps_per_epoch,
+                "cannot start at step %lld of an epoch of %lld steps", (long long)o->step_in_epoch,
+                (long long)o->plan->steps_per_epoch);
+    }
+    return LVN_OK;
+}
+
+static int64_t times(int64_t a, int64_t b)
+{
+    int64_t product;
+    return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
+}
+
+/* Which batches there are: `first` and `total`. */
+static void count_batches(lvni_loader *l)
+{
+    if (!l->o.training) {
+        const lvni_range own = lvni_plan_eval_chunks_of(&l->plan, l->length, l->plan.rank);
+        l->first = own.start;
+        l->total = own.count;
+        return;
+    }
+    const int64_t k = l->plan.shard_end - l->plan.shard_begin;
+    const uint32_t end = l->o.max_epochs > 0 ? l->o.max_epochs : UINT32_MAX;
+    const int64_t epochs = end > l->o.epoch ? (int64_t)end - l->o.epoch : 0;
+    const int64_t all = times(times(epochs, l->plan.steps_per_epoch), k);
+    l->first = l->o.step_in_epoch * k;
+    l->total = all > l->first ? all - l->first : 0;
+}
+
+/* Enough slots to keep all threads busy while every lane holds a batch, within the memory given. */
+static int choose_slots(const lvni_loader *l)
+{
+    const int64_t lanes = l->plan.lanes, capacity = l->layout.capacity;
+    const int64_t round = l->o.training ? l->plan.shard_end - l->plan.shard_begin : lanes;
+    int64_t n = l->o.workers == 0 ? 1 : (l->o.ahead > 0 ? l->o.ahead : 2) * round;
+    const int64_t busy = (2 * (int64_t)l->o.workers + capacity - 1) / capacity; /* two samples per worker */
+    n = lanes + (n > busy ? n : busy);
+    const size_t max_bytes = l->o.max_bytes > 0 ? l->o.max_bytes : DEFAULT_BYTES;
+    const int64_t fit = (int64_t)(max_bytes / l->layout.slot_bytes);
+    n = n < fit ? n : fit;
+    n = n > lanes ? n : lanes + 1;
+    return (int)(n < l->total ? n : l->total);
+}
+
+static lvn_status allocate(lvni_loader *l)
+{
+    const size_t n = (size_t)l->n_slots;
+    l->slot = lvni_calloc(LVNI_TAG_DATA, n, sizeof *l->slot);
+    l->free_slot = lvni_calloc(LVNI_TAG_DATA, n, sizeof *l->free_slot);
+    l->queue = lvni_calloc(LVNI_TAG_DATA, n, sizeof *l->queue);
+    l->bad = lvni_calloc(LVNI_TAG_DATA, (size_t)(l->length / 64 + 1), sizeof *l->bad);
+    l->order = l->o.training ? lvni_calloc(LVNI_TAG_DATA, (size_t)l->length, sizeof *l->order) : NULL;
+    if (l->slot == NULL || l->free_slot == NULL || l->queue == NULL || l->bad == NULL ||
+        (l->o.training && l->order == NULL)) {
+        return LVN_ERR_MEMORY;
+    }
+    for (int i = 0; i < l->n_slots; i++) {
+        LVN_TRY(lvni_slot_create(&l->slot[i], &l->layout));
+        l->free_slot[l->n_slots - 1 - i] = i; /* slot 0 is taken first */
+    }
+    l->n_free = l->n_slots;
+    return LVN_OK;
+}
+
+static lvn_status build(lvni_loader *l)
+{
+    const int64_t capacity = l->o.training ? lvni_plan_largest_shard(&l->plan) : l->plan.eval_batch_size;
+    const int64_t most = l->length > 0 ? l->length : 1;
+    LVN_TRY(lvni_slot_layout_make(l->o.dataset, capacity < most ? capacity : most, &l->layout));
+    count_batches(l);
+    l->n_slots = choose_slots(l);
+    LVN_TRY(allocate(l));
+    return l->o.workers > 0 ? lvni_loader_start(l) : LVN_OK;
+}
+
+lvn_status lvni_loader_create(const lvni_loader_options *options, lvni_loader **out)
+{
+    *out = NULL;
+    LVN_TRY(check_options(options));
+    lvni_loader *l = LVNI_NEW(LVNI_TAG_DATA, lvni_loader);
+    if (l == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    l->o = *options;
+    l->plan = *options->plan;
+    l->o.plan = &l->plan;
+    l->length = options->dataset->cls->length(options->dataset);
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_cond_init(&l->work, NULL);
+    pthread_cond_init(&l->ready, NULL);
+    const lvn_status status = build(l);
+    if (status != LVN_OK) {
+        lvni_loader_destroy(l);
+        return status;
+    }
+    *out = l;
+    return LVN_OK;
+}
+
+void lvni_loader_destroy(lvni_loader *l)
+{
+    if (l == NULL) {
+        return;
+    }
+    lvni_loader_stop(l);
+    for (int i = 0; l->slot != NULL && i < l->n_slots; i++) {
+        lvni_slot_destroy(&l->slot[i]);
+    }
+    lvni_free(l->slot);
+    lvni_free(l->free_slot);
+    lvni_free(l->queue);
+    lvni_free(l->order);
+    lvni_free(l->bad);
+    pthread_cond_destroy(&l->ready);
+    pthread_cond_destroy(&l->work);
+    pthread_mutex_destroy(&l->lock);
+    lvni_free(l);
+}
+
+/* Lock held, batches pass here in order: so the first ones named are the same on every run. */
+static void note_unreadable(lvni_loader *l, const lvni_slot *slot)
+{
+    for (int64_t i = 0; i < slot->out.planned; i++) {
+        const int64_t p = slot->position[i];
+        const uint64_t bit = (uint64_t)1 << (p % 64);
+        if (!slot->unreadable[i] || (l->bad[p / 64] & bit) != 0) {
+            continue;
+        }
+        l->bad[p / 64] |= bit;
+        if (l->n_bad < LVNI_LOADER_NAMED) {
+            l->named[l->n_bad] = slot->sample[i];
+        }
+        l->n_bad++;
+    }
+}
+
+/* Lock held: wait for (workers=0: decode) the batch whose turn it is. *slot = NULL at the end. */
+static lvn_status wait_for_next(lvni_loader *l, lvni_slot **slot)
+{
+    *slot = NULL;
+    while (l->handed < l->total) {
+        lvni_loader_work work;
+        if (l->handed < l->opened) {
+            lvni_slot *s = &l->slot[l->queue[l->handed % l->n_slots]];
+            if (s->done == s->out.planned) {
+                if (l->failed && l->fail_sequence == l->handed) {
+                    return lvn_error_adopt(&l->error);
+                }
+                *slot = s;
+                return LVN_OK;
+            }
+        } else if (l->n_held == l->n_slots) {
+            LVN_FAIL(LVN_ERR_INVALID, "all %d batches of the loader are held: release one before asking for the next",
+                     l->n_slots);
+        }
+        if (l->o.workers == 0 && lvni_loader_claim(l, &work)) {
+            lvni_thread_set_ftz(); /* what the workers do at their start */
+            lvni_loader_decode(l, work);
+        } else {
+            pthread_cond_wait(&l->ready, &l->lock);
+        }
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_loader_next(lvni_loader *l, const lvni_loader_batch **out)
+{
+    const uint64_t start = lvni_now_ns();
+    lvni_slot *slot;
+    *out = NULL;
+    pthread_mutex_lock(&l->lock);
+    const lvn_status status = wait_for_next(l, &slot);
+    if (slot != NULL) {
+        l->handed++;
+        l->n_held++;
+        note_unreadable(l, slot);
+        lvni_slot_finish(slot, &l->layout);
+        slot->held = true;
+        l->decoded += (uint64_t)slot->out.batch.size;
+        *out = &slot->out;
+    }
+    l->wait_ns += lvni_now_ns() - start;
+    pthread_mutex_unlock(&l->lock);
+    return status;
+}
+
+void lvni_loader_release(lvni_loader *l, const lvni_loader_batch *batch)
+{
+    if (batch == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&l->lock);
+    for (int i = 0; i < l->n_slots; i++) {
+        if (&l->slot[i].out == batch && l->slot[i].held) {
+            l->slot[i].held = false;
+            l->free_slot[l->n_free++] = i;
+            l->n_held--;
+        }
+    }
+    pthread_cond_broadcast(l->o.workers > 0 ? &l->work : &l->ready);
+    pthread_mutex_unlock(&l->lock);
+}
+
+lvn_status lvni_loader_rewind(lvni_loader *l)
+{
+    pthread_mutex_lock(&l->lock);
+    const bool possible = !l->o.training && !l->failed && l->handed == l->total && l->n_held == 0;
+    if (possible) {
+        l->opened = 0;
+        l->handed = 0;
+        l->filling = NULL;
+        pthread_cond_broadcast(&l->work);
+    }
+    pthread_mutex_unlock(&l->lock);
+    LVN_ARG(possible, "only an evaluation that reached its end and released its batches can start again");
+    return LVN_OK;
+}
+
+lvni_loader_stats lvni_loader_get_stats(lvni_loader *l)
+{
+    pthread_mutex_lock(&l->lock);
+    const lvni_loader_stats stats = {.decoded = l->decoded,
+                                     .wait_ns = l->wait_ns,
+                                     .unreadable = l->n_bad,
+                                     .slots = l->n_slots,
+                                     .slot_bytes = l->layout.slot_bytes};
+    pthread_mutex_unlock(&l->lock);
+    return stats;
+}
+
+bool lvni_loader_report(lvni_loader *l, lvni_str *out)
+{
+    char buffer[32];
+    int64_t named[LVNI_LOADER_NAMED];
+    pthread_mutex_lock(&l->lock);
+    const int64_t from = l->n_reported, count = l->n_bad;
+    memcpy(named, l->named, sizeof named);
+    l->n_reported = count;
+    pthread_mutex_unlock(&l->lock);
+    if (from == count) {
+        return false;
+    }
+    lvni_str_printf(out, "%lld unreadable sample%s left out (on_error=skip)", (long long)count, count == 1 ? "" : "s");
+    const char *separator = ": ";
+    for (int64_t i = from; i < count && i < LVNI_LOADER_NAMED; i++) {
+        lvni_str_append(out, separator);
+        lvni_str_append(out, lvni_loader_sample_name(l, named[i], buffer));
+        separator = ", ";
+    }
+    if (count > LVNI_LOADER_NAMED) {
+        lvni_str_append(out, from < LVNI_LOADER_NAMED ? ", ..." : "");
+    }
+    return true;
+}

@@ -1,0 +1,217 @@
+/* How the loader's slots are filled: batches are opened in order, their samples claimed one by one, so that several threads
+ * share even a small shard, and since claims are in order, whoever finds an error knows that all earlier samples are with
+ * somebody: the first error in order is found whatever the timing. */
+#include "data/loader_impl.h"
+
+#include "core/alloc.h"
+#include "core/thread.h"
+#include "data/dataset.h"
+#include "data/sampler.h"
+#include "tensor/ctx.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Where batch `sequence` lies in training: epoch, step, shard. */
+static void locate(const lvni_loader *l, int64_t sequence, lvni_loader_batch *out)
+{
+    const int64_t k = l->plan.shard_end - l->plan.shard_begin;
+    const int64_t at = l->first + sequence, step = at / k;
+    out->epoch = l->o.epoch + (uint32_t)(step / l->plan.steps_per_epoch);
+    out->step_in_epoch = step % l->plan.steps_per_epoch;
+    out->shard = l->plan.shard_begin + at % k;
+}
+
+static void list_training(lvni_loader *l, lvni_slot *slot)
+{
+    locate(l, slot->sequence, &slot->out);
+    if (!l->order_known || l->order_epoch != slot->out.epoch) {
+        lvni_sampler_order(l->o.seed, slot->out.epoch, (uint32_t)l->length, l->order);
+        l->order_epoch = slot->out.epoch;
+        l->order_known = true;
+    }
+    const lvni_range r = lvni_plan_shard(&l->plan, slot->out.step_in_epoch, (int)slot->out.shard);
+    for (int64_t i = 0; i < r.count; i++) {
+        slot->position[i] = l->order[r.start + i];
+    }
+    slot->out.planned = r.count;
+}
+
+static void list_evaluation(lvni_loader *l, lvni_slot *slot)
+{
+    slot->out.epoch = l->o.epoch;
+    slot->out.step_in_epoch = 0;
+    slot->out.shard = l->first + slot->sequence;
+    const lvni_range r = lvni_plan_eval_chunk(&l->plan, l->length, slot->out.shard);
+    for (int64_t i = 0; i < r.count; i++) {
+        slot->position[i] = r.start + i;
+    }
+    slot->out.planned = r.count;
+}
+
+/* Give the next batch a slot and write down its samples; false when all slots are in use or nothing may follow. */
+static bool open_next(lvni_loader *l)
+{
+    if (l->failed || l->stopping || l->opened == l->total || l->n_free == 0) {
+        return false;
+    }
+    const int number = l->free_slot[--l->n_free];
+    lvni_slot *slot = &l->slot[number];
+    l->queue[l->opened % l->n_slots] = number;
+    slot->sequence = l->opened++;
+    slot->claimed = 0;
+    slot->done = 0;
+    if (l->o.training) {
+        list_training(l, slot);
+    } else {
+        list_evaluation(l, slot);
+    }
+    memset(slot->unreadable, 0, (size_t)l->layout.capacity * sizeof *slot->unreadable);
+    l->filling = slot;
+    if (slot->out.planned == 0) {
+        pthread_cond_broadcast(&l->ready);
+    }
+    return true;
+}
+
+bool lvni_loader_claim(lvni_loader *l, lvni_loader_work *work)
+{
+    while (l->filling == NULL || l->filling->claimed == l->filling->out.planned) {
+        if (!open_next(l)) {
+            return false;
+        }
+    }
+    *work = (lvni_loader_work){.slot = l->filling, .i = l->filling->claimed++};
+    return true;
+}
+
+const char *lvni_loader_sample_name(const lvni_loader *l, int64_t sample, char buffer[32])
+{
+    const lvn_dataset *d = l->o.dataset;
+    const char *name = d->cls->sample_name != NULL ? d->cls->sample_name(d, sample) : NULL;
+    if (name == NULL) {
+        snprintf(buffer, 32, "sample %lld", (long long)sample);
+        name = buffer;
+    }
+    return name;
+}
+
+/* Make sure that the thread's error tells which file it is about. */
+static void name_error(const lvni_loader *l, lvn_status status, int64_t sample)
+{
+    char buffer[32];
+    const char *name = lvni_loader_sample_name(l, sample, buffer);
+    const lvn_error *e = lvn_last_error();
+    if (e->code != status) { /* a dataset that returns a status without a record */
+        lvn_error_set(status, __FILE__, __LINE__, "%s: %s", name, lvn_status_text(status));
+    } else if (strstr(e->message, name) == NULL) {
+        lvn_error_set(status, e->file, e->line, "%s: %s", name, e->message);
+    }
+}
+
+/* Lock held: keep the thread's error if no earlier sample has one. */
+static void keep_error(lvni_loader *l, lvni_loader_work work)
+{
+    const int64_t sequence = work.slot->sequence;
+    const bool earlier = sequence < l->fail_sequence || (sequence == l->fail_sequence && work.i < l->fail_i);
+    if (!l->failed || earlier) {
+        l->failed = true;
+        l->fail_sequence = sequence;
+        l->fail_i = work.i;
+        l->error = *lvn_last_error();
+    }
+}
+
+static lvn_status get_sample(lvni_loader *l, lvni_loader_work work)
+{
+    lvni_slot *slot = work.slot;
+    const int64_t sample = lvni_dataset_index(l->o.dataset, slot->position[work.i]);
+    const lvn_sample_key key = {
+        .seed = l->o.seed, .epoch = slot->out.epoch, .sample = sample, .training = l->o.training};
+    void *field[LVN_MAX_FIELDS] = {NULL};
+    for (int f = 0; f < l->layout.n_fields; f++) {
+        field[f] = slot->data[f] + (size_t)work.i * l->layout.bytes[f];
+    }
+    slot->sample[work.i] = sample;
+    lvn_clear_error();
+    const lvn_status status = l->o.dataset->cls->get(l->o.dataset, &key, field);
+    if (status != LVN_OK) {
+        name_error(l, status, sample);
+    }
+    return status;
+}
+
+void lvni_loader_decode(lvni_loader *l, lvni_loader_work work)
+{
+    pthread_mutex_unlock(&l->lock);
+    const lvn_status status = get_sample(l, work);
+    pthread_mutex_lock(&l->lock);
+    if (status != LVN_OK) {
+        const bool unreadable = status == LVN_ERR_CORRUPT || status == LVN_ERR_IO || status == LVN_ERR_NOT_FOUND;
+        if (unreadable && l->o.skip_unreadable) {
+            work.slot->unreadable[work.i] = true;
+            lvn_clear_error(); /* with workers=0 this is the trainer's thread, for whom nothing failed */
+        } else {
+            keep_error(l, work);
+        }
+    }
+    if (++work.slot->done == work.slot->out.planned) {
+        pthread_cond_broadcast(&l->ready);
+    }
+}
+
+static void *worker(void *argument)
+{
+    lvni_loader *l = argument;
+    lvni_loader_work work;
+    lvni_thread_set_ftz();
+    pthread_mutex_lock(&l->lock);
+    const int number = l->n_running++;
+    pthread_mutex_unlock(&l->lock);
+    lvni_thread_name("load", number);
+    pthread_mutex_lock(&l->lock);
+    while (!l->stopping) {
+        if (lvni_loader_claim(l, &work)) {
+            lvni_loader_decode(l, work);
+        } else {
+            pthread_cond_wait(&l->work, &l->lock);
+        }
+    }
+    pthread_mutex_unlock(&l->lock);
+    return NULL;
+}
+
+lvn_status lvni_loader_start(lvni_loader *l)
+{
+    sigset_t all, before;
+    l->thread = lvni_calloc(LVNI_TAG_DATA, (size_t)l->o.workers, sizeof *l->thread);
+    if (l->thread == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    sigfillset(&all); /* signals are the trainer's: workers inherit a full mask */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failure = 0;
+    while (failure == 0 && l->n_threads < l->o.workers) {
+        failure = pthread_create(&l->thread[l->n_threads], NULL, worker, l);
+        l->n_threads += failure == 0 ? 1 : 0;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failure != 0) {
+        LVN_FAIL(LVN_ERR_MEMORY, "cannot start loader thread %d of %d: %s; lower num_workers", l->n_threads + 1, l->o.workers,
+                 strerror(failure));
+    }
+    return LVN_OK;
+}
+
+void lvni_loader_stop(lvni_loader *l)
+{
+    pthread_mutex_lock(&l->lock);
+    l->stopping = true;
+    pthread_cond_broadcast(&l->work);
+    pthread_mutex_unlock(&l->lock);
+    for (int i = 0; i < l->n_threads; i++) {
+        pthread_join(l->thread[i], NULL);
+    }
+    lvni_free(l->thread);
+}

@@ -1,0 +1,67 @@
+/* The inside of the loader, shared by loader.c (what callers see) and loader_fill.c (who decodes what).
+ *
+ * One lock guards everything except the contents of slots: a slot's samples belong to the threads that claimed them until
+ * they are done, then the slot belongs to the consumer until it is released. No sample is decoded with the lock held. */
+#ifndef LEVIN_DATA_LOADER_IMPL_H
+#define LEVIN_DATA_LOADER_IMPL_H
+
+#include "data/loader_slot.h"
+
+#include <pthread.h>
+
+struct lvni_loader {
+    lvni_loader_options o; /* o.plan points to `plan` */
+    lvni_plan plan;
+    lvni_slot_layout layout;
+    int64_t length; /* of the dataset */
+
+    pthread_mutex_t lock;
+    pthread_cond_t work;  /* workers: a slot became free, or the end */
+    pthread_cond_t ready; /* consumers: a slot is full; workers=0: or free */
+    pthread_t *thread;
+    int n_threads; /* started */
+    int n_running; /* counted by themselves, for their names */
+    bool stopping;
+
+    /* Batches are numbered 0 .. total-1 in the order they are handed over; opened ones have a slot. */
+    int64_t total, opened, handed;
+    int64_t first;     /* training: shards of this rank before batch 0 in its epoch; evaluation: chunk of batch 0 */
+    lvni_slot *slot;   /* n_slots */
+    int n_slots, n_free, n_held;
+    int *free_slot;    /* n_free numbers of slots, a stack */
+    int *queue;        /* slot of opened batch b at b % n_slots */
+    lvni_slot *filling; /* the newest opened slot; NULL before the first */
+
+    uint32_t *order;     /* of order_epoch; training only */
+    uint32_t order_epoch;
+    bool order_known;
+
+    /* The first error in the order of samples, whatever the order of discovery. */
+    bool failed;
+    int64_t fail_sequence, fail_i;
+    lvn_error error;
+
+    uint64_t decoded, wait_ns;
+    uint64_t *bad; /* a bit per position: unreadable */
+    int64_t n_bad, n_reported;
+    int64_t named[LVNI_LOADER_NAMED]; /* whole-list indices of the first ones */
+};
+
+/* A sample claimed by a thread. */
+typedef struct lvni_loader_work {
+    lvni_slot *slot;
+    int64_t i;
+} lvni_loader_work;
+
+/* With the lock held: the next sample to decode, in order; false when there is none for now. */
+bool lvni_loader_claim(lvni_loader *l, lvni_loader_work *work);
+/* With the lock held, which is given up meanwhile: decode the sample, note what became of it. */
+void lvni_loader_decode(lvni_loader *l, lvni_loader_work work);
+/* The worker threads. */
+lvn_status lvni_loader_start(lvni_loader *l);
+void lvni_loader_stop(lvni_loader *l);
+
+/* "photos/cat/7.jpg", or "sample 7" where the dataset has no names. Returns name or buffer. */
+const char *lvni_loader_sample_name(const lvni_loader *l, int64_t sample, char buffer[32]);
+
+#endif

@@ -1,0 +1,475 @@
+/* The loader with made-up datasets: the same bytes for any number of threads, batches in order, resume, unreadable samples,
+ * the first error in order whatever the timing, destruction at any time, nothing allocated once it runs. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "core/alloc.h"
+#include "core/rng.h"
+#include "data/loader.h"
+#include "data/sampler.h"
+#include "tensor/tensor.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Sample i: image 3 x 2 of random numbers from the key, label i. Samples of `broken` cannot be read. */
+typedef struct fake {
+    lvn_dataset base;
+    int64_t length;
+    int64_t stride;        /* > 1: position p is sample stride * p of the whole list */
+    useconds_t delay_us;   /* at most, different per sample */
+    lvn_status status;     /* of broken samples */
+    bool silent;           /* broken samples leave no record */
+    const int64_t *broken; /* n_broken whole-list indices */
+    int n_broken;
+    _Atomic int calls;
+} fake;
+
+static const fake *fake_of(const lvn_dataset *d)
+{
+    return (const fake *)d;
+}
+
+static int fake_fields(const lvn_dataset *d, lvn_field out[LVN_MAX_FIELDS])
+{
+    (void)d;
+    out[0] = (lvn_field){.name = "image", .dtype = LVN_F32, .ndim = 2, .shape = {3, 2}};
+    out[1] = (lvn_field){.name = "label", .dtype = LVN_I64, .ndim = 0};
+    return 2;
+}
+
+static int64_t fake_length(const lvn_dataset *d)
+{
+    return fake_of(d)->length;
+}
+
+static int64_t fake_index(const lvn_dataset *d, int64_t position)
+{
+    return position * fake_of(d)->stride;
+}
+
+static const char *fake_name(const lvn_dataset *d, int64_t sample)
+{
+    (void)d;
+    static const char *const names[8] = {"a.jpg", "b.jpg", "c.jpg", "d.jpg", "e.jpg", "f.jpg", "g.jpg", "h.jpg"};
+    return sample < 8 ? names[sample] : NULL;
+}
+
+static lvn_status fake_get(const lvn_dataset *d, const lvn_sample_key *key, void *const field[])
+{
+    const fake *f = fake_of(d);
+    const lvni_rng rng = {.key = lvni_rng_make_key(key->seed, lvni_rng_purpose("data")),
+                          .a = key->epoch,
+                          .b = (uint32_t)key->sample,
+                          .c = key->training ? 1 : 0};
+    _Atomic int *calls = (_Atomic int *)(uintptr_t)&f->calls; /* counting is no change of the data */
+    atomic_fetch_add(calls, 1);
+    if (f->delay_us > 0) {
+        usleep(lvni_rng_u32(&rng, 100) % f->delay_us);
+    }
+    float *image = field[0];
+    for (uint64_t i = 0; i < 6; i++) {
+        image[i] = lvni_rng_uniform(&rng, i);
+    }
+    memcpy(field[1], &key->sample, sizeof key->sample);
+    for (int i = 0; i < f->n_broken; i++) {
+        if (f->broken[i] == key->sample && !f->silent) {
+            LVN_FAIL(f->status, "no end of image");
+        }
+        if (f->broken[i] == key->sample) {
+            return f->status;
+        }
+    }
+    return LVN_OK;
+}
+
+static const lvn_dataset_class fake_class = {
+    .name = "fake", .fields = fake_fields, .length = fake_length, .get = fake_get, .sample_name = fake_name};
+static const lvn_dataset_class part_class = {.name = "part",
+                                             .fields = fake_fields,
+                                             .length = fake_length,
+                                             .get = fake_get,
+                                             .sample_name = fake_name,
+                                             .index = fake_index};
+
+#define FAKE(n, ...) {.base = {.cls = &fake_class}, .length = (n), .status = LVN_ERR_CORRUPT, __VA_ARGS__}
+
+static lvni_plan make_plan(const lvni_plan_options *o)
+{
+    lvni_plan p;
+    memset(&p, 0, sizeof p);
+    assert_int_equal(lvni_plan_make(o, &p), LVN_OK);
+    return p;
+}
+
+#define PLAN(n, ...) make_plan(&(lvni_plan_options){.n_samples = (n), __VA_ARGS__})
+
+static lvni_loader *make_loader(const lvni_loader_options *o)
+{
+    lvni_loader *l = NULL;
+    if (lvni_loader_create(o, &l) != LVN_OK) {
+        fail_msg("%s", lvn_last_error()->message);
+    }
+    return l;
+}
+
+#define LOADER(...) make_loader(&(lvni_loader_options){__VA_ARGS__})
+
+static const lvni_loader_batch *next(lvni_loader *l)
+{
+    const lvni_loader_batch *b = NULL;
+    if (lvni_loader_next(l, &b) != LVN_OK) {
+        fail_msg("%s", lvn_last_error()->message);
+    }
+    return b;
+}
+
+/* FNV-1a over everything a batch says. */
+static uint64_t mix(uint64_t h, const void *data, size_t bytes)
+{
+    const unsigned char *p = data;
+    for (size_t i = 0; i < bytes; i++) {
+        h = (h ^ p[i]) * 0x100000001b3u;
+    }
+    return h;
+}
+
+static uint64_t mix_batch(uint64_t h, const lvni_loader_batch *b)
+{
+    const int64_t facts[] = {b->epoch, b->step_in_epoch, b->shard, b->planned, b->batch.size};
+    const size_t size = (size_t)b->batch.size;
+    h = mix(h, facts, sizeof facts);
+    h = mix(h, b->batch.sample, size * sizeof *b->batch.sample);
+    h = mix(h, lvn_const_data(b->batch.image), size * 6 * sizeof(float));
+    return mix(h, lvn_const_data(b->batch.label), size * sizeof(int64_t));
+}
+
+/* The hash of all batches of three epochs. */
+static uint64_t hash_run(const lvn_dataset *d, const lvni_plan *plan, int workers, bool skip, int *n_batches)
+{
+    lvni_loader *l = LOADER(.dataset = d, .plan = plan, .training = true, .seed = 9, .workers = workers, .max_epochs = 3,
+                            .skip_unreadable = skip);
+    uint64_t h = 0xcbf29ce484222325u;
+    *n_batches = 0;
+    for (const lvni_loader_batch *b = next(l); b != NULL; b = next(l)) {
+        h = mix_batch(h, b);
+        ++*n_batches;
+        lvni_loader_release(l, b);
+    }
+    lvni_loader_destroy(l);
+    return h;
+}
+
+static void any_number_of_threads_gives_the_same_bytes(void **state)
+{
+    (void)state;
+    const int64_t broken[] = {3, 17, 18, 60};
+    fake plain = FAKE(61, .delay_us = 200), some = FAKE(61, .delay_us = 200, .broken = broken, .n_broken = 4);
+    const lvni_plan plan = PLAN(61, .batch_size = 16, .shards = 3, .cores = 2);
+    int n;
+    const uint64_t h = hash_run(&plain.base, &plan, 0, false, &n);
+    const uint64_t h_some = hash_run(&some.base, &plan, 0, true, &n);
+    assert_int_equal(n, 3 * 4 * 3);
+    assert_true(h != h_some);
+    for (int workers = 1; workers <= 4; workers++) {
+        assert_true(hash_run(&plain.base, &plan, workers, false, &n) == h);
+        assert_true(hash_run(&some.base, &plan, workers, true, &n) == h_some);
+    }
+}
+
+static void batches_follow_the_plan(void **state)
+{
+    (void)state;
+    fake f = FAKE(61);
+    const lvni_plan plan = PLAN(61, .batch_size = 16, .shards = 3);
+    lvni_loader *l = LOADER(.dataset = &f.base, .plan = &plan, .training = true, .seed = 4, .workers = 2, .epoch = 5,
+                            .step_in_epoch = 2, .max_epochs = 7);
+    uint32_t order[61];
+    int64_t step = 2;
+    for (uint32_t epoch = 5; epoch < 7; epoch++, step = 0) {
+        lvni_sampler_order(4, epoch, 61, order);
+        for (; step < 4; step++) {
+            for (int shard = 0; shard < 3; shard++) {
+                const lvni_range r = lvni_plan_shard(&plan, step, shard);
+                const lvni_loader_batch *b = next(l);
+                assert_non_null(b);
+                assert_int_equal(b->epoch, epoch);
+                assert_int_equal(b->step_in_epoch, step);
+                assert_int_equal(b->shard, shard);
+                assert_int_equal(b->planned, r.count);
+                assert_int_equal(b->batch.size, r.count);
+                assert_int_equal(lvn_size(b->batch.image, 0), r.count);
+                assert_int_equal(lvn_size(b->batch.image, 2), 2);
+                assert_int_equal(lvn_ndim(b->batch.label), 1);
+                const int64_t *label = lvn_const_data(b->batch.label);
+                for (int64_t i = 0; i < r.count; i++) {
+                    assert_int_equal(b->batch.sample[i], order[r.start + i]);
+                    assert_int_equal(label[i], order[r.start + i]);
+                }
+                lvni_loader_release(l, b);
+            }
+        }
+    }
+    assert_null(next(l));
+    assert_null(next(l));
+    assert_int_equal(lvni_loader_get_stats(l).decoded, 61 + 61 - 32);
+    lvni_loader_destroy(l);
+    /* resumed at the very end of an epoch: the next one begins */
+    l = LOADER(.dataset = &f.base, .plan = &plan, .training = true, .epoch = 1, .step_in_epoch = 4);
+    assert_int_equal(next(l)->epoch, 2);
+    lvni_loader_destroy(l);
+    /* a rank decodes its own shards only */
+    const lvni_plan second = PLAN(61, .batch_size = 16, .shards = 3, .devices = 2, .rank = 1);
+    l = LOADER(.dataset = &f.base, .plan = &second, .training = true, .workers = 1, .max_epochs = 1);
+    for (int i = 0; i < 4; i++) {
+        const lvni_loader_batch *b = next(l);
+        assert_int_equal(b->shard, 2);
+        assert_int_equal(b->step_in_epoch, i);
+        lvni_loader_release(l, b);
+    }
+    assert_null(next(l));
+    lvni_loader_destroy(l);
+}
+
+static void evaluation_goes_through_in_order(void **state)
+{
+    (void)state;
+    fake f = FAKE(10, .stride = 3);
+    f.base.cls = &part_class;
+    const lvni_plan plan = PLAN(100, .batch_size = 8, .eval_batch_size = 4);
+    for (int workers = 0; workers < 3; workers++) {
+        lvni_loader *l = LOADER(.dataset = &f.base, .plan = &plan, .workers = workers);
+        for (int round = 0; round < 3; round++) {
+            int64_t at = 0;
+            for (int64_t chunk = 0; chunk < 3; chunk++) {
+                const lvni_loader_batch *b = next(l);
+                assert_int_equal(b->shard, chunk);
+                assert_int_equal(b->batch.size, chunk == 2 ? 2 : 4);
+                for (int64_t i = 0; i < b->batch.size; i++) {
+                    assert_int_equal(b->batch.sample[i], 3 * at++); /* the index in the whole list */
+                }
+                if (chunk == 1) {
+                    assert_int_equal(lvni_loader_rewind(l), LVN_ERR_INVALID);
+                }
+                lvni_loader_release(l, b);
+            }
+            assert_null(next(l));
+            assert_int_equal(lvni_loader_rewind(l), LVN_OK);
+        }
+        lvni_loader_destroy(l);
+    }
+    fake empty = FAKE(0);
+    lvni_loader *l = LOADER(.dataset = &empty.base, .plan = &plan, .workers = 1);
+    assert_null(next(l));
+    lvni_loader_destroy(l);
+}
+
+static void unreadable_samples_are_left_out(void **state)
+{
+    (void)state;
+    const int64_t broken[] = {1, 4, 5, 6, 7, 9};
+    for (int workers = 0; workers < 4; workers++) {
+        fake f = FAKE(10, .broken = broken, .n_broken = 6, .delay_us = 300, .silent = workers == 2);
+        const lvni_plan plan = PLAN(10, .batch_size = 4, .eval_batch_size = 4);
+        lvni_loader *l = LOADER(.dataset = &f.base, .plan = &plan, .workers = workers, .skip_unreadable = true);
+        static const int64_t want[3][3] = {{0, 2, 3}, {0}, {8}};
+        static const int64_t sizes[3] = {3, 0, 1};
+        for (int round = 0; round < 2; round++) {
+            for (int chunk = 0; chunk < 3; chunk++) {
+                const lvni_loader_batch *b = next(l);
+                assert_int_equal(b->planned, chunk == 2 ? 2 : 4);
+                assert_int_equal(b->batch.size, sizes[chunk]);
+                assert_int_equal(lvn_size(b->batch.image, 0), sizes[chunk]);
+                const int64_t *label = lvn_const_data(b->batch.label);
+                for (int64_t i = 0; i < sizes[chunk]; i++) {
+                    assert_int_equal(b->batch.sample[i], want[chunk][i]);
+                    assert_int_equal(label[i], want[chunk][i]); /* the data moved along */
+                }
+                lvni_loader_release(l, b);
+            }
+            assert_null(next(l));
+            assert_int_equal(lvn_last_error()->code, LVN_OK);
+            lvni_str text = {0};
+            assert_true(lvni_loader_report(l, &text) == (round == 0)); /* said once */
+            assert_string_equal(lvni_str_text(&text), round > 0 ? ""
+                                                                : "6 unreadable samples left out (on_error=skip): b.jpg, e.jpg, "
+                                                                  "f.jpg, g.jpg, h.jpg, sample 9");
+            lvni_str_free(&text);
+            assert_int_equal(lvni_loader_get_stats(l).unreadable, 6); /* each once */
+            assert_int_equal(lvni_loader_rewind(l), LVN_OK);
+        }
+        lvni_loader_destroy(l);
+    }
+}
+
+/* Two broken samples far apart in time: the later one in order fails at once, the earlier one late. */
+static void the_first_error_in_order_is_told(void **state)
+{
+    (void)state;
+    const int64_t broken[] = {5, 6, 7, 2};
+    const lvni_plan plan = PLAN(8, .batch_size = 8, .eval_batch_size = 4);
+    for (int round = 0; round < 40; round++) {
+        fake f = FAKE(8, .broken = broken, .n_broken = round % 2 == 0 ? 3 : 4, .delay_us = 500, .silent = round % 3 == 0);
+        const bool fatal = round % 4 == 3; /* not a question of on_error */
+        f.status = fatal ? LVN_ERR_MEMORY : LVN_ERR_IO;
+        lvni_loader *l = LOADER(.dataset = &f.base, .plan = &plan, .workers = round % 5, .seed = (uint64_t)round,
+                                .skip_unreadable = fatal);
+        const lvni_loader_batch *b = NULL;
+        if (f.n_broken == 3) {
+            b = next(l); /* the batch before it is whole */
+            assert_int_equal(b->batch.size, 4);
+            lvni_loader_release(l, b);
+        }
+        char want[64];
+        snprintf(want, sizeof want, "%s: %s", f.n_broken == 3 ? "f.jpg" : "c.jpg",
+                 f.silent ? lvn_status_text(f.status) : "no end of image");
+        for (int again = 0; again < 2; again++) {
+            assert_int_equal(lvni_loader_next(l, &b), f.status);
+            assert_null(b);
+            assert_string_equal(lvn_last_error()->message, want);
+            lvn_clear_error();
+        }
+        lvni_loader_destroy(l);
+    }
+}
+
+static void batches_can_be_held_and_released_in_any_order(void **state)
+{
+    (void)state;
+    fake f = FAKE(100, .delay_us = 50);
+    const lvni_plan plan = PLAN(100, .batch_size = 12, .shards = 4, .lanes = 3);
+    for (int workers = 0; workers < 3; workers++) {
+        lvni_loader *l = LOADER(.dataset = &f.base, .plan = &plan, .training = true, .seed = 2, .workers = workers);
+        const int slots = lvni_loader_get_stats(l).slots;
+        assert_true(slots >= 4 && slots < 20);
+        const lvni_loader_batch *held[20];
+        uint64_t h[20];
+        for (int i = 0; i < slots; i++) {
+            held[i] = next(l);
+            h[i] = mix_batch(1, held[i]);
+        }
+        const lvni_loader_batch *b = NULL;
+        assert_int_equal(lvni_loader_next(l, &b), LVN_ERR_INVALID); /* instead of waiting for ever */
+        lvni_loader_release(l, held[1]);
+        for (int i = 0; i < 30; i++) { /* one slot is enough to go on */
+            b = next(l);
+            assert_int_equal(b->step_in_epoch * 4 + b->shard, (slots + i) % (4 * plan.steps_per_epoch));
+            lvni_loader_release(l, b);
+        }
+        for (int i = slots - 1; i >= 0; i--) {
+            if (i != 1) {
+                assert_true(mix_batch(1, held[i]) == h[i]); /* nobody touched it */
+                lvni_loader_release(l, held[i]);
+            }
+        }
+        b = next(l);
+        assert_non_null(b);
+        lvni_loader_destroy(l); /* while it is held */
+    }
+}
+
+static void it_can_be_destroyed_at_any_time(void **state)
+{
+    (void)state;
+    fake f = FAKE(500, .delay_us = 400);
+    const lvni_plan plan = PLAN(500, .batch_size = 20, .shards = 2);
+    const uint64_t live = lvni_alloc_get_stats(LVNI_TAG_DATA).live_bytes;
+    for (int round = 0; round < 12; round++) {
+        lvni_loader *l = LOADER(.dataset = &f.base, .plan = &plan, .training = true, .workers = round % 4);
+        for (int i = 0; i < round / 4; i++) {
+            lvni_loader_release(l, next(l));
+        }
+        lvni_loader_destroy(l);
+    }
+    assert_int_equal(lvni_alloc_get_stats(LVNI_TAG_DATA).live_bytes, live);
+    lvni_loader_destroy(NULL);
+}
+
+static void a_running_loader_allocates_nothing(void **state)
+{
+    (void)state;
+    fake f = FAKE(100);
+    const lvni_plan plan = PLAN(100, .batch_size = 16, .shards = 4);
+    lvni_loader *l = LOADER(.dataset = &f.base, .plan = &plan, .training = true, .workers = 2);
+    for (int i = 0; i < 8; i++) {
+        lvni_loader_release(l, next(l));
+    }
+    const uint64_t calls = lvni_alloc_get_total().calls;
+    for (int i = 0; i < 200; i++) { /* through several epochs */
+        lvni_loader_release(l, next(l));
+    }
+    assert_int_equal(lvni_alloc_get_total().calls, calls);
+    lvni_loader_destroy(l);
+}
+
+static void memory_is_bounded_and_its_lack_is_survived(void **state)
+{
+    (void)state;
+    fake f = FAKE(100);
+    const lvni_plan plan = PLAN(100, .batch_size = 20, .shards = 5, .lanes = 2);
+    lvni_loader *l = LOADER(.dataset = &f.base, .plan = &plan, .training = true, .workers = 2, .ahead = 10);
+    assert_int_equal(lvni_loader_get_stats(l).slots, 2 + 50);
+    assert_int_equal(lvni_loader_get_stats(l).slot_bytes, 4 * (6 * 4 + 8));
+    lvni_loader_destroy(l);
+    l = LOADER(.dataset = &f.base, .plan = &plan, .training = true, .workers = 2, .ahead = 10, .max_bytes = 10 * 128);
+    assert_int_equal(lvni_loader_get_stats(l).slots, 10);
+    lvni_loader_destroy(l);
+    l = LOADER(.dataset = &f.base, .plan = &plan, .training = true, .workers = 2, .max_bytes = 1);
+    assert_int_equal(lvni_loader_get_stats(l).slots, 3);
+    lvni_loader_destroy(l);
+    const uint64_t live = lvni_alloc_get_stats(LVNI_TAG_DATA).live_bytes;
+    lvn_status status = LVN_ERR_MEMORY;
+    int64_t k = 0;
+    while (status == LVN_ERR_MEMORY) {
+        lvni_alloc_fail_at(++k);
+        status = lvni_loader_create(&(lvni_loader_options){.dataset = &f.base, .plan = &plan, .training = true, .workers = 1}, &l);
+        lvni_alloc_fail_at(0);
+        assert_true(status == LVN_OK || l == NULL);
+        lvni_loader_destroy(l);
+        assert_int_equal(lvni_alloc_get_stats(LVNI_TAG_DATA).live_bytes, live);
+    }
+    assert_int_equal(status, LVN_OK);
+    assert_true(k > 20);
+}
+
+static void wrong_options_are_refused(void **state)
+{
+    (void)state;
+    fake f = FAKE(100);
+    const lvni_plan plan = PLAN(90, .batch_size = 20);
+    lvni_loader *l = (lvni_loader *)&f;
+    lvni_loader_options o = {.dataset = &f.base, .plan = &plan, .training = true};
+    assert_int_equal(lvni_loader_create(&o, &l), LVN_ERR_INVALID);
+    assert_null(l);
+    assert_string_equal(lvn_last_error()->message, "dataset fake has 100 samples, the plan was made for 90");
+    f.length = 90;
+    o.workers = -1;
+    assert_int_equal(lvni_loader_create(&o, &l), LVN_ERR_USAGE);
+    assert_string_equal(lvn_last_error()->message, "num_workers=-1 is not a number from 0 to 1024");
+    o.workers = 0;
+    o.step_in_epoch = 6;
+    assert_int_equal(lvni_loader_create(&o, &l), LVN_ERR_INVALID);
+    assert_string_equal(lvn_last_error()->message, "cannot start at step 6 of an epoch of 5 steps");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(any_number_of_threads_gives_the_same_bytes),
+        cmocka_unit_test(batches_follow_the_plan),
+        cmocka_unit_test(evaluation_goes_through_in_order),
+        cmocka_unit_test(unreadable_samples_are_left_out),
+        cmocka_unit_test(the_first_error_in_order_is_told),
+        cmocka_unit_test(batches_can_be_held_and_released_in_any_order),
+        cmocka_unit_test(it_can_be_destroyed_at_any_time),
+        cmocka_unit_test(a_running_loader_allocates_nothing),
+        cmocka_unit_test(memory_is_bounded_and_its_lack_is_survived),
+        cmocka_unit_test(wrong_options_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,92 @@
+/* The order of an epoch: a permutation, the same as the independent Python program's, and the numbers of one seed. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "core/alloc.h"
+#include "data/sampler.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void an_order_is_a_permutation(void **state)
+{
+    (void)state;
+    enum { N = 1000 };
+    uint32_t order[N];
+    uint8_t seen[N] = {0};
+    int moved = 0;
+    lvni_sampler_order(5, 3, N, order);
+    for (uint32_t i = 0; i < N; i++) {
+        assert_true(order[i] < N && seen[order[i]]++ == 0);
+        moved += order[i] != i ? 1 : 0;
+    }
+    assert_true(moved > 900);
+    lvni_sampler_order(5, 3, 1, order);
+    assert_int_equal(order[0], 0);
+    lvni_sampler_order(5, 3, 0, order); /* touches nothing */
+    assert_int_equal(order[0], 0);
+}
+
+static void known_numbers(void **state)
+{
+    (void)state;
+    static const uint32_t want[21] = {276, 256, 29,  200, 288, 211, 277, 181, 134, 257, 141,
+                                      297, 317, 215, 310, 152, 172, 112, 259, 64,  85};
+    uint32_t order[341];
+    lvni_sampler_order(7, 2, 341, order);
+    assert_memory_equal(order + 320, want, sizeof want); /* the last step for E = 32 */
+    uint32_t other[341];
+    lvni_sampler_order(7, 3, 341, other);
+    assert_memory_not_equal(order, other, sizeof order);
+    lvni_sampler_order(8, 2, 341, other);
+    assert_memory_not_equal(order, other, sizeof order);
+}
+
+static void compare_with_python(uint32_t n, uint32_t batch, uint64_t seed, uint32_t epoch, uint32_t step)
+{
+    char command[512];
+    snprintf(command, sizeof command, "python3 '%s' %u %u %llu %u %u", LEVIN_ORDER_PY, n, batch, (unsigned long long)seed,
+             epoch, step);
+    uint32_t *order = lvni_calloc(LVNI_TAG_DATA, n, sizeof *order);
+    assert_non_null(order);
+    lvni_sampler_order(seed, epoch, n, order);
+    FILE *pipe = popen(command, "r");
+    assert_non_null(pipe);
+    uint32_t count = 0;
+    for (unsigned id; fscanf(pipe, "%u", &id) == 1; count++) {
+        assert_true(step * batch + count < n);
+        assert_int_equal(id, order[step * batch + count]);
+    }
+    assert_int_equal(pclose(pipe), 0);
+    assert_int_equal(count, n - step * batch < batch ? n - step * batch : batch);
+    lvni_free(order);
+}
+
+static void an_independent_program_agrees(void **state)
+{
+    (void)state;
+    if (system("python3 -c pass") != 0) {
+        print_message("no python3 on this machine\n");
+        skip();
+    }
+    compare_with_python(341, 32, 1, 0, 10);
+    compare_with_python(341, 32, 1, 1, 0);
+    compare_with_python(341, 32, 0, 2, 7);
+    compare_with_python(1, 8, 42, 0, 0);
+    compare_with_python(2, 2, 42, 9, 0);
+    compare_with_python(1500, 1500, UINT64_MAX, UINT32_MAX, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_order_is_a_permutation),
+        cmocka_unit_test(known_numbers),
+        cmocka_unit_test(an_independent_program_agrees),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
