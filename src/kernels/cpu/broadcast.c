@@ -1,0 +1,199 @@
+/* add, sub, mul, div with broadcasting, and expand. Called through the op table (kernels.h).
+ *
+ * Axes that behave alike are joined first: most pairs of shapes become one or two axes. The last joined axis is the inner
+ * loop (array with array, array with value, value with array); the others are walked. Short inner rows that repeat down the
+ * table (a bias over few channels) are repeated into a longer row, so that vectors are full. */
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/par.h"
+#include "kernels/cpu/scratch.h"
+#include "kernels/kernels_decl.h"
+
+#include <string.h>
+
+typedef void (*binary_fn)(const float *a, const float *b, float *y, int64_t n);
+
+typedef struct walk {
+    int ndim;
+    int64_t size[LVN_MAX_NDIM];
+    int64_t step_a[LVN_MAX_NDIM], step_b[LVN_MAX_NDIM]; /* elements; 0 where broadcast */
+} walk;
+
+typedef struct binary_job {
+    walk w; /* outer axes, without the inner one */
+    binary_fn fn;
+    const float *a, *b;
+    float *y;
+    int64_t inner, copies; /* copies > 1: so many rows at once, of the repeated b */
+} binary_job;
+
+/* Steps of an operand in the shape of the result. */
+static void operand_steps(const lvn_tensor *t, int ndim, int64_t step[LVN_MAX_NDIM])
+{
+    int64_t run = 1;
+    for (int i = ndim - 1; i >= 0; i--) {
+        const int own = i - (ndim - t->ndim);
+        const int64_t size = own >= 0 ? t->shape[own] : 1;
+        step[i] = size == 1 ? 0 : run;
+        run *= size;
+    }
+}
+
+static walk join_axes(const lvn_tensor *a, const lvn_tensor *b, const lvn_tensor *y)
+{
+    int64_t step_a[LVN_MAX_NDIM] = {0}, step_b[LVN_MAX_NDIM] = {0};
+    operand_steps(a, y->ndim, step_a);
+    operand_steps(b, y->ndim, step_b);
+    walk w = {0};
+    for (int i = 0; i < y->ndim; i++) {
+        if (y->shape[i] == 1) {
+            continue;
+        }
+        const int last = w.ndim - 1;
+        const bool alike = last >= 0 && (w.step_a[last] == 0) == (step_a[i] == 0) &&
+                           (w.step_b[last] == 0) == (step_b[i] == 0);
+        const int at = alike ? last : w.ndim++;
+        w.size[at] = alike ? w.size[at] * y->shape[i] : y->shape[i];
+        w.step_a[at] = step_a[i];
+        w.step_b[at] = step_b[i];
+    }
+    return w;
+}
+
+/* Offsets of outer item `item`. */
+static void locate(const walk *w, int64_t item, int64_t *off_a, int64_t *off_b)
+{
+    *off_a = *off_b = 0;
+    for (int i = w->ndim - 1; i >= 0; i--) {
+        const int64_t at = item % w->size[i];
+        item /= w->size[i];
+        *off_a += at * w->step_a[i];
+        *off_b += at * w->step_b[i];
+    }
+}
+
+static void rows_range(const void *job, int64_t begin, int64_t end)
+{
+    const binary_job *j = job;
+    for (int64_t item = begin; item < end; item++) {
+        int64_t a, b;
+        locate(&j->w, item, &a, &b);
+        j->fn(j->a + a, j->b + b, j->y + item * j->inner, j->inner);
+    }
+}
+
+static void flat_range(const void *job, int64_t begin, int64_t end)
+{
+    const binary_job *j = job;
+    const bool walk_a = j->w.step_a[0] != 0, walk_b = j->w.step_b[0] != 0;
+    j->fn(j->a + (walk_a ? begin : 0), j->b + (walk_b ? begin : 0), j->y + begin, end - begin);
+}
+
+/* (rows, inner) with b (inner), repeated `copies` times in scratch. */
+static void repeated_range(const void *job, int64_t begin, int64_t end)
+{
+    const binary_job *j = job;
+    for (int64_t r = begin; r < end; r += j->copies) {
+        const int64_t rows = end - r < j->copies ? end - r : j->copies;
+        j->fn(j->a + r * j->inner, j->b, j->y + r * j->inner, rows * j->inner);
+    }
+}
+
+static lvn_status repeated(binary_job *job, int64_t rows)
+{
+    enum { LONG = 1024 };
+    job->copies = LONG / job->inner;
+    float *row = lvni_scratch(LVNI_SCRATCH_OWN, (size_t)(job->copies * job->inner) * sizeof *row);
+    if (row == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    for (int64_t i = 0; i < job->copies; i++) {
+        memcpy(row + i * job->inner, job->b, (size_t)job->inner * sizeof *row);
+    }
+    job->b = row;
+    lvni_par(rows, job->copies, job->inner, repeated_range, job);
+    return LVN_OK;
+}
+
+static lvn_status binary(const lvni_args *args, lvni_binary_id id)
+{
+    const lvn_tensor *a = args->in[0], *b = args->in[1];
+    const int64_t n = lvn_numel(args->out[0]);
+    if (n == 0) {
+        return LVN_OK;
+    }
+    binary_job job = {.w = join_axes(a, b, args->out[0]), .a = LVNI_CF32(a), .b = LVNI_CF32(b),
+                      .y = LVNI_F32(args->out[0])};
+    const binary_fn *modes = lvni_cpu_isa()->binary[id];
+    if (job.w.ndim == 0) { /* one element: array with array of length 1 */
+        modes[LVNI_VV](job.a, job.b, job.y, 1);
+        return LVN_OK;
+    }
+    const int last = job.w.ndim - 1;
+    const bool walk_a = job.w.step_a[last] != 0, walk_b = job.w.step_b[last] != 0;
+    job.fn = modes[!walk_b ? LVNI_VS : !walk_a ? LVNI_SV : LVNI_VV];
+    job.inner = job.w.size[last];
+    if (last == 0) {
+        enum { GRAIN = 1024 };
+        lvni_par(n, GRAIN, 1, flat_range, &job);
+        return LVN_OK;
+    }
+    if (last == 1 && walk_a && walk_b && job.w.step_b[0] == 0 && job.inner < 64) {
+        return repeated(&job, job.w.size[0]);
+    }
+    job.w.ndim = last;
+    lvni_par(n / job.inner, 1, job.inner, rows_range, &job);
+    return LVN_OK;
+}
+
+lvn_status lvni_cpu_add(const lvni_args *args)
+{
+    return binary(args, LVNI_BINARY_ADD);
+}
+
+lvn_status lvni_cpu_sub(const lvni_args *args)
+{
+    return binary(args, LVNI_BINARY_SUB);
+}
+
+lvn_status lvni_cpu_mul(const lvni_args *args)
+{
+    return binary(args, LVNI_BINARY_MUL);
+}
+
+lvn_status lvni_cpu_div(const lvni_args *args)
+{
+    return binary(args, LVNI_BINARY_DIV);
+}
+
+static void expand_range(const void *job, int64_t begin, int64_t end)
+{
+    const binary_job *j = job;
+    const int last = j->w.ndim;
+    for (int64_t item = begin; item < end; item++) {
+        int64_t a, unused;
+        locate(&j->w, item, &a, &unused);
+        float *y = j->y + item * j->inner;
+        if (j->w.step_a[last] != 0) {
+            memcpy(y, j->a + a, (size_t)j->inner * sizeof *y);
+        } else {
+            for (int64_t i = 0; i < j->inner; i++) {
+                y[i] = j->a[a];
+            }
+        }
+    }
+}
+
+lvn_status lvni_cpu_expand(const lvni_args *args)
+{
+    const lvn_tensor *x = args->in[0];
+    binary_job job = {.w = join_axes(x, x, args->out[0]), .a = LVNI_CF32(x), .y = LVNI_F32(args->out[0])};
+    const int64_t n = lvn_numel(args->out[0]);
+    if (job.w.ndim == 0 || n == 0) {
+        memcpy(job.y, job.a, (size_t)n * sizeof *job.y);
+        return LVN_OK;
+    }
+    job.w.ndim--; /* the last joined axis is the inner loop; its steps stay behind the outer ones */
+    job.inner = job.w.size[job.w.ndim];
+    lvni_par(n / job.inner, 1, job.inner, expand_range, &job);
+    return LVN_OK;
+}

@@ -1,0 +1,87 @@
+/* Kernels over flat parameter buffers (kernels/flat.h), spread over the team. */
+#include "kernels/flat.h"
+
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/par.h"
+
+typedef struct flat_job {
+    float *w, *m, *v;
+    const float *g;
+    double *partial;
+    int64_t n;
+    const void *params;
+    float s;
+} flat_job;
+
+static void add_range(const void *job, int64_t begin, int64_t end)
+{
+    const flat_job *j = job;
+    lvni_cpu_isa()->accumulate(j->w + begin, j->g + begin, end - begin);
+}
+
+void lvni_flat_add(float *a, const float *b, int64_t n)
+{
+    const flat_job job = {.w = a, .g = b};
+    lvni_par(n, LVNI_FLAT_BLOCK, 1, add_range, &job);
+}
+
+static void scale_range(const void *job, int64_t begin, int64_t end)
+{
+    const flat_job *j = job;
+    lvni_cpu_isa()->scale_in_place(j->w + begin, j->s, end - begin);
+}
+
+void lvni_flat_scale(float *a, float s, int64_t n)
+{
+    const flat_job job = {.w = a, .s = s};
+    lvni_par(n, LVNI_FLAT_BLOCK, 1, scale_range, &job);
+}
+
+static void sumsq_range(const void *job, int64_t begin, int64_t end)
+{
+    const flat_job *j = job;
+    for (int64_t b = begin; b < end; b++) {
+        const int64_t at = b * LVNI_FLAT_BLOCK, left = j->n - at;
+        lvni_cpu_isa()->block_sumsq(j->g + at, left < LVNI_FLAT_BLOCK ? left : LVNI_FLAT_BLOCK, j->partial + b);
+    }
+}
+
+void lvni_flat_block_sumsq(const float *g, int64_t n, double *partial)
+{
+    const flat_job job = {.g = g, .partial = partial, .n = n};
+    lvni_par(lvni_flat_blocks(n), 1, LVNI_FLAT_BLOCK, sumsq_range, &job);
+}
+
+double lvni_flat_sum_tree(double *partial, int64_t blocks)
+{
+    for (int64_t apart = 1; apart < blocks; apart *= 2) {
+        for (int64_t i = 0; i + apart < blocks; i += 2 * apart) {
+            partial[i] += partial[i + apart];
+        }
+    }
+    return blocks > 0 ? partial[0] : 0.0;
+}
+
+static void sgd_range(const void *job, int64_t begin, int64_t end)
+{
+    const flat_job *j = job;
+    lvni_cpu_isa()->sgd(j->w + begin, j->g + begin, j->m == NULL ? NULL : j->m + begin, end - begin, j->params);
+}
+
+void lvni_flat_sgd(float *w, const float *g, float *momentum_buffer, int64_t n, const lvni_flat_sgd_params *p)
+{
+    const flat_job job = {.w = w, .g = g, .m = momentum_buffer, .params = p};
+    lvni_par(n, LVNI_FLAT_BLOCK, 1, sgd_range, &job);
+}
+
+static void adamw_range(const void *job, int64_t begin, int64_t end)
+{
+    const flat_job *j = job;
+    lvni_cpu_isa()->adamw(j->w + begin, j->g + begin, j->m + begin, j->v + begin, end - begin, j->params);
+}
+
+void lvni_flat_adamw(float *w, const float *g, float *m, float *v, int64_t n, const lvni_flat_adamw_params *p)
+{
+    const flat_job job = {.w = w, .g = g, .m = m, .v = v, .params = p};
+    lvni_par(n, LVNI_FLAT_BLOCK, 1, adamw_range, &job);
+}

@@ -1,0 +1,48 @@
+/* Chooses the instruction set of the own kernels, once per process (isa.h). */
+#include "kernels/cpu/isa.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static const lvni_vec *chosen;
+static char wish[16];
+static bool wish_refused;
+
+static void choose(void)
+{
+    static const lvni_vec *const tables[] = {&lvni_vec_v2, &lvni_vec_v3, &lvni_vec_v4};
+    __builtin_cpu_init();
+    int best = 0;
+    if (__builtin_cpu_supports("x86-64-v3")) {
+        best = __builtin_cpu_supports("x86-64-v4") ? 2 : 1;
+    }
+    const char *env = getenv("LEVIN_CPU_ISA");
+    if (env != NULL && *env != 0) {
+        strncpy(wish, env, sizeof wish - 1);
+        int asked = -1;
+        for (int i = 0; i < 3; i++) {
+            asked = strcmp(env, tables[i]->name) == 0 ? i : asked;
+        }
+        wish_refused = asked < 0 || asked > best;
+        best = wish_refused ? best : asked;
+    }
+    chosen = tables[best];
+}
+
+const lvni_vec *lvni_cpu_isa(void)
+{
+    pthread_once(&once, choose);
+    return chosen;
+}
+
+lvn_status lvni_cpu_isa_check(void)
+{
+    const lvni_vec *best = lvni_cpu_isa();
+    if (wish_refused) {
+        LVN_FAIL(LVN_ERR_USAGE, "LEVIN_CPU_ISA is \"%s\", but must be v2, v3 or v4 and no more than this machine's %s; "
+                 "unset it or lower it", wish, best->name);
+    }
+    return LVN_OK;
+}

@@ -1,0 +1,107 @@
+/* The inner loops of the own kernels, compiled once per instruction set (isa_v2.c, isa_v3.c, isa_v4.c from the templates
+ * tpl_*.h) and chosen once per process. All versions give the same bits: 16 virtual accumulators whatever the width of the
+ * registers, no fused multiply-add, own exp and log.
+ *
+ * Called by the drivers of this folder (elementwise.c, reduce.c, ...), which know shapes and teams; a function here knows
+ * neither. Arrays need no alignment; outputs do not overlap inputs. n, rows, cols count elements. */
+#ifndef LEVIN_KERNELS_CPU_ISA_H
+#define LEVIN_KERNELS_CPU_ISA_H
+
+#include "core/rng.h"
+#include "kernels/flat.h"
+
+#include <levin/status.h>
+
+typedef enum lvni_unary_id {
+    LVNI_UNARY_SCALE, /* x * p0 + p1 */
+    LVNI_UNARY_EXP,
+    LVNI_UNARY_LOG,
+    LVNI_UNARY_SQUARE,
+    LVNI_UNARY_SQRT,
+    LVNI_UNARY_RELU,
+    LVNI_UNARY_COUNT
+} lvni_unary_id;
+
+typedef enum lvni_binary_id {
+    LVNI_BINARY_ADD,
+    LVNI_BINARY_SUB,
+    LVNI_BINARY_MUL,
+    LVNI_BINARY_DIV,
+    LVNI_BINARY_SQUARE_GRAD, /* dy, x -> 2 x dy */
+    LVNI_BINARY_SQRT_GRAD,   /* dy, y -> dy / (2 y) */
+    LVNI_BINARY_RELU_GRAD,   /* dy, y -> dy where y > 0 */
+    LVNI_BINARY_COUNT
+} lvni_binary_id;
+
+/* Which sides are arrays (V) and which a single value (S). */
+typedef enum lvni_binary_mode { LVNI_VV, LVNI_VS, LVNI_SV, LVNI_MODE_COUNT } lvni_binary_mode;
+
+typedef struct lvni_pool_image {
+    int64_t in_h, in_w, out_h, out_w, c;
+    int kernel[2], stride[2], padding[2];
+} lvni_pool_image;
+
+/* Sums of one block of rows, per column: shift + s1 / rows is the block's mean. */
+typedef struct lvni_norm_sums {
+    const float *shift, *s1, *s2; /* (blocks, cols) each */
+    int64_t rows, cols;           /* of the whole */
+} lvni_norm_sums;
+
+typedef struct lvni_vec {
+    const char *name; /* "v4" */
+    void (*unary[LVNI_UNARY_COUNT])(const float *x, float *y, int64_t n, float p0, float p1);
+    void (*binary[LVNI_BINARY_COUNT][LVNI_MODE_COUNT])(const float *a, const float *b, float *y, int64_t n);
+
+    /* y[r] = sum of row r (n <= LVNI_SUM_BLOCK columns). */
+    void (*row_sums)(const float *x, int64_t rows, int64_t n, float *y);
+    /* y[c] = sum over rows <= LVNI_ROW_BLOCK of x[r * stride + c]. */
+    void (*col_sums)(const float *x, int64_t rows, int64_t cols, int64_t stride, float *y);
+    /* y[c] = (sum over blocks of partial[b * cols + c]) / divisor, added in f64 in the order of the blocks. */
+    void (*combine)(const float *partial, int64_t blocks, int64_t cols, double divisor, float *y);
+    /* The first maximum of each row / column (a NaN counts as the largest); either output may be NULL. */
+    void (*row_max)(const float *x, int64_t rows, int64_t n, float *value, int64_t *index);
+    void (*col_max)(const float *x, int64_t rows, int64_t cols, float *value, int64_t *index);
+
+    void (*softmax)(const float *x, float *y, int64_t rows, int64_t k);
+    void (*softmax_grad)(const float *dy, const float *y, float *dx, int64_t rows, int64_t k);
+    void (*log_softmax)(const float *x, float *y, int64_t rows, int64_t k);
+    void (*log_softmax_grad)(const float *dy, const float *y, float *dx, int64_t rows, int64_t k);
+    /* dx = e^y * s */
+    void (*exp_scaled)(const float *y, float *dx, int64_t n, float s);
+
+    /* x - first row: s1 = sums, s2 = sums of squares; the first row goes to shift. rows <= LVNI_ROW_BLOCK. */
+    void (*norm_sums)(const float *x, int64_t rows, int64_t cols, float *shift, float *s1, float *s2);
+    /* Columns [c0, c1): mean and sum of squared distances from it. */
+    void (*norm_combine)(const lvni_norm_sums *sums, int64_t c0, int64_t c1, double *mean, double *m2);
+    /* s1 = sums of dy, s2 = sums of dy * (x - mean). */
+    void (*norm_grad_sums)(const float *dy, const float *x, const float *mean, int64_t rows, int64_t cols, float *s1,
+                           float *s2);
+    /* y = (x - mean) * scale + shift */
+    void (*norm_apply)(const float *x, float *y, int64_t rows, int64_t cols, const float *mean, const float *scale,
+                       const float *shift);
+    /* dx = (dy - b - (x - mean) * d) * a */
+    void (*norm_grad_apply)(const float *dy, const float *x, float *dx, int64_t rows, int64_t cols, const float *mean,
+                            const float *a, const float *b, const float *d);
+
+    /* Row oh of the result; place may be NULL. */
+    void (*pool_row)(const lvni_pool_image *g, const float *x, int64_t oh, float *y, uint8_t *place);
+    void (*pool_grad)(const lvni_pool_image *g, const float *dy, const uint8_t *place, float *dx); /* one image */
+
+    /* Elements [first, first + n) of the tensor at x, first a multiple of 4: x * scale where uniform >= p, else 0. */
+    void (*dropout)(const float *x, float *y, int64_t first, int64_t n, const lvni_rng *rng, float p, float scale);
+
+    void (*block_sumsq)(const float *g, int64_t n, double *sum); /* one block */
+    void (*sgd)(float *w, const float *g, float *momentum, int64_t n, const lvni_flat_sgd_params *p);
+    void (*adamw)(float *w, const float *g, float *m, float *v, int64_t n, const lvni_flat_adamw_params *p);
+    void (*accumulate)(float *a, const float *b, int64_t n); /* a += b */
+    void (*scale_in_place)(float *a, float s, int64_t n);
+} lvni_vec;
+
+extern const lvni_vec lvni_vec_v2, lvni_vec_v3, lvni_vec_v4;
+
+/* The table for this machine: the best it has, or what LEVIN_CPU_ISA=v2|v3|v4 asks for if that is lower. Read once. */
+const lvni_vec *lvni_cpu_isa(void);
+/* LVN_ERR_USAGE when LEVIN_CPU_ISA names nothing known or more than the machine has. Called at start. */
+lvn_status lvni_cpu_isa_check(void);
+
+#endif

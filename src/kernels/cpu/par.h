@@ -1,0 +1,22 @@
+/* Work of an own kernel spread over the team of the calling thread's context. Bits never depend on the split: a range
+ * function computes each item alone, and sums are taken over items whose size is fixed (see LVNI_SUM_BLOCK). */
+#ifndef LEVIN_KERNELS_CPU_PAR_H
+#define LEVIN_KERNELS_CPU_PAR_H
+
+#include <stdint.h>
+
+/* Elements (one long row) and rows (many columns) behind one partial sum. Part of the law: they never change. */
+enum { LVNI_SUM_BLOCK = 1024, LVNI_ROW_BLOCK = 256 };
+
+typedef void (*lvni_range_fn)(const void *job, int64_t begin, int64_t end);
+
+/* fn over [0, n), cut at multiples of `grain` where cut at all; work: elements behind one item. Runs in the calling thread
+ * when the whole is small. Blocks until all is done. */
+void lvni_par(int64_t n, int64_t grain, int64_t work, lvni_range_fn fn, const void *job);
+
+static inline int64_t lvni_div_up(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+#endif

@@ -1,0 +1,190 @@
+/* sum, mean and sum_to: sums over any axes. Called through the op table (kernels.h).
+ *
+ * Neighbouring axes that are all kept or all reduced are joined, then one joined axis after the other is summed away, the
+ * last first: each step turns (A, R, B) into (A, B). Terms are added inside blocks of a fixed size in 16 virtual
+ * accumulators (rows) or column by column, and the blocks in f64 in their order: the team decides nothing. */
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/par.h"
+#include "kernels/cpu/scratch.h"
+#include "kernels/kernels_decl.h"
+
+#include <string.h>
+
+/* One step: x (a, r, b) -> y (a, b). */
+typedef struct step {
+    int64_t a, r, b;
+    int64_t blocks, col_chunks; /* of r; of b (only to occupy a team) */
+    const float *x;
+    float *partial; /* (a, blocks, b); the same as y when one block suffices and nothing is divided */
+    float *y;
+    double divisor;
+} step;
+
+enum { COLUMNS_PER_ITEM = 4096 };
+
+static void rows_range(const void *job, int64_t begin, int64_t end)
+{
+    const step *s = job;
+    const lvni_vec *vec = lvni_cpu_isa();
+    if (s->blocks == 1) {
+        vec->row_sums(s->x + begin * s->r, end - begin, s->r, s->partial + begin);
+        return;
+    }
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t at = i % s->blocks * LVNI_SUM_BLOCK;
+        const int64_t n = s->r - at < LVNI_SUM_BLOCK ? s->r - at : LVNI_SUM_BLOCK;
+        vec->row_sums(s->x + i / s->blocks * s->r + at, 1, n, s->partial + i);
+    }
+}
+
+static void columns_range(const void *job, int64_t begin, int64_t end)
+{
+    const step *s = job;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t chunk = i % s->col_chunks, block = i / s->col_chunks % s->blocks;
+        const int64_t a = i / s->col_chunks / s->blocks;
+        const int64_t row = block * LVNI_ROW_BLOCK, col = chunk * COLUMNS_PER_ITEM;
+        const int64_t rows = s->r - row < LVNI_ROW_BLOCK ? s->r - row : LVNI_ROW_BLOCK;
+        const int64_t cols = s->b - col < COLUMNS_PER_ITEM ? s->b - col : COLUMNS_PER_ITEM;
+        lvni_cpu_isa()->col_sums(s->x + (a * s->r + row) * s->b + col, rows, cols, s->b,
+                                 s->partial + (a * s->blocks + block) * s->b + col);
+    }
+}
+
+static void combine_range(const void *job, int64_t begin, int64_t end)
+{
+    const step *s = job;
+    if (s->blocks == 1) { /* (1, a * b) in one go */
+        lvni_cpu_isa()->combine(s->partial + begin * s->b, 1, (end - begin) * s->b, s->divisor, s->y + begin * s->b);
+        return;
+    }
+    for (int64_t a = begin; a < end; a++) {
+        lvni_cpu_isa()->combine(s->partial + a * s->blocks * s->b, s->blocks, s->b, s->divisor, s->y + a * s->b);
+    }
+}
+
+static bool in_place(const step *s)
+{
+    return s->blocks == 1 && s->divisor == 1.0;
+}
+
+static void run_step(const step *s)
+{
+    if (s->b == 1) {
+        const int64_t block = s->r < LVNI_SUM_BLOCK ? s->r : LVNI_SUM_BLOCK;
+        lvni_par(s->a * s->blocks, 1, block, rows_range, s);
+    } else {
+        const int64_t cols = s->b < COLUMNS_PER_ITEM ? s->b : COLUMNS_PER_ITEM;
+        const int64_t rows = s->r < LVNI_ROW_BLOCK ? s->r : LVNI_ROW_BLOCK;
+        lvni_par(s->a * s->blocks * s->col_chunks, 1, rows * cols, columns_range, s);
+    }
+    if (!in_place(s)) {
+        lvni_par(s->a, 1, s->blocks * s->b, combine_range, s);
+    }
+}
+
+/* The steps for a shape: at most three reduced groups fit between the kept ones of six axes. */
+static int plan_steps(const lvn_tensor *x, uint32_t mask, step out[LVN_MAX_NDIM])
+{
+    int64_t size[LVN_MAX_NDIM];
+    bool reduced[LVN_MAX_NDIM];
+    int groups = 0, n = 0;
+    for (int i = 0; i < x->ndim; i++) {
+        if (x->shape[i] == 1) {
+            continue;
+        }
+        const bool r = (mask >> i & 1u) != 0;
+        if (groups > 0 && reduced[groups - 1] == r) {
+            size[groups - 1] *= x->shape[i];
+        } else {
+            size[groups] = x->shape[i];
+            reduced[groups++] = r;
+        }
+    }
+    int64_t after = 1;
+    for (int g = groups - 1; g >= 0; g--) {
+        if (!reduced[g]) {
+            after *= size[g];
+            continue;
+        }
+        int64_t before = 1;
+        for (int i = 0; i < g; i++) {
+            before *= size[i];
+        }
+        const int64_t block = after == 1 ? LVNI_SUM_BLOCK : LVNI_ROW_BLOCK;
+        out[n++] = (step){.a = before, .r = size[g], .b = after, .blocks = lvni_div_up(size[g], block),
+                          .col_chunks = lvni_div_up(after, COLUMNS_PER_ITEM), .divisor = 1.0};
+    }
+    return n;
+}
+
+/* y = sum of x over the masked axes / divisor */
+static lvn_status reduce(const lvn_tensor *x, uint32_t mask, lvn_tensor *out, double divisor)
+{
+    step steps[LVN_MAX_NDIM];
+    const int n = plan_steps(x, mask, steps);
+    const int64_t numel = lvn_numel(out);
+    if (n == 0) {
+        const lvni_vec *vec = lvni_cpu_isa();
+        vec->combine(LVNI_CF32(x), 1, numel, divisor, LVNI_F32(out));
+        return LVN_OK;
+    }
+    steps[n - 1].divisor = divisor;
+    int64_t floats = 0;
+    for (int i = 0; i < n; i++) {
+        const step *s = &steps[i];
+        floats += s->a * s->b * ((in_place(s) ? 0 : s->blocks) + (i < n - 1 ? 1 : 0));
+    }
+    float *memory = lvni_scratch(LVNI_SCRATCH_OWN, (size_t)floats * sizeof *memory);
+    if (memory == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    const float *from = LVNI_CF32(x);
+    for (int i = 0; i < n; i++) {
+        step *s = &steps[i];
+        s->x = from;
+        s->y = LVNI_F32(out);
+        if (i < n - 1) {
+            s->y = memory;
+            memory += s->a * s->b;
+        }
+        s->partial = s->y;
+        if (!in_place(s)) {
+            s->partial = memory;
+            memory += s->a * s->blocks * s->b;
+        }
+        run_step(s);
+        from = s->y;
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_cpu_sum(const lvni_args *args)
+{
+    const lvni_axes_attr *attr = args->attr;
+    return reduce(args->in[0], attr->mask, args->out[0], 1.0);
+}
+
+lvn_status lvni_cpu_mean(const lvni_args *args)
+{
+    const lvni_axes_attr *attr = args->attr;
+    const lvn_tensor *x = args->in[0];
+    double count = 1.0;
+    for (int i = 0; i < x->ndim; i++) {
+        count *= (attr->mask >> i & 1u) != 0 ? (double)x->shape[i] : 1.0;
+    }
+    return reduce(x, attr->mask, args->out[0], count);
+}
+
+lvn_status lvni_cpu_sum_to(const lvni_args *args)
+{
+    const lvni_shape_attr *attr = args->attr;
+    const lvn_tensor *x = args->in[0];
+    const int lead = x->ndim - attr->ndim;
+    uint32_t mask = 0;
+    for (int i = 0; i < x->ndim; i++) {
+        const int64_t target = i < lead ? 1 : attr->shape[i - lead];
+        mask |= target != x->shape[i] || i < lead ? 1u << i : 0u;
+    }
+    return reduce(x, mask, args->out[0], 1.0);
+}

@@ -1,0 +1,90 @@
+/* Template (included by tpl_table.h only): elementwise kernels. Each element is computed alone. */
+#ifndef LEVIN_KERNELS_CPU_TPL_MAP_H
+#define LEVIN_KERNELS_CPU_TPL_MAP_H
+
+#include "kernels/cpu/tpl_math.h"
+
+#define UNARY(name, expression)                                                                    \
+    static void unary_##name(const float *restrict in, float *restrict y, int64_t n, float p0, float p1) \
+    {                                                                                              \
+        (void)p0;                                                                                  \
+        (void)p1;                                                                                  \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            const float x = in[i];                                                                 \
+            y[i] = (expression);                                                                   \
+        }                                                                                          \
+    }
+
+UNARY(scale, x *p0 + p1)
+UNARY(exp, exp_one(x))
+UNARY(log, log_one(x))
+UNARY(square, x *x)
+UNARY(sqrt, __builtin_sqrtf(x))
+UNARY(relu, x < 0.0f ? 0.0f : x) /* a NaN is not below 0 and stays */
+#undef UNARY
+
+#define BINARY(name, expression)                                                                                     \
+    static void binary_##name##_vv(const float *restrict in_a, const float *restrict in_b, float *restrict y, int64_t n) \
+    {                                                                                                                \
+        for (int64_t i = 0; i < n; i++) {                                                                            \
+            const float a = in_a[i], b = in_b[i];                                                                    \
+            y[i] = (expression);                                                                                     \
+        }                                                                                                            \
+    }                                                                                                                \
+    static void binary_##name##_vs(const float *restrict in_a, const float *restrict in_b, float *restrict y, int64_t n) \
+    {                                                                                                                \
+        const float b = *in_b;                                                                                       \
+        for (int64_t i = 0; i < n; i++) {                                                                            \
+            const float a = in_a[i];                                                                                 \
+            y[i] = (expression);                                                                                     \
+        }                                                                                                            \
+    }                                                                                                                \
+    static void binary_##name##_sv(const float *restrict in_a, const float *restrict in_b, float *restrict y, int64_t n) \
+    {                                                                                                                \
+        const float a = *in_a;                                                                                       \
+        for (int64_t i = 0; i < n; i++) {                                                                            \
+            const float b = in_b[i];                                                                                 \
+            y[i] = (expression);                                                                                     \
+        }                                                                                                            \
+    }
+
+BINARY(add, a + b)
+BINARY(sub, a - b)
+BINARY(mul, a *b)
+BINARY(div, a / b)
+BINARY(square_grad, a *(b + b))
+BINARY(sqrt_grad, a / (b + b))
+BINARY(relu_grad, b > 0.0f ? a : 0.0f)
+#undef BINARY
+
+static void accumulate(float *restrict a, const float *restrict b, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        a[i] += b[i];
+    }
+}
+
+static void scale_in_place(float *a, float s, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        a[i] *= s;
+    }
+}
+
+static void dropout(const float *restrict x, float *restrict y, int64_t first, int64_t n, const lvni_rng *rng, float p,
+                    float scale)
+{
+    enum { BATCH = 64 }; /* counters at once: 256 elements */
+    uint32_t words[4 * BATCH];
+    for (int64_t i = 0; i < n; i += 4 * BATCH) {
+        const int64_t m = n - i < 4 * BATCH ? n - i : 4 * BATCH;
+        philox_words(rng, (uint32_t)((uint64_t)(first + i) / 4), BATCH, words);
+        for (int64_t j = 0; j < m; j++) {
+            const float uniform = (float)(int32_t)(words[j] >> 8) * 0x1p-24f;
+            const float kept = x[i + j] * scale;
+            y[i + j] = uniform >= p ? kept : 0.0f;
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,48 @@
+/* The template of the own kernels: included once by each of isa_v2.c, isa_v3.c and isa_v4.c, which set LVNI_VEC_TABLE (name
+ * of the table), LVNI_VEC_NAME and LVNI_W (floats in a register). Everything else here is static, so that no function
+ * compiled for a larger instruction set can be linked in place of a smaller one's. */
+#ifndef LEVIN_KERNELS_CPU_TPL_TABLE_H
+#define LEVIN_KERNELS_CPU_TPL_TABLE_H
+
+#include "kernels/cpu/tpl_flat.h"
+#include "kernels/cpu/tpl_map.h"
+#include "kernels/cpu/tpl_norm.h"
+#include "kernels/cpu/tpl_pool.h"
+#include "kernels/cpu/tpl_reduce.h"
+#include "kernels/cpu/tpl_rows.h"
+
+#define MODES(name) {[LVNI_VV] = binary_##name##_vv, [LVNI_VS] = binary_##name##_vs, [LVNI_SV] = binary_##name##_sv}
+
+const lvni_vec LVNI_VEC_TABLE = {
+    .name = LVNI_VEC_NAME,
+    .unary = {[LVNI_UNARY_SCALE] = unary_scale, [LVNI_UNARY_EXP] = unary_exp, [LVNI_UNARY_LOG] = unary_log,
+              [LVNI_UNARY_SQUARE] = unary_square, [LVNI_UNARY_SQRT] = unary_sqrt, [LVNI_UNARY_RELU] = unary_relu},
+    .binary = {[LVNI_BINARY_ADD] = MODES(add), [LVNI_BINARY_SUB] = MODES(sub), [LVNI_BINARY_MUL] = MODES(mul),
+               [LVNI_BINARY_DIV] = MODES(div), [LVNI_BINARY_SQUARE_GRAD] = MODES(square_grad),
+               [LVNI_BINARY_SQRT_GRAD] = MODES(sqrt_grad), [LVNI_BINARY_RELU_GRAD] = MODES(relu_grad)},
+    .row_sums = row_sums,
+    .col_sums = col_sums,
+    .combine = combine,
+    .row_max = row_max,
+    .col_max = col_max,
+    .softmax = softmax,
+    .softmax_grad = softmax_grad,
+    .log_softmax = log_softmax,
+    .log_softmax_grad = log_softmax_grad,
+    .exp_scaled = exp_scaled,
+    .norm_sums = norm_sums,
+    .norm_combine = norm_combine,
+    .norm_grad_sums = norm_grad_sums,
+    .norm_apply = norm_apply,
+    .norm_grad_apply = norm_grad_apply,
+    .pool_row = pool_row,
+    .pool_grad = pool_grad,
+    .dropout = dropout,
+    .block_sumsq = block_sumsq,
+    .sgd = sgd,
+    .adamw = adamw,
+    .accumulate = accumulate,
+    .scale_in_place = scale_in_place,
+};
+
+#endif
