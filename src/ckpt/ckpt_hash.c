@@ -126,6 +126,7 @@ lvn_status lvni_ckpt_hash_file(const char *path, lvni_ckpt_hashes *out)
     lvni_st_close(file);
     if (status != LVN_OK) {
         lvni_ckpt_hashes_free(out);
+        *out = (lvni_ckpt_hashes){.n_damaged = 0};
     }
     return status;
 }
@@ -136,5 +137,6 @@ void lvni_ckpt_hashes_free(lvni_ckpt_hashes *hashes)
         lvni_free(hashes->damaged[i]);
     }
     lvni_free(hashes->damaged);
-    *hashes = (lvni_ckpt_hashes){.n_damaged = 0};
+    hashes->damaged = NULL;
+    hashes->n_damaged = 0; /* the two numbers stay */
 }

@@ -1,0 +1,219 @@
+/* The safetensors file as such: what is written, byte by byte; what is read back; what the writer refuses. */
+#include "ckpt_support.h"
+
+#include <levin/tensor.h>
+
+/* Written by hand after the format's description, not by our writer: 8 bytes of length, JSON, data. */
+static size_t foreign_file(char *out, const char *json, const void *data, size_t data_bytes)
+{
+    const size_t n = strlen(json);
+    memset(out, 0, 8);
+    out[0] = (char)(n & 255);
+    out[1] = (char)(n >> 8);
+    memcpy(out + 8, json, n);
+    memcpy(out + 8 + n, data, data_bytes);
+    return 8 + n + data_bytes;
+}
+
+static void file_bytes_are_as_the_format_says(void **state)
+{
+    (void)state;
+    static const unsigned char small[3] = {7, 8, 9};
+    static const float pi[1] = {3.25f}; /* 0x40500000 */
+    const lvni_st_tensor tensors[] = {
+        {.name = "a", .dtype = LVN_U8, .ndim = 1, .shape = {3}, .data = small},
+        {.name = "b", .dtype = LVN_F32, .ndim = 1, .shape = {1}, .data = pi},
+        {.name = "z", .dtype = LVN_F64, .ndim = 2, .shape = {0, 5}, .data = NULL},
+    };
+    const lvni_st_meta meta = {"note", "\xc3\xa4\"x"};
+    assert_int_equal(lvni_st_save(in_dir("f"), tensors, 3, &meta, 1), LVN_OK);
+    char raw[2048];
+    const size_t n = get_file(in_dir("f"), raw, sizeof raw);
+    const size_t length = (size_t)(unsigned char)raw[0] + ((size_t)(unsigned char)raw[1] << 8);
+    for (int i = 2; i < 8; i++) {
+        assert_int_equal(raw[i], 0);
+    }
+    assert_int_equal((8 + length) % 64, 0); /* data starts aligned */
+    assert_int_equal(n, 8 + length + 7);
+    /* the larger elements first, so that the float is aligned without a gap */
+    assert_memory_equal(raw + 8 + length, "\x00\x00\x50\x40\x07\x08\x09", 7);
+    raw[8 + length] = '\0';
+    assert_non_null(strstr(raw + 8, "\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[4,7]}"));
+    assert_non_null(strstr(raw + 8, "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}"));
+    assert_non_null(strstr(raw + 8, "\"z\":{\"dtype\":\"F64\",\"shape\":[0,5],\"data_offsets\":[0,0]}"));
+    assert_non_null(strstr(raw + 8, "\"note\":\"\xc3\xa4\\\"x\""));
+    /* XXH3-64 of nothing, a published number: "z" is empty */
+    assert_non_null(strstr(raw + 8, "\\\"z\\\":\\\"2d06800538d394c2\\\""));
+}
+
+static void all_types_come_back(void **state)
+{
+    (void)state;
+    static const double f64[2] = {0.1, -1e300};
+    static const int32_t i32[4] = {-1, 0, 2147483647, 5};
+    static const unsigned char u8[1] = {255};
+    lvni_st_tensor list[7];
+    for (int i = 0; i < 4; i++) {
+        list[i] = sample_tensor(i);
+    }
+    list[4] = (lvni_st_tensor){.name = "d", .dtype = LVN_F64, .ndim = 6, .shape = {1, 1, 2, 1, 1, 1}, .data = f64};
+    list[5] = (lvni_st_tensor){.name = "i", .dtype = LVN_I32, .ndim = 2, .shape = {2, 2}, .data = i32};
+    list[6] = (lvni_st_tensor){.name = "u", .dtype = LVN_U8, .ndim = 0, .data = u8};
+    const lvni_st_meta meta[2] = {{"k2", ""}, {"k1", "line\nbreak \\ \xe2\x82\xac"}};
+    assert_int_equal(lvni_st_save(in_dir("f"), list, 7, meta, 2), LVN_OK);
+    assert_int_equal(files_in_dir(0), 1);
+
+    lvni_st_file *f = NULL;
+    assert_int_equal(lvni_st_open(in_dir("f"), LVNI_ST_VERIFY, &f), LVN_OK);
+    assert_int_equal(lvni_st_count(f), 7);
+    for (int i = 0; i < 7; i++) {
+        const lvni_st_tensor *t = lvni_st_find(f, list[i].name);
+        assert_non_null(t);
+        assert_int_equal(t->dtype, list[i].dtype);
+        assert_int_equal(t->ndim, list[i].ndim);
+        assert_memory_equal(t->shape, list[i].shape, sizeof t->shape);
+        assert_memory_equal(t->data, list[i].data, t->bytes);
+        assert_int_equal((uintptr_t)t->data % lvn_dtype_size(t->dtype), 0);
+        assert_true(lvni_st_tensor_ok(f, i));
+    }
+    assert_int_equal(lvni_st_find(f, "d")->bytes, 16);
+    assert_null(lvni_st_find(f, "missing"));
+    assert_string_equal(lvni_st_at(f, 0)->name, "d"); /* by bytes of the name */
+    assert_string_equal(lvni_st_at(f, 6)->name, "u");
+    assert_null(lvni_st_at(f, 7));
+    assert_string_equal(lvni_st_meta_get(f, "k1"), "line\nbreak \\ \xe2\x82\xac");
+    assert_string_equal(lvni_st_meta_get(f, "k2"), "");
+    assert_null(lvni_st_meta_get(f, "k3"));
+    assert_int_equal(lvni_st_meta_count(f), 4); /* the two checksums with them */
+    assert_string_equal(lvni_st_meta_at(f, 0).key, "k1");
+    lvni_st_close(f);
+
+    assert_int_equal(lvni_st_open(in_dir("f"), LVNI_ST_VERIFY | LVNI_ST_HEADER_ONLY, &f), LVN_OK);
+    assert_int_equal(lvni_st_find(f, "i")->bytes, 16);
+    assert_null(lvni_st_find(f, "i")->data);
+    lvni_st_close(f);
+}
+
+static void files_do_not_depend_on_the_order_given(void **state)
+{
+    (void)state;
+    const lvni_st_meta meta[2] = {{"b", "2"}, {"a", "1"}}, turned[2] = {{"a", "1"}, {"b", "2"}};
+    lvni_st_tensor list[4], back[4];
+    for (int i = 0; i < 4; i++) {
+        list[i] = sample_tensor(i);
+        back[3 - i] = list[i];
+    }
+    assert_int_equal(lvni_st_save(in_dir("x"), list, 4, meta, 2), LVN_OK);
+    assert_int_equal(lvni_st_save(in_dir("y"), back, 4, turned, 2), LVN_OK);
+    char x[4096], y[4096];
+    const size_t n = get_file(in_dir("x"), x, sizeof x);
+    assert_int_equal(get_file(in_dir("y"), y, sizeof y), n);
+    assert_memory_equal(x, y, n);
+}
+
+static void an_entry_describes_a_tensor(void **state)
+{
+    (void)state;
+    lvn_tensor *t = lvn_tensor_create(LVN_F32, 2, (int64_t[]){2, 3});
+    memcpy(lvn_data(t), sample_weight, sizeof sample_weight);
+    const lvni_st_tensor e = lvni_st_entry("w", t);
+    assert_int_equal(lvni_st_save(in_dir("f"), &e, 1, NULL, 0), LVN_OK);
+    lvni_st_file *f = NULL;
+    assert_int_equal(lvni_st_open(in_dir("f"), LVNI_ST_VERIFY, &f), LVN_OK);
+    assert_int_equal(lvni_st_find(f, "w")->shape[1], 3);
+    assert_memory_equal(lvni_st_find(f, "w")->data, sample_weight, sizeof sample_weight);
+    lvni_st_close(f);
+    lvn_release(t);
+}
+
+/* As Python's package writes: no checksums, blanks at the end, metadata or none. */
+static void files_of_others_are_read(void **state)
+{
+    (void)state;
+    const float data[3] = {1.5f, -2.0f, 8.0f};
+    char raw[512];
+    size_t n = foreign_file(raw,
+                            "{\"__metadata__\":{\"format\":\"pt\"},\"b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[4,12]},"
+                            "\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,4]}}    ",
+                            data, sizeof data);
+    put_file(in_dir("f"), raw, n);
+    lvni_st_file *f = NULL;
+    assert_int_equal(lvni_st_open(in_dir("f"), LVNI_ST_VERIFY, &f), LVN_OK);
+    assert_string_equal(lvni_st_meta_get(f, "format"), "pt");
+    assert_memory_equal(lvni_st_find(f, "a")->data, &data[0], 4);
+    assert_memory_equal(lvni_st_find(f, "b")->data, &data[1], 8);
+    assert_true(lvni_st_header_ok(f));
+    lvni_st_close(f);
+
+    n = foreign_file(raw, "{}", "", 0);
+    put_file(in_dir("f"), raw, n);
+    assert_int_equal(lvni_st_open(in_dir("f"), LVNI_ST_VERIFY, &f), LVN_OK);
+    assert_int_equal(lvni_st_count(f), 0);
+    assert_null(lvni_st_find(f, "a"));
+    lvni_st_close(f);
+}
+
+static void types_levin_lacks_are_named(void **state)
+{
+    (void)state;
+    char raw[512];
+    lvni_st_file *f = NULL;
+    size_t n = foreign_file(raw, "{\"half\":{\"dtype\":\"F16\",\"shape\":[1],\"data_offsets\":[0,2]}}", "\0\0", 2);
+    put_file(in_dir("f"), raw, n);
+    assert_int_equal(lvni_st_open(in_dir("f"), LVNI_ST_VERIFY, &f), LVN_ERR_UNSUPPORTED);
+    assert_null(f);
+    assert_non_null(strstr(lvn_last_error()->message, "'half' has data type F16"));
+    n = foreign_file(raw, "{\"deep\":{\"dtype\":\"U8\",\"shape\":[1,1,1,1,1,1,1],\"data_offsets\":[0,1]}}", "\0", 1);
+    put_file(in_dir("f"), raw, n);
+    assert_int_equal(lvni_st_open(in_dir("f"), LVNI_ST_VERIFY, &f), LVN_ERR_UNSUPPORTED);
+    assert_non_null(strstr(lvn_last_error()->message, "'deep' has 7 axes"));
+}
+
+static void the_writer_refuses(void **state)
+{
+    (void)state;
+    static const float one[1] = {1};
+    const lvni_st_tensor good = {.name = "a", .dtype = LVN_F32, .ndim = 1, .shape = {1}, .data = one};
+    lvni_st_tensor twice[2] = {good, good}, bad[9];
+    for (int i = 0; i < 9; i++) {
+        bad[i] = good;
+    }
+    bad[0].name = "";
+    bad[1].name = NULL;
+    bad[2].name = "\xff";
+    bad[3].name = "__metadata__";
+    bad[4].ndim = 7;
+    bad[5].shape[0] = -1;
+    bad[6].ndim = 2;
+    bad[6].shape[0] = bad[6].shape[1] = INT64_MAX / 2;
+    bad[7].data = NULL;
+    bad[8].dtype = (lvn_dtype)99;
+    for (int i = 0; i < 9; i++) {
+        assert_int_equal(lvni_st_save(in_dir("f"), &bad[i], 1, NULL, 0), LVN_ERR_INVALID);
+    }
+    assert_int_equal(lvni_st_save(in_dir("f"), twice, 2, NULL, 0), LVN_ERR_INVALID);
+    assert_non_null(strstr(lvn_last_error()->message, "two tensors are called 'a'"));
+    const lvni_st_meta meta[4][2] = {{{"k", "1"}, {"k", "2"}},
+                                     {{"k", "\xc0\x80"}, {"l", ""}},
+                                     {{"levin.checksums", "{}"}, {"l", ""}},
+                                     {{"levin.header_checksum", ""}, {"l", NULL}}};
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(lvni_st_save(in_dir("f"), &good, 1, meta[i], 2), LVN_ERR_INVALID);
+    }
+    assert_int_equal(files_in_dir(0), 0);
+    assert_int_equal(lvni_st_save(in_dir("no/such/folder/f"), &good, 1, NULL, 0), LVN_ERR_NOT_FOUND);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(file_bytes_are_as_the_format_says, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(all_types_come_back, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(files_do_not_depend_on_the_order_given, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(an_entry_describes_a_tensor, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(files_of_others_are_read, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(types_levin_lacks_are_named, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(the_writer_refuses, make_dir, drop_dir),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

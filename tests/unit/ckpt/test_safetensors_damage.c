@@ -1,0 +1,217 @@
+/* Damaged files: cut at every byte, every bit turned, headers that lie, memory that runs out. Never a crash, always an error
+ * that says what is wrong. */
+#include "ckpt_support.h"
+
+#include <jansson.h>
+
+static void a_file_cut_anywhere_is_refused(void **state)
+{
+    (void)state;
+    save_sample(in_dir("whole"), 10);
+    char raw[8192];
+    const size_t n = get_file(in_dir("whole"), raw, sizeof raw);
+    for (size_t keep = 0; keep < n; keep++) {
+        lvni_ckpt *c = NULL;
+        put_file(in_dir("cut"), raw, keep);
+        assert_int_equal(lvni_ckpt_load(in_dir("cut"), &c), LVN_ERR_CORRUPT);
+        assert_null(c);
+        assert_non_null(strstr(lvn_last_error()->message, "/cut"));
+    }
+    raw[n] = 0; /* and one byte too many */
+    put_file(in_dir("cut"), raw, n + 1);
+    lvni_ckpt *c = NULL;
+    assert_int_equal(lvni_ckpt_load(in_dir("cut"), &c), LVN_ERR_CORRUPT);
+}
+
+static void every_turned_bit_is_found(void **state)
+{
+    (void)state;
+    save_sample(in_dir("whole"), 10);
+    char raw[8192];
+    const size_t n = get_file(in_dir("whole"), raw, sizeof raw);
+    for (size_t i = 0; i < n; i++) {
+        for (int bit = 0; bit < 9; bit++) {
+            const char before = raw[i];
+            raw[i] = (char)(raw[i] ^ (bit < 8 ? 1 << bit : 0xff));
+            put_file(in_dir("bad"), raw, n);
+            raw[i] = before;
+            lvni_ckpt *c = NULL;
+            const lvn_status status = lvni_ckpt_load(in_dir("bad"), &c);
+            if (status != LVN_ERR_CORRUPT) {
+                print_error("byte %zu, bit %d: %s\n", i, bit, lvn_status_name(status));
+            }
+            assert_int_equal(status, LVN_ERR_CORRUPT);
+        }
+    }
+}
+
+/* Blanks before the data are the only bytes without a meaning: other white space there is no damage. */
+static void padding_is_no_content(void **state)
+{
+    (void)state;
+    save_sample(in_dir("f"), 10);
+    char raw[8192];
+    const size_t n = get_file(in_dir("f"), raw, sizeof raw);
+    const size_t end = 8 + (size_t)(unsigned char)raw[0] + ((size_t)(unsigned char)raw[1] << 8);
+    assert_int_equal(raw[end - 1], ' ');
+    raw[end - 1] = '\n';
+    put_file(in_dir("f"), raw, n);
+    lvni_ckpt *c = NULL;
+    assert_int_equal(lvni_ckpt_load(in_dir("f"), &c), LVN_OK);
+    lvni_ckpt_free(c);
+}
+
+static void a_damaged_tensor_is_named(void **state)
+{
+    (void)state;
+    save_sample(in_dir("f"), 10);
+    char raw[8192];
+    const size_t n = get_file(in_dir("f"), raw, sizeof raw);
+    raw[n - 4] = (char)(raw[n - 4] ^ 1); /* three mask bytes come last, the moments before them */
+    put_file(in_dir("f"), raw, n);
+    lvni_st_file *f = NULL;
+    assert_int_equal(lvni_st_open(in_dir("f"), LVNI_ST_VERIFY, &f), LVN_ERR_CORRUPT);
+    assert_non_null(strstr(lvn_last_error()->message, "'optim/momentum/fc.weight' does not match its checksum"));
+    assert_int_equal(lvni_st_open(in_dir("f"), LVNI_ST_VERIFY | LVNI_ST_HEADER_ONLY, &f), LVN_OK);
+    lvni_st_close(f);
+    assert_int_equal(lvni_st_open(in_dir("f"), 0, &f), LVN_OK);
+    assert_true(lvni_st_header_ok(f));
+    for (int64_t i = 0; i < lvni_st_count(f); i++) {
+        assert_int_equal(lvni_st_tensor_ok(f, i), strcmp(lvni_st_at(f, i)->name, "optim/momentum/fc.weight") != 0);
+    }
+    lvni_st_close(f);
+}
+
+/* Headers that lie, each with eight bytes of data behind it. */
+static const struct {
+    const char *json, *says;
+} liars[] = {
+    {"[]", "no JSON object"},
+    {"", "header is damaged"},
+    {"{\"a\"", "header is damaged"},
+    {"{} x", "header is damaged"},
+    {"{\"\xff\":1}", "header is damaged"},
+    {"{\"__metadata__\":[]}", "__metadata__ is no object"},
+    {"{\"__metadata__\":{\"k\":1}}", "'k' is no text"},
+    {"{}", "8 bytes after the last tensor"},
+    {"{\"a\":1}", "'a' has no dtype"},
+    {"{\"a\":{\"dtype\":\"F33\",\"shape\":[2],\"data_offsets\":[0,8]}}", "unknown data type 'F33'"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":2,\"data_offsets\":[0,8]}}", "'a' has no shape"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[-2],\"data_offsets\":[0,8]}}", "axis 0 of tensor 'a'"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2.0],\"data_offsets\":[0,8]}}", "axis 0 of tensor 'a'"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0]}}", "'a' has no data_offsets"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8,0]}}", "cut off or damaged"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[-8,0]}}", "cut off or damaged"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]}}", "'a' lies at bytes 0 to 16 of 8"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,8]}}", "'a' has 8 bytes, but type and shape ask for 12"},
+    {"{\"a\":{\"dtype\":\"F64\",\"shape\":[4611686018427387904,4],\"data_offsets\":[0,0]}}", "too large for any file"},
+    {"{\"a\":{\"dtype\":\"U8\",\"shape\":[9223372036854775808],\"data_offsets\":[0,8]}}", "header is damaged"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}",
+     "uplicate"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}",
+     "'a' and 'b' overlap at byte 4"},
+    {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},\"b\":{\"dtype\":\"U8\",\"shape\":[5],\"data_offsets\":[3,8]}}",
+     "bytes 2 to 3, before tensor 'b', belong to no tensor"},
+    {"{\"__metadata__\":{\"levin.checksums\":\"{}\"},\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}",
+     "does not match its checksum"},
+};
+
+static void headers_that_lie_are_refused(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof liars / sizeof liars[0]; i++) {
+        char raw[512] = {0};
+        const size_t n = strlen(liars[i].json);
+        raw[0] = (char)n;
+        memcpy(raw + 8, liars[i].json, n);
+        put_file(in_dir("f"), raw, 8 + n + 8);
+        lvni_st_file *f = NULL;
+        const lvn_status status = lvni_st_open(in_dir("f"), LVNI_ST_VERIFY, &f);
+        if (status != LVN_ERR_CORRUPT || strstr(lvn_last_error()->message, liars[i].says) == NULL) {
+            print_error("%s\n gave %s: %s\n", liars[i].json, lvn_status_name(status), lvn_last_error()->message);
+        }
+        assert_int_equal(status, LVN_ERR_CORRUPT);
+        assert_non_null(strstr(lvn_last_error()->message, liars[i].says));
+    }
+}
+
+static void a_huge_header_is_not_believed(void **state)
+{
+    (void)state;
+    lvni_st_file *f = NULL;
+    put_file(in_dir("f"), "\xff\xff\xff\xff\xff\xff\xff\xff{}", 10);
+    assert_int_equal(lvni_st_open(in_dir("f"), LVNI_ST_VERIFY, &f), LVN_ERR_CORRUPT);
+    put_file(in_dir("f"), "\x03\0\0\0\0\0\0\0{}", 10);
+    assert_int_equal(lvni_st_open(in_dir("f"), LVNI_ST_VERIFY, &f), LVN_ERR_CORRUPT);
+    /* over the limit of 100 MB, in a (sparse) file that is long enough */
+    put_file(in_dir("f"), "\x01\xe1\xf5\x05\0\0\0\0{}", 10);
+    assert_int_equal(truncate(in_dir("f"), 100000100), 0);
+    assert_int_equal(lvni_st_open(in_dir("f"), LVNI_ST_VERIFY, &f), LVN_ERR_CORRUPT);
+    assert_non_null(strstr(lvn_last_error()->message, "a header of 100000001 bytes"));
+}
+
+static void what_is_no_file_is_refused(void **state)
+{
+    (void)state;
+    lvni_st_file *f = NULL;
+    assert_int_equal(lvni_st_open(in_dir("missing"), LVNI_ST_VERIFY, &f), LVN_ERR_NOT_FOUND);
+    assert_int_equal(lvni_st_open(dir, LVNI_ST_VERIFY, &f), LVN_ERR_IO);
+    assert_int_equal(lvni_st_open("/dev/null", LVNI_ST_VERIFY, &f), LVN_ERR_IO);
+}
+
+/* The JSON library allocates through us here, so that its failures are swept too. */
+static void *json_alloc(size_t n)
+{
+    return lvni_alloc(LVNI_TAG_CKPT, n);
+}
+
+static void memory_may_run_out_anywhere(void **state)
+{
+    (void)state;
+    json_set_alloc_funcs(json_alloc, lvni_free);
+    save_sample(in_dir("f"), 10);
+    const uint64_t live = lvni_alloc_get_total().live_bytes;
+    int64_t k = 1;
+    for (lvn_status status = LVN_ERR_MEMORY; status != LVN_OK; k++) { /* loading */
+        lvni_ckpt *c = NULL;
+        lvni_alloc_fail_at(k);
+        status = lvni_ckpt_load(in_dir("f"), &c);
+        lvni_alloc_fail_at(0);
+        assert_true(status == LVN_OK || status == LVN_ERR_MEMORY);
+        assert_true((status == LVN_OK) == (c != NULL));
+        lvni_ckpt_free(c);
+        assert_int_equal(lvni_alloc_get_total().live_bytes, live);
+    }
+    assert_true(k > 20);
+    lvni_st_tensor tensors[4];
+    const lvni_ckpt_content c = sample_content(11, tensors);
+    k = 1;
+    for (lvn_status status = LVN_ERR_MEMORY; status != LVN_OK; k++) { /* saving over it */
+        lvni_alloc_fail_at(k);
+        status = lvni_ckpt_save(in_dir("f"), &c);
+        lvni_alloc_fail_at(0);
+        assert_true(status == LVN_OK || status == LVN_ERR_MEMORY);
+        assert_int_equal(lvni_alloc_get_total().live_bytes, live);
+        assert_int_equal(files_in_dir(0), 1);
+        lvni_ckpt *now = NULL;
+        assert_int_equal(lvni_ckpt_load(in_dir("f"), &now), LVN_OK);
+        assert_int_equal(now->at.step, status == LVN_OK ? 11 : 10);
+        lvni_ckpt_free(now);
+    }
+    assert_true(k > 20);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_file_cut_anywhere_is_refused, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(every_turned_bit_is_found, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(padding_is_no_content, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(a_damaged_tensor_is_named, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(headers_that_lie_are_refused, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(a_huge_header_is_not_believed, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(what_is_no_file_is_refused, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(memory_may_run_out_anywhere, make_dir, drop_dir),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
