@@ -74,7 +74,11 @@ LVN_API void lvn_error_frame(const char *fmt, ...) LVN_PRINTF(1, 2);
 /* Copy an error record from another thread into this one's. */
 LVN_API lvn_status lvn_error_adopt(const lvn_error *error);
 
+#ifdef __clang_analyzer__ /* lint cannot see into lvn_error_set: it gives back its code, so what follows LVN_TRY is not reached */
+#define LVN_FAIL(code, ...) return lvn_error_set((code), __FILE__, __LINE__, __VA_ARGS__), (code)
+#else
 #define LVN_FAIL(code, ...) return lvn_error_set((code), __FILE__, __LINE__, __VA_ARGS__)
+#endif
 #define LVN_TRY(call)                          \
     do {                                       \
         const lvn_status lvn_try_s_ = (call);  \
