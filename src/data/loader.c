@@ -19,10 +19,11 @@ static lvn_status check_options(const lvni_loader_options *o)
     }
     LVN_ARG(o->ahead >= 0, "a loader cannot work %d steps ahead", o->ahead);
     const int64_t length = o->dataset->cls->length(o->dataset);
-    LVN_ARG(length >= 0 && length <= UINT32_MAX, "dataset %s says its length is %lld", o->dataset->cls->name, (long long)length);
+    LVN_ARG(length >= 0 && length <= UINT32_MAX, "dataset %s says its length is %lld", o->dataset->cls->name,
+            (long long)length);
     if (o->training) {
-        LVN_ARG(length == o->plan->n_samples, "dataset %s has %lld samples, the plan was made for %lld", o->dataset->cls->name,
-                (long long)length, (long long)o->plan->n_samples);
+        LVN_ARG(length == o->plan->n_samples, "dataset %s has %lld samples, the plan was made for %lld",
+                o->dataset->cls->name, (long long)length, (long long)o->plan->n_samples);
         LVN_ARG(o->step_in_epoch >= 0 && o->step_in_epoch <= o->plan->steps_per_epoch,
                 "cannot start at step %lld of an epoch of %lld steps", (long long)o->step_in_epoch,
                 (long long)o->plan->steps_per_epoch);
@@ -176,7 +177,8 @@ static lvn_status wait_for_next(lvni_loader *l, lvni_slot **slot)
                 return LVN_OK;
             }
         } else if (l->n_held == l->n_slots) {
-            LVN_FAIL(LVN_ERR_INVALID, "all %d batches of the loader are held: release one before asking for the next",
+            LVN_FAIL(LVN_ERR_INVALID,
+                     "all %d batches of the loader are held: release one before asking for the next",
                      l->n_slots);
         }
         if (l->o.workers == 0 && lvni_loader_claim(l, &work)) {
@@ -266,7 +268,8 @@ bool lvni_loader_report(lvni_loader *l, lvni_str *out)
     if (from == count) {
         return false;
     }
-    lvni_str_printf(out, "%lld unreadable sample%s left out (on_error=skip)", (long long)count, count == 1 ? "" : "s");
+    lvni_str_printf(out, "%lld unreadable sample%s left out (on_error=skip)", (long long)count,
+                    count == 1 ? "" : "s");
     const char *separator = ": ";
     for (int64_t i = from; i < count && i < LVNI_LOADER_NAMED; i++) {
         lvni_str_append(out, separator);

@@ -1,6 +1,7 @@
-/* The loader: a pool of threads that decodes samples ahead of the trainer and hands over batches, one per (step, shard), strictly
- * in order. What a batch holds follows from plan, seed, epoch and step alone, never from the threads. Called by the
- * trainer's lanes and by evaluation. Errors of samples arrive where their batch would have. */
+/* The loader: a pool of threads that decodes samples ahead of the trainer and hands over batches, one per
+ * (step, shard), strictly in order. What a batch holds follows from plan, seed, epoch and step alone, never
+ * from the threads. Called by the trainer's lanes and by evaluation. Errors of samples arrive where their
+ * batch would have. */
 #ifndef LEVIN_DATA_LOADER_H
 #define LEVIN_DATA_LOADER_H
 
@@ -16,18 +17,18 @@ typedef struct lvni_loader_options {
     const lvni_plan *plan;      /* copied */
     bool training;              /* false: one pass in index order, in chunks of plan->eval_batch_size */
     uint64_t seed;
-    int workers;                /* threads; 0: the thread that asks for a batch decodes it */
-    int ahead;                  /* steps (evaluation: rounds of lanes) decoded ahead; 0: 2 */
-    size_t max_bytes;           /* of all batches held; 0: 1 GiB. Never fewer than one batch per lane and one more */
-    bool skip_unreadable;       /* on_error=skip; false: the first unreadable sample in order stops the run */
-    uint32_t epoch;             /* training: where to start */
-    int64_t step_in_epoch;      /* 0 .. steps_per_epoch */
-    uint32_t max_epochs;        /* training ends before epoch number max_epochs; 0: never */
+    int workers;      /* threads; 0: the thread that asks for a batch decodes it */
+    int ahead;        /* steps (evaluation: rounds of lanes) decoded ahead; 0: 2 */
+    size_t max_bytes; /* of all batches held; 0: 1 GiB. Never fewer than one batch per lane and one more */
+    bool skip_unreadable;  /* on_error=skip; false: the first unreadable sample in order stops the run */
+    uint32_t epoch;        /* training: where to start */
+    int64_t step_in_epoch; /* 0 .. steps_per_epoch */
+    uint32_t max_epochs;   /* training ends before epoch number max_epochs; 0: never */
 } lvni_loader_options;
 
 /* Borrowed from the loader until lvni_loader_release. */
 typedef struct lvni_loader_batch {
-    lvn_batch batch;       /* size 0 when the shard has no (readable) samples */
+    lvn_batch batch; /* size 0 when the shard has no (readable) samples */
     uint32_t epoch;
     int64_t step_in_epoch; /* evaluation: 0 */
     int64_t shard;         /* evaluation: number of the chunk */
@@ -35,11 +36,11 @@ typedef struct lvni_loader_batch {
 } lvni_loader_batch;
 
 typedef struct lvni_loader_stats {
-    uint64_t decoded;    /* samples handed over */
-    uint64_t wait_ns;    /* time spent in lvni_loader_next by all callers: waiting, or decoding when workers=0 */
-    int64_t unreadable;  /* different samples left out */
-    int slots;           /* batches that fit into memory at once */
-    size_t slot_bytes;   /* of one of them */
+    uint64_t decoded; /* samples handed over */
+    uint64_t wait_ns; /* time spent in lvni_loader_next by all callers: waiting, or decoding when workers=0 */
+    int64_t unreadable; /* different samples left out */
+    int slots;          /* batches that fit into memory at once */
+    size_t slot_bytes;  /* of one of them */
 } lvni_loader_stats;
 
 typedef struct lvni_loader lvni_loader;
@@ -49,17 +50,20 @@ lvn_status lvni_loader_create(const lvni_loader_options *options, lvni_loader **
 /* At any time, with batches held or threads at work; waits for the samples being decoded. NULL is fine. */
 void lvni_loader_destroy(lvni_loader *loader);
 
-/* The next batch: shards of this rank in ascending order, step after step, epoch after epoch; evaluation: chunks. Blocks.
- * *out = NULL with LVN_OK: there is no more. Batches may be released in any order; at most stats.slots can be held.
- * Thread-safe: concurrent callers get consecutive batches. After an error every call gives that error. */
+/* The next batch: shards of this rank in ascending order, step after step, epoch after epoch; evaluation:
+ * chunks. Blocks. *out = NULL with LVN_OK: there is no more. Batches may be released in any order; at most
+ * stats.slots can be held. Thread-safe: concurrent callers get consecutive batches. After an error every call
+ * gives that error. */
 lvn_status lvni_loader_next(lvni_loader *loader, const lvni_loader_batch **out);
 void lvni_loader_release(lvni_loader *loader, const lvni_loader_batch *batch); /* thread-safe; NULL is fine */
 
-/* Evaluation again from the first chunk, after the end was reached and every batch released (else LVN_ERR_INVALID). */
+/* Evaluation again from the first chunk, after the end was reached and every batch released (else
+ * LVN_ERR_INVALID). */
 lvn_status lvni_loader_rewind(lvni_loader *loader);
 
 lvni_loader_stats lvni_loader_get_stats(lvni_loader *loader);
-/* Appends one sentence about the unreadable samples when there are some that no earlier call told of; true if so. */
+/* Appends one sentence about the unreadable samples when there are some that no earlier call told of; true if
+ * so. */
 bool lvni_loader_report(lvni_loader *loader, lvni_str *out);
 
 #endif

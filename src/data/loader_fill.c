@@ -1,6 +1,6 @@
-/* How the loader's slots are filled: batches are opened in order, their samples claimed one by one, so that several threads
- * share even a small shard, and since claims are in order, whoever finds an error knows that all earlier samples are with
- * somebody: the first error in order is found whatever the timing. */
+/* How the loader's slots are filled: batches are opened in order, their samples claimed one by one, so that
+ * several threads share even a small shard, and since claims are in order, whoever finds an error knows that
+ * all earlier samples are with somebody: the first error in order is found whatever the timing. */
 #include "data/loader_impl.h"
 
 #include "core/alloc.h"
@@ -50,7 +50,8 @@ static void list_evaluation(lvni_loader *l, lvni_slot *slot)
     slot->out.planned = r.count;
 }
 
-/* Give the next batch a slot and write down its samples; false when all slots are in use or nothing may follow. */
+/* Give the next batch a slot and write down its samples; false when all slots are in use or nothing may
+ * follow. */
 static bool open_next(lvni_loader *l)
 {
     if (l->failed || l->stopping || l->opened == l->total || l->n_free == 0) {
@@ -148,7 +149,8 @@ void lvni_loader_decode(lvni_loader *l, lvni_loader_work work)
     const lvn_status status = get_sample(l, work);
     pthread_mutex_lock(&l->lock);
     if (status != LVN_OK) {
-        const bool unreadable = status == LVN_ERR_CORRUPT || status == LVN_ERR_IO || status == LVN_ERR_NOT_FOUND;
+        const bool unreadable =
+            status == LVN_ERR_CORRUPT || status == LVN_ERR_IO || status == LVN_ERR_NOT_FOUND;
         if (unreadable && l->o.skip_unreadable) {
             work.slot->unreadable[work.i] = true;
             lvn_clear_error(); /* with workers=0 this is the trainer's thread, for whom nothing failed */
@@ -198,8 +200,8 @@ lvn_status lvni_loader_start(lvni_loader *l)
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (failure != 0) {
-        LVN_FAIL(LVN_ERR_MEMORY, "cannot start loader thread %d of %d: %s; lower num_workers", l->n_threads + 1, l->o.workers,
-                 strerror(failure));
+        LVN_FAIL(LVN_ERR_MEMORY, "cannot start loader thread %d of %d: %s; lower num_workers",
+                 l->n_threads + 1, l->o.workers, strerror(failure));
     }
     return LVN_OK;
 }

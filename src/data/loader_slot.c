@@ -6,18 +6,21 @@
 
 #include <string.h>
 
-static lvn_status field_bytes(const lvn_dataset *dataset, const lvn_field *field, int64_t capacity, size_t *bytes)
+static lvn_status field_bytes(const lvn_dataset *dataset, const lvn_field *field, int64_t capacity,
+                              size_t *bytes)
 {
     const char *name = field->name != NULL ? field->name : "?";
-    LVN_ARG((int)field->dtype >= 0 && field->dtype < LVN_DTYPE_COUNT, "dataset %s: field %s has unknown data type %d",
-            dataset->cls->name, name, (int)field->dtype);
-    LVN_ARG(field->ndim >= 0 && field->ndim < LVN_MAX_NDIM, "dataset %s: field %s has %d axes; a sample has 0 to %d",
-            dataset->cls->name, name, field->ndim, LVN_MAX_NDIM - 1);
+    LVN_ARG((int)field->dtype >= 0 && field->dtype < LVN_DTYPE_COUNT,
+            "dataset %s: field %s has unknown data type %d", dataset->cls->name, name, (int)field->dtype);
+    LVN_ARG(field->ndim >= 0 && field->ndim < LVN_MAX_NDIM,
+            "dataset %s: field %s has %d axes; a sample has 0 to %d", dataset->cls->name, name, field->ndim,
+            LVN_MAX_NDIM - 1);
     int64_t n = 1;
     const int64_t most = INT64_MAX / 16 / (capacity > 0 ? capacity : 1);
     for (int i = 0; i < field->ndim; i++) {
-        LVN_ARG(field->shape[i] >= 1 && n <= most / field->shape[i], "dataset %s: axis %d of field %s cannot have size %lld",
-                dataset->cls->name, i, name, (long long)field->shape[i]);
+        LVN_ARG(field->shape[i] >= 1 && n <= most / field->shape[i],
+                "dataset %s: axis %d of field %s cannot have size %lld", dataset->cls->name, i, name,
+                (long long)field->shape[i]);
         n *= field->shape[i];
     }
     *bytes = (size_t)n * lvn_dtype_size(field->dtype);
@@ -28,8 +31,9 @@ lvn_status lvni_slot_layout_make(const lvn_dataset *dataset, int64_t capacity, l
 {
     *out = (lvni_slot_layout){.capacity = capacity};
     out->n_fields = dataset->cls->fields(dataset, out->field);
-    LVN_ARG(out->n_fields >= 1 && out->n_fields <= LVN_MAX_FIELDS, "dataset %s has %d fields; 1 to %d are possible",
-            dataset->cls->name, out->n_fields, LVN_MAX_FIELDS);
+    LVN_ARG(out->n_fields >= 1 && out->n_fields <= LVN_MAX_FIELDS,
+            "dataset %s has %d fields; 1 to %d are possible", dataset->cls->name, out->n_fields,
+            LVN_MAX_FIELDS);
     for (int i = 0; i < out->n_fields; i++) {
         LVN_TRY(field_bytes(dataset, &out->field[i], capacity, &out->bytes[i]));
         out->slot_bytes += (size_t)capacity * out->bytes[i];

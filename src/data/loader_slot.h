@@ -1,4 +1,5 @@
-/* A slot of the loader: the memory of one batch, allocated once and filled again and again. For loader.c only. */
+/* A slot of the loader: the memory of one batch, allocated once and filled again and again. For loader.c
+ * only. */
 #ifndef LEVIN_DATA_LOADER_SLOT_H
 #define LEVIN_DATA_LOADER_SLOT_H
 
@@ -14,20 +15,22 @@ typedef struct lvni_slot_layout {
 } lvni_slot_layout;
 
 typedef struct lvni_slot {
-    lvni_loader_batch out;  /* first member: a batch given back is its slot */
-    int64_t sequence;       /* place in the order of batches */
-    int64_t claimed, done;  /* samples taken by a thread; finished */
-    bool held;              /* by a consumer */
-    int64_t *position;      /* capacity; in the dataset */
-    int64_t *sample;        /* capacity; in the whole list, filled when decoded */
-    bool *unreadable;       /* capacity */
+    lvni_loader_batch out; /* first member: a batch given back is its slot */
+    int64_t sequence;      /* place in the order of batches */
+    int64_t claimed, done; /* samples taken by a thread; finished */
+    bool held;             /* by a consumer */
+    int64_t *position;     /* capacity; in the dataset */
+    int64_t *sample;       /* capacity; in the whole list, filled when decoded */
+    bool *unreadable;      /* capacity */
     char *data[LVN_MAX_FIELDS];
 } lvni_slot;
 
 lvn_status lvni_slot_layout_make(const lvn_dataset *dataset, int64_t capacity, lvni_slot_layout *out);
-lvn_status lvni_slot_create(lvni_slot *slot, const lvni_slot_layout *layout); /* a failed one is safe to destroy */
+lvn_status lvni_slot_create(lvni_slot *slot,
+                            const lvni_slot_layout *layout); /* a failed one is safe to destroy */
 void lvni_slot_destroy(lvni_slot *slot);
-/* All samples are done: close the gaps of unreadable ones, keeping the order, and set sizes and versions of the tensors. */
+/* All samples are done: close the gaps of unreadable ones, keeping the order, and set sizes and versions of
+ * the tensors. */
 void lvni_slot_finish(lvni_slot *slot, const lvni_slot_layout *layout);
 
 #endif

@@ -1,4 +1,5 @@
-/* Resolving the batch plan and cutting by it (plan.h). Order: sizes and ranks are checked, E, then S, then what follows. */
+/* Resolving the batch plan and cutting by it (plan.h). Order: sizes and ranks are checked, E, then S, then
+ * what follows. */
 #include "plan/plan.h"
 
 #include "plan/tree.h"
@@ -21,8 +22,8 @@ static int64_t ceil_div(int64_t a, int64_t b)
 static lvn_status check_count(const char *key, int64_t value, int64_t max)
 {
     if (value < 0 || value > max) {
-        LVN_FAIL(LVN_ERR_USAGE, "%s=%lld is not a number from 1 to %lld (or leave it out)", key, (long long)value,
-                 (long long)max);
+        LVN_FAIL(LVN_ERR_USAGE, "%s=%lld is not a number from 1 to %lld (or leave it out)", key,
+                 (long long)value, (long long)max);
     }
     return LVN_OK;
 }
@@ -30,10 +31,12 @@ static lvn_status check_count(const char *key, int64_t value, int64_t max)
 static lvn_status check_options(const lvni_plan_options *o)
 {
     if (o->n_samples < 1) {
-        LVN_FAIL(LVN_ERR_USAGE, "the training set has no samples: nothing to plan; give data with at least one");
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "the training set has no samples: nothing to plan; give data with at least one");
     }
     if (o->n_samples > UINT32_MAX) {
-        LVN_FAIL(LVN_ERR_UNSUPPORTED, "the training set has %lld samples; the order of an epoch counts to %lld",
+        LVN_FAIL(LVN_ERR_UNSUPPORTED,
+                 "the training set has %lld samples; the order of an epoch counts to %lld",
                  (long long)o->n_samples, (long long)UINT32_MAX);
     }
     LVN_TRY(check_count("batch_size", o->batch_size, MAX_BATCH));
@@ -63,13 +66,15 @@ static lvn_status resolve_batch(const lvni_plan_options *o, lvni_plan *p)
     }
     if (o->batch_size > 0 && per_device > 0 && o->batch_size != per_device * p->devices) {
         LVN_FAIL(LVN_ERR_USAGE,
-                 "batch_size=%lld and batch_size_per_device=%lld disagree: %lld per device on %d device%s is %lld; give one of them",
+                 "batch_size=%lld and batch_size_per_device=%lld disagree: %lld per device on %d device%s is "
+                 "%lld; give one of them",
                  (long long)o->batch_size, (long long)per_device, (long long)per_device, p->devices,
                  p->devices == 1 ? "" : "s", (long long)(per_device * p->devices));
     }
     const int64_t per_round = o->batch_size > 0 ? o->batch_size : per_device * p->devices;
     if (per_round > MAX_BATCH / a) {
-        LVN_FAIL(LVN_ERR_USAGE, "an effective batch of %lld samples x %lld accumulation steps is too large: at most %lld",
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "an effective batch of %lld samples x %lld accumulation steps is too large: at most %lld",
                  (long long)per_round, (long long)a, (long long)MAX_BATCH);
     }
     p->effective_batch = per_round * a;
@@ -83,37 +88,41 @@ static lvn_status too_few_samples(const lvni_plan_options *o, const lvni_plan *p
     const long long e = (long long)p->effective_batch;
     const char *key = o->batch_size > 0 ? "batch_size" : "batch_size_per_device";
     const int64_t given = o->batch_size > 0 ? o->batch_size : o->batch_size_per_device;
-    if (o->effective_batch > 0 || given == e) {
+    const int64_t times =
+        (o->batch_size > 0 ? 1 : (int64_t)p->devices) * p->accumulate; /* E = given x times */
+    if (o->effective_batch > 0 || times == 1) {
         snprintf(batch, sizeof batch, "%s %lld", o->effective_batch > 0 ? "effective batch" : key, e);
     } else {
         snprintf(batch, sizeof batch, "%s %lld x %lld = %lld samples", key, (long long)given,
-                 (long long)(e / given), e);
+                 (long long)times, e);
     }
     if (o->shards > 0) {
         snprintf(shards, sizeof shards, "shards=%d", p->shards);
     } else {
-        snprintf(shards, sizeof shards, "%d device%s x %d accumulation step%s", p->devices, p->devices == 1 ? "" : "s",
-                 p->accumulate, p->accumulate == 1 ? "" : "s");
+        snprintf(shards, sizeof shards, "%d device%s x %d accumulation step%s", p->devices,
+                 p->devices == 1 ? "" : "s", p->accumulate, p->accumulate == 1 ? "" : "s");
     }
     if (o->effective_batch > 0) {
         snprintf(fix, sizeof fix, "largest number of shards that works: %lld", e);
     } else {
-        snprintf(fix, sizeof fix, "smallest that works: %lld", (long long)ceil_div(p->shards, e / given));
+        snprintf(fix, sizeof fix, "smallest that works: %lld", (long long)ceil_div(p->shards, times));
     }
-    LVN_FAIL(LVN_ERR_USAGE, "%s cannot be cut into %d shards (%s): at least one sample each; %s", batch, p->shards, shards, fix);
+    LVN_FAIL(LVN_ERR_USAGE, "%s cannot be cut into %d shards (%s): at least one sample each; %s", batch,
+             p->shards, shards, fix);
 }
 
 static lvn_status resolve_shards(const lvni_plan_options *o, lvni_plan *p)
 {
     const int64_t s = o->shards > 0 ? o->shards : (int64_t)p->devices * p->accumulate;
     if (s > LVNI_PLAN_MAX_SHARDS) {
-        LVN_FAIL(LVN_ERR_USAGE, "%d devices x %d accumulation steps make %lld shards: at most %d", p->devices, p->accumulate,
-                 (long long)s, LVNI_PLAN_MAX_SHARDS);
+        LVN_FAIL(LVN_ERR_USAGE, "%d devices x %d accumulation steps make %lld shards: at most %d", p->devices,
+                 p->accumulate, (long long)s, LVNI_PLAN_MAX_SHARDS);
     }
     p->shards = (int)s;
     if (p->devices > p->shards) {
         LVN_FAIL(LVN_ERR_USAGE,
-                 "%d devices cannot share %d shard%s: at least one shard each; nearest that works: devices=%d (or shards=%d)",
+                 "%d devices cannot share %d shard%s: at least one shard each; nearest that works: "
+                 "devices=%d (or shards=%d)",
                  p->devices, p->shards, p->shards == 1 ? "" : "s", p->shards, p->devices);
     }
     return p->effective_batch < p->shards ? too_few_samples(o, p) : LVN_OK;
@@ -132,8 +141,9 @@ static lvn_status resolve_group(const lvni_plan_options *o, lvni_plan *p)
         const int best = nearest < p->group ? p->group - nearest : nearest - p->group;
         nearest = p->shards % g == 0 && distance < best ? g : nearest;
     }
-    LVN_FAIL(LVN_ERR_USAGE, "group=%d does not divide %d shards: every group needs as many; nearest that works: %d", p->group,
-             p->shards, nearest);
+    LVN_FAIL(LVN_ERR_USAGE,
+             "group=%d does not divide %d shards: every group needs as many; nearest that works: %d",
+             p->group, p->shards, nearest);
 }
 
 /* The most shards that this rank owns of any one group. */
@@ -164,11 +174,13 @@ static void resolve_rank(const lvni_plan_options *o, lvni_plan *p)
 
 static lvn_status resolve_epoch(const lvni_plan_options *o, lvni_plan *p)
 {
+    LVN_ARG(p->effective_batch >= 1, "an effective batch of %lld", (long long)p->effective_batch);
     const int64_t full = p->n_samples / p->effective_batch, rest = p->n_samples % p->effective_batch;
     p->drop_last = o->drop_last;
     if (p->drop_last && full == 0) {
         LVN_FAIL(LVN_ERR_USAGE,
-                 "drop_last=true leaves no step: %lld samples are fewer than the effective batch of %lld; nearest that works: an effective batch of %lld, or drop_last=false",
+                 "drop_last=true leaves no step: %lld samples are fewer than the effective batch of %lld; "
+                 "nearest that works: an effective batch of %lld, or drop_last=false",
                  (long long)p->n_samples, (long long)p->effective_batch, (long long)p->n_samples);
     }
     const bool short_step = rest > 0 && !p->drop_last;
@@ -184,7 +196,8 @@ static void resolve_rest(const lvni_plan_options *o, lvni_plan *p)
     const int64_t threads = cores_all / p->shards;
     const int64_t clamped = threads < 1 ? 1 : threads > LVNI_PLAN_MAX_WGRAD ? LVNI_PLAN_MAX_WGRAD : threads;
     p->wgrad_threads = o->wgrad_threads > 0 ? o->wgrad_threads : (int)clamped;
-    /* a chunk fits wherever a shard with its backward pass fits; 64 keeps small shards from slowing evaluation down */
+    /* a chunk fits wherever a shard with its backward pass fits; 64 keeps small shards from slowing
+     * evaluation down */
     const int64_t shard = lvni_plan_largest_shard(p), wish = shard > 64 ? shard : 64;
     const int64_t chosen = wish < p->effective_batch ? wish : p->effective_batch;
     p->eval_batch_size = o->eval_batch_size > 0 ? o->eval_batch_size : chosen;
@@ -214,7 +227,8 @@ lvn_status lvni_plan_make(const lvni_plan_options *o, lvni_plan *out)
 lvni_range lvni_plan_step(const lvni_plan *plan, int64_t step)
 {
     const bool last = step == plan->steps_per_epoch - 1;
-    return (lvni_range){.start = step * plan->effective_batch, .count = last ? plan->last_step : plan->effective_batch};
+    return (lvni_range){.start = step * plan->effective_batch,
+                        .count = last ? plan->last_step : plan->effective_batch};
 }
 
 lvni_range lvni_plan_shard(const lvni_plan *plan, int64_t step, int shard)

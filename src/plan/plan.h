@@ -1,5 +1,6 @@
-/* The batch plan: who works on which samples in which step (the law, design.md 2). The one place of this arithmetic; the
- * loader cuts by it, the trainer adds by it, `levin plan` prints it. Pure: no files, no threads, no clock. */
+/* The batch plan: who works on which samples in which step (the law, design.md 2). The one place of this
+ * arithmetic; the loader cuts by it, the trainer adds by it, `levin plan` prints it. Pure: no files, no
+ * threads, no clock. */
 #ifndef LEVIN_PLAN_PLAN_H
 #define LEVIN_PLAN_PLAN_H
 
@@ -11,22 +12,22 @@ enum { LVNI_PLAN_MAX_SHARDS = 65536, LVNI_PLAN_MAX_WGRAD = 16 };
 
 /* What the user and the machine say; 0 everywhere means "not given". */
 typedef struct lvni_plan_options {
-    int64_t n_samples;             /* of the training set, at least 1 */
-    int64_t effective_batch;       /* E of the run that is resumed: with it the two batch sizes are not looked at */
-    int64_t batch_size;            /* samples over all devices, before accumulation */
+    int64_t n_samples;       /* of the training set, at least 1 */
+    int64_t effective_batch; /* E of the run that is resumed: with it the two batch sizes are not looked at */
+    int64_t batch_size;      /* samples over all devices, before accumulation */
     int64_t batch_size_per_device;
-    int accumulate_grad_batches;   /* A, 1 */
-    int devices;                   /* W, 1 */
-    int rank;                      /* 0 .. W-1: whose view of the plan */
-    int shards;                    /* S, W x A */
-    int group;                     /* consecutive shards that may see each other's values, S */
-    int wgrad_threads;             /* cores of all ranks / S, 1 to 16 */
-    int lanes;                     /* shards of a rank at once: min(its shards, its cores) */
-    int cores;                     /* that this rank may use, 1 */
-    int cores_all;                 /* of all ranks, cores x W */
-    int64_t eval_batch_size;       /* min(E, max(64, largest shard)) */
-    bool drop_last;                /* leave out the short last step of an epoch */
-    bool coupled;                  /* the module looks at other shards of its group, which must then run at once */
+    int accumulate_grad_batches; /* A, 1 */
+    int devices;                 /* W, 1 */
+    int rank;                    /* 0 .. W-1: whose view of the plan */
+    int shards;                  /* S, W x A */
+    int group;                   /* consecutive shards that may see each other's values, S */
+    int wgrad_threads;           /* cores of all ranks / S, 1 to 16 */
+    int lanes;                   /* shards of a rank at once: min(its shards, its cores) */
+    int cores;                   /* that this rank may use, 1 */
+    int cores_all;               /* of all ranks, cores x W */
+    int64_t eval_batch_size;     /* min(E, max(64, largest shard)) */
+    bool drop_last;              /* leave out the short last step of an epoch */
+    bool coupled; /* the module looks at other shards of its group, which must then run at once */
 } lvni_plan_options;
 
 typedef struct lvni_plan {
@@ -38,13 +39,13 @@ typedef struct lvni_plan {
     int rank;
     int shard_begin, shard_end; /* shards of this rank: [begin, end) */
     int group, wgrad_threads, lanes, cores;
-    bool lanes_raised;          /* above the wish or the cores, for the sake of a group */
+    bool lanes_raised; /* above the wish or the cores, for the sake of a group */
     bool drop_last;
     int64_t steps_per_epoch;
     int64_t last_step; /* samples of an epoch's last step, E or fewer */
     int64_t eval_batch_size;
-    int sub_trees;     /* of gradients that this rank owes the others; 1 when W = 1 */
-    int waiting_sets;  /* gradient sets that wait for their neighbour; each lane at work needs one more */
+    int sub_trees;    /* of gradients that this rank owes the others; 1 when W = 1 */
+    int waiting_sets; /* gradient sets that wait for their neighbour; each lane at work needs one more */
 } lvni_plan;
 
 /* `start` inclusive, `count` samples (or shards, or chunks). */
@@ -52,12 +53,14 @@ typedef struct lvni_range {
     int64_t start, count;
 } lvni_range;
 
-/* LVN_ERR_USAGE with one sentence: what does not fit and the nearest that does. *out is untouched on failure. */
+/* LVN_ERR_USAGE with one sentence: what does not fit and the nearest that does. *out is untouched on failure.
+ */
 lvn_status lvni_plan_make(const lvni_plan_options *options, lvni_plan *out);
 
 /* The i-th of `parts` consecutive slices of 0 .. total-1; sizes differ by at most one, larger ones first. */
 lvni_range lvni_plan_slice(int64_t total, int64_t parts, int64_t i);
-/* Positions (in the order of the epoch) of step 0 .. steps_per_epoch-1, and of one shard of it (count may be 0). */
+/* Positions (in the order of the epoch) of step 0 .. steps_per_epoch-1, and of one shard of it (count may be
+ * 0). */
 lvni_range lvni_plan_step(const lvni_plan *plan, int64_t step);
 lvni_range lvni_plan_shard(const lvni_plan *plan, int64_t step, int shard);
 int64_t lvni_plan_largest_shard(const lvni_plan *plan); /* samples */
@@ -65,12 +68,14 @@ int64_t lvni_plan_largest_shard(const lvni_plan *plan); /* samples */
 lvni_range lvni_plan_shards_of(const lvni_plan *plan, int rank);
 int lvni_plan_owner(const lvni_plan *plan, int shard);
 
-/* Evaluation of n samples in index order: how many chunks, the samples of one, the chunks of a rank (contiguous). */
+/* Evaluation of n samples in index order: how many chunks, the samples of one, the chunks of a rank
+ * (contiguous). */
 int64_t lvni_plan_eval_chunks(const lvni_plan *plan, int64_t n);
 lvni_range lvni_plan_eval_chunk(const lvni_plan *plan, int64_t n, int64_t chunk);
 lvni_range lvni_plan_eval_chunks_of(const lvni_plan *plan, int64_t n, int rank);
 
-/* Lines for people (each ends in a newline), the last one being the line that reproduces the run elsewhere. */
+/* Lines for people (each ends in a newline), the last one being the line that reproduces the run elsewhere.
+ */
 void lvni_plan_describe(const lvni_plan *plan, lvni_str *out);
 /* "shards=4 wgrad_threads=1 group=4 eval_batch_size=64", no newline. */
 void lvni_plan_pin(const lvni_plan *plan, lvni_str *out);

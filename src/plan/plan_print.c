@@ -46,8 +46,8 @@ static void append_owners(const lvni_plan *p, lvni_str *out)
 
 static void append_epoch(const lvni_plan *p, lvni_str *out)
 {
-    lvni_str_printf(out, "an epoch of %lld sample%s is %lld step%s", (long long)p->n_samples, plural(p->n_samples),
-                    (long long)p->steps_per_epoch, plural(p->steps_per_epoch));
+    lvni_str_printf(out, "an epoch of %lld sample%s is %lld step%s", (long long)p->n_samples,
+                    plural(p->n_samples), (long long)p->steps_per_epoch, plural(p->steps_per_epoch));
     const int64_t used = (p->steps_per_epoch - 1) * p->effective_batch + p->last_step;
     if (p->last_step != p->effective_batch) {
         lvni_str_printf(out, ", the last of %lld", (long long)p->last_step);
@@ -59,13 +59,14 @@ static void append_epoch(const lvni_plan *p, lvni_str *out)
 
 static void append_work(const lvni_plan *p, lvni_str *out)
 {
-    lvni_str_printf(out, "rank %d works on %d shard%s at once (lanes=%d) with %d core%s", p->rank, p->lanes, plural(p->lanes),
-                    p->lanes, p->cores, plural(p->cores));
+    lvni_str_printf(out, "rank %d works on %d shard%s at once (lanes=%d) with %d core%s", p->rank, p->lanes,
+                    plural(p->lanes), p->lanes, p->cores, plural(p->cores));
     if (p->lanes_raised) {
         lvni_str_append(out, ", raised because the shards of a group wait for each other and share cores");
     }
-    lvni_str_printf(out, "; %d gradient set%s: %d waiting in the tree, %d in work", p->waiting_sets + p->lanes,
-                    plural(p->waiting_sets + p->lanes), p->waiting_sets, p->lanes);
+    lvni_str_printf(out, "; %d gradient set%s: %d waiting in the tree, %d in work",
+                    p->waiting_sets + p->lanes, plural(p->waiting_sets + p->lanes), p->waiting_sets,
+                    p->lanes);
     if (p->devices > 1) {
         int most = 0;
         for (int rank = 0; rank < p->devices; rank++) {
@@ -73,15 +74,16 @@ static void append_work(const lvni_plan *p, lvni_str *out)
             const int owed = lvni_tree_owed(p->shards, (int)own.start, (int)(own.start + own.count));
             most = owed > most ? owed : most;
         }
-        lvni_str_printf(out, "; a rank exchanges %s%d sub-tree%s", most > 1 ? "up to " : "", most, plural(most));
+        lvni_str_printf(out, "; a rank exchanges %s%d sub-tree%s", most > 1 ? "up to " : "", most,
+                        plural(most));
     }
     lvni_str_char(out, '\n');
 }
 
 void lvni_plan_pin(const lvni_plan *p, lvni_str *out)
 {
-    lvni_str_printf(out, "shards=%d wgrad_threads=%d group=%d eval_batch_size=%lld", p->shards, p->wgrad_threads, p->group,
-                    (long long)p->eval_batch_size);
+    lvni_str_printf(out, "shards=%d wgrad_threads=%d group=%d eval_batch_size=%lld", p->shards,
+                    p->wgrad_threads, p->group, (long long)p->eval_batch_size);
 }
 
 void lvni_plan_describe(const lvni_plan *p, lvni_str *out)

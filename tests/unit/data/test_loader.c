@@ -1,5 +1,6 @@
-/* The loader with made-up datasets: the same bytes for any number of threads, batches in order, resume, unreadable samples,
- * the first error in order whatever the timing, destruction at any time, nothing allocated once it runs. */
+/* The loader with made-up datasets: the same bytes for any number of threads, batches in order, resume,
+ * unreadable samples, the first error in order whatever the timing, destruction at any time, nothing
+ * allocated once it runs. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -12,6 +13,7 @@
 #include "data/sampler.h"
 #include "tensor/tensor.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -56,7 +58,8 @@ static int64_t fake_index(const lvn_dataset *d, int64_t position)
 static const char *fake_name(const lvn_dataset *d, int64_t sample)
 {
     (void)d;
-    static const char *const names[8] = {"a.jpg", "b.jpg", "c.jpg", "d.jpg", "e.jpg", "f.jpg", "g.jpg", "h.jpg"};
+    static const char *const names[8] = {"a.jpg", "b.jpg", "c.jpg", "d.jpg",
+                                         "e.jpg", "f.jpg", "g.jpg", "h.jpg"};
     return sample < 8 ? names[sample] : NULL;
 }
 
@@ -97,7 +100,10 @@ static const lvn_dataset_class part_class = {.name = "part",
                                              .sample_name = fake_name,
                                              .index = fake_index};
 
-#define FAKE(n, ...) {.base = {.cls = &fake_class}, .length = (n), .status = LVN_ERR_CORRUPT, __VA_ARGS__}
+#define FAKE(n, ...)                                                                                         \
+    {                                                                                                        \
+        .base = {.cls = &fake_class}, .length = (n), .status = LVN_ERR_CORRUPT, __VA_ARGS__                  \
+    }
 
 static lvni_plan make_plan(const lvni_plan_options *o)
 {
@@ -143,7 +149,9 @@ static uint64_t mix_batch(uint64_t h, const lvni_loader_batch *b)
 {
     const int64_t facts[] = {b->epoch, b->step_in_epoch, b->shard, b->planned, b->batch.size};
     const size_t size = (size_t)b->batch.size;
-    h = mix(h, facts, sizeof facts);
+    for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) {
+        h = (h ^ (uint64_t)facts[i]) * 0x100000001b3u;
+    }
     h = mix(h, b->batch.sample, size * sizeof *b->batch.sample);
     h = mix(h, lvn_const_data(b->batch.image), size * 6 * sizeof(float));
     return mix(h, lvn_const_data(b->batch.label), size * sizeof(int64_t));
@@ -152,8 +160,8 @@ static uint64_t mix_batch(uint64_t h, const lvni_loader_batch *b)
 /* The hash of all batches of three epochs. */
 static uint64_t hash_run(const lvn_dataset *d, const lvni_plan *plan, int workers, bool skip, int *n_batches)
 {
-    lvni_loader *l = LOADER(.dataset = d, .plan = plan, .training = true, .seed = 9, .workers = workers, .max_epochs = 3,
-                            .skip_unreadable = skip);
+    lvni_loader *l = LOADER(.dataset = d, .plan = plan, .training = true, .seed = 9, .workers = workers,
+                            .max_epochs = 3, .skip_unreadable = skip);
     uint64_t h = 0xcbf29ce484222325u;
     *n_batches = 0;
     for (const lvni_loader_batch *b = next(l); b != NULL; b = next(l)) {
@@ -187,8 +195,8 @@ static void batches_follow_the_plan(void **state)
     (void)state;
     fake f = FAKE(61);
     const lvni_plan plan = PLAN(61, .batch_size = 16, .shards = 3);
-    lvni_loader *l = LOADER(.dataset = &f.base, .plan = &plan, .training = true, .seed = 4, .workers = 2, .epoch = 5,
-                            .step_in_epoch = 2, .max_epochs = 7);
+    lvni_loader *l = LOADER(.dataset = &f.base, .plan = &plan, .training = true, .seed = 4, .workers = 2,
+                            .epoch = 5, .step_in_epoch = 2, .max_epochs = 7);
     uint32_t order[61];
     int64_t step = 2;
     for (uint32_t epoch = 5; epoch < 7; epoch++, step = 0) {
@@ -276,7 +284,8 @@ static void unreadable_samples_are_left_out(void **state)
     for (int workers = 0; workers < 4; workers++) {
         fake f = FAKE(10, .broken = broken, .n_broken = 6, .delay_us = 300, .silent = workers == 2);
         const lvni_plan plan = PLAN(10, .batch_size = 4, .eval_batch_size = 4);
-        lvni_loader *l = LOADER(.dataset = &f.base, .plan = &plan, .workers = workers, .skip_unreadable = true);
+        lvni_loader *l =
+            LOADER(.dataset = &f.base, .plan = &plan, .workers = workers, .skip_unreadable = true);
         static const int64_t want[3][3] = {{0, 2, 3}, {0}, {8}};
         static const int64_t sizes[3] = {3, 0, 1};
         for (int round = 0; round < 2; round++) {
@@ -296,9 +305,10 @@ static void unreadable_samples_are_left_out(void **state)
             assert_int_equal(lvn_last_error()->code, LVN_OK);
             lvni_str text = {0};
             assert_true(lvni_loader_report(l, &text) == (round == 0)); /* said once */
-            assert_string_equal(lvni_str_text(&text), round > 0 ? ""
-                                                                : "6 unreadable samples left out (on_error=skip): b.jpg, e.jpg, "
-                                                                  "f.jpg, g.jpg, h.jpg, sample 9");
+            assert_string_equal(lvni_str_text(&text),
+                                round > 0 ? ""
+                                          : "6 unreadable samples left out (on_error=skip): b.jpg, e.jpg, "
+                                            "f.jpg, g.jpg, h.jpg, sample 9");
             lvni_str_free(&text);
             assert_int_equal(lvni_loader_get_stats(l).unreadable, 6); /* each once */
             assert_int_equal(lvni_loader_rewind(l), LVN_OK);
@@ -314,11 +324,12 @@ static void the_first_error_in_order_is_told(void **state)
     const int64_t broken[] = {5, 6, 7, 2};
     const lvni_plan plan = PLAN(8, .batch_size = 8, .eval_batch_size = 4);
     for (int round = 0; round < 40; round++) {
-        fake f = FAKE(8, .broken = broken, .n_broken = round % 2 == 0 ? 3 : 4, .delay_us = 500, .silent = round % 3 == 0);
+        fake f = FAKE(8, .broken = broken, .n_broken = round % 2 == 0 ? 3 : 4, .delay_us = 500,
+                      .silent = round % 3 == 0);
         const bool fatal = round % 4 == 3; /* not a question of on_error */
         f.status = fatal ? LVN_ERR_MEMORY : LVN_ERR_IO;
-        lvni_loader *l = LOADER(.dataset = &f.base, .plan = &plan, .workers = round % 5, .seed = (uint64_t)round,
-                                .skip_unreadable = fatal);
+        lvni_loader *l = LOADER(.dataset = &f.base, .plan = &plan, .workers = round % 5,
+                                .seed = (uint64_t)round, .skip_unreadable = fatal);
         const lvni_loader_batch *b = NULL;
         if (f.n_broken == 3) {
             b = next(l); /* the batch before it is whole */
@@ -344,11 +355,12 @@ static void batches_can_be_held_and_released_in_any_order(void **state)
     fake f = FAKE(100, .delay_us = 50);
     const lvni_plan plan = PLAN(100, .batch_size = 12, .shards = 4, .lanes = 3);
     for (int workers = 0; workers < 3; workers++) {
-        lvni_loader *l = LOADER(.dataset = &f.base, .plan = &plan, .training = true, .seed = 2, .workers = workers);
+        lvni_loader *l =
+            LOADER(.dataset = &f.base, .plan = &plan, .training = true, .seed = 2, .workers = workers);
         const int slots = lvni_loader_get_stats(l).slots;
         assert_true(slots >= 4 && slots < 20);
-        const lvni_loader_batch *held[20];
-        uint64_t h[20];
+        const lvni_loader_batch *held[20] = {NULL};
+        uint64_t h[20] = {0};
         for (int i = 0; i < slots; i++) {
             held[i] = next(l);
             h[i] = mix_batch(1, held[i]);
@@ -370,6 +382,58 @@ static void batches_can_be_held_and_released_in_any_order(void **state)
         b = next(l);
         assert_non_null(b);
         lvni_loader_destroy(l); /* while it is held */
+    }
+}
+
+/* Lanes ask for themselves: each batch goes to one of them, and each gets its own in ascending order. */
+typedef struct lane {
+    lvni_loader *loader;
+    pthread_t thread;
+    _Atomic int *taken; /* per batch of the epoch */
+    bool ordered;
+    lvn_status status;
+} lane;
+
+static void *run_lane(void *argument)
+{
+    lane *a = argument;
+    const lvni_loader_batch *b = NULL;
+    int64_t last = -1;
+    a->ordered = true;
+    while ((a->status = lvni_loader_next(a->loader, &b)) == LVN_OK && b != NULL) {
+        const int64_t number = b->step_in_epoch * 4 + b->shard;
+        a->ordered = a->ordered && number > last;
+        last = number;
+        atomic_fetch_add(&a->taken[number], 1);
+        lvni_loader_release(a->loader, b);
+    }
+    return NULL;
+}
+
+static void several_lanes_may_ask_at_once(void **state)
+{
+    (void)state;
+    fake f = FAKE(200, .delay_us = 100);
+    const lvni_plan plan = PLAN(200, .batch_size = 16, .shards = 4, .lanes = 3);
+    for (int workers = 0; workers < 3; workers++) {
+        _Atomic int taken[52] = {0};
+        lane lanes[3];
+        lvni_loader *l =
+            LOADER(.dataset = &f.base, .plan = &plan, .training = true, .workers = workers, .max_epochs = 1);
+        for (int i = 0; i < 3; i++) {
+            lanes[i] = (lane){.loader = l, .taken = taken};
+            assert_int_equal(pthread_create(&lanes[i].thread, NULL, run_lane, &lanes[i]), 0);
+        }
+        for (int i = 0; i < 3; i++) {
+            pthread_join(lanes[i].thread, NULL);
+            assert_int_equal(lanes[i].status, LVN_OK);
+            assert_true(lanes[i].ordered);
+        }
+        for (int i = 0; i < 52; i++) {
+            assert_int_equal(taken[i], 1);
+        }
+        assert_int_equal(f.calls, 200 * (workers + 1)); /* every sample decoded once */
+        lvni_loader_destroy(l);
     }
 }
 
@@ -416,7 +480,8 @@ static void memory_is_bounded_and_its_lack_is_survived(void **state)
     assert_int_equal(lvni_loader_get_stats(l).slots, 2 + 50);
     assert_int_equal(lvni_loader_get_stats(l).slot_bytes, 4 * (6 * 4 + 8));
     lvni_loader_destroy(l);
-    l = LOADER(.dataset = &f.base, .plan = &plan, .training = true, .workers = 2, .ahead = 10, .max_bytes = 10 * 128);
+    l = LOADER(.dataset = &f.base, .plan = &plan, .training = true, .workers = 2, .ahead = 10,
+               .max_bytes = 10 * 128);
     assert_int_equal(lvni_loader_get_stats(l).slots, 10);
     lvni_loader_destroy(l);
     l = LOADER(.dataset = &f.base, .plan = &plan, .training = true, .workers = 2, .max_bytes = 1);
@@ -427,7 +492,8 @@ static void memory_is_bounded_and_its_lack_is_survived(void **state)
     int64_t k = 0;
     while (status == LVN_ERR_MEMORY) {
         lvni_alloc_fail_at(++k);
-        status = lvni_loader_create(&(lvni_loader_options){.dataset = &f.base, .plan = &plan, .training = true, .workers = 1}, &l);
+        status = lvni_loader_create(
+            &(lvni_loader_options){.dataset = &f.base, .plan = &plan, .training = true, .workers = 1}, &l);
         lvni_alloc_fail_at(0);
         assert_true(status == LVN_OK || l == NULL);
         lvni_loader_destroy(l);
@@ -466,6 +532,7 @@ int main(void)
         cmocka_unit_test(unreadable_samples_are_left_out),
         cmocka_unit_test(the_first_error_in_order_is_told),
         cmocka_unit_test(batches_can_be_held_and_released_in_any_order),
+        cmocka_unit_test(several_lanes_may_ask_at_once),
         cmocka_unit_test(it_can_be_destroyed_at_any_time),
         cmocka_unit_test(a_running_loader_allocates_nothing),
         cmocka_unit_test(memory_is_bounded_and_its_lack_is_survived),

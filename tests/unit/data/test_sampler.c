@@ -1,4 +1,5 @@
-/* The order of an epoch: a permutation, the same as the independent Python program's, and the numbers of one seed. */
+/* The order of an epoch: a permutation, the same as the independent Python program's, and the numbers of one
+ * seed. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -49,8 +50,8 @@ static void known_numbers(void **state)
 static void compare_with_python(uint32_t n, uint32_t batch, uint64_t seed, uint32_t epoch, uint32_t step)
 {
     char command[512];
-    snprintf(command, sizeof command, "python3 '%s' %u %u %llu %u %u", LEVIN_ORDER_PY, n, batch, (unsigned long long)seed,
-             epoch, step);
+    snprintf(command, sizeof command, "python3 '%s' %u %u %llu %u %u", LEVIN_ORDER_PY, n, batch,
+             (unsigned long long)seed, epoch, step);
     uint32_t *order = lvni_calloc(LVNI_TAG_DATA, n, sizeof *order);
     assert_non_null(order);
     lvni_sampler_order(seed, epoch, n, order);

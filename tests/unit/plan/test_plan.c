@@ -1,4 +1,5 @@
-/* The batch plan: what the two dialects resolve to, who gets which samples, and the sentences for numbers that do not fit. */
+/* The batch plan: what the two dialects resolve to, who gets which samples, and the sentences for numbers
+ * that do not fit. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -126,7 +127,8 @@ static void what_the_machine_chooses(void **state)
     assert_int_equal(coupled.lanes, 3);
     assert_true(coupled.lanes_raised);
     /* rank 1 of two owns shards 4 to 7 of eight: a whole group */
-    assert_int_equal(PLAN(.batch_size = 32, .shards = 8, .group = 4, .devices = 2, .rank = 1, .coupled = true).lanes, 4);
+    assert_int_equal(
+        PLAN(.batch_size = 32, .shards = 8, .group = 4, .devices = 2, .rank = 1, .coupled = true).lanes, 4);
     assert_int_equal(PLAN(.batch_size = 8).eval_batch_size, 8);
     assert_int_equal(PLAN(.batch_size = 64, .shards = 4).eval_batch_size, 64);
     assert_int_equal(PLAN(.batch_size = 256, .shards = 8).eval_batch_size, 64);
@@ -151,30 +153,40 @@ static void what_does_not_fit_is_said(void **state)
 {
     (void)state;
     REFUSED("no batch size: give batch_size (over all devices) or batch_size_per_device", .shards = 2);
-    REFUSED("batch_size 6 cannot be cut into 8 shards (shards=8): at least one sample each; smallest that works: 8",
+    REFUSED("batch_size 6 cannot be cut into 8 shards (shards=8): at least one sample each; smallest that "
+            "works: 8",
             .batch_size = 6, .shards = 8);
-    REFUSED("batch_size 2 x 2 = 4 samples cannot be cut into 8 shards (4 devices x 2 accumulation steps): at least one sample "
+    REFUSED("batch_size 2 x 2 = 4 samples cannot be cut into 8 shards (4 devices x 2 accumulation steps): at "
+            "least one sample "
             "each; smallest that works: 4",
             .batch_size = 2, .accumulate_grad_batches = 2, .devices = 4);
-    REFUSED("batch_size_per_device 3 cannot be cut into 5 shards (shards=5): at least one sample each; smallest that works: 5",
+    REFUSED("batch_size_per_device 3 cannot be cut into 5 shards (shards=5): at least one sample each; "
+            "smallest that works: 5",
             .batch_size_per_device = 3, .shards = 5);
-    REFUSED("effective batch 4 cannot be cut into 6 shards (shards=6): at least one sample each; largest number of shards that "
+    REFUSED("effective batch 4 cannot be cut into 6 shards (shards=6): at least one sample each; largest "
+            "number of shards that "
             "works: 4",
             .effective_batch = 4, .shards = 6);
-    REFUSED("batch_size=30 and batch_size_per_device=8 disagree: 8 per device on 2 devices is 16; give one of them",
+    REFUSED("batch_size=30 and batch_size_per_device=8 disagree: 8 per device on 2 devices is 16; give one "
+            "of them",
             .batch_size = 30, .batch_size_per_device = 8, .devices = 2);
-    REFUSED("5 devices cannot share 4 shards: at least one shard each; nearest that works: devices=4 (or shards=5)",
+    REFUSED("5 devices cannot share 4 shards: at least one shard each; nearest that works: devices=4 (or "
+            "shards=5)",
             .batch_size = 30, .devices = 5, .shards = 4);
-    REFUSED("group=4 does not divide 6 shards: every group needs as many; nearest that works: 3", .batch_size = 30, .shards = 6,
-            .group = 4);
-    REFUSED("drop_last=true leaves no step: 341 samples are fewer than the effective batch of 400; nearest that works: an "
+    REFUSED("group=4 does not divide 6 shards: every group needs as many; nearest that works: 3",
+            .batch_size = 30, .shards = 6, .group = 4);
+    REFUSED("drop_last=true leaves no step: 341 samples are fewer than the effective batch of 400; nearest "
+            "that works: an "
             "effective batch of 341, or drop_last=false",
             .batch_size = 400, .drop_last = true);
     REFUSED("batch_size=-1 is not a number from 1 to 2147483647 (or leave it out)", .batch_size = -1);
-    REFUSED("wgrad_threads=17 is not a number from 1 to 16 (or leave it out)", .batch_size = 1, .wgrad_threads = 17);
-    REFUSED("an effective batch of 2000000000 samples x 2 accumulation steps is too large: at most 2147483647",
-            .batch_size = 2000000000, .accumulate_grad_batches = 2);
-    refused(&(lvni_plan_options){.batch_size = 3}, "the training set has no samples: nothing to plan; give data with at least one");
+    REFUSED("wgrad_threads=17 is not a number from 1 to 16 (or leave it out)", .batch_size = 1,
+            .wgrad_threads = 17);
+    REFUSED(
+        "an effective batch of 2000000000 samples x 2 accumulation steps is too large: at most 2147483647",
+        .batch_size = 2000000000, .accumulate_grad_batches = 2);
+    refused(&(lvni_plan_options){.batch_size = 3},
+            "the training set has no samples: nothing to plan; give data with at least one");
 }
 
 static void described_as(const lvni_plan *p, const char *want)
@@ -188,21 +200,27 @@ static void described_as(const lvni_plan *p, const char *want)
 static void it_speaks_plainly(void **state)
 {
     (void)state;
-    const lvni_plan two = PLAN(.batch_size = 64, .devices = 2, .accumulate_grad_batches = 1, .shards = 4, .cores = 2);
+    const lvni_plan two =
+        PLAN(.batch_size = 64, .devices = 2, .accumulate_grad_batches = 1, .shards = 4, .cores = 2);
     described_as(&two, "effective batch 64 = 4 shards x 16; rank 0 owns shards 0-1, rank 1 owns shards 2-3\n"
                        "an epoch of 341 samples is 6 steps, the last of 21; evaluation in chunks of 64\n"
-                       "rank 0 works on 2 shards at once (lanes=2) with 2 cores; 3 gradient sets: 1 waiting in the tree, 2 in "
+                       "rank 0 works on 2 shards at once (lanes=2) with 2 cores; 3 gradient sets: 1 waiting "
+                       "in the tree, 2 in "
                        "work; a rank exchanges 1 sub-tree\n"
                        "the same bits elsewhere: shards=4 wgrad_threads=1 group=4 eval_batch_size=64\n");
     const lvni_plan one = PLAN(.batch_size = 32, .shards = 6, .drop_last = true);
-    described_as(&one, "effective batch 32 = 6 shards x 6 or 5 (the first 2 have 6); rank 0 owns shards 0-5\n"
-                       "an epoch of 341 samples is 10 steps, 21 left out each time (drop_last); evaluation in chunks of 32\n"
-                       "rank 0 works on 1 shard at once (lanes=1) with 1 core; 3 gradient sets: 2 waiting in the tree, 1 in work\n"
-                       "the same bits elsewhere: shards=6 wgrad_threads=1 group=6 eval_batch_size=32\n");
+    described_as(
+        &one,
+        "effective batch 32 = 6 shards x 6 or 5 (the first 2 have 6); rank 0 owns shards 0-5\n"
+        "an epoch of 341 samples is 10 steps, 21 left out each time (drop_last); evaluation in chunks of 32\n"
+        "rank 0 works on 1 shard at once (lanes=1) with 1 core; 3 gradient sets: 2 waiting in the tree, 1 in "
+        "work\n"
+        "the same bits elsewhere: shards=6 wgrad_threads=1 group=6 eval_batch_size=32\n");
     const lvni_plan many = PLAN(.batch_size = 100, .devices = 10, .shards = 11);
     lvni_str text = {0};
     lvni_plan_describe(&many, &text);
-    assert_non_null(strstr(lvni_str_text(&text), "; rank 0 owns shards 0-1, rank 1 owns shard 2, ..., rank 9 owns shard 10\n"));
+    assert_non_null(strstr(lvni_str_text(&text),
+                           "; rank 0 owns shards 0-1, rank 1 owns shard 2, ..., rank 9 owns shard 10\n"));
     lvni_str_free(&text);
 }
 

@@ -1,4 +1,5 @@
-/* The fixed tree against its definition, written down directly as a recursion, with and without empty shards. */
+/* The fixed tree against its definition, written down directly as a recursion, with and without empty shards.
+ */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -57,7 +58,8 @@ static void draw(int n, uint32_t round, double *values, float *values_f32, bool 
     const lvni_rng rng = {.key = {{7, 11}}, .a = (uint32_t)n, .b = round, .c = 0};
     for (int i = 0; i < n; i++) {
         const uint64_t e = (uint64_t)i;
-        values[i] = ((double)lvni_rng_uniform(&rng, 3 * e) - 0.5) * ldexp(1.0, (int)(lvni_rng_u32(&rng, 3 * e + 1) % 40));
+        values[i] = ((double)lvni_rng_uniform(&rng, 3 * e) - 0.5) *
+                    ldexp(1.0, (int)(lvni_rng_u32(&rng, 3 * e + 1) % 40));
         values_f32[i] = (float)values[i];
         present[i] = round == 0 || lvni_rng_u32(&rng, 3 * e + 2) % (round + 1) != 0;
     }
@@ -65,7 +67,10 @@ static void draw(int n, uint32_t round, double *values, float *values_f32, bool 
 
 static bool same(double a, double b)
 {
-    return memcmp(&a, &b, sizeof a) == 0;
+    uint64_t bits_a, bits_b; /* == would take 0 for -0 */
+    memcpy(&bits_a, &a, sizeof a);
+    memcpy(&bits_b, &b, sizeof b);
+    return bits_a == bits_b;
 }
 
 static int log2_up(int n)
