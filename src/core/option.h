@@ -10,7 +10,7 @@
 typedef enum lvni_option_type {
     LVNI_OPT_BOOL,       /* true false yes no on off 1 0 */
     LVNI_OPT_INT,        /* decimal, 64 bit */
-    LVNI_OPT_FLOAT,      /* decimal; inf allowed where the range allows it */
+    LVNI_OPT_FLOAT,      /* decimal; inf only with LVNI_OPT_INF */
     LVNI_OPT_STRING,     /* any text; a list given for it stays text: "[1,3]" */
     LVNI_OPT_PATH,
     LVNI_OPT_CHOICE,     /* one of .choices */
@@ -24,13 +24,14 @@ enum {
     LVNI_OPT_NOT_SAVED = 2, /* not part of config.yaml and of checkpoints (config, resume, overwrite) */
     LVNI_OPT_LATER = 4,     /* the key is known, but only its default works in this version */
     LVNI_OPT_HIDDEN = 8,    /* not in the help */
+    LVNI_OPT_INF = 16,      /* inf and -inf are numbers for this row, within its range */
 };
 
 /* Allowed numbers, for every element of a list. All zero: any. */
-typedef struct lvni_range {
+typedef struct lvni_option_range {
     bool used, above, below; /* above, below: the limit itself is not allowed */
     double min, max;
-} lvni_range;
+} lvni_option_range;
 #define LVNI_AT_LEAST(lo) {.used = true, .min = (lo), .max = INFINITY}
 #define LVNI_ABOVE(lo) {.used = true, .above = true, .min = (lo), .max = INFINITY}
 #define LVNI_BETWEEN(lo, hi) {.used = true, .min = (lo), .max = (hi)}
@@ -59,7 +60,7 @@ struct lvni_option {
     const char *unit;     /* "samples", "s"; NULL: none */
     const char *fallback; /* the default as text; NULL: unset */
     const char *choices;  /* "sgd|adamw" */
-    lvni_range range;
+    lvni_option_range range;
     size_t count;         /* lists: how many elements, 0 = any number */
     const char *help;     /* one sentence */
     unsigned flags;

@@ -97,6 +97,33 @@ static size_t utf8_length(const unsigned char *p)
     return 0;
 }
 
+bool lvni_utf8_valid(const char *text)
+{
+    for (const unsigned char *p = (const unsigned char *)text; *p != '\0';) {
+        const size_t n = utf8_length(p);
+        if (n == 0) {
+            return false;
+        }
+        p += n;
+    }
+    return true;
+}
+
+static uint32_t code_point(const char *p, size_t n)
+{
+    uint32_t code = (uint32_t)(unsigned char)p[0] & (n == 2 ? 0x1Fu : 0x0Fu);
+    for (size_t k = 1; k < n; k++) {
+        code = code << 6 | ((uint32_t)(unsigned char)p[k] & 0x3Fu);
+    }
+    return code;
+}
+
+/* What YAML takes for a line break or refuses as a control character: escaped, so that one text serves both. */
+static bool escaped_in_yaml(uint32_t code)
+{
+    return (code >= 0x80 && code < 0xA0) || code == 0x2028 || code == 0x2029 || code == 0xFEFF || code >= 0xFFFE;
+}
+
 void lvni_str_json(lvni_str *s, const char *text)
 {
     static const char plain[] = "\"\\\b\f\n\r\t";
@@ -111,6 +138,8 @@ void lvni_str_json(lvni_str *s, const char *text)
             lvni_str_char(s, letter[special - plain]);
         } else if (c < 0x20 || c == 0x7F) {
             lvni_str_printf(s, "\\u%04x", (unsigned)c);
+        } else if (n > 1 && n < 4 && escaped_in_yaml(code_point(p, n))) {
+            lvni_str_printf(s, "\\u%04x", (unsigned)code_point(p, n));
         } else if (n == 0) {
             lvni_str_append(s, "\\ufffd");
         } else {

@@ -16,8 +16,10 @@ void lvni_str_append(lvni_str *s, const char *text);
 void lvni_str_append_n(lvni_str *s, const char *bytes, size_t n);
 void lvni_str_char(lvni_str *s, char c);
 void lvni_str_printf(lvni_str *s, const char *fmt, ...) LVN_PRINTF(2, 3);
-/* The bytes as a JSON string with its quotes; bytes that are not UTF-8 become U+FFFD. */
+/* The bytes as a JSON string with its quotes; bytes that are not UTF-8 become U+FFFD. A YAML reader
+ * takes it as the same text. */
 void lvni_str_json(lvni_str *s, const char *text);
+bool lvni_utf8_valid(const char *text);
 /* The shortest of %.15g, %.16g, %.17g that reads back as the same value; nan, inf and -inf as such. Single digits
  * before an exponent keep no point ("1e-05"); whole numbers get none ("20"). */
 void lvni_str_double(lvni_str *s, double value);

@@ -1,0 +1,405 @@
+/* Slots, layers and getters of the configuration (config.h). Who writes what: config_words.c the command line,
+ * config_yaml.c the files, config_write.c the saved forms. */
+#include "core/config_impl.h"
+
+#include "core/alloc.h"
+#include "core/edit_distance.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- finding keys ---- */
+
+static bool same_key(const char *name, const char *key)
+{
+    for (; *name != '\0' && *key != '\0'; name++, key++) {
+        if (*name != (*key == '-' ? '_' : *key)) {
+            return false;
+        }
+    }
+    return *name == *key;
+}
+
+lvni_slot *lvni_config_find(const lvni_config *config, const char *key)
+{
+    for (size_t i = 0; i < config->n; i++) {
+        if (same_key(config->slots[i].row->name, key)) {
+            return &config->slots[i];
+        }
+    }
+    return NULL;
+}
+
+bool lvni_config_is_prefix(const lvni_config *config, const char *prefix)
+{
+    const size_t n = strlen(prefix);
+    for (size_t i = 0; i < config->n; i++) {
+        const char *name = config->slots[i].row->name;
+        size_t k = 0;
+        while (k < n && name[k] != '\0' && name[k] == (prefix[k] == '-' ? '_' : prefix[k])) {
+            k++;
+        }
+        if (k == n && name[n] == '.') {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* "lr" is nearer to "optim.lr" than letters say: the last part of a name alone counts too, for one edit. */
+static size_t key_distance(const char *name, const char *key)
+{
+    const char *dot = strrchr(name, '.');
+    const size_t whole = lvni_edit_distance(name, key);
+    size_t best = whole <= lvni_edit_limit(name, key) ? whole : SIZE_MAX;
+    if (dot != NULL && strchr(key, '.') == NULL) {
+        const size_t part = lvni_edit_distance(dot + 1, key);
+        if (part <= lvni_edit_limit(dot + 1, key) && part + 1 < best) {
+            best = part + 1;
+        }
+    }
+    return best;
+}
+
+lvn_status lvni_config_unknown(const lvni_config *config, const char *key, const char *origin)
+{
+    const char *nearest = NULL;
+    size_t best = SIZE_MAX;
+    for (size_t i = 0; i < config->n; i++) {
+        const lvni_option *row = config->slots[i].row;
+        const size_t distance = (row->flags & LVNI_OPT_HIDDEN) != 0 ? SIZE_MAX : key_distance(row->name, key);
+        if (distance < best) {
+            best = distance;
+            nearest = row->name;
+        }
+    }
+    const char *help = config->help_command;
+    if (nearest != NULL) {
+        LVN_FAIL(LVN_ERR_USAGE, "unknown key `%.80s`; did you mean `%s`?  (%s)", key, nearest, origin);
+    }
+    LVN_FAIL(LVN_ERR_USAGE, "unknown key `%.80s`%s%s%s  (%s)", key, help != NULL ? "; all keys: `" : "",
+             help != NULL ? help : "", help != NULL ? "`" : "", origin);
+}
+
+/* ---- tables ---- */
+
+static lvn_status resolve_alias(const lvni_config *config, lvni_slot *slot)
+{
+    const lvni_slot *other = lvni_config_find(config, slot->row->alias_of);
+    if (other == NULL || other->row->alias_of != NULL) {
+        LVN_FAIL(LVN_ERR_INTERNAL, "option table: `%s` is an alias of `%s`, which is no row", slot->row->name,
+                 slot->row->alias_of);
+    }
+    slot->target = other->row;
+    return LVN_OK;
+}
+
+static lvn_status load_default(lvni_slot *slot)
+{
+    const lvni_option *row = slot->row;
+    if (row->type == LVNI_OPT_CHOICE && row->choices == NULL) {
+        LVN_FAIL(LVN_ERR_INTERNAL, "option table: `%s` has no choices", row->name);
+    }
+    slot->origin = lvni_strdup(LVNI_TAG_CONFIG, "default");
+    if (slot->origin == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    slot->target = row;
+    slot->layer = LVNI_LAYER_DEFAULT;
+    const lvn_status status =
+        lvni_option_parse(row, row->fallback != NULL ? row->fallback : "", false, "default", &slot->value);
+    if (status == LVN_ERR_USAGE) {
+        LVN_FAIL(LVN_ERR_INTERNAL, "option table: the default of `%s` does not fit its own row", row->name);
+    }
+    return status;
+}
+
+static lvn_status fill_slots(lvni_config *config, const lvni_option_table *tables, size_t n_tables)
+{
+    for (size_t t = 0; t < n_tables; t++) {
+        for (size_t i = 0; i < tables[t].n; i++) {
+            const lvni_option *row = &tables[t].rows[i];
+            if (lvni_config_find(config, row->name) != NULL) {
+                LVN_FAIL(LVN_ERR_INTERNAL, "option table: two rows are called `%s`", row->name);
+            }
+            config->slots[config->n++].row = row;
+        }
+    }
+    for (size_t i = 0; i < config->n; i++) {
+        lvni_slot *slot = &config->slots[i];
+        LVN_TRY(slot->row->alias_of != NULL ? resolve_alias(config, slot) : load_default(slot));
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_config_create(const lvni_option_table *tables, size_t n_tables, lvni_config **out)
+{
+    *out = NULL;
+    size_t rows = 0;
+    for (size_t t = 0; t < n_tables; t++) {
+        rows += tables[t].n;
+    }
+    lvni_config *config = LVNI_NEW(LVNI_TAG_CONFIG, lvni_config);
+    if (config == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    config->slots = lvni_calloc(LVNI_TAG_CONFIG, rows, sizeof *config->slots);
+    const lvn_status status = config->slots == NULL ? LVN_ERR_MEMORY : fill_slots(config, tables, n_tables);
+    if (status != LVN_OK) {
+        lvni_config_destroy(config);
+        return status;
+    }
+    *out = config;
+    return LVN_OK;
+}
+
+void lvni_config_destroy(lvni_config *config)
+{
+    if (config == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < config->n; i++) {
+        lvni_value_free(&config->slots[i].value);
+        lvni_free(config->slots[i].origin);
+        lvni_free(config->slots[i].spelled);
+    }
+    lvni_free(config->slots);
+    lvni_free(config);
+}
+
+void lvni_config_set_help(lvni_config *config, const char *command)
+{
+    config->help_command = command;
+}
+
+/* ---- one assignment ---- */
+
+/* On a command line the last one wins, but two names of one key (an alias and the present name) that disagree are a
+ * mistake. */
+static lvn_status check_repeated(const lvni_slot *slot, const lvni_assignment *a, const lvni_value *value)
+{
+    if (slot->spelled == NULL || slot->layer != a->layer || slot->source != a->source || same_key(slot->spelled, a->key) ||
+        lvni_value_equal(slot->row, &slot->value, value)) {
+        return LVN_OK;
+    }
+    LVN_FAIL(LVN_ERR_USAGE, "`%.80s` (%.80s) and `%.80s` (%.80s) are two names of `%s` and differ; give one  (%s)",
+             slot->spelled, slot->value.set ? slot->value.text : "unset", a->key, value->set ? value->text : "unset",
+             slot->row->name, a->origin);
+}
+
+static char *key_copy(const char *key)
+{
+    char *copy = lvni_strdup(LVNI_TAG_CONFIG, key);
+    for (char *p = copy; p != NULL && *p != '\0'; p++) {
+        *p = *p == '-' ? '_' : *p;
+    }
+    return copy;
+}
+
+/* Takes *value in every case. */
+static lvn_status store(lvni_slot *slot, const lvni_assignment *a, lvni_value *value)
+{
+    lvn_status status = check_repeated(slot, a, value);
+    if (status != LVN_OK || a->layer < slot->layer) {
+        lvni_value_free(value);
+        return status;
+    }
+    char *origin = lvni_strdup(LVNI_TAG_CONFIG, a->origin);
+    char *spelled = key_copy(a->key);
+    if (origin == NULL || spelled == NULL) {
+        lvni_free(origin);
+        lvni_free(spelled);
+        lvni_value_free(value);
+        return LVN_ERR_MEMORY;
+    }
+    lvni_value_free(&slot->value);
+    lvni_free(slot->origin);
+    lvni_free(slot->spelled);
+    slot->value = *value;
+    slot->origin = origin;
+    slot->spelled = spelled;
+    slot->layer = a->layer;
+    slot->source = a->source;
+    return LVN_OK;
+}
+
+lvn_status lvni_config_assign(lvni_config *config, const lvni_assignment *a)
+{
+    lvni_slot *slot = lvni_config_find(config, a->key);
+    if (slot == NULL) {
+        return lvni_config_unknown(config, a->key, a->origin);
+    }
+    if (slot->row->alias_of != NULL) {
+        slot = lvni_config_find(config, slot->row->alias_of);
+    }
+    const lvni_option *row = slot->row;
+    if (a->once && slot->seen_source == a->source) {
+        LVN_FAIL(LVN_ERR_USAGE, "`%.80s`: this file sets `%s` already, by this or another name  (%s)", a->key, row->name,
+                 a->origin);
+    }
+    slot->seen_source = a->source;
+    const char *text = !a->back ? a->text : row->fallback != NULL ? row->fallback : "";
+    lvni_value value = {0};
+    LVN_TRY(lvni_option_parse(row, text, a->quoted, a->origin, &value));
+    return store(slot, a, &value);
+}
+
+lvn_status lvni_config_set(lvni_config *config, const char *name, const char *text, const char *origin)
+{
+    return lvni_config_assign(config, &(lvni_assignment){.key = name,
+                                                         .text = text,
+                                                         .layer = LVNI_LAYER_RESOLVED,
+                                                         .source = ++config->sources,
+                                                         .origin = origin});
+}
+
+/* ---- what a later version brings ---- */
+
+static lvn_status check_later_key(const lvni_slot *slot)
+{
+    if ((slot->row->flags & LVNI_OPT_LATER) == 0) {
+        return LVN_OK;
+    }
+    lvni_value usual;
+    LVN_TRY(lvni_option_parse(slot->row, slot->row->fallback != NULL ? slot->row->fallback : "", false, "default", &usual));
+    const bool same = lvni_value_equal(slot->row, &slot->value, &usual);
+    lvni_value_free(&usual);
+    return same ? LVN_OK : lvni_option_fail_later(slot->row, &slot->value, slot->origin);
+}
+
+lvn_status lvni_config_finish(const lvni_config *config)
+{
+    for (size_t i = 0; i < config->n; i++) {
+        const lvni_slot *slot = &config->slots[i];
+        if (slot->row->alias_of != NULL || slot->layer == LVNI_LAYER_DEFAULT) {
+            continue;
+        }
+        if (slot->value.later) {
+            return lvni_option_fail_later(slot->row, &slot->value, slot->origin);
+        }
+        LVN_TRY(check_later_key(slot));
+        if (slot->row->check != NULL && slot->value.set) {
+            LVN_TRY(slot->row->check(slot->row, &slot->value, slot->origin));
+        }
+    }
+    return LVN_OK;
+}
+
+/* ---- getters ---- */
+
+_Noreturn static void mistake(const char *name, const char *what)
+{
+    fprintf(stderr, "levin: internal error: configuration key `%s`: %s\n", name, what);
+    abort();
+}
+
+static const lvni_slot *own_slot(const lvni_config *config, const char *name)
+{
+    const lvni_slot *slot = lvni_config_find(config, name);
+    if (slot == NULL) {
+        mistake(name, "no table of this command declares it");
+    }
+    if (slot->row->alias_of != NULL) {
+        mistake(name, "is an alias; ask for the row itself");
+    }
+    return slot;
+}
+
+static const lvni_value *typed(const lvni_config *config, const char *name, lvni_option_type type)
+{
+    const lvni_slot *slot = own_slot(config, name);
+    if (slot->row->type != type) {
+        mistake(name, "has another type");
+    }
+    return &slot->value;
+}
+
+static const lvni_value *set_value(const lvni_config *config, const char *name, lvni_option_type type)
+{
+    const lvni_value *value = typed(config, name, type);
+    if (!value->set || value->later) {
+        mistake(name, "is unset; ask lvni_config_is_set first");
+    }
+    return value;
+}
+
+bool lvni_config_bool(const lvni_config *config, const char *name)
+{
+    return set_value(config, name, LVNI_OPT_BOOL)->b;
+}
+
+int64_t lvni_config_int(const lvni_config *config, const char *name)
+{
+    return set_value(config, name, LVNI_OPT_INT)->i;
+}
+
+double lvni_config_float(const lvni_config *config, const char *name)
+{
+    if (own_slot(config, name)->row->type == LVNI_OPT_INT) {
+        return (double)lvni_config_int(config, name);
+    }
+    return set_value(config, name, LVNI_OPT_FLOAT)->f;
+}
+
+const char *lvni_config_str(const lvni_config *config, const char *name)
+{
+    const lvni_slot *slot = own_slot(config, name);
+    if (slot->row->type != LVNI_OPT_STRING && slot->row->type != LVNI_OPT_PATH && slot->row->type != LVNI_OPT_CHOICE) {
+        mistake(name, "has another type");
+    }
+    return slot->value.text;
+}
+
+int lvni_config_choice(const lvni_config *config, const char *name)
+{
+    const lvni_value *value = typed(config, name, LVNI_OPT_CHOICE);
+    return value->set ? value->choice : -1;
+}
+
+const int64_t *lvni_config_int_list(const lvni_config *config, const char *name, size_t *n)
+{
+    const lvni_value *value = typed(config, name, LVNI_OPT_INT_LIST);
+    *n = value->n;
+    return value->ints;
+}
+
+const double *lvni_config_float_list(const lvni_config *config, const char *name, size_t *n)
+{
+    const lvni_value *value = typed(config, name, LVNI_OPT_FLOAT_LIST);
+    *n = value->n;
+    return value->floats;
+}
+
+const char *const *lvni_config_str_list(const lvni_config *config, const char *name, size_t *n)
+{
+    const lvni_value *value = typed(config, name, LVNI_OPT_STRING_LIST);
+    *n = value->n;
+    return (const char *const *)value->strings;
+}
+
+bool lvni_config_has(const lvni_config *config, const char *name)
+{
+    return lvni_config_find(config, name) != NULL;
+}
+
+bool lvni_config_is_set(const lvni_config *config, const char *name)
+{
+    return own_slot(config, name)->value.set;
+}
+
+bool lvni_config_is_given(const lvni_config *config, const char *name)
+{
+    const lvni_layer layer = own_slot(config, name)->layer;
+    return layer > LVNI_LAYER_DEFAULT && layer < LVNI_LAYER_RESOLVED;
+}
+
+lvni_layer lvni_config_layer(const lvni_config *config, const char *name)
+{
+    return own_slot(config, name)->layer;
+}
+
+const char *lvni_config_origin(const lvni_config *config, const char *name)
+{
+    return own_slot(config, name)->origin;
+}

@@ -1,0 +1,42 @@
+/* The inside of a configuration, shared by config.c, config_words.c, config_yaml.c and config_write.c. */
+#ifndef LEVIN_CORE_CONFIG_IMPL_H
+#define LEVIN_CORE_CONFIG_IMPL_H
+
+#include "core/config.h"
+
+typedef struct lvni_slot {
+    const lvni_option *row;
+    const lvni_option *target; /* the row itself, or the one it is an alias of */
+    lvni_value value;          /* rows that are no aliases only, as all below */
+    char *origin;
+    char *spelled;             /* the key as it was written */
+    lvni_layer layer;
+    int source;                /* which file or command line the value is from: two spellings in one must agree */
+    int seen_source;           /* the last one that named the key, whether its value won or not */
+} lvni_slot;
+
+struct lvni_config {
+    lvni_slot *slots;
+    size_t n;
+    int sources;
+    const char *help_command;
+};
+
+/* One key and value of a layer. The key may have '-' for '_'. `back`: give the default back (~key). */
+typedef struct lvni_assignment {
+    const char *key, *text;
+    bool quoted, back;
+    lvni_layer layer;
+    int source;
+    bool once; /* the key may stand only once in this source (files) */
+    const char *origin;
+} lvni_assignment;
+
+lvn_status lvni_config_assign(lvni_config *config, const lvni_assignment *a);
+/* The slot of a key or alias, or NULL. */
+lvni_slot *lvni_config_find(const lvni_config *config, const char *key);
+/* Does any key begin with "prefix."? */
+bool lvni_config_is_prefix(const lvni_config *config, const char *prefix);
+lvn_status lvni_config_unknown(const lvni_config *config, const char *key, const char *origin);
+
+#endif

@@ -1,0 +1,161 @@
+/* The command line's words and the defaults of a job (config.h). */
+#include "core/config_impl.h"
+
+#include "core/alloc.h"
+
+#include <string.h>
+#include <strings.h>
+
+enum { WORDS_MAX = 4096, KEY_MAX = 128 };
+static const char command_line[] = "command line";
+
+/* One word, or two for "--key value". */
+typedef struct word_pair {
+    char key[KEY_MAX];
+    const char *text;
+    bool back;
+    int used; /* words eaten */
+} word_pair;
+
+static bool is_flag(const lvni_config *config, const char *key)
+{
+    const lvni_slot *slot = lvni_config_find(config, key);
+    return slot != NULL && slot->target->type == LVNI_OPT_BOOL;
+}
+
+static bool is_bool_word(const char *word)
+{
+    static const char words[] = "true|false|yes|no|on|off|1|0";
+    return lvni_option_word_index(words, word, strlen(word)) >= 0;
+}
+
+/* "--key value" and "--flag". */
+static lvn_status split_dashes(const lvni_config *config, int left, const char *const *words, const char *origin,
+                               word_pair *out)
+{
+    const char *next = left > 1 ? words[1] : NULL;
+    if (is_flag(config, out->key) && (next == NULL || !is_bool_word(next))) {
+        out->text = "true";
+        return LVN_OK;
+    }
+    if (lvni_config_find(config, out->key) == NULL) {
+        return lvni_config_unknown(config, out->key, origin);
+    }
+    if (next == NULL || strncmp(next, "--", 2) == 0) {
+        LVN_FAIL(LVN_ERR_USAGE, "`%.80s` needs a value: %.80s=VALUE  (%s)", words[0], out->key, origin);
+    }
+    out->text = next;
+    out->used = 2;
+    return LVN_OK;
+}
+
+static lvn_status split_word(const lvni_config *config, int left, const char *const *words, const char *origin,
+                             word_pair *out)
+{
+    const char *word = words[0];
+    const bool dashes = strncmp(word, "--", 2) == 0;
+    const char *key = dashes ? word + 2 : word + (strncmp(word, "++", 2) == 0 ? 2 : *word == '+' || *word == '~' ? 1 : 0);
+    const char *equals = strchr(key, '=');
+    const size_t n = equals != NULL ? (size_t)(equals - key) : strlen(key);
+    *out = (word_pair){.back = *word == '~', .used = 1, .text = ""};
+    if (n == 0 || (equals == NULL && !dashes && !out->back)) {
+        LVN_FAIL(LVN_ERR_USAGE, "`%.80s` is not understood: words are key=value or --key value  (%s)", word, origin);
+    }
+    if (n >= KEY_MAX) {
+        LVN_FAIL(LVN_ERR_USAGE, "the key of `%.80s...` is longer than any known one  (%s)", word, origin);
+    }
+    memcpy(out->key, key, n);
+    if (equals != NULL) {
+        out->text = equals + 1;
+        return LVN_OK;
+    }
+    return out->back ? LVN_OK : split_dashes(config, left, words, origin, out);
+}
+
+static lvn_status load_all(lvni_config *config, lvni_layer layer, int n, const char *const *words, const char *origin)
+{
+    const int source = ++config->sources;
+    for (int i = 0; i < n;) {
+        word_pair pair;
+        LVN_TRY(split_word(config, n - i, words + i, origin, &pair));
+        i += pair.used;
+        LVN_TRY(lvni_config_assign(config, &(lvni_assignment){.key = pair.key,
+                                                              .text = pair.text,
+                                                              .back = pair.back,
+                                                              .layer = layer,
+                                                              .source = source,
+                                                              .origin = origin}));
+    }
+    return LVN_OK;
+}
+
+/* The files first: their layer is below the words, so only the order among files matters. */
+static lvn_status load_files(lvni_config *config, int n, const char *const *words)
+{
+    for (int i = 0; i < n;) {
+        word_pair pair;
+        LVN_TRY(split_word(config, n - i, words + i, command_line, &pair));
+        i += pair.used;
+        const lvni_slot *slot = lvni_config_find(config, pair.key);
+        if (slot != NULL && strcmp(slot->target->name, "config") == 0 && !pair.back && pair.text[0] != '\0') {
+            LVN_TRY(lvni_config_load_file(config, LVNI_LAYER_FILE, pair.text));
+        }
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_config_load_words(lvni_config *config, int n, const char *const *words)
+{
+    if (n > WORDS_MAX) {
+        LVN_FAIL(LVN_ERR_USAGE, "%d words are more than the %d a command takes", n, WORDS_MAX);
+    }
+    LVN_TRY(load_files(config, n, words));
+    return load_all(config, LVNI_LAYER_WORDS, n, words, command_line);
+}
+
+/* The end of the word that begins at p: blanks inside quotes and brackets belong to it. */
+static char *word_end(char *p)
+{
+    char quote = '\0';
+    int depth = 0;
+    for (; *p != '\0'; p++) {
+        if (quote != '\0') {
+            quote = *p == quote ? '\0' : quote;
+        } else if (*p == '\'' || *p == '"') {
+            quote = *p;
+        } else if (*p == '[') {
+            depth++;
+        } else if (*p == ']') {
+            depth--;
+        } else if (depth <= 0 && strchr(" \t\r\n", *p) != NULL) {
+            break;
+        }
+    }
+    return p;
+}
+
+lvn_status lvni_config_load_job(lvni_config *config, const char *job)
+{
+    if (job == NULL) {
+        return LVN_OK;
+    }
+    char *copy = lvni_strdup(LVNI_TAG_CONFIG, job);
+    const char **words = lvni_calloc(LVNI_TAG_CONFIG, strlen(job) / 2 + 1, sizeof *words);
+    lvn_status status = copy == NULL || words == NULL ? LVN_ERR_MEMORY : LVN_OK;
+    int n = 0;
+    for (char *p = copy; status == LVN_OK && *p != '\0';) {
+        p += strspn(p, " \t\r\n");
+        if (*p != '\0') {
+            char *end = word_end(p);
+            words[n++] = p;
+            p = *end != '\0' ? end + 1 : end;
+            *end = '\0';
+        }
+    }
+    if (status == LVN_OK) {
+        status = load_all(config, LVNI_LAYER_JOB, n, words, "job");
+    }
+    lvni_free(words);
+    lvni_free(copy);
+    return status;
+}

@@ -1,0 +1,126 @@
+/* The saved forms of a configuration (config.h): config.yaml of a run directory and the JSON inside checkpoints. Both
+ * are read back by config_yaml.c to the same values. */
+#include "core/config_impl.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum form { YAML, JSON };
+
+/* With a point before the exponent: YAML readers of the 1.1 rules take "1e-05" for text. */
+static void write_float(lvni_str *out, double value, enum form form)
+{
+    lvni_str text = {0};
+    lvni_str_double(&text, value);
+    const char *t = lvni_str_text(&text);
+    const char *e = strchr(t, 'e');
+    if (isinf(value) && form == JSON) {
+        lvni_str_json(out, t);
+    } else if (isinf(value)) {
+        lvni_str_append(out, value < 0.0 ? "-.inf" : ".inf");
+    } else if (e != NULL && strchr(t, '.') == NULL) {
+        lvni_str_append_n(out, t, (size_t)(e - t));
+        lvni_str_append(out, ".0");
+        lvni_str_append(out, e);
+    } else {
+        lvni_str_append(out, t);
+    }
+    out->failed = out->failed || text.failed;
+    lvni_str_free(&text);
+}
+
+/* Words that need no quotes: a letter or / first, and nothing that means something to YAML or to the value grammar. */
+static bool plain_word(const lvni_option *row, const char *text)
+{
+    static const char first[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ/";
+    static const char rest[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/_.+-";
+    static const char words[] = "null|none|auto|true|false|yes|no|on|off|y|n|inf|nan";
+    const bool plain = text[0] != '\0' && strchr(first, text[0]) != NULL && text[strspn(text, rest)] == '\0';
+    return plain && lvni_option_word_index(words, text, strlen(text)) < 0 &&
+           (row->spellings == NULL || row->type == LVNI_OPT_CHOICE);
+}
+
+static void write_text(lvni_str *out, const lvni_option *row, const char *text, enum form form)
+{
+    if (form == YAML && plain_word(row, text)) {
+        lvni_str_append(out, text);
+    } else {
+        lvni_str_json(out, text); /* YAML reads a JSON string as it is meant */
+    }
+}
+
+static void write_list(lvni_str *out, const lvni_option *row, const lvni_value *value, enum form form)
+{
+    lvni_str_char(out, '[');
+    for (size_t i = 0; i < value->n; i++) {
+        lvni_str_append(out, i > 0 ? ", " : "");
+        if (value->ints != NULL) {
+            lvni_str_printf(out, "%" PRId64, value->ints[i]);
+        } else if (value->floats != NULL) {
+            write_float(out, value->floats[i], form);
+        } else {
+            write_text(out, row, value->strings[i], form);
+        }
+    }
+    lvni_str_char(out, ']');
+}
+
+static void write_value(lvni_str *out, const lvni_option *row, const lvni_value *value, enum form form)
+{
+    if (!value->set) {
+        lvni_str_append(out, form == YAML && (row->flags & LVNI_OPT_AUTO) != 0 ? "auto" : "null");
+        return;
+    }
+    switch (row->type) {
+    case LVNI_OPT_BOOL: lvni_str_append(out, value->b ? "true" : "false"); break;
+    case LVNI_OPT_INT: lvni_str_printf(out, "%" PRId64, value->i); break;
+    case LVNI_OPT_FLOAT: write_float(out, value->f, form); break;
+    case LVNI_OPT_STRING:
+    case LVNI_OPT_PATH:
+    case LVNI_OPT_CHOICE: write_text(out, row, value->text, form); break;
+    case LVNI_OPT_INT_LIST:
+    case LVNI_OPT_FLOAT_LIST:
+    case LVNI_OPT_STRING_LIST: write_list(out, row, value, form); break;
+    }
+}
+
+/* Unset rows are left out where reading nothing gives the same again. */
+static bool saved(const lvni_slot *slot)
+{
+    if (slot->row->alias_of != NULL || (slot->row->flags & LVNI_OPT_NOT_SAVED) != 0 || slot->value.later) {
+        return false;
+    }
+    return slot->value.set || (slot->row->flags & LVNI_OPT_AUTO) != 0 || slot->layer != LVNI_LAYER_DEFAULT;
+}
+
+lvn_status lvni_config_write_yaml(const lvni_config *config, lvni_str *out)
+{
+    lvni_str_append(out, "# The whole configuration of a levin run; config=THIS_FILE repeats it.\n");
+    for (size_t i = 0; i < config->n; i++) {
+        const lvni_slot *slot = &config->slots[i];
+        if (saved(slot)) {
+            lvni_str_printf(out, "%s: ", slot->row->name);
+            write_value(out, slot->row, &slot->value, YAML);
+            lvni_str_char(out, '\n');
+        }
+    }
+    return lvni_str_status(out);
+}
+
+lvn_status lvni_config_to_json(const lvni_config *config, lvni_str *out)
+{
+    lvni_str_char(out, '{');
+    bool first = true;
+    for (size_t i = 0; i < config->n; i++) {
+        const lvni_slot *slot = &config->slots[i];
+        if (saved(slot)) {
+            lvni_str_append(out, first ? "" : ",");
+            lvni_str_json(out, slot->row->name);
+            lvni_str_char(out, ':');
+            write_value(out, slot->row, &slot->value, JSON);
+            first = false;
+        }
+    }
+    lvni_str_char(out, '}');
+    return lvni_str_status(out);
+}

@@ -1,0 +1,319 @@
+/* YAML (and JSON) files into a configuration (config.h): nested maps become dotted keys, sequences lists.
+ * What is refused on purpose, with its line: anchors, aliases, tags, several documents, lists of lists or maps, a key
+ * twice. Limits: 1 MiB, 16 levels, 4096 elements of a list. */
+#include "core/config_impl.h"
+
+#include "core/alloc.h"
+#include "core/vfs.h"
+
+#include <string.h>
+#include <yaml.h>
+
+enum { DEPTH_MAX = 16, KEY_MAX = 128, ITEMS_MAX = 4096, ORIGIN_MAX = 320 };
+static const size_t FILE_MAX = (size_t)1 << 20;
+
+typedef struct reader {
+    lvni_config *config;
+    lvni_layer layer;
+    int source;
+    const char *name; /* of the file, as the user gave it */
+    yaml_parser_t parser;
+    lvni_str path;    /* dotted key of the map being read */
+} reader;
+
+static void origin_of(const reader *r, yaml_mark_t mark, char origin[ORIGIN_MAX])
+{
+    snprintf(origin, ORIGIN_MAX, "%.280s:%zu", r->name, mark.line + 1);
+}
+
+static lvn_status refuse(const reader *r, yaml_mark_t mark, const char *what)
+{
+    LVN_FAIL(LVN_ERR_USAGE, "%.280s:%zu:%zu: %s", r->name, mark.line + 1, mark.column + 1, what);
+}
+
+static lvn_status syntax_error(const reader *r)
+{
+    const yaml_parser_t *p = &r->parser;
+    if (p->error == YAML_MEMORY_ERROR) {
+        LVN_FAIL(LVN_ERR_MEMORY, "%.280s: out of memory while reading", r->name);
+    }
+    if (p->error == YAML_READER_ERROR) {
+        LVN_FAIL(LVN_ERR_USAGE, "%.280s: byte %zu: %s", r->name, p->problem_offset,
+                 p->problem != NULL ? p->problem : "not readable as text");
+    }
+    LVN_FAIL(LVN_ERR_USAGE, "%.280s:%zu:%zu: %s%s%s", r->name, p->problem_mark.line + 1, p->problem_mark.column + 1,
+             p->problem != NULL ? p->problem : "not YAML", p->context != NULL ? " " : "",
+             p->context != NULL ? p->context : "");
+}
+
+/* The next event, without the forms levin does not take. On success the caller deletes it. */
+static lvn_status next_event(reader *r, yaml_event_t *event)
+{
+    if (!yaml_parser_parse(&r->parser, event)) {
+        return syntax_error(r);
+    }
+    const char *wrong = NULL;
+    bool anchor = false;
+    bool tag = false;
+    switch (event->type) {
+    case YAML_ALIAS_EVENT: anchor = true; break;
+    case YAML_SCALAR_EVENT:
+        anchor = event->data.scalar.anchor != NULL;
+        tag = event->data.scalar.tag != NULL;
+        if (memchr(event->data.scalar.value, '\0', event->data.scalar.length) != NULL) {
+            wrong = "a zero byte inside a value";
+        }
+        break;
+    case YAML_SEQUENCE_START_EVENT:
+        anchor = event->data.sequence_start.anchor != NULL;
+        tag = event->data.sequence_start.tag != NULL;
+        break;
+    case YAML_MAPPING_START_EVENT:
+        anchor = event->data.mapping_start.anchor != NULL;
+        tag = event->data.mapping_start.tag != NULL;
+        break;
+    default: break;
+    }
+    wrong = anchor ? "anchors and aliases (& and *) are not taken; write the value out" : wrong;
+    wrong = tag ? "tags (!name) are not taken; the option table knows the type" : wrong;
+    if (wrong == NULL) {
+        return LVN_OK;
+    }
+    const lvn_status status = refuse(r, event->start_mark, wrong);
+    yaml_event_delete(event);
+    return status;
+}
+
+static const char *scalar_text(const yaml_event_t *event)
+{
+    return (const char *)event->data.scalar.value;
+}
+
+static bool scalar_quoted(const yaml_event_t *event)
+{
+    return event->data.scalar.style != YAML_PLAIN_SCALAR_STYLE;
+}
+
+static lvn_status assign(reader *r, const char *text, bool quoted, yaml_mark_t mark)
+{
+    char origin[ORIGIN_MAX];
+    origin_of(r, mark, origin);
+    LVN_TRY(lvni_str_status(&r->path));
+    return lvni_config_assign(r->config, &(lvni_assignment){.key = lvni_str_text(&r->path),
+                                                            .text = text,
+                                                            .quoted = quoted,
+                                                            .layer = r->layer,
+                                                            .source = r->source,
+                                                            .once = true,
+                                                            .origin = origin});
+}
+
+/* An item in the list form of the command line; what could be misread there is put in quotes. */
+static void append_item(lvni_str *out, const char *text, bool quoted)
+{
+    if (!quoted && text[0] != '\0' && text[strcspn(text, ",[]{}\"'\\")] == '\0') {
+        lvni_str_append(out, text);
+        return;
+    }
+    lvni_str_char(out, '"');
+    for (const char *p = text; *p != '\0'; p++) {
+        if (*p == '"' || *p == '\\') {
+            lvni_str_char(out, '\\');
+        }
+        lvni_str_char(out, *p);
+    }
+    lvni_str_char(out, '"');
+}
+
+/* A sequence up to its end, as "[a,b]". */
+static lvn_status read_items(reader *r, lvni_str *out)
+{
+    lvni_str_char(out, '[');
+    for (int n = 0;; n++) {
+        yaml_event_t event;
+        LVN_TRY(next_event(r, &event));
+        lvn_status status = LVN_OK;
+        const bool end = event.type == YAML_SEQUENCE_END_EVENT;
+        if (!end && event.type != YAML_SCALAR_EVENT) {
+            status = refuse(r, event.start_mark, "a list holds plain values only, no lists and no maps");
+        } else if (!end && n >= ITEMS_MAX) {
+            status = refuse(r, event.start_mark, "the list has more than 4096 elements");
+        } else if (!end) {
+            lvni_str_append(out, n > 0 ? "," : "");
+            append_item(out, scalar_text(&event), scalar_quoted(&event));
+        }
+        yaml_event_delete(&event);
+        LVN_TRY(status);
+        if (end) {
+            lvni_str_char(out, ']');
+            return lvni_str_status(out);
+        }
+    }
+}
+
+static lvn_status read_list(reader *r, yaml_mark_t mark)
+{
+    lvni_str text = {0};
+    lvn_status status = read_items(r, &text);
+    if (status == LVN_OK) {
+        status = assign(r, lvni_str_text(&text), false, mark);
+    }
+    lvni_str_free(&text);
+    return status;
+}
+
+/* `keys` holds "\na\nb\n": the keys of one map. Only known keys and beginnings of known keys get this far, so it stays
+ * short whatever the file holds. */
+static lvn_status add_key(reader *r, const yaml_event_t *event, lvni_str *keys)
+{
+    char key[KEY_MAX + 2];
+    const size_t n = event->data.scalar.length;
+    if (strcmp(scalar_text(event), "<<") == 0) {
+        return refuse(r, event->start_mark, "merge keys (<<) are not taken; write the values out");
+    }
+    if (n == 0 || n > KEY_MAX || strpbrk(scalar_text(event), "\n\r\t ") != NULL) {
+        return refuse(r, event->start_mark, "a key is one word of at most 128 letters");
+    }
+    snprintf(key, sizeof key, "%s\n", scalar_text(event));
+    for (char *p = key; *p != '\0'; p++) {
+        *p = *p == '-' ? '_' : *p;
+    }
+    for (const char *p = lvni_str_text(keys); *p != '\0'; p = strchr(p, '\n') + 1) {
+        if (strncmp(p, key, n + 1) == 0) {
+            char what[KEY_MAX + 64];
+            snprintf(what, sizeof what, "the key `%.128s` stands twice in one map", scalar_text(event));
+            return refuse(r, event->start_mark, what);
+        }
+    }
+    lvni_str_append(keys, key);
+    return lvni_str_status(keys);
+}
+
+static lvn_status read_map(reader *r, int depth);
+
+static lvn_status read_inner_map(reader *r, yaml_mark_t mark, int depth)
+{
+    const char *path = lvni_str_text(&r->path);
+    if (depth + 1 > DEPTH_MAX) {
+        return refuse(r, mark, "maps are nested deeper than 16 levels");
+    }
+    if (lvni_config_is_prefix(r->config, path)) {
+        return read_map(r, depth + 1);
+    }
+    char origin[ORIGIN_MAX];
+    origin_of(r, mark, origin);
+    if (lvni_config_find(r->config, path) == NULL) {
+        return lvni_config_unknown(r->config, path, origin);
+    }
+    LVN_FAIL(LVN_ERR_USAGE, "%.80s: expected a value, not a map  (%s)", path, origin);
+}
+
+/* The value behind a key; r->path is the whole key. */
+static lvn_status read_value(reader *r, int depth)
+{
+    yaml_event_t event;
+    LVN_TRY(next_event(r, &event));
+    const yaml_mark_t mark = event.start_mark;
+    lvn_status status = LVN_OK;
+    if (event.type == YAML_SCALAR_EVENT) {
+        const char *text = scalar_text(&event);
+        const bool empty = !scalar_quoted(&event) && (*text == '\0' || strcmp(text, "~") == 0 || strcmp(text, "null") == 0);
+        const bool section = lvni_config_find(r->config, lvni_str_text(&r->path)) == NULL &&
+                             lvni_config_is_prefix(r->config, lvni_str_text(&r->path));
+        status = empty && section ? LVN_OK : assign(r, text, scalar_quoted(&event), mark);
+    } else if (event.type == YAML_SEQUENCE_START_EVENT) {
+        status = read_list(r, mark);
+    } else {
+        status = read_inner_map(r, mark, depth);
+    }
+    yaml_event_delete(&event);
+    return status;
+}
+
+static lvn_status read_pair(reader *r, const yaml_event_t *key, int depth, lvni_str *keys)
+{
+    if (key->type != YAML_SCALAR_EVENT) {
+        return refuse(r, key->start_mark, "a key is a word, not a list or a map");
+    }
+    LVN_TRY(add_key(r, key, keys));
+    const size_t length = r->path.len;
+    lvni_str_append(&r->path, length > 0 ? "." : "");
+    lvni_str_append(&r->path, scalar_text(key));
+    LVN_TRY(lvni_str_status(&r->path));
+    LVN_TRY(read_value(r, depth));
+    r->path.len = length;
+    r->path.data[length] = '\0';
+    return LVN_OK;
+}
+
+/* A map up to its end. */
+static lvn_status read_map(reader *r, int depth)
+{
+    lvni_str keys = {0};
+    lvn_status status = LVN_OK;
+    for (bool end = false; !end && status == LVN_OK;) {
+        yaml_event_t event;
+        status = next_event(r, &event);
+        if (status == LVN_OK) {
+            end = event.type == YAML_MAPPING_END_EVENT;
+            status = end ? LVN_OK : read_pair(r, &event, depth, &keys);
+            yaml_event_delete(&event);
+        }
+    }
+    lvni_str_free(&keys);
+    return status;
+}
+
+/* The first event of a kind that may hold content: stream and document starts are passed over. */
+static lvn_status read_stream(reader *r)
+{
+    bool seen = false;
+    for (bool end = false; !end;) {
+        yaml_event_t event;
+        LVN_TRY(next_event(r, &event));
+        lvn_status status = LVN_OK;
+        end = event.type == YAML_STREAM_END_EVENT;
+        if (event.type == YAML_DOCUMENT_START_EVENT && seen) {
+            status = refuse(r, event.start_mark, "a second document; one file holds one configuration");
+        } else if (event.type == YAML_MAPPING_START_EVENT) {
+            status = read_map(r, 1);
+        } else if (event.type == YAML_SEQUENCE_START_EVENT ||
+                   (event.type == YAML_SCALAR_EVENT && event.data.scalar.length > 0)) {
+            status = refuse(r, event.start_mark, "expected `key: value` lines");
+        }
+        seen = seen || event.type == YAML_DOCUMENT_START_EVENT;
+        yaml_event_delete(&event);
+        LVN_TRY(status);
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_config_load_yaml(lvni_config *config, lvni_layer layer, const char *name, const char *text, size_t bytes)
+{
+    if (bytes > FILE_MAX) {
+        LVN_FAIL(LVN_ERR_USAGE, "%.280s: larger than the 1 MiB a configuration may have", name);
+    }
+    reader r = {.config = config, .layer = layer, .source = ++config->sources, .name = name};
+    if (!yaml_parser_initialize(&r.parser)) {
+        LVN_FAIL(LVN_ERR_MEMORY, "%.280s: out of memory while reading", name);
+    }
+    yaml_parser_set_input_string(&r.parser, (const unsigned char *)text, bytes);
+    const lvn_status status = read_stream(&r);
+    yaml_parser_delete(&r.parser);
+    lvni_str_free(&r.path);
+    return status;
+}
+
+lvn_status lvni_config_load_file(lvni_config *config, lvni_layer layer, const char *path)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    lvn_status status = lvni_file_read(path, FILE_MAX, &text, &bytes);
+    if (status == LVN_ERR_NOT_FOUND) { /* a mistake on the command line, not in the work */
+        LVN_FAIL(LVN_ERR_USAGE, "config: %s", lvn_last_error()->message);
+    }
+    LVN_TRY(status);
+    status = lvni_config_load_yaml(config, layer, path, text, bytes);
+    lvni_free(text);
+    return status;
+}

@@ -1,0 +1,554 @@
+/* From text to a value of a row, and the messages when that fails (option.h). Called by the configuration. */
+#include "core/option.h"
+
+#include "core/alloc.h"
+#include "core/edit_distance.h"
+#include "core/str.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+enum { TEXT_MAX = 65536, ITEMS_MAX = 4096, SHOWN = 80 };
+
+static const char *const type_names[] = {
+    [LVNI_OPT_BOOL] = "true or false",         [LVNI_OPT_INT] = "whole number",
+    [LVNI_OPT_FLOAT] = "number",               [LVNI_OPT_STRING] = "text",
+    [LVNI_OPT_PATH] = "path",                  [LVNI_OPT_CHOICE] = "choice",
+    [LVNI_OPT_INT_LIST] = "list of whole numbers", [LVNI_OPT_FLOAT_LIST] = "list of numbers",
+    [LVNI_OPT_STRING_LIST] = "list of texts",
+};
+
+const char *lvni_option_type_name(lvni_option_type type)
+{
+    return type_names[type];
+}
+
+void lvni_value_free(lvni_value *value)
+{
+    for (size_t i = 0; value->strings != NULL && i < value->n; i++) {
+        lvni_free(value->strings[i]);
+    }
+    lvni_free(value->strings);
+    lvni_free(value->ints);
+    lvni_free(value->floats);
+    lvni_free(value->text);
+    *value = (lvni_value){0};
+}
+
+static bool same_strings(const lvni_value *a, const lvni_value *b)
+{
+    for (size_t i = 0; i < a->n; i++) {
+        if (strcmp(a->strings[i], b->strings[i]) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool lvni_value_equal(const lvni_option *row, const lvni_value *a, const lvni_value *b)
+{
+    if (a->set != b->set || a->later != b->later || !a->set) {
+        return a->set == b->set && a->later == b->later;
+    }
+    if (a->later) {
+        return strcasecmp(a->text, b->text) == 0;
+    }
+    switch (row->type) {
+    case LVNI_OPT_BOOL: return a->b == b->b;
+    case LVNI_OPT_INT: return a->i == b->i;
+    case LVNI_OPT_FLOAT: return a->f == b->f;
+    case LVNI_OPT_STRING:
+    case LVNI_OPT_PATH: return strcmp(a->text, b->text) == 0;
+    case LVNI_OPT_CHOICE: return a->choice == b->choice;
+    case LVNI_OPT_INT_LIST: return a->n == b->n && memcmp(a->ints, b->ints, a->n * sizeof *a->ints) == 0;
+    case LVNI_OPT_FLOAT_LIST: return a->n == b->n && memcmp(a->floats, b->floats, a->n * sizeof *a->floats) == 0;
+    case LVNI_OPT_STRING_LIST: return a->n == b->n && same_strings(a, b);
+    }
+    return false;
+}
+
+int lvni_option_word_index(const char *words, const char *word, size_t n)
+{
+    int index = 0;
+    for (const char *p = words; p != NULL; index++) {
+        const size_t length = strcspn(p, "|");
+        if (length == n && strncasecmp(p, word, n) == 0) {
+            return index;
+        }
+        p = p[length] == '|' ? p + length + 1 : NULL;
+    }
+    return -1;
+}
+
+/* ---- messages ---- */
+
+lvn_status lvni_option_fail(const lvni_option *row, const lvni_value *value, const char *origin, const char *fmt, ...)
+{
+    char sentence[700];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(sentence, sizeof sentence, fmt, ap);
+    va_end(ap);
+    LVN_FAIL(LVN_ERR_USAGE, "%s %.*s: %s  (%s)", row->name, SHOWN, value->text != NULL ? value->text : "unset", sentence,
+             origin);
+}
+
+lvn_status lvni_option_fail_later(const lvni_option *row, const lvni_value *value, const char *origin)
+{
+    if (row->later_note != NULL) {
+        return lvni_option_fail(row, value, origin, "%s", row->later_note);
+    }
+    if ((row->flags & LVNI_OPT_LATER) != 0) {
+        return lvni_option_fail(row, value, origin, "this key comes with a later version; leave it at %s",
+                                row->fallback != NULL ? row->fallback : "unset");
+    }
+    return lvni_option_fail(row, value, origin, "this value comes with a later version%s%s",
+                            row->choices != NULL ? "; this one knows " : "", row->choices != NULL ? row->choices : "");
+}
+
+static void describe_range(const lvni_option_range *range, lvni_str *out)
+{
+    if (!range->used) {
+        return;
+    }
+    lvni_str_append(out, range->above ? ", above " : isinf(range->max) || range->below ? ", at least " : ", from ");
+    lvni_str_double(out, range->min);
+    if (!isinf(range->max)) {
+        lvni_str_append(out, range->below ? " and below " : " to ");
+        lvni_str_double(out, range->max);
+    }
+}
+
+static const char *nearest_choice(const char *choices, const char *text, char *buffer, size_t room)
+{
+    size_t best = SIZE_MAX;
+    for (const char *p = choices; p != NULL;) {
+        const size_t length = strcspn(p, "|");
+        char word[64];
+        snprintf(word, sizeof word, "%.*s", (int)length, p);
+        const size_t distance = lvni_edit_distance(word, text);
+        if (distance < best && distance <= lvni_edit_limit(word, text)) {
+            best = distance;
+            snprintf(buffer, room, "%s", word);
+        }
+        p = p[length] == '|' ? p + length + 1 : NULL;
+    }
+    return best == SIZE_MAX ? NULL : buffer;
+}
+
+/* "batch_size `abc`: expected a whole number, at least 1 (in samples)  (config.yml:12)" */
+static lvn_status fail_expected(const lvni_option *row, const char *text, bool quoted, const char *origin)
+{
+    lvni_str want = {0};
+    char word[64];
+    if (row->type == LVNI_OPT_CHOICE) {
+        lvni_str_append(&want, "one of ");
+        for (const char *p = row->choices; *p != '\0'; p++) {
+            lvni_str_append_n(&want, *p == '|' ? ", " : p, *p == '|' ? 2 : 1);
+        }
+        const char *near_word = nearest_choice(row->choices, text, word, sizeof word);
+        if (near_word != NULL) {
+            lvni_str_printf(&want, "; did you mean `%s`?", near_word);
+        }
+    } else {
+        lvni_str_printf(&want, "%s%s", row->type == LVNI_OPT_BOOL ? "" : "a ", type_names[row->type]);
+        describe_range(&row->range, &want);
+        if (row->count > 0) {
+            lvni_str_printf(&want, ", %zu of them", row->count);
+        }
+        if (row->unit != NULL) {
+            lvni_str_printf(&want, " (in %s)", row->unit);
+        }
+        if ((row->flags & LVNI_OPT_AUTO) != 0) {
+            lvni_str_append(&want, ", or auto");
+        }
+    }
+    const bool bare = quoted && (row->type == LVNI_OPT_BOOL || row->type == LVNI_OPT_INT || row->type == LVNI_OPT_FLOAT);
+    const lvn_status status = lvni_str_status(&want);
+    if (status == LVN_OK) {
+        (void)lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__, "%s `%.*s`: expected %s%s  (%s)", row->name, SHOWN, text,
+                            lvni_str_text(&want), bare ? ", not a text in quotes" : "", origin);
+    }
+    lvni_str_free(&want);
+    return status == LVN_OK ? LVN_ERR_USAGE : status;
+}
+
+/* ---- scalars ---- */
+
+static bool in_range(const lvni_option *row, double x)
+{
+    const lvni_option_range *range = &row->range;
+    if (isinf(x) && (row->flags & LVNI_OPT_INF) == 0) {
+        return false;
+    }
+    return !range->used || ((range->above ? x > range->min : x >= range->min) &&
+                            (range->below ? x < range->max : x <= range->max));
+}
+
+/* The word as the table writes it; it differs in upper and lower case at most. */
+static void canonical_choice(const char *choices, int index, char *text)
+{
+    const char *p = choices;
+    for (; index > 0; index--) {
+        p = strchr(p, '|') + 1;
+    }
+    memcpy(text, p, strlen(text));
+}
+
+static bool read_bool(const char *text, bool *out)
+{
+    static const char yes[] = "true|yes|on|1";
+    static const char no[] = "false|no|off|0";
+    const size_t n = strlen(text);
+    *out = lvni_option_word_index(yes, text, n) >= 0;
+    return *out || lvni_option_word_index(no, text, n) >= 0;
+}
+
+static bool read_int(const char *text, int64_t *out)
+{
+    const char *digits = text + (*text == '-' || *text == '+' ? 1 : 0);
+    if (*digits == '\0' || digits[strspn(digits, "0123456789")] != '\0') {
+        return false;
+    }
+    errno = 0;
+    *out = strtoll(text, NULL, 10);
+    return errno == 0;
+}
+
+/* Decimal only: strtod would also take hexadecimal numbers and NaN. Too small is 0, too large is refused. */
+static bool read_float(const char *text, double *out)
+{
+    const char *p = text + (*text == '-' || *text == '+' ? 1 : 0);
+    if (strcasecmp(p, "inf") == 0 || strcasecmp(p, ".inf") == 0) {
+        *out = *text == '-' ? -HUGE_VAL : HUGE_VAL;
+        return true;
+    }
+    if ((!isdigit((unsigned char)*p) && *p != '.') || p[strspn(p, "0123456789.eE+-")] != '\0') {
+        return false;
+    }
+    char *end = NULL;
+    *out = strtod(text, &end);
+    return end != text && *end == '\0' && isfinite(*out);
+}
+
+/* ---- lists ---- */
+
+typedef struct items {
+    const char *p, *end;
+    bool first;
+} items;
+
+static bool blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+/* The text without blanks at its ends and, for a list, without its brackets. False: only one of the brackets is there. */
+static bool open_items(const char *text, items *it)
+{
+    const char *p = text;
+    const char *end = text + strlen(text);
+    while (blank(*p)) {
+        p++;
+    }
+    while (end > p && blank(end[-1])) {
+        end--;
+    }
+    const bool opens = p < end && *p == '[';
+    const bool closes = p < end && end[-1] == ']';
+    *it = (items){.p = opens ? p + 1 : p, .end = closes && end > p + (opens ? 1 : 0) ? end - 1 : end, .first = true};
+    return opens == closes;
+}
+
+/* Reads a text in quotes; 'it''s' and "a \" b". */
+static bool read_quoted(items *it, lvni_str *out)
+{
+    const char quote = *it->p++;
+    for (; it->p < it->end; it->p++) {
+        if (*it->p == quote && quote == '\'' && it->p + 1 < it->end && it->p[1] == quote) {
+            it->p++;
+        } else if (*it->p == quote) {
+            it->p++;
+            return true;
+        } else if (*it->p == '\\' && quote == '"' && it->p + 1 < it->end) {
+            it->p++;
+        }
+        lvni_str_char(out, *it->p);
+    }
+    return false;
+}
+
+/* 1: an item; 0: the end; -1: not a list. */
+static int next_item(items *it, lvni_str *out, bool *quoted)
+{
+    while (it->p < it->end && blank(*it->p)) {
+        it->p++;
+    }
+    if (it->p >= it->end) {
+        return it->first ? 0 : -1; /* a comma with nothing after it */
+    }
+    it->first = false;
+    lvni_str_clear(out);
+    *quoted = *it->p == '"' || *it->p == '\'';
+    if (*quoted) {
+        if (!read_quoted(it, out)) {
+            return -1;
+        }
+        while (it->p < it->end && blank(*it->p)) {
+            it->p++;
+        }
+    } else {
+        const char *start = it->p;
+        while (it->p < it->end && *it->p != ',' && strchr("[]{}\"", *it->p) == NULL) {
+            it->p++;
+        }
+        const char *stop = it->p;
+        while (stop > start && blank(stop[-1])) {
+            stop--;
+        }
+        lvni_str_append_n(out, start, (size_t)(stop - start));
+    }
+    if (it->p < it->end && *it->p != ',') {
+        return -1;
+    }
+    return *quoted || out->len > 0 ? 1 : -1;
+}
+
+/* Behind an item: true when a comma (and so another item) follows. */
+static bool more_items(items *it)
+{
+    if (it->p < it->end && *it->p == ',') {
+        it->p++;
+        return true;
+    }
+    return false;
+}
+
+static bool store_item(const lvni_option *row, const char *text, bool quoted, lvni_value *out)
+{
+    const size_t i = out->n;
+    if (row->type == LVNI_OPT_INT_LIST) {
+        return !quoted && read_int(text, &out->ints[i]) && in_range(row, (double)out->ints[i]);
+    }
+    if (row->type == LVNI_OPT_FLOAT_LIST) {
+        return !quoted && read_float(text, &out->floats[i]) && in_range(row, out->floats[i]);
+    }
+    return true;
+}
+
+static lvn_status count_items(const lvni_option *row, const char *text, const char *origin, lvni_str *word, size_t *n)
+{
+    items it;
+    bool quoted = false;
+    *n = 0;
+    int got = open_items(text, &it) ? 1 : -1;
+    for (bool more = got == 1; more; more = got == 1 && more_items(&it)) {
+        got = next_item(&it, word, &quoted);
+        *n += got == 1 ? 1 : 0;
+    }
+    LVN_TRY(lvni_str_status(word)); /* first: an item that could not be stored looks like an empty one */
+    if (got < 0 || *n > ITEMS_MAX || (row->count > 0 && *n != row->count)) {
+        return fail_expected(row, text, false, origin);
+    }
+    return LVN_OK;
+}
+
+static bool make_room(const lvni_option *row, size_t n, lvni_value *out)
+{
+    switch (row->type) {
+    case LVNI_OPT_INT_LIST:
+        out->ints = lvni_calloc(LVNI_TAG_CONFIG, n, sizeof *out->ints);
+        return out->ints != NULL;
+    case LVNI_OPT_FLOAT_LIST:
+        out->floats = lvni_calloc(LVNI_TAG_CONFIG, n, sizeof *out->floats);
+        return out->floats != NULL;
+    default:
+        out->strings = lvni_calloc(LVNI_TAG_CONFIG, n, sizeof *out->strings);
+        return out->strings != NULL;
+    }
+}
+
+static lvn_status parse_list(const lvni_option *row, const char *text, const char *origin, lvni_str *word, lvni_value *out)
+{
+    size_t n = 0;
+    LVN_TRY(count_items(row, text, origin, word, &n));
+    if (!make_room(row, n, out)) {
+        return LVN_ERR_MEMORY;
+    }
+    items it;
+    (void)open_items(text, &it);
+    for (bool quoted = false; out->n < n; out->n++, (void)more_items(&it)) {
+        (void)next_item(&it, word, &quoted);
+        LVN_TRY(lvni_str_status(word));
+        if (!store_item(row, lvni_str_text(word), quoted, out)) {
+            return fail_expected(row, text, false, origin);
+        }
+        if (out->strings != NULL) {
+            out->strings[out->n] = lvni_strdup(LVNI_TAG_CONFIG, lvni_str_text(word));
+            if (out->strings[out->n] == NULL) {
+                return LVN_ERR_MEMORY;
+            }
+        }
+    }
+    return LVN_OK;
+}
+
+/* A text in quotes is one item, whatever commas it holds. */
+static lvn_status parse_one_string(const lvni_option *row, const char *origin, lvni_value *out)
+{
+    if (row->count > 1) {
+        return fail_expected(row, out->text, true, origin);
+    }
+    if (!make_room(row, 1, out)) {
+        return LVN_ERR_MEMORY;
+    }
+    out->n = 1;
+    out->strings[0] = lvni_strdup(LVNI_TAG_CONFIG, out->text);
+    return out->strings[0] != NULL ? LVN_OK : LVN_ERR_MEMORY;
+}
+
+/* ---- one value ---- */
+
+static lvn_status parse_scalar(const lvni_option *row, const char *text, bool quoted, const char *origin, lvni_value *out)
+{
+    bool good = false;
+    switch (row->type) {
+    case LVNI_OPT_BOOL: good = !quoted && read_bool(text, &out->b); break;
+    case LVNI_OPT_INT: good = !quoted && read_int(text, &out->i) && in_range(row, (double)out->i); break;
+    case LVNI_OPT_FLOAT: /* JSON has no word for infinity but the text "inf" */
+        good = read_float(text, &out->f) && (!quoted || isinf(out->f)) && in_range(row, out->f);
+        break;
+    case LVNI_OPT_CHOICE:
+        out->choice = lvni_option_word_index(row->choices, text, strlen(text));
+        good = out->choice >= 0;
+        if (good) {
+            canonical_choice(row->choices, out->choice, out->text);
+        }
+        break;
+    default: good = true; break;
+    }
+    return good ? LVN_OK : fail_expected(row, text, quoted, origin);
+}
+
+static bool nullable(const lvni_option *row)
+{
+    return row->fallback == NULL || row->fallback[0] == '\0' || (row->flags & LVNI_OPT_AUTO) != 0;
+}
+
+/* null, none, nothing at all and auto, where the row knows no value of that name. */
+static bool means_unset(const lvni_option *row, const char *text)
+{
+    const size_t n = strlen(text);
+    if (row->choices != NULL && lvni_option_word_index(row->choices, text, n) >= 0) {
+        return false;
+    }
+    if ((row->flags & LVNI_OPT_AUTO) != 0 && strcasecmp(text, "auto") == 0) {
+        return true;
+    }
+    return nullable(row) && (n == 0 || lvni_option_word_index("null|none|~", text, n) >= 0);
+}
+
+/* "none=single|ddp_spawn=ddp": the word a text stands for; its length in *n. */
+static const char *respell(const lvni_option *row, const char *text, size_t *n)
+{
+    *n = strlen(text);
+    for (const char *p = row->spellings; p != NULL;) {
+        const size_t length = strcspn(p, "|");
+        const size_t name = strcspn(p, "=");
+        if (name < length && name == *n && strncasecmp(p, text, name) == 0) {
+            *n = length - name - 1;
+            return p + name + 1;
+        }
+        p = p[length] == '|' ? p + length + 1 : NULL;
+    }
+    return text;
+}
+
+static char *copy_n(const char *text, size_t n)
+{
+    char *copy = lvni_alloc(LVNI_TAG_CONFIG, n + 1);
+    if (copy != NULL) {
+        memcpy(copy, text, n);
+        copy[n] = '\0';
+    }
+    return copy;
+}
+
+/* A value in quotes as a whole, as job strings and copied YAML have it: key='two words'. */
+static bool unquote_whole(const char *text, lvni_str *out)
+{
+    items it = {.p = text, .end = text + strlen(text)};
+    return (*text == '"' || *text == '\'') && read_quoted(&it, out) && it.p == it.end;
+}
+
+static lvn_status parse_clean(const lvni_option *row, const char *given, bool quoted, const char *origin, lvni_str *word,
+                              lvni_value *out)
+{
+    if (!quoted && means_unset(row, given)) {
+        return LVN_OK;
+    }
+    size_t n = strlen(given);
+    const char *text = quoted ? given : respell(row, given, &n);
+    out->text = copy_n(text, n);
+    if (out->text == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    out->set = true;
+    if (row->later != NULL && lvni_option_word_index(row->later, out->text, n) >= 0) {
+        out->later = true;
+        out->choice = -1;
+        return LVN_OK;
+    }
+    if (row->type == LVNI_OPT_STRING_LIST && quoted) {
+        return parse_one_string(row, origin, out);
+    }
+    if (row->type == LVNI_OPT_INT_LIST || row->type == LVNI_OPT_FLOAT_LIST || row->type == LVNI_OPT_STRING_LIST) {
+        return parse_list(row, out->text, origin, word, out);
+    }
+    return parse_scalar(row, out->text, quoted, origin, out);
+}
+
+lvn_status lvni_option_parse(const lvni_option *row, const char *text, bool quoted, const char *origin, lvni_value *out)
+{
+    *out = (lvni_value){0};
+    if (strnlen(text, TEXT_MAX + 1) > TEXT_MAX) {
+        LVN_FAIL(LVN_ERR_USAGE, "%s: the value is longer than %d bytes  (%s)", row->name, TEXT_MAX, origin);
+    }
+    if (!lvni_utf8_valid(text)) { /* config.yaml and checkpoints could not hold it */
+        LVN_FAIL(LVN_ERR_USAGE, "%s: the value is not valid UTF-8; for a path, give it another name or a link  (%s)",
+                 row->name, origin);
+    }
+    lvni_str clean = {0};
+    lvni_str word = {0};
+    lvn_status status = LVN_OK;
+    if (!quoted) {
+        size_t n = strlen(text);
+        while (n > 0 && blank(text[n - 1])) {
+            n--;
+        }
+        const size_t lead = strspn(text, " \t\r\n");
+        lvni_str_append_n(&clean, text + (lead < n ? lead : n), lead < n ? n - lead : 0);
+        status = lvni_str_status(&clean);
+        quoted = status == LVN_OK && unquote_whole(lvni_str_text(&clean), &word);
+    }
+    const char *final = clean.data == NULL ? text : quoted ? lvni_str_text(&word) : clean.data;
+    if (status == LVN_OK) {
+        status = lvni_str_status(&word);
+    }
+    lvni_str scratch = {0};
+    if (status == LVN_OK) {
+        status = parse_clean(row, final, quoted, origin, &scratch, out);
+    }
+    lvni_str_free(&clean);
+    lvni_str_free(&word);
+    lvni_str_free(&scratch);
+    if (status != LVN_OK) {
+        lvni_value_free(out);
+    }
+    return status;
+}
