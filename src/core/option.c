@@ -1,19 +1,15 @@
-/* From text to a value of a row, and the messages when that fails (option.h). Called by the configuration. */
-#include "core/option.h"
+/* From text to a value of a row (option.h). Called by the configuration. */
+#include "core/option_impl.h"
 
 #include "core/alloc.h"
-#include "core/edit_distance.h"
-#include "core/str.h"
 
 #include <ctype.h>
 #include <errno.h>
-#include <inttypes.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-enum { TEXT_MAX = 65536, ITEMS_MAX = 4096, SHOWN = 80 };
+enum { TEXT_MAX = 65536, ITEMS_MAX = 4096 };
 
 static const char *const type_names[] = {
     [LVNI_OPT_BOOL] = "true or false",         [LVNI_OPT_INT] = "whole number",
@@ -85,99 +81,6 @@ int lvni_option_word_index(const char *words, const char *word, size_t n)
     return -1;
 }
 
-/* ---- messages ---- */
-
-lvn_status lvni_option_fail(const lvni_option *row, const lvni_value *value, const char *origin, const char *fmt, ...)
-{
-    char sentence[700];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(sentence, sizeof sentence, fmt, ap);
-    va_end(ap);
-    LVN_FAIL(LVN_ERR_USAGE, "%s %.*s: %s  (%s)", row->name, SHOWN, value->text != NULL ? value->text : "unset", sentence,
-             origin);
-}
-
-lvn_status lvni_option_fail_later(const lvni_option *row, const lvni_value *value, const char *origin)
-{
-    if (row->later_note != NULL) {
-        return lvni_option_fail(row, value, origin, "%s", row->later_note);
-    }
-    if ((row->flags & LVNI_OPT_LATER) != 0) {
-        return lvni_option_fail(row, value, origin, "this key comes with a later version; leave it at %s",
-                                row->fallback != NULL ? row->fallback : "unset");
-    }
-    return lvni_option_fail(row, value, origin, "this value comes with a later version%s%s",
-                            row->choices != NULL ? "; this one knows " : "", row->choices != NULL ? row->choices : "");
-}
-
-static void describe_range(const lvni_option_range *range, lvni_str *out)
-{
-    if (!range->used) {
-        return;
-    }
-    lvni_str_append(out, range->above ? ", above " : isinf(range->max) || range->below ? ", at least " : ", from ");
-    lvni_str_double(out, range->min);
-    if (!isinf(range->max)) {
-        lvni_str_append(out, range->below ? " and below " : " to ");
-        lvni_str_double(out, range->max);
-    }
-}
-
-static const char *nearest_choice(const char *choices, const char *text, char *buffer, size_t room)
-{
-    size_t best = SIZE_MAX;
-    for (const char *p = choices; p != NULL;) {
-        const size_t length = strcspn(p, "|");
-        char word[64];
-        snprintf(word, sizeof word, "%.*s", (int)length, p);
-        const size_t distance = lvni_edit_distance(word, text);
-        if (distance < best && distance <= lvni_edit_limit(word, text)) {
-            best = distance;
-            snprintf(buffer, room, "%s", word);
-        }
-        p = p[length] == '|' ? p + length + 1 : NULL;
-    }
-    return best == SIZE_MAX ? NULL : buffer;
-}
-
-/* "batch_size `abc`: expected a whole number, at least 1 (in samples)  (config.yml:12)" */
-static lvn_status fail_expected(const lvni_option *row, const char *text, bool quoted, const char *origin)
-{
-    lvni_str want = {0};
-    char word[64];
-    if (row->type == LVNI_OPT_CHOICE) {
-        lvni_str_append(&want, "one of ");
-        for (const char *p = row->choices; *p != '\0'; p++) {
-            lvni_str_append_n(&want, *p == '|' ? ", " : p, *p == '|' ? 2 : 1);
-        }
-        const char *near_word = nearest_choice(row->choices, text, word, sizeof word);
-        if (near_word != NULL) {
-            lvni_str_printf(&want, "; did you mean `%s`?", near_word);
-        }
-    } else {
-        lvni_str_printf(&want, "%s%s", row->type == LVNI_OPT_BOOL ? "" : "a ", type_names[row->type]);
-        describe_range(&row->range, &want);
-        if (row->count > 0) {
-            lvni_str_printf(&want, ", %zu of them", row->count);
-        }
-        if (row->unit != NULL) {
-            lvni_str_printf(&want, " (in %s)", row->unit);
-        }
-        if ((row->flags & LVNI_OPT_AUTO) != 0) {
-            lvni_str_append(&want, ", or auto");
-        }
-    }
-    const bool bare = quoted && (row->type == LVNI_OPT_BOOL || row->type == LVNI_OPT_INT || row->type == LVNI_OPT_FLOAT);
-    const lvn_status status = lvni_str_status(&want);
-    if (status == LVN_OK) {
-        (void)lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__, "%s `%.*s`: expected %s%s  (%s)", row->name, SHOWN, text,
-                            lvni_str_text(&want), bare ? ", not a text in quotes" : "", origin);
-    }
-    lvni_str_free(&want);
-    return status == LVN_OK ? LVN_ERR_USAGE : status;
-}
-
 /* ---- scalars ---- */
 
 static bool in_range(const lvni_option *row, double x)
@@ -238,97 +141,6 @@ static bool read_float(const char *text, double *out)
 
 /* ---- lists ---- */
 
-typedef struct items {
-    const char *p, *end;
-    bool first;
-} items;
-
-static bool blank(char c)
-{
-    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
-}
-
-/* The text without blanks at its ends and, for a list, without its brackets. False: only one of the brackets is there. */
-static bool open_items(const char *text, items *it)
-{
-    const char *p = text;
-    const char *end = text + strlen(text);
-    while (blank(*p)) {
-        p++;
-    }
-    while (end > p && blank(end[-1])) {
-        end--;
-    }
-    const bool opens = p < end && *p == '[';
-    const bool closes = p < end && end[-1] == ']';
-    *it = (items){.p = opens ? p + 1 : p, .end = closes && end > p + (opens ? 1 : 0) ? end - 1 : end, .first = true};
-    return opens == closes;
-}
-
-/* Reads a text in quotes; 'it''s' and "a \" b". */
-static bool read_quoted(items *it, lvni_str *out)
-{
-    const char quote = *it->p++;
-    for (; it->p < it->end; it->p++) {
-        if (*it->p == quote && quote == '\'' && it->p + 1 < it->end && it->p[1] == quote) {
-            it->p++;
-        } else if (*it->p == quote) {
-            it->p++;
-            return true;
-        } else if (*it->p == '\\' && quote == '"' && it->p + 1 < it->end) {
-            it->p++;
-        }
-        lvni_str_char(out, *it->p);
-    }
-    return false;
-}
-
-/* 1: an item; 0: the end; -1: not a list. */
-static int next_item(items *it, lvni_str *out, bool *quoted)
-{
-    while (it->p < it->end && blank(*it->p)) {
-        it->p++;
-    }
-    if (it->p >= it->end) {
-        return it->first ? 0 : -1; /* a comma with nothing after it */
-    }
-    it->first = false;
-    lvni_str_clear(out);
-    *quoted = *it->p == '"' || *it->p == '\'';
-    if (*quoted) {
-        if (!read_quoted(it, out)) {
-            return -1;
-        }
-        while (it->p < it->end && blank(*it->p)) {
-            it->p++;
-        }
-    } else {
-        const char *start = it->p;
-        while (it->p < it->end && *it->p != ',' && strchr("[]{}\"", *it->p) == NULL) {
-            it->p++;
-        }
-        const char *stop = it->p;
-        while (stop > start && blank(stop[-1])) {
-            stop--;
-        }
-        lvni_str_append_n(out, start, (size_t)(stop - start));
-    }
-    if (it->p < it->end && *it->p != ',') {
-        return -1;
-    }
-    return *quoted || out->len > 0 ? 1 : -1;
-}
-
-/* Behind an item: true when a comma (and so another item) follows. */
-static bool more_items(items *it)
-{
-    if (it->p < it->end && *it->p == ',') {
-        it->p++;
-        return true;
-    }
-    return false;
-}
-
 static bool store_item(const lvni_option *row, const char *text, bool quoted, lvni_value *out)
 {
     const size_t i = out->n;
@@ -343,17 +155,17 @@ static bool store_item(const lvni_option *row, const char *text, bool quoted, lv
 
 static lvn_status count_items(const lvni_option *row, const char *text, const char *origin, lvni_str *word, size_t *n)
 {
-    items it;
+    lvni_items it;
     bool quoted = false;
     *n = 0;
-    int got = open_items(text, &it) ? 1 : -1;
-    for (bool more = got == 1; more; more = got == 1 && more_items(&it)) {
-        got = next_item(&it, word, &quoted);
+    int got = lvni_items_open(text, &it) ? 1 : -1;
+    for (bool more = got == 1; more; more = got == 1 && lvni_items_more(&it)) {
+        got = lvni_items_next(&it, word, &quoted);
         *n += got == 1 ? 1 : 0;
     }
     LVN_TRY(lvni_str_status(word)); /* first: an item that could not be stored looks like an empty one */
     if (got < 0 || *n > ITEMS_MAX || (row->count > 0 && *n != row->count)) {
-        return fail_expected(row, text, false, origin);
+        return lvni_option_expected(row, text, false, origin);
     }
     return LVN_OK;
 }
@@ -380,13 +192,13 @@ static lvn_status parse_list(const lvni_option *row, const char *text, const cha
     if (!make_room(row, n, out)) {
         return LVN_ERR_MEMORY;
     }
-    items it;
-    (void)open_items(text, &it);
-    for (bool quoted = false; out->n < n; out->n++, (void)more_items(&it)) {
-        (void)next_item(&it, word, &quoted);
+    lvni_items it;
+    (void)lvni_items_open(text, &it);
+    for (bool quoted = false; out->n < n; out->n++, (void)lvni_items_more(&it)) {
+        (void)lvni_items_next(&it, word, &quoted);
         LVN_TRY(lvni_str_status(word));
         if (!store_item(row, lvni_str_text(word), quoted, out)) {
-            return fail_expected(row, text, false, origin);
+            return lvni_option_expected(row, text, false, origin);
         }
         if (out->strings != NULL) {
             out->strings[out->n] = lvni_strdup(LVNI_TAG_CONFIG, lvni_str_text(word));
@@ -402,7 +214,7 @@ static lvn_status parse_list(const lvni_option *row, const char *text, const cha
 static lvn_status parse_one_string(const lvni_option *row, const char *origin, lvni_value *out)
 {
     if (row->count > 1) {
-        return fail_expected(row, out->text, true, origin);
+        return lvni_option_expected(row, out->text, true, origin);
     }
     if (!make_room(row, 1, out)) {
         return LVN_ERR_MEMORY;
@@ -432,7 +244,7 @@ static lvn_status parse_scalar(const lvni_option *row, const char *text, bool qu
         break;
     default: good = true; break;
     }
-    return good ? LVN_OK : fail_expected(row, text, quoted, origin);
+    return good ? LVN_OK : lvni_option_expected(row, text, quoted, origin);
 }
 
 static bool nullable(const lvni_option *row)
@@ -482,8 +294,8 @@ static char *copy_n(const char *text, size_t n)
 /* A value in quotes as a whole, as job strings and copied YAML have it: key='two words'. */
 static bool unquote_whole(const char *text, lvni_str *out)
 {
-    items it = {.p = text, .end = text + strlen(text)};
-    return (*text == '"' || *text == '\'') && read_quoted(&it, out) && it.p == it.end;
+    lvni_items it = {.p = text, .end = text + strlen(text)};
+    return (*text == '"' || *text == '\'') && lvni_items_quoted(&it, out) && it.p == it.end;
 }
 
 static lvn_status parse_clean(const lvni_option *row, const char *given, bool quoted, const char *origin, lvni_str *word,
@@ -528,7 +340,7 @@ lvn_status lvni_option_parse(const lvni_option *row, const char *text, bool quot
     lvn_status status = LVN_OK;
     if (!quoted) {
         size_t n = strlen(text);
-        while (n > 0 && blank(text[n - 1])) {
+        while (n > 0 && lvni_is_blank(text[n - 1])) {
             n--;
         }
         const size_t lead = strspn(text, " \t\r\n");
