@@ -1,6 +1,7 @@
 /* Every *_grad reference kernel against central differences of its forward reference kernel: the scalar sum(dy * y) is moved
- * by each element of each input. Relative accuracy 1e-6 of the largest gradient. */
+ * by each element of each input. Tolerance: tolerance.h. */
 #include "op_support.h"
+#include "tolerance.h"
 
 #include <math.h>
 #include <string.h>
@@ -42,7 +43,7 @@ static void check_gradient(lvni_op op, const void *attr, lvn_tensor *const *in, 
         const double down = objective(op, attr, in, forward.out, dy);
         x[e] = kept;
         const double numeric = (up - down) / (2 * h), claimed = support_value(computed, e);
-        if (!(fabs(numeric - claimed) <= 1e-6 * largest)) {
+        if (!(fabs(numeric - claimed) <= TOLERANCE_DIFFERENCES * largest)) {
             fail_msg("%s, input %d, element %d: differences give %.9g, the kernel %.9g", ref_ops[op].name, k, (int)e, numeric,
                      claimed);
         }

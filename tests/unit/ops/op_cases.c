@@ -1,0 +1,178 @@
+/* The table of cases and their inputs (op_cases.h). */
+#include "op_cases.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* -Wmissing-field-initializers: a row names what it has, the rest is zero by intent. */
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
+#define S(...) {true, (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), {__VA_ARGS__}}
+#define S0 {true, 0, {0}}
+
+#define CASES(op, ...) static const op_case cases_##op[] = {__VA_ARGS__};
+#include "cases.def"
+#undef CASES
+
+enum {
+    N_ENTRIES = 0
+#define CASES(op, ...) +1
+#include "cases.def"
+#undef CASES
+};
+_Static_assert((int)N_ENTRIES == (int)LVNI_OP_COUNT, "each op of ops.def needs exactly one CASES entry in cases.def");
+
+const op_cases all_cases[LVNI_OP_COUNT] = {
+#define LVNI_OP(op, inputs, outputs, attr_type, flags, sentence) \
+    [LVNI_OP_##op] = {cases_##op, (int)(sizeof cases_##op / sizeof *cases_##op)},
+#include "kernels/ops.def"
+#undef LVNI_OP
+};
+
+/* What the inputs of an op hold, a letter each (default: n):
+ *   n normal   o normal around 3   z normal, |x| >= 0.5   p positive, >= 0.5   e up to +-80 (the range of exp)
+ *   s softmax of normal   g log-softmax of normal   l labels   i index along the reduced axis   w place in a pooling window
+ *   m, r mean and 1/sqrt(var + eps) of input 1 */
+static const char *const fills[LVNI_OP_COUNT] = {
+    [LVNI_OP_div] = "nz",
+    [LVNI_OP_exp] = "e",
+    [LVNI_OP_log] = "p",
+    [LVNI_OP_sqrt] = "p",
+    [LVNI_OP_sqrt_grad] = "np",
+    [LVNI_OP_max_grad] = "ni",
+    [LVNI_OP_max_pool2d_grad] = "nw",
+    [LVNI_OP_batch_norm_train] = "onn",
+    [LVNI_OP_batch_norm_train_grad] = "nonmr",
+    [LVNI_OP_batch_norm_eval] = "onnnp",
+    [LVNI_OP_batch_norm_eval_grad] = "nonnp",
+    [LVNI_OP_softmax_grad] = "ns",
+    [LVNI_OP_log_softmax_grad] = "ng",
+    [LVNI_OP_cross_entropy] = "nl",
+    [LVNI_OP_cross_entropy_grad] = "ngl",
+    [LVNI_OP_accuracy] = "nl",
+};
+
+static double real_value(char letter, double normal)
+{
+    switch (letter) {
+    case 'o': return normal + 3.0;
+    case 'z': return normal < 0 ? normal - 0.5 : normal + 0.5;
+    case 'p': return fabs(normal) + 0.5;
+    case 'e': return fmax(-80.0, fmin(80.0, normal * 20.0));
+    default: return normal;
+    }
+}
+
+static void fill_real(lvn_tensor *t, char letter, const lvni_rng *rng)
+{
+    for (int64_t e = 0; e < lvn_numel(t); e++) {
+        ((double *)t->data)[e] = real_value(letter, lvni_rng_normal(rng, (uint64_t)e));
+    }
+}
+
+/* NaN and infinities at every third place or so, and whole runs of -inf. */
+static void sprinkle(lvn_tensor *t, const lvni_rng *rng)
+{
+    double *x = t->data;
+    for (int64_t e = 0; e < lvn_numel(t); e++) {
+        switch (lvni_rng_u32(rng, (uint64_t)e + 1000000) % 12) {
+        case 0: x[e] = (double)NAN; break;
+        case 1: x[e] = INFINITY; break;
+        case 2:
+        case 3: x[e] = -INFINITY; break;
+        case 4: x[e] = -0.0; break;
+        default: break;
+        }
+    }
+}
+
+static void fill_int(lvn_tensor *t, int64_t below, const lvni_rng *rng)
+{
+    uint64_t element = 0;
+    for (int64_t e = 0; e < lvn_numel(t); e++) {
+        ((int64_t *)t->data)[e] = lvni_rng_below(rng, (uint32_t)below, &element);
+    }
+}
+
+/* A random place of the window that lies in the picture. */
+static void fill_places(lvn_tensor *t, const lvni_pool_attr *a, const lvni_rng *rng)
+{
+    uint64_t element = 0;
+    for (int64_t e = 0; e < lvn_numel(t); e++) {
+        const int64_t ow = e / t->shape[3] % t->shape[2], oh = e / t->shape[3] / t->shape[2] % t->shape[1];
+        int64_t h, w;
+        uint32_t k;
+        do {
+            k = lvni_rng_below(rng, (uint32_t)(a->kernel[0] * a->kernel[1]), &element);
+            h = oh * a->stride[0] - a->padding[0] + k / (uint32_t)a->kernel[1];
+            w = ow * a->stride[1] - a->padding[1] + k % (uint32_t)a->kernel[1];
+        } while (h < 0 || h >= a->in_h || w < 0 || w >= a->in_w);
+        ((uint8_t *)t->data)[e] = (uint8_t)k;
+    }
+}
+
+/* The size that `index` points along: that of the axis in which dy and x differ, or 1. */
+static int64_t reduced_size(const case_dims *dy, const lvni_shape_attr *x)
+{
+    int64_t size = 1;
+    for (int i = 0; i < x->ndim; i++) {
+        size = dy->shape[i] != x->shape[i] ? x->shape[i] : size;
+    }
+    return size;
+}
+
+/* Input i of a row in f64 (or its integer type); earlier inputs are there already. */
+static lvn_tensor *make_input(const op_case *row, int i, char letter, lvn_tensor *const *in, const lvni_rng *rng)
+{
+    const case_dims *d = &row->in[i];
+    if (letter == 'm' || letter == 'r') {
+        const lvni_norm_attr attr = {.eps = 1e-5};
+        return REF(batch_norm_train, &attr, in[1], in[2], in[2]).out[letter == 'm' ? 1 : 2];
+    }
+    const lvn_dtype dtype = letter == 'l' || letter == 'i' ? LVN_I64 : letter == 'w' ? LVN_U8 : LVN_F64;
+    lvn_tensor *t = support_tensor(dtype, d->ndim, d->shape);
+    switch (letter) {
+    case 'l': fill_int(t, i > 0 ? in[i - 1]->shape[1] : 1, rng); return t;
+    case 'i': fill_int(t, reduced_size(&row->in[0], &row->attr.shape), rng); return t;
+    case 'w': fill_places(t, &row->attr.pool, rng); return t;
+    default: fill_real(t, letter, rng); break;
+    }
+    if (i == 0 && row->special) {
+        sprinkle(t, rng);
+    }
+    return letter == 's' ? REF(softmax, NULL, t).out[0] : letter == 'g' ? REF(log_softmax, NULL, t).out[0] : t;
+}
+
+/* The same numbers in f32; the f64 tensor is rounded to them. */
+static lvn_tensor *round_to_f32(lvn_tensor *t)
+{
+    if (t->dtype != LVN_F64) {
+        return t;
+    }
+    lvn_tensor *f = support_tensor(LVN_F32, t->ndim, t->shape);
+    for (int64_t e = 0; e < lvn_numel(t); e++) {
+        LVNI_F32(f)[e] = (float)((double *)t->data)[e];
+        ((double *)t->data)[e] = (double)LVNI_F32(f)[e];
+    }
+    return f;
+}
+
+void case_inputs(lvni_op op, const op_case *row, lvn_tensor *in64[LVNI_MAX_IN], lvn_tensor *in32[LVNI_MAX_IN])
+{
+    for (int i = 0; i < LVNI_MAX_IN; i++) {
+        in64[i] = in32[i] = NULL;
+        if (i >= ref_ops[op].n_in || !row->in[i].given) {
+            continue;
+        }
+        char purpose[96];
+        snprintf(purpose, sizeof purpose, "%s/%s/%d", ref_ops[op].name, row->name, i);
+        const lvni_rng rng = {.key = lvni_rng_make_key(1, lvni_rng_purpose(purpose))};
+        in64[i] = make_input(row, i, fills[op] == NULL ? 'n' : fills[op][i], in64, &rng);
+        in32[i] = round_to_f32(in64[i]);
+    }
+}
+
+const void *case_attribute(lvni_op op, const op_case *row)
+{
+    return lvni_ops[op].attr_size > 0 ? &row->attr : NULL;
+}

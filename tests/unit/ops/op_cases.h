@@ -1,0 +1,44 @@
+/* The rows of cases.def as data, and the inputs made for them. Used by test_kernels (cpu against ref), test_kernel_bits
+ * (sameness) and nothing else. */
+#ifndef LEVIN_TESTS_OP_CASES_H
+#define LEVIN_TESTS_OP_CASES_H
+
+#include "op_support.h"
+
+typedef struct case_dims {
+    bool given; /* false: no such input (NULL) */
+    int ndim;
+    int64_t shape[LVN_MAX_NDIM];
+} case_dims;
+
+typedef union case_attr {
+    lvni_scale_attr scale;
+    lvni_axes_attr axes;
+    lvni_shape_attr shape;
+    lvni_matmul_attr matmul;
+    lvni_conv_attr conv;
+    lvni_pool_attr pool;
+    lvni_norm_attr norm;
+    lvni_dropout_attr dropout;
+} case_attr;
+
+typedef struct op_case {
+    const char *name;
+    case_dims in[LVNI_MAX_IN];
+    case_attr attr;
+    bool special; /* sprinkle NaN and infinities over the first input */
+} op_case;
+
+typedef struct op_cases {
+    const op_case *rows;
+    int n;
+} op_cases;
+
+extern const op_cases all_cases[LVNI_OP_COUNT];
+
+/* Inputs of a row: seeded by op and row, rounded to f32. in64 holds them as f64, in32 as f32; integer inputs are shared. */
+void case_inputs(lvni_op op, const op_case *row, lvn_tensor *in64[LVNI_MAX_IN], lvn_tensor *in32[LVNI_MAX_IN]);
+/* The attribute of a row, NULL for ops without. */
+const void *case_attribute(lvni_op op, const op_case *row);
+
+#endif

@@ -1,0 +1,205 @@
+/* Sameness of the cpu kernels, for every row of cases.def: equal bits for every team, for repetition, and for every
+ * instruction set. What the law calls the reducing class (LVNI_REDUCING and matmul with a transposed left side) may depend
+ * on wgrad_team, never on team. With --hash the program prints one line per case instead: so it runs itself under
+ * LEVIN_CPU_ISA=v2, v3, v4 and compares. */
+#include "op_cases.h"
+
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+extern char **environ;
+static const char *self; /* path of this program */
+
+static uint64_t hash_outputs(const lvni_args *args, int n_out)
+{
+    uint64_t h = 0;
+    for (int i = 0; i < n_out; i++) {
+        const lvn_tensor *t = args->out[i];
+        h = XXH3_64bits_withSeed(t->data, (size_t)lvn_numel(t) * lvn_dtype_size(t->dtype), h);
+    }
+    return h;
+}
+
+static uint64_t run_hash(lvni_op op, const op_case *row, lvn_tensor *const *in, int team, int wgrad_team)
+{
+    lvni_ctx *ctx = lvni_ctx_get();
+    ctx->team = team;
+    ctx->wgrad_team = wgrad_team;
+    lvni_args args = {.attr = case_attribute(op, row)};
+    for (int i = 0; i < LVNI_MAX_IN; i++) {
+        args.in[i] = in[i];
+    }
+    if (lvni_run(op, &args, ~0u) != LVN_OK) {
+        fail_msg("%s, case \"%s\": %s", lvni_ops[op].name, row->name, lvn_last_error()->message);
+    }
+    const uint64_t h = hash_outputs(&args, lvni_ops[op].n_out);
+    for (int i = 0; i < lvni_ops[op].n_out; i++) {
+        lvn_release(args.out[i]);
+    }
+    return h;
+}
+
+static bool may_depend_on_wgrad_team(lvni_op op, const op_case *row)
+{
+    return (lvni_ops[op].flags & LVNI_REDUCING) != 0 || (op == LVNI_OP_matmul && row->attr.matmul.trans_a);
+}
+
+static void need_equal(lvni_op op, const op_case *row, const char *what, int a, int b, uint64_t have, uint64_t want)
+{
+    if (have != want) {
+        fail_msg("%s, case \"%s\": other bits with %s (%d, %d) than with (1, 2)", lvni_ops[op].name, row->name, what, a, b);
+    }
+}
+
+static void bits_do_not_depend_on_the_team(void **state)
+{
+    const lvni_op op = (lvni_op)(uintptr_t)*state;
+    static const int teams[] = {1, 2, 3, 8, 16};
+    for (int c = 0; c < all_cases[op].n; c++) {
+        const op_case *row = &all_cases[op].rows[c];
+        lvn_tensor *in64[LVNI_MAX_IN], *in32[LVNI_MAX_IN];
+        case_inputs(op, row, in64, in32);
+        const uint64_t want = run_hash(op, row, in32, 1, 2);
+        for (size_t t = 0; t < sizeof teams / sizeof *teams; t++) {
+            need_equal(op, row, "team and wgrad_team", teams[t], 2, run_hash(op, row, in32, teams[t], 2), want);
+            if (!may_depend_on_wgrad_team(op, row)) {
+                need_equal(op, row, "team and wgrad_team", 2, teams[t], run_hash(op, row, in32, 2, teams[t]), want);
+            }
+        }
+        support_release(NULL);
+    }
+}
+
+/* The test of the test: one bit of one output is seen. */
+static void the_hash_sees_one_bit(void **state)
+{
+    (void)state;
+    lvn_tensor *y = support_tensor(LVN_F32, DIMS(1000)), *place = support_tensor(LVN_U8, DIMS(10));
+    const lvni_args args = {.out = {y, place}};
+    const uint64_t before = hash_outputs(&args, 2);
+    ((uint8_t *)y->data)[3999] ^= 1;
+    assert_true(hash_outputs(&args, 2) != before);
+    ((uint8_t *)y->data)[3999] ^= 1;
+    assert_true(hash_outputs(&args, 2) == before);
+    ((uint8_t *)place->data)[9] ^= 1;
+    assert_true(hash_outputs(&args, 2) != before);
+}
+
+/* ---- instruction sets ---- */
+
+static bool by_onednn(int op)
+{
+    static const char *const prefixes[] = {"conv2d", "matmul", "linear"};
+    for (size_t i = 0; i < 3; i++) {
+        if (strncmp(lvni_ops[op].name, prefixes[i], strlen(prefixes[i])) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int print_hashes(void)
+{
+    for (int op = 0; op < LVNI_OP_COUNT; op++) {
+        for (int c = 0; c < all_cases[op].n && !by_onednn(op); c++) {
+            const op_case *row = &all_cases[op].rows[c];
+            lvn_tensor *in64[LVNI_MAX_IN], *in32[LVNI_MAX_IN];
+            case_inputs((lvni_op)op, row, in64, in32);
+            printf("%s \"%s\" %016llx\n", lvni_ops[op].name, row->name,
+                   (unsigned long long)run_hash((lvni_op)op, row, in32, 2, 2));
+            support_release(NULL);
+        }
+    }
+    return 0;
+}
+
+/* What this program prints with --hash under LEVIN_CPU_ISA=isa; the caller closes the stream. */
+static FILE *spawn_hashes(const char *isa, pid_t *pid)
+{
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    posix_spawn_file_actions_t actions;
+    assert_int_equal(posix_spawn_file_actions_init(&actions), 0);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+    posix_spawn_file_actions_addclose(&actions, ends[0]);
+    posix_spawn_file_actions_addclose(&actions, ends[1]);
+    setenv("LEVIN_CPU_ISA", isa, 1);
+    char program[4096], flag[] = "--hash";
+    snprintf(program, sizeof program, "%s", self);
+    char *const argv[] = {program, flag, NULL};
+    assert_int_equal(posix_spawn(pid, program, &actions, NULL, argv, environ), 0);
+    unsetenv("LEVIN_CPU_ISA");
+    posix_spawn_file_actions_destroy(&actions);
+    close(ends[1]);
+    FILE *f = fdopen(ends[0], "r");
+    assert_non_null(f);
+    return f;
+}
+
+static void compare_isa(const char *a, const char *b)
+{
+    pid_t pid_a, pid_b;
+    FILE *fa = spawn_hashes(a, &pid_a), *fb = spawn_hashes(b, &pid_b);
+    char line_a[256], line_b[256];
+    int lines = 0;
+    for (;;) {
+        const bool more_a = fgets(line_a, sizeof line_a, fa) != NULL, more_b = fgets(line_b, sizeof line_b, fb) != NULL;
+        if (!more_a || !more_b) {
+            assert_int_equal(more_a, more_b);
+            break;
+        }
+        lines++;
+        if (strcmp(line_a, line_b) != 0) {
+            fail_msg("%s and %s differ:\n%s%s", a, b, line_a, line_b);
+        }
+    }
+    fclose(fa);
+    fclose(fb);
+    int status_a, status_b;
+    assert_int_equal(waitpid(pid_a, &status_a, 0), pid_a);
+    assert_int_equal(waitpid(pid_b, &status_b, 0), pid_b);
+    assert_true(WIFEXITED(status_a) && WEXITSTATUS(status_a) == 0);
+    assert_true(WIFEXITED(status_b) && WEXITSTATUS(status_b) == 0);
+    assert_true(lines > 100);
+}
+
+static void instruction_sets_v2_and_v3_agree(void **state)
+{
+    (void)state;
+    compare_isa("v2", "v3");
+}
+
+static void instruction_sets_v2_and_v4_agree(void **state)
+{
+    (void)state;
+    compare_isa("v2", "v4");
+}
+
+int main(int argc, char **argv)
+{
+    self = argv[0];
+    if (lvni_cpu_start() != LVN_OK) {
+        fprintf(stderr, "%s\n", lvn_last_error()->message);
+        return 1;
+    }
+    if (argc > 1 && strcmp(argv[1], "--hash") == 0) {
+        return print_hashes();
+    }
+    struct CMUnitTest tests[LVNI_OP_COUNT + 3];
+    for (int op = 0; op < LVNI_OP_COUNT; op++) {
+        tests[op] = (struct CMUnitTest){lvni_ops[op].name, bits_do_not_depend_on_the_team, NULL, support_release,
+                                        (void *)(uintptr_t)op};
+    }
+    const struct CMUnitTest others[3] = {
+        cmocka_unit_test_teardown(the_hash_sees_one_bit, support_release),
+        cmocka_unit_test(instruction_sets_v2_and_v3_agree),
+        cmocka_unit_test(instruction_sets_v2_and_v4_agree),
+    };
+    memcpy(tests + LVNI_OP_COUNT, others, sizeof others);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
