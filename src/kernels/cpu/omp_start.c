@@ -10,6 +10,7 @@
  * spinning while the threads fit on the cores, microseconds when there are more threads than cores. */
 #include "kernels/cpu/omp_start.h"
 
+#include "kernels/cpu/isa.h"
 #include "kernels/cpu/omp_team.h"
 #include "kernels/cpu/onednn_api.h"
 #include "kernels/kernels.h"
@@ -97,6 +98,7 @@ static lvn_status start(void)
 {
     /* Falling sizes: libgomp ends the threads a smaller team does not need, so the pool is left small. */
     static const int teams[] = {16, 2, 1};
+    LVN_TRY(lvni_cpu_isa_check());
     LVN_TRY(lvni_dnn_setup(getenv("LEVIN_CPU_ISA")));
     for (size_t i = 0; i < sizeof teams / sizeof *teams; i++) {
         LVN_TRY(lvni_omp_prove_team(teams[i]));

@@ -107,12 +107,18 @@ static lvn_status make_pd(dnnl_primitive_desc_t *pd, const_dnnl_op_desc_t desc, 
     return check(s, what, __LINE__);
 }
 
-static void count_primitive(const_dnnl_primitive_desc_t pd)
+static const char *impl_name(const_dnnl_primitive_desc_t pd)
 {
     const char *name = NULL;
     if (dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name) != dnnl_success || name == NULL) {
-        name = "ref: implementation without a name";
+        return "ref: implementation without a name";
     }
+    return name;
+}
+
+static void count_primitive(const_dnnl_primitive_desc_t pd)
+{
+    const char *name = impl_name(pd);
     const bool slow = strncmp(name, "ref", 3) == 0;
     pthread_mutex_lock(&lock);
     stats.primitives_created++;
@@ -287,41 +293,6 @@ static lvn_status conv_pd(lvni_dnn_op op, const conv_descs *d, bool bias, dnnl_p
     return s;
 }
 
-/* Hands *p to the caller or takes it down again. */
-static lvn_status finish(lvn_status s, dnnl_primitive_desc_t pd, lvni_dnn_prim *p, lvni_dnn_prim *out)
-{
-    dnnl_primitive_desc_destroy(pd);
-    if (s != LVN_OK) {
-        lvni_dnn_prim_destroy(p);
-        return s;
-    }
-    *out = *p;
-    return LVN_OK;
-}
-
-lvn_status lvni_dnn_conv_create(lvni_dnn_op op, const lvni_dnn_conv_shape *s, bool bias, lvni_dnn_prim *out)
-{
-    static const arg_query args[3][LVNI_DNN_MAX_ARGS] = {
-        [LVNI_DNN_CONV_FORWARD] = {{DNNL_ARG_SRC, dnnl_query_src_md, 0},
-                                   {DNNL_ARG_WEIGHTS, dnnl_query_weights_md, 0},
-                                   {DNNL_ARG_DST, dnnl_query_dst_md, 0},
-                                   {DNNL_ARG_BIAS, dnnl_query_weights_md, 1}},
-        [LVNI_DNN_CONV_GRAD_INPUT] = {{DNNL_ARG_DIFF_DST, dnnl_query_diff_dst_md, 0},
-                                      {DNNL_ARG_WEIGHTS, dnnl_query_weights_md, 0},
-                                      {DNNL_ARG_DIFF_SRC, dnnl_query_diff_src_md, 0}},
-        [LVNI_DNN_CONV_GRAD_WEIGHT] = {{DNNL_ARG_SRC, dnnl_query_src_md, 0},
-                                       {DNNL_ARG_DIFF_WEIGHTS, dnnl_query_diff_weights_md, 0},
-                                       {DNNL_ARG_DIFF_DST, dnnl_query_diff_dst_md, 0}},
-    };
-    conv_descs d;
-    dnnl_primitive_desc_t pd;
-    lvni_dnn_prim p = {0};
-    LVN_TRY(describe_conv(s, &d));
-    LVN_TRY(conv_pd(op, &d, bias, &pd));
-    const lvn_status made = fill(&p, pd, bias ? 4 : 3, args[op], &d.plain, op == LVNI_DNN_CONV_GRAD_WEIGHT);
-    return finish(made, pd, &p, out);
-}
-
 /* A row-major matrix (rows, columns), or the transpose of one that lies in memory as (columns, rows). */
 static lvn_status matrix_desc(dnnl_memory_desc_t *d, int64_t rows, int64_t columns, bool trans)
 {
@@ -330,24 +301,72 @@ static lvn_status matrix_desc(dnnl_memory_desc_t *d, int64_t rows, int64_t colum
     return LVN_OK;
 }
 
-lvn_status lvni_dnn_matmul_create(const lvni_dnn_matmul_shape *s, bool bias, lvni_dnn_prim *out)
+static lvn_status matmul_pd(const lvni_dnn_matmul_shape *s, bool bias, dnnl_primitive_desc_t *pd)
 {
-    static const arg_query args[LVNI_DNN_MAX_ARGS] = {{DNNL_ARG_SRC, dnnl_query_src_md, 0},
-                                                      {DNNL_ARG_WEIGHTS, dnnl_query_weights_md, 0},
-                                                      {DNNL_ARG_DST, dnnl_query_dst_md, 0},
-                                                      {DNNL_ARG_BIAS, dnnl_query_weights_md, 1}};
     dnnl_memory_desc_t a, b, y, row;
     dnnl_matmul_desc_t desc;
-    dnnl_primitive_desc_t pd;
-    lvni_dnn_prim p = {0};
     LVN_TRY(matrix_desc(&a, s->m, s->k, s->trans_a != 0));
     LVN_TRY(matrix_desc(&b, s->k, s->n, s->trans_b != 0));
     LVN_TRY(matrix_desc(&y, s->m, s->n, false));
     LVN_TRY(matrix_desc(&row, 1, s->n, false));
     DNN(dnnl_matmul_desc_init(&desc, &a, &b, bias ? &row : NULL, &y), "describe a matrix product");
-    LVN_TRY(make_pd(&pd, &desc, NULL, "plan a matrix product"));
-    const lvn_status made = fill(&p, pd, bias ? 4 : 3, args, NULL, false);
-    return finish(made, pd, &p, out);
+    return make_pd(pd, &desc, NULL, "plan a matrix product");
+}
+
+/* *d is filled for convolutions only. */
+static lvn_status work_pd(const lvni_dnn_work *w, conv_descs *d, dnnl_primitive_desc_t *pd)
+{
+    if (w->op == LVNI_DNN_MATMUL) {
+        return matmul_pd(&w->shape.matmul, w->bias != 0, pd);
+    }
+    LVN_TRY(describe_conv(&w->shape.conv, d));
+    return conv_pd((lvni_dnn_op)w->op, d, w->bias != 0, pd);
+}
+
+lvn_status lvni_dnn_implementation(const lvni_dnn_work *work, char name[64])
+{
+    conv_descs d;
+    dnnl_primitive_desc_t pd = NULL;
+    LVN_TRY(work_pd(work, &d, &pd));
+    snprintf(name, 64, "%s", impl_name(pd));
+    dnnl_primitive_desc_destroy(pd);
+    return LVN_OK;
+}
+
+static const arg_query work_args[][LVNI_DNN_MAX_ARGS] = {
+    [LVNI_DNN_CONV_FORWARD] = {{DNNL_ARG_SRC, dnnl_query_src_md, 0},
+                               {DNNL_ARG_WEIGHTS, dnnl_query_weights_md, 0},
+                               {DNNL_ARG_DST, dnnl_query_dst_md, 0},
+                               {DNNL_ARG_BIAS, dnnl_query_weights_md, 1}},
+    [LVNI_DNN_CONV_GRAD_INPUT] = {{DNNL_ARG_DIFF_DST, dnnl_query_diff_dst_md, 0},
+                                  {DNNL_ARG_WEIGHTS, dnnl_query_weights_md, 0},
+                                  {DNNL_ARG_DIFF_SRC, dnnl_query_diff_src_md, 0}},
+    [LVNI_DNN_CONV_GRAD_WEIGHT] = {{DNNL_ARG_SRC, dnnl_query_src_md, 0},
+                                   {DNNL_ARG_DIFF_WEIGHTS, dnnl_query_diff_weights_md, 0},
+                                   {DNNL_ARG_DIFF_DST, dnnl_query_diff_dst_md, 0}},
+    [LVNI_DNN_MATMUL] = {{DNNL_ARG_SRC, dnnl_query_src_md, 0},
+                         {DNNL_ARG_WEIGHTS, dnnl_query_weights_md, 0},
+                         {DNNL_ARG_DST, dnnl_query_dst_md, 0},
+                         {DNNL_ARG_BIAS, dnnl_query_weights_md, 1}},
+};
+
+lvn_status lvni_dnn_create(const lvni_dnn_work *work, lvni_dnn_prim *out)
+{
+    conv_descs d;
+    dnnl_primitive_desc_t pd = NULL;
+    lvni_dnn_prim p = {0};
+    LVN_TRY(work_pd(work, &d, &pd));
+    const bool gradient = work->op == LVNI_DNN_CONV_GRAD_WEIGHT;
+    const lvn_status s = fill(&p, pd, work->bias != 0 ? 4 : 3, work_args[work->op],
+                              work->op == LVNI_DNN_MATMUL ? NULL : &d.plain, gradient);
+    dnnl_primitive_desc_destroy(pd);
+    if (s != LVN_OK) {
+        lvni_dnn_prim_destroy(&p);
+        return s;
+    }
+    p.output = gradient ? LVNI_DNN_WEIGHTS : 2;
+    *out = p;
+    return LVN_OK;
 }
 
 void lvni_dnn_prim_destroy(lvni_dnn_prim *p)
@@ -379,7 +398,7 @@ static void *unconst(const void *p)
     return (void *)(uintptr_t)p;
 }
 
-lvn_status lvni_dnn_run(lvni_dnn_prim *p, dnnl_stream_t stream, const void *const *data, void *scratch)
+static lvn_status run_aligned(lvni_dnn_prim *p, dnnl_stream_t stream, const void *const *data, void *scratch)
 {
     const int n = p->n_args + (p->scratch_bytes > 0 ? 1 : 0);
     for (int i = 0; i < n; i++) {
@@ -393,6 +412,56 @@ lvn_status lvni_dnn_run(lvni_dnn_prim *p, dnnl_stream_t stream, const void *cons
     DNN(dnnl_primitive_execute(p->primitive, stream, n, p->args), "run a primitive");
     DNN(dnnl_stream_wait(stream), "finish a primitive");
     return LVN_OK;
+}
+
+/* The SSE4.1 kernels of oneDNN die of operands that are not 16-byte aligned, as slices of flat buffers may be. Such machines
+ * are old and LEVIN_CPU_ISA=v2 is for tests, so whole copies are good enough. */
+static bool needs_copy(const lvni_dnn_prim *p, const void *const *data)
+{
+    if (dnnl_get_effective_cpu_isa() != dnnl_cpu_isa_sse41) {
+        return false;
+    }
+    for (int i = 0; i < p->n_args; i++) {
+        if ((uintptr_t)data[i] % 16 != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static lvn_status run_on_copies(lvni_dnn_prim *p, dnnl_stream_t stream, const void *const *data, void *scratch)
+{
+    const void *aligned[LVNI_DNN_MAX_ARGS] = {NULL};
+    void *copies[LVNI_DNN_MAX_ARGS] = {NULL};
+    size_t bytes[LVNI_DNN_MAX_ARGS] = {0};
+    lvn_status s = LVN_OK;
+    for (int i = 0; i < p->n_args && s == LVN_OK; i++) {
+        const dnnl_memory_desc_t *desc = NULL;
+        aligned[i] = data[i];
+        if ((uintptr_t)data[i] % 16 != 0) {
+            s = check(dnnl_memory_get_memory_desc(p->args[i].memory, &desc), "describe an argument", __LINE__);
+            bytes[i] = s == LVN_OK ? dnnl_memory_desc_get_size(desc) : 0;
+            aligned[i] = copies[i] = s == LVN_OK ? lvni_alloc(LVNI_TAG_KERNEL, bytes[i]) : NULL;
+            if (copies[i] != NULL) {
+                memcpy(copies[i], data[i], bytes[i]);
+            } else if (s == LVN_OK) {
+                s = lvn_last_error()->code;
+            }
+        }
+    }
+    s = s == LVN_OK ? run_aligned(p, stream, aligned, scratch) : s;
+    if (s == LVN_OK && copies[p->output] != NULL) {
+        memcpy(unconst(data[p->output]), copies[p->output], bytes[p->output]);
+    }
+    for (int i = 0; i < p->n_args; i++) {
+        lvni_free(copies[i]);
+    }
+    return s;
+}
+
+lvn_status lvni_dnn_run(lvni_dnn_prim *p, dnnl_stream_t stream, const void *const *data, void *scratch)
+{
+    return needs_copy(p, data) ? run_on_copies(p, stream, data, scratch) : run_aligned(p, stream, data, scratch);
 }
 
 lvn_status lvni_dnn_reorder(lvni_dnn_prim *p, dnnl_stream_t stream, const void *from, void *to, void *scratch)

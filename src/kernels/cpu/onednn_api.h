@@ -2,7 +2,7 @@
  * interface (version 3 has no operation descriptors) stays in onednn_api.c. Used by the onednn_* files and omp_start.c.
  *
  * A primitive belongs to one context (its memories are set per call) and to one team: the team it was created with is the team
- * it runs with. Weights of convolutions have the layout oneDNN likes (plain weights beside NHWC images fall to a reference
+ * it runs with (omp_team.h). Weights of convolutions have the layout oneDNN likes (plain weights beside NHWC images fall to a reference
  * implementation thousands of times slower); `reorder` carries them from or to the plain master copy. */
 #ifndef LEVIN_KERNELS_CPU_ONEDNN_API_H
 #define LEVIN_KERNELS_CPU_ONEDNN_API_H
@@ -36,7 +36,7 @@ enum { LVNI_DNN_WEIGHTS = 1 };
 
 typedef struct lvni_dnn_prim {
     dnnl_primitive_t primitive;
-    int n_args;
+    int n_args, output; /* which of the arguments is written */
     dnnl_exec_arg_t args[LVNI_DNN_MAX_ARGS + 1]; /* the last in use is the scratchpad */
     void *handles[LVNI_DNN_MAX_ARGS + 1];        /* what the memories point to now: setting one costs a zero fill of padding */
     size_t scratch_bytes;
@@ -48,9 +48,19 @@ typedef struct lvni_dnn_prim {
     uint64_t format;          /* stands for the chosen layout and shape; 0: has no name, do not share the copy */
 } lvni_dnn_prim;
 
-/* Make a primitive with the current OpenMP setting of the thread. *out is untouched on failure. */
-lvn_status lvni_dnn_conv_create(lvni_dnn_op op, const lvni_dnn_conv_shape *s, bool bias, lvni_dnn_prim *out);
-lvn_status lvni_dnn_matmul_create(const lvni_dnn_matmul_shape *s, bool bias, lvni_dnn_prim *out);
+typedef struct lvni_dnn_work {
+    int64_t op;   /* lvni_dnn_op */
+    int64_t bias; /* 0 or 1 */
+    union {
+        lvni_dnn_conv_shape conv;
+        lvni_dnn_matmul_shape matmul;
+    } shape;
+} lvni_dnn_work;
+
+/* The name of the implementation that the current OpenMP setting of the thread gets. */
+lvn_status lvni_dnn_implementation(const lvni_dnn_work *work, char name[64]);
+/* Make a primitive with the current OpenMP setting. *out is untouched on failure. */
+lvn_status lvni_dnn_create(const lvni_dnn_work *work, lvni_dnn_prim *out);
 void lvni_dnn_prim_destroy(lvni_dnn_prim *p);
 
 /* Run on data[0 .. n_args), in the order given at lvni_dnn_op; a plain weight tensor must have been reordered by the caller.

@@ -1,8 +1,7 @@
 /* Convolutions on oneDNN: forward, gradient of the input, gradient of the weights. Called through the op table.
  *
  * Forward and input gradient have the same bits for every team and run with the lane's; the weight gradient adds over the
- * team and always runs with wgrad_team (tests/unit/kernels_cpu/test_onednn_law.c watches both). */
-#include "kernels/cpu/column_sum.h"
+ * team and always runs with wgrad_team (onednn_table.c chooses; tests/unit/kernels_cpu/test_onednn_law.c watches both). */
 #include "kernels/cpu/omp_team.h"
 #include "kernels/cpu/onednn_table.h"
 #include "kernels/cpu/scratch.h"
@@ -69,14 +68,11 @@ static lvn_status run_with_weights(conv_call *call, lvni_dnn_prim *p, dnnl_strea
 
 static lvn_status run(conv_call *call)
 {
-    lvni_dnn_prim *p = NULL;
-    dnnl_stream_t stream = NULL;
-    const int before = lvni_omp_enter((int)call->key.team);
-    lvn_status s = lvni_dnn_lookup(&call->key, &p, &stream);
-    if (s == LVN_OK) {
-        s = call->key.op == LVNI_DNN_CONV_GRAD_WEIGHT ? run_gradient(call, p, stream)
-                                                      : run_with_weights(call, p, stream);
-    }
+    lvni_dnn_found f = {0};
+    LVN_TRY(lvni_dnn_lookup(&call->key, &f));
+    const int before = lvni_omp_enter(f.team);
+    const lvn_status s = call->key.work.op == LVNI_DNN_CONV_GRAD_WEIGHT ? run_gradient(call, f.prim, f.stream)
+                                                                        : run_with_weights(call, f.prim, f.stream);
     lvni_omp_leave(before);
     return s;
 }
@@ -90,9 +86,10 @@ static lvn_status begin(conv_call *call, lvni_dnn_op op, const lvni_conv_attr *a
         return lvn_last_error()->code;
     }
     memset(call, 0, sizeof *call);
-    call->key.op = op;
+    call->key.work.op = op;
+    call->key.fixed_team = ctx->wgrad_team;
     call->key.team = op == LVNI_DNN_CONV_GRAD_WEIGHT ? ctx->wgrad_team : ctx->team;
-    lvni_dnn_conv_shape *s = &call->key.shape.conv;
+    lvni_dnn_conv_shape *s = &call->key.work.shape.conv;
     *s = (lvni_dnn_conv_shape){.n = x->shape[0], .ih = x->shape[1], .iw = x->shape[2], .ic = x->shape[3],
                                .oh = y->shape[1], .ow = y->shape[2], .oc = y->shape[3], .kh = kh, .kw = kw,
                                .groups = at->groups};
@@ -118,7 +115,7 @@ lvn_status lvni_cpu_conv2d(const lvni_args *args)
     if (lvn_numel(y) == 0) {
         return LVN_OK;
     }
-    call.key.bias = b != NULL;
+    call.key.work.bias = b != NULL;
     call.w = w;
     call.data[0] = x->data;
     call.data[2] = y->data;
@@ -170,8 +167,8 @@ lvn_status lvni_cpu_conv2d_grad_weight(const lvni_args *args)
         LVN_TRY(weight_gradient(args, args->out[0]));
     }
     if (args->out[1] != NULL) {
-        const int64_t o = dy->shape[3], rows = dy->shape[0] * dy->shape[1] * dy->shape[2];
-        return lvni_column_sum(LVNI_CF32(dy), rows, o, LVNI_F32(args->out[1]), lvni_ctx_get()->team);
+        const lvni_axes_attr all_but_channels = {.mask = 7u};
+        return lvni_cpu_sum(&(lvni_args){.in = {dy}, .out = {args->out[1]}, .attr = &all_but_channels});
     }
     return LVN_OK;
 }

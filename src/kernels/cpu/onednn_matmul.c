@@ -1,8 +1,8 @@
 /* Matrix products on oneDNN: matmul, linear and the gradient of linear's weights. Called through the op table.
  *
  * A product whose first factor is transposed in memory adds over the team and belongs to the reducing class: it always
- * runs with wgrad_team. All others have the same bits for every team (tests/unit/kernels_cpu/test_onednn_law.c). */
-#include "kernels/cpu/column_sum.h"
+ * runs with wgrad_team. All others have the same bits for every team of the lane (onednn_table.c chooses;
+ * tests/unit/kernels_cpu/test_onednn_law.c watches). */
 #include "kernels/cpu/omp_team.h"
 #include "kernels/cpu/onednn_table.h"
 #include "kernels/cpu/scratch.h"
@@ -12,14 +12,16 @@
 
 static lvn_status run(const lvni_dnn_key *key, const void *const *data)
 {
-    lvni_dnn_prim *prim = NULL;
-    dnnl_stream_t stream = NULL;
-    LVN_TRY(lvni_dnn_lookup(key, &prim, &stream));
-    void *scratch = lvni_scratch(LVNI_SCRATCH_DNNL, prim->scratch_bytes);
+    lvni_dnn_found f = {0};
+    LVN_TRY(lvni_dnn_lookup(key, &f));
+    void *scratch = lvni_scratch(LVNI_SCRATCH_DNNL, f.prim->scratch_bytes);
     if (scratch == NULL) {
         return lvn_last_error()->code;
     }
-    return lvni_dnn_run(prim, stream, data, scratch);
+    const int before = lvni_omp_enter(f.team);
+    const lvn_status s = lvni_dnn_run(f.prim, f.stream, data, scratch);
+    lvni_omp_leave(before);
+    return s;
 }
 
 /* Products over nothing: y is the bias (or zero) in every row. */
@@ -50,15 +52,13 @@ static lvn_status product(const lvni_dnn_matmul_shape *s, const float *a, const 
     }
     lvni_dnn_key key;
     memset(&key, 0, sizeof key);
-    key.op = LVNI_DNN_MATMUL;
+    key.work.op = LVNI_DNN_MATMUL;
+    key.work.bias = bias != NULL;
+    key.work.shape.matmul = *s;
+    key.fixed_team = ctx->wgrad_team;
     key.team = s->trans_a != 0 ? ctx->wgrad_team : ctx->team;
-    key.bias = bias != NULL;
-    key.shape.matmul = *s;
     const void *const data[] = {a, b, y, bias};
-    const int before = lvni_omp_enter((int)key.team);
-    const lvn_status status = run(&key, data);
-    lvni_omp_leave(before);
-    return status;
+    return run(&key, data);
 }
 
 lvn_status lvni_cpu_matmul(const lvni_args *args)
@@ -89,7 +89,8 @@ lvn_status lvni_cpu_linear_grad_weight(const lvni_args *args)
         LVN_TRY(product(&s, LVNI_CF32(dy), LVNI_CF32(x), NULL, LVNI_F32(args->out[0])));
     }
     if (args->out[1] != NULL) {
-        return lvni_column_sum(LVNI_CF32(dy), s.k, s.m, LVNI_F32(args->out[1]), lvni_ctx_get()->team);
+        const lvni_axes_attr rows = {.mask = 1u};
+        return lvni_cpu_sum(&(lvni_args){.in = {dy}, .out = {args->out[1]}, .attr = &rows});
     }
     return LVN_OK;
 }

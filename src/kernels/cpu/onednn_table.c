@@ -1,6 +1,7 @@
 /* A chained hash table in the context's scratch object (onednn_table.h). */
 #include "kernels/cpu/onednn_table.h"
 
+#include "kernels/cpu/omp_team.h"
 #include "kernels/cpu/scratch.h"
 
 #include <string.h>
@@ -11,6 +12,7 @@ typedef struct entry {
     struct entry *next;
     lvni_dnn_key key;
     lvni_dnn_prim prim;
+    int team; /* to create and run with */
 } entry;
 
 typedef struct table {
@@ -74,16 +76,45 @@ static size_t bucket_of(const lvni_dnn_key *key)
     return (size_t)(h % BUCKETS);
 }
 
+static lvn_status implementation(const lvni_dnn_key *key, int64_t team, char name[64])
+{
+    const int before = lvni_omp_enter((int)team);
+    const lvn_status s = lvni_dnn_implementation(&key->work, name);
+    lvni_omp_leave(before);
+    return s;
+}
+
+/* The AVX-512 implementations do not see the team (outside the reducing class; test_onednn_law.c). Those for older
+ * instruction sets do, for some shapes. And oneDNN may choose another implementation for another team: the answer must be
+ * the same for every key->team, so it is compared with what the fixed team gets. */
+static lvn_status choose_team(const lvni_dnn_key *key, int *team)
+{
+    char lane[64], fixed[64];
+    *team = (int)key->fixed_team;
+    if (key->team == key->fixed_team) {
+        return LVN_OK;
+    }
+    LVN_TRY(implementation(key, key->team, lane));
+    LVN_TRY(implementation(key, key->fixed_team, fixed));
+    if (strstr(lane, "avx512") != NULL && strcmp(lane, fixed) == 0) {
+        *team = (int)key->team;
+    }
+    return LVN_OK;
+}
+
 static lvn_status make(const lvni_dnn_key *key, entry **out)
 {
+    int team = 1;
+    LVN_TRY(choose_team(key, &team));
     entry *e = LVNI_NEW(LVNI_TAG_KERNEL, entry);
     if (e == NULL) {
         return lvn_last_error()->code;
     }
     e->key = *key;
-    const lvn_status s = key->op == LVNI_DNN_MATMUL
-                             ? lvni_dnn_matmul_create(&key->shape.matmul, key->bias != 0, &e->prim)
-                             : lvni_dnn_conv_create((lvni_dnn_op)key->op, &key->shape.conv, key->bias != 0, &e->prim);
+    e->team = team;
+    const int before = lvni_omp_enter(team);
+    const lvn_status s = lvni_dnn_create(&key->work, &e->prim);
+    lvni_omp_leave(before);
     if (s != LVN_OK) {
         lvni_free(e);
         return s;
@@ -92,26 +123,28 @@ static lvn_status make(const lvni_dnn_key *key, entry **out)
     return LVN_OK;
 }
 
-lvn_status lvni_dnn_lookup(const lvni_dnn_key *key, lvni_dnn_prim **prim, dnnl_stream_t *stream)
+static entry *find(entry *e, const lvni_dnn_key *key)
+{
+    while (e != NULL && memcmp(&e->key, key, sizeof *key) != 0) {
+        e = e->next;
+    }
+    return e;
+}
+
+lvn_status lvni_dnn_lookup(const lvni_dnn_key *key, lvni_dnn_found *found)
 {
     table *t = NULL;
     LVN_TRY(get_table(&t));
-    *stream = t->stream;
-    entry **head = &t->buckets[bucket_of(key)];
-    for (entry *e = *head; e != NULL; e = e->next) {
-        if (memcmp(&e->key, key, sizeof *key) == 0) {
-            *prim = &e->prim;
-            return LVN_OK;
+    entry **head = &t->buckets[bucket_of(key)], *e = find(*head, key);
+    if (e == NULL) {
+        if (t->count == MAX_ENTRIES) {
+            clear(t); /* pictures of ever new sizes; making them again is quick while oneDNN still has the code */
         }
+        LVN_TRY(make(key, &e));
+        e->next = *head;
+        *head = e;
+        t->count++;
     }
-    if (t->count == MAX_ENTRIES) {
-        clear(t); /* pictures of ever new sizes; making them again costs microseconds while oneDNN still has the code */
-    }
-    entry *e = NULL;
-    LVN_TRY(make(key, &e));
-    e->next = *head;
-    *head = e;
-    t->count++;
-    *prim = &e->prim;
+    *found = (lvni_dnn_found){.prim = &e->prim, .stream = t->stream, .team = e->team};
     return LVN_OK;
 }

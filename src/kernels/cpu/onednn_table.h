@@ -6,18 +6,21 @@
 
 #include "kernels/cpu/onednn_api.h"
 
-/* Every byte counts as key: start from {0}. */
+/* Every byte counts as key: start from memset 0. */
 typedef struct lvni_dnn_key {
-    int64_t op;   /* lvni_dnn_op */
-    int64_t team; /* OpenMP setting at creation and execution */
-    int64_t bias; /* 0 or 1 */
-    union {
-        lvni_dnn_conv_shape conv;
-        lvni_dnn_matmul_shape matmul;
-    } shape;
+    lvni_dnn_work work;
+    int64_t team;       /* OpenMP threads of the lane */
+    int64_t fixed_team; /* what the law prescribes where bits depend on it; the reducing class has team == fixed_team */
 } lvni_dnn_key;
 
-/* The primitive and the context's stream. The caller has entered key->team (omp_team.h). */
-lvn_status lvni_dnn_lookup(const lvni_dnn_key *key, lvni_dnn_prim **prim, dnnl_stream_t *stream);
+/* A primitive, the stream of the context, and the team to run with (lvni_omp_enter): key->team for implementations known to
+ * give the same bits for every team, else key->fixed_team. */
+typedef struct lvni_dnn_found {
+    lvni_dnn_prim *prim;
+    dnnl_stream_t stream;
+    int team;
+} lvni_dnn_found;
+
+lvn_status lvni_dnn_lookup(const lvni_dnn_key *key, lvni_dnn_found *found);
 
 #endif
