@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-uint64_t lvni_now_ns(void);                      /* CLOCK_MONOTONIC */
-double lvni_seconds_since(uint64_t start_ns);    /* (now - start) / 1e9 */
+uint64_t lvni_now_ns(void);                   /* CLOCK_MONOTONIC */
+double lvni_seconds_since(uint64_t start_ns); /* (now - start) / 1e9 */
 
 #endif

@@ -1,5 +1,5 @@
-/* Slots, layers and getters of the configuration (config.h). Who writes what: config_words.c the command line,
- * config_yaml.c the files, config_write.c the saved forms. */
+/* Slots, layers and getters of the configuration (config.h). Who writes what: config_words.c the command
+ * line, config_yaml.c the files, config_write.c the saved forms. */
 #include "core/config_impl.h"
 
 #include "core/alloc.h"
@@ -159,7 +159,7 @@ void lvni_config_destroy(lvni_config *config)
     if (config == NULL) {
         return;
     }
-    for (size_t i = 0; i < config->n; i++) {
+    for (size_t i = 0; config->slots != NULL && i < config->n; i++) {
         lvni_value_free(&config->slots[i].value);
         lvni_free(config->slots[i].origin);
         lvni_free(config->slots[i].spelled);
@@ -175,17 +175,18 @@ void lvni_config_set_help(lvni_config *config, const char *command)
 
 /* ---- one assignment ---- */
 
-/* On a command line the last one wins, but two names of one key (an alias and the present name) that disagree are a
- * mistake. */
+/* On a command line the last one wins, but two names of one key (an alias and the present name) that disagree
+ * are a mistake. */
 static lvn_status check_repeated(const lvni_slot *slot, const lvni_assignment *a, const lvni_value *value)
 {
-    if (slot->spelled == NULL || slot->layer != a->layer || slot->source != a->source || same_key(slot->spelled, a->key) ||
-        lvni_value_equal(slot->row, &slot->value, value)) {
+    if (slot->spelled == NULL || slot->layer != a->layer || slot->source != a->source ||
+        same_key(slot->spelled, a->key) || lvni_value_equal(slot->row, &slot->value, value)) {
         return LVN_OK;
     }
-    LVN_FAIL(LVN_ERR_USAGE, "`%.80s` (%.80s) and `%.80s` (%.80s) are two names of `%s` and differ; give one  (%s)",
-             slot->spelled, slot->value.set ? slot->value.text : "unset", a->key, value->set ? value->text : "unset",
-             slot->row->name, a->origin);
+    LVN_FAIL(LVN_ERR_USAGE,
+             "`%.80s` (%.80s) and `%.80s` (%.80s) are two names of `%s` and differ; give one  (%s)",
+             slot->spelled, slot->value.set ? slot->value.text : "unset", a->key,
+             value->set ? value->text : "unset", slot->row->name, a->origin);
 }
 
 static char *key_copy(const char *key)
@@ -235,8 +236,8 @@ lvn_status lvni_config_assign(lvni_config *config, const lvni_assignment *a)
     }
     const lvni_option *row = slot->row;
     if (a->once && slot->seen_source == a->source) {
-        LVN_FAIL(LVN_ERR_USAGE, "`%.80s`: this file sets `%s` already, by this or another name  (%s)", a->key, row->name,
-                 a->origin);
+        LVN_FAIL(LVN_ERR_USAGE, "`%.80s`: this file sets `%s` already, by this or another name  (%s)", a->key,
+                 row->name, a->origin);
     }
     slot->seen_source = a->source;
     const char *text = !a->back ? a->text : row->fallback != NULL ? row->fallback : "";
@@ -262,7 +263,8 @@ static lvn_status check_later_key(const lvni_slot *slot)
         return LVN_OK;
     }
     lvni_value usual;
-    LVN_TRY(lvni_option_parse(slot->row, slot->row->fallback != NULL ? slot->row->fallback : "", false, "default", &usual));
+    LVN_TRY(lvni_option_parse(slot->row, slot->row->fallback != NULL ? slot->row->fallback : "", false,
+                              "default", &usual));
     const bool same = lvni_value_equal(slot->row, &slot->value, &usual);
     lvni_value_free(&usual);
     return same ? LVN_OK : lvni_option_fail_later(slot->row, &slot->value, slot->origin);
@@ -345,7 +347,8 @@ double lvni_config_float(const lvni_config *config, const char *name)
 const char *lvni_config_str(const lvni_config *config, const char *name)
 {
     const lvni_slot *slot = own_slot(config, name);
-    if (slot->row->type != LVNI_OPT_STRING && slot->row->type != LVNI_OPT_PATH && slot->row->type != LVNI_OPT_CHOICE) {
+    if (slot->row->type != LVNI_OPT_STRING && slot->row->type != LVNI_OPT_PATH &&
+        slot->row->type != LVNI_OPT_CHOICE) {
         mistake(name, "has another type");
     }
     return slot->value.text;

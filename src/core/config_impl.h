@@ -9,10 +9,10 @@ typedef struct lvni_slot {
     const lvni_option *target; /* the row itself, or the one it is an alias of */
     lvni_value value;          /* rows that are no aliases only, as all below */
     char *origin;
-    char *spelled;             /* the key as it was written */
+    char *spelled; /* the key as it was written */
     lvni_layer layer;
-    int source;                /* which file or command line the value is from: two spellings in one must agree */
-    int seen_source;           /* the last one that named the key, whether its value won or not */
+    int source;      /* which file or command line the value is from: two spellings in one must agree */
+    int seen_source; /* the last one that named the key, whether its value won or not */
 } lvni_slot;
 
 struct lvni_config {

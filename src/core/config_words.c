@@ -30,8 +30,8 @@ static bool is_bool_word(const char *word)
 }
 
 /* "--key value" and "--flag". */
-static lvn_status split_dashes(const lvni_config *config, int left, const char *const *words, const char *origin,
-                               word_pair *out)
+static lvn_status split_dashes(const lvni_config *config, int left, const char *const *words,
+                               const char *origin, word_pair *out)
 {
     const char *next = left > 1 ? words[1] : NULL;
     if (is_flag(config, out->key) && (next == NULL || !is_bool_word(next))) {
@@ -49,17 +49,21 @@ static lvn_status split_dashes(const lvni_config *config, int left, const char *
     return LVN_OK;
 }
 
-static lvn_status split_word(const lvni_config *config, int left, const char *const *words, const char *origin,
-                             word_pair *out)
+static lvn_status split_word(const lvni_config *config, int left, const char *const *words,
+                             const char *origin, word_pair *out)
 {
     const char *word = words[0];
     const bool dashes = strncmp(word, "--", 2) == 0;
-    const char *key = dashes ? word + 2 : word + (strncmp(word, "++", 2) == 0 ? 2 : *word == '+' || *word == '~' ? 1 : 0);
+    const char *key = dashes ? word + 2
+                             : word + (strncmp(word, "++", 2) == 0    ? 2
+                                       : *word == '+' || *word == '~' ? 1
+                                                                      : 0);
     const char *equals = strchr(key, '=');
     const size_t n = equals != NULL ? (size_t)(equals - key) : strlen(key);
     *out = (word_pair){.back = *word == '~', .used = 1, .text = ""};
     if (n == 0 || (equals == NULL && !dashes && !out->back)) {
-        LVN_FAIL(LVN_ERR_USAGE, "`%.80s` is not understood: words are key=value or --key value  (%s)", word, origin);
+        LVN_FAIL(LVN_ERR_USAGE, "`%.80s` is not understood: words are key=value or --key value  (%s)", word,
+                 origin);
     }
     if (n >= KEY_MAX) {
         LVN_FAIL(LVN_ERR_USAGE, "the key of `%.80s...` is longer than any known one  (%s)", word, origin);
@@ -72,7 +76,8 @@ static lvn_status split_word(const lvni_config *config, int left, const char *co
     return out->back ? LVN_OK : split_dashes(config, left, words, origin, out);
 }
 
-static lvn_status load_all(lvni_config *config, lvni_layer layer, int n, const char *const *words, const char *origin)
+static lvn_status load_all(lvni_config *config, lvni_layer layer, int n, const char *const *words,
+                           const char *origin)
 {
     const int source = ++config->sources;
     for (int i = 0; i < n;) {

@@ -1,5 +1,5 @@
-/* The saved forms of a configuration (config.h): config.yaml of a run directory and the JSON inside checkpoints. Both
- * are read back by config_yaml.c to the same values. */
+/* The saved forms of a configuration (config.h): config.yaml of a run directory and the JSON inside
+ * checkpoints. Both are read back by config_yaml.c to the same values. */
 #include "core/config_impl.h"
 
 #include <inttypes.h>
@@ -29,7 +29,8 @@ static void write_float(lvni_str *out, double value, enum form form)
     lvni_str_free(&text);
 }
 
-/* Words that need no quotes: a letter or / first, and nothing that means something to YAML or to the value grammar. */
+/* Words that need no quotes: a letter or / first, and nothing that means something to YAML or to the value
+ * grammar. */
 static bool plain_word(const lvni_option *row, const char *text)
 {
     static const char first[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ/";

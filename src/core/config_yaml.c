@@ -1,6 +1,6 @@
 /* YAML (and JSON) files into a configuration (config.h): nested maps become dotted keys, sequences lists.
- * What is refused on purpose, with its line: anchors, aliases, tags, several documents, lists of lists or maps, a key
- * twice. Limits: 1 MiB, 16 levels, 4096 elements of a list. */
+ * What is refused on purpose, with its line: anchors, aliases, tags, several documents, lists of lists or
+ * maps, a key twice. Limits: 1 MiB, 16 levels, 4096 elements of a list. */
 #include "core/config_impl.h"
 
 #include "core/alloc.h"
@@ -18,7 +18,7 @@ typedef struct reader {
     int source;
     const char *name; /* of the file, as the user gave it */
     yaml_parser_t parser;
-    lvni_str path;    /* dotted key of the map being read */
+    lvni_str path; /* dotted key of the map being read */
 } reader;
 
 static void origin_of(const reader *r, yaml_mark_t mark, char origin[ORIGIN_MAX])
@@ -41,9 +41,9 @@ static lvn_status syntax_error(const reader *r)
         LVN_FAIL(LVN_ERR_USAGE, "%.280s: byte %zu: %s", r->name, p->problem_offset,
                  p->problem != NULL ? p->problem : "not readable as text");
     }
-    LVN_FAIL(LVN_ERR_USAGE, "%.280s:%zu:%zu: %s%s%s", r->name, p->problem_mark.line + 1, p->problem_mark.column + 1,
-             p->problem != NULL ? p->problem : "not YAML", p->context != NULL ? " " : "",
-             p->context != NULL ? p->context : "");
+    LVN_FAIL(LVN_ERR_USAGE, "%.280s:%zu:%zu: %s%s%s", r->name, p->problem_mark.line + 1,
+             p->problem_mark.column + 1, p->problem != NULL ? p->problem : "not YAML",
+             p->context != NULL ? " " : "", p->context != NULL ? p->context : "");
 }
 
 /* The next event, without the forms levin does not take. On success the caller deletes it. */
@@ -162,8 +162,8 @@ static lvn_status read_list(reader *r, yaml_mark_t mark)
     return status;
 }
 
-/* `keys` holds "\na\nb\n": the keys of one map. Only known keys and beginnings of known keys get this far, so it stays
- * short whatever the file holds. */
+/* `keys` holds "\na\nb\n": the keys of one map. Only known keys and beginnings of known keys get this far, so
+ * it stays short whatever the file holds. */
 static lvn_status add_key(reader *r, const yaml_event_t *event, lvni_str *keys)
 {
     char key[KEY_MAX + 2];
@@ -217,7 +217,8 @@ static lvn_status read_value(reader *r, int depth)
     lvn_status status = LVN_OK;
     if (event.type == YAML_SCALAR_EVENT) {
         const char *text = scalar_text(&event);
-        const bool empty = !scalar_quoted(&event) && (*text == '\0' || strcmp(text, "~") == 0 || strcmp(text, "null") == 0);
+        const bool empty =
+            !scalar_quoted(&event) && (*text == '\0' || strcmp(text, "~") == 0 || strcmp(text, "null") == 0);
         const bool section = lvni_config_find(r->config, lvni_str_text(&r->path)) == NULL &&
                              lvni_config_is_prefix(r->config, lvni_str_text(&r->path));
         status = empty && section ? LVN_OK : assign(r, text, scalar_quoted(&event), mark);
@@ -288,7 +289,8 @@ static lvn_status read_stream(reader *r)
     return LVN_OK;
 }
 
-lvn_status lvni_config_load_yaml(lvni_config *config, lvni_layer layer, const char *name, const char *text, size_t bytes)
+lvn_status lvni_config_load_yaml(lvni_config *config, lvni_layer layer, const char *name, const char *text,
+                                 size_t bytes)
 {
     if (bytes > FILE_MAX) {
         LVN_FAIL(LVN_ERR_USAGE, "%.280s: larger than the 1 MiB a configuration may have", name);

@@ -1,4 +1,5 @@
-/* How far two words are apart, for "did you mean": insertions, deletions, exchanges and swaps of neighbours count one. */
+/* How far two words are apart, for "did you mean": insertions, deletions, exchanges and swaps of neighbours
+ * count one. */
 #ifndef LEVIN_CORE_EDIT_DISTANCE_H
 #define LEVIN_CORE_EDIT_DISTANCE_H
 

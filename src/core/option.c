@@ -12,10 +12,14 @@
 enum { TEXT_MAX = 65536, ITEMS_MAX = 4096 };
 
 static const char *const type_names[] = {
-    [LVNI_OPT_BOOL] = "true or false",         [LVNI_OPT_INT] = "whole number",
-    [LVNI_OPT_FLOAT] = "number",               [LVNI_OPT_STRING] = "text",
-    [LVNI_OPT_PATH] = "path",                  [LVNI_OPT_CHOICE] = "choice",
-    [LVNI_OPT_INT_LIST] = "list of whole numbers", [LVNI_OPT_FLOAT_LIST] = "list of numbers",
+    [LVNI_OPT_BOOL] = "true or false",
+    [LVNI_OPT_INT] = "whole number",
+    [LVNI_OPT_FLOAT] = "number",
+    [LVNI_OPT_STRING] = "text",
+    [LVNI_OPT_PATH] = "path",
+    [LVNI_OPT_CHOICE] = "choice",
+    [LVNI_OPT_INT_LIST] = "list of whole numbers",
+    [LVNI_OPT_FLOAT_LIST] = "list of numbers",
     [LVNI_OPT_STRING_LIST] = "list of texts",
 };
 
@@ -62,7 +66,8 @@ bool lvni_value_equal(const lvni_option *row, const lvni_value *a, const lvni_va
     case LVNI_OPT_PATH: return strcmp(a->text, b->text) == 0;
     case LVNI_OPT_CHOICE: return a->choice == b->choice;
     case LVNI_OPT_INT_LIST: return a->n == b->n && memcmp(a->ints, b->ints, a->n * sizeof *a->ints) == 0;
-    case LVNI_OPT_FLOAT_LIST: return a->n == b->n && memcmp(a->floats, b->floats, a->n * sizeof *a->floats) == 0;
+    case LVNI_OPT_FLOAT_LIST:
+        return a->n == b->n && memcmp(a->floats, b->floats, a->n * sizeof *a->floats) == 0;
     case LVNI_OPT_STRING_LIST: return a->n == b->n && same_strings(a, b);
     }
     return false;
@@ -153,7 +158,8 @@ static bool store_item(const lvni_option *row, const char *text, bool quoted, lv
     return true;
 }
 
-static lvn_status count_items(const lvni_option *row, const char *text, const char *origin, lvni_str *word, size_t *n)
+static lvn_status count_items(const lvni_option *row, const char *text, const char *origin, lvni_str *word,
+                              size_t *n)
 {
     lvni_items it;
     bool quoted = false;
@@ -185,7 +191,8 @@ static bool make_room(const lvni_option *row, size_t n, lvni_value *out)
     }
 }
 
-static lvn_status parse_list(const lvni_option *row, const char *text, const char *origin, lvni_str *word, lvni_value *out)
+static lvn_status parse_list(const lvni_option *row, const char *text, const char *origin, lvni_str *word,
+                             lvni_value *out)
 {
     size_t n = 0;
     LVN_TRY(count_items(row, text, origin, word, &n));
@@ -226,7 +233,8 @@ static lvn_status parse_one_string(const lvni_option *row, const char *origin, l
 
 /* ---- one value ---- */
 
-static lvn_status parse_scalar(const lvni_option *row, const char *text, bool quoted, const char *origin, lvni_value *out)
+static lvn_status parse_scalar(const lvni_option *row, const char *text, bool quoted, const char *origin,
+                               lvni_value *out)
 {
     bool good = false;
     switch (row->type) {
@@ -298,8 +306,8 @@ static bool unquote_whole(const char *text, lvni_str *out)
     return (*text == '"' || *text == '\'') && lvni_items_quoted(&it, out) && it.p == it.end;
 }
 
-static lvn_status parse_clean(const lvni_option *row, const char *given, bool quoted, const char *origin, lvni_str *word,
-                              lvni_value *out)
+static lvn_status parse_clean(const lvni_option *row, const char *given, bool quoted, const char *origin,
+                              lvni_str *word, lvni_value *out)
 {
     if (!quoted && means_unset(row, given)) {
         return LVN_OK;
@@ -319,20 +327,23 @@ static lvn_status parse_clean(const lvni_option *row, const char *given, bool qu
     if (row->type == LVNI_OPT_STRING_LIST && quoted) {
         return parse_one_string(row, origin, out);
     }
-    if (row->type == LVNI_OPT_INT_LIST || row->type == LVNI_OPT_FLOAT_LIST || row->type == LVNI_OPT_STRING_LIST) {
+    if (row->type == LVNI_OPT_INT_LIST || row->type == LVNI_OPT_FLOAT_LIST ||
+        row->type == LVNI_OPT_STRING_LIST) {
         return parse_list(row, out->text, origin, word, out);
     }
     return parse_scalar(row, out->text, quoted, origin, out);
 }
 
-lvn_status lvni_option_parse(const lvni_option *row, const char *text, bool quoted, const char *origin, lvni_value *out)
+lvn_status lvni_option_parse(const lvni_option *row, const char *text, bool quoted, const char *origin,
+                             lvni_value *out)
 {
     *out = (lvni_value){0};
     if (strnlen(text, TEXT_MAX + 1) > TEXT_MAX) {
         LVN_FAIL(LVN_ERR_USAGE, "%s: the value is longer than %d bytes  (%s)", row->name, TEXT_MAX, origin);
     }
     if (!lvni_utf8_valid(text)) { /* config.yaml and checkpoints could not hold it */
-        LVN_FAIL(LVN_ERR_USAGE, "%s: the value is not valid UTF-8; for a path, give it another name or a link  (%s)",
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "%s: the value is not valid UTF-8; for a path, give it another name or a link  (%s)",
                  row->name, origin);
     }
     lvni_str clean = {0};

@@ -1,5 +1,6 @@
-/* Option tables: every key of every command is a row. Tables are static data of the folder that reads the keys; a command
- * joins the tables it uses into a configuration (config.h). The help texts and the docs are made of the same rows. */
+/* Option tables: every key of every command is a row. Tables are static data of the folder that reads the
+ * keys; a command joins the tables it uses into a configuration (config.h). The help texts and the docs are
+ * made of the same rows. */
 #ifndef LEVIN_CORE_OPTION_H
 #define LEVIN_CORE_OPTION_H
 
@@ -8,13 +9,13 @@
 #include <stdio.h>
 
 typedef enum lvni_option_type {
-    LVNI_OPT_BOOL,       /* true false yes no on off 1 0 */
-    LVNI_OPT_INT,        /* decimal, 64 bit */
-    LVNI_OPT_FLOAT,      /* decimal; inf only with LVNI_OPT_INF */
-    LVNI_OPT_STRING,     /* any text; a list given for it stays text: "[1,3]" */
+    LVNI_OPT_BOOL,   /* true false yes no on off 1 0 */
+    LVNI_OPT_INT,    /* decimal, 64 bit */
+    LVNI_OPT_FLOAT,  /* decimal; inf only with LVNI_OPT_INF */
+    LVNI_OPT_STRING, /* any text; a list given for it stays text: "[1,3]" */
     LVNI_OPT_PATH,
-    LVNI_OPT_CHOICE,     /* one of .choices */
-    LVNI_OPT_INT_LIST,   /* [1,3], 1,3 or a single 1 */
+    LVNI_OPT_CHOICE,   /* one of .choices */
+    LVNI_OPT_INT_LIST, /* [1,3], 1,3 or a single 1 */
     LVNI_OPT_FLOAT_LIST,
     LVNI_OPT_STRING_LIST,
 } lvni_option_type;
@@ -32,48 +33,60 @@ typedef struct lvni_option_range {
     bool used, above, below; /* above, below: the limit itself is not allowed */
     double min, max;
 } lvni_option_range;
-#define LVNI_AT_LEAST(lo) {.used = true, .min = (lo), .max = INFINITY}
-#define LVNI_ABOVE(lo) {.used = true, .above = true, .min = (lo), .max = INFINITY}
-#define LVNI_BETWEEN(lo, hi) {.used = true, .min = (lo), .max = (hi)}
-#define LVNI_FROM_TO_BELOW(lo, hi) {.used = true, .below = true, .min = (lo), .max = (hi)} /* lo <= x < hi */
+#define LVNI_AT_LEAST(lo)                                                                                    \
+    {                                                                                                        \
+        .used = true, .min = (lo), .max = INFINITY                                                           \
+    }
+#define LVNI_ABOVE(lo)                                                                                       \
+    {                                                                                                        \
+        .used = true, .above = true, .min = (lo), .max = INFINITY                                            \
+    }
+#define LVNI_BETWEEN(lo, hi)                                                                                 \
+    {                                                                                                        \
+        .used = true, .min = (lo), .max = (hi)                                                               \
+    }
+#define LVNI_FROM_TO_BELOW(lo, hi)                                                                           \
+    {                                                                                                        \
+        .used = true, .below = true, .min = (lo), .max = (hi)                                                \
+    } /* lo <= x < hi */
 
 typedef struct lvni_option lvni_option;
 
 /* A parsed value. Which fields count follows from the row's type. */
 typedef struct lvni_value {
-    bool set;     /* false: unset, null or auto */
-    bool later;   /* one of the row's .later values */
+    bool set;   /* false: unset, null or auto */
+    bool later; /* one of the row's .later values */
     bool b;
-    int choice;   /* index into .choices */
+    int choice; /* index into .choices */
     int64_t i;
     double f;
-    char *text;   /* the value of string, path and choice; what was given for the others; NULL when unset */
-    size_t n;     /* elements of a list */
+    char *text; /* the value of string, path and choice; what was given for the others; NULL when unset */
+    size_t n;   /* elements of a list */
     int64_t *ints;
     double *floats;
     char **strings;
 } lvni_value;
 
 struct lvni_option {
-    const char *name;     /* "optim.lr": lower case, '_' inside words, '.' between levels */
+    const char *name; /* "optim.lr": lower case, '_' inside words, '.' between levels */
     lvni_option_type type;
     const char *unit;     /* "samples", "s"; NULL: none */
     const char *fallback; /* the default as text; NULL: unset */
     const char *choices;  /* "sgd|adamw" */
     lvni_option_range range;
-    size_t count;         /* lists: how many elements, 0 = any number */
-    const char *help;     /* one sentence */
+    size_t count;     /* lists: how many elements, 0 = any number */
+    const char *help; /* one sentence */
     unsigned flags;
-    /* What a later version brings: values of this row ("bf16-mixed|16-mixed", any type), and the sentence of the error,
-     * which follows "devices 2: " and also serves LVNI_OPT_LATER: "several devices come with a later version; this one
-     * trains on one device (devices=1)". NULL: a general sentence. */
+    /* What a later version brings: values of this row ("bf16-mixed|16-mixed", any type), and the sentence of
+     * the error, which follows "devices 2: " and also serves LVNI_OPT_LATER: "several devices come with a
+     * later version; this one trains on one device (devices=1)". NULL: a general sentence. */
     const char *later, *later_note;
     const char *spellings; /* other words for values: "none=single|ddp_spawn=ddp" */
-    /* Looks at a value that was given (not at defaults), after all layers are joined; records an error that names key,
-     * value, what is right and origin. lvni_option_fail and lvni_option_fail_later help. */
+    /* Looks at a value that was given (not at defaults), after all layers are joined; records an error that
+     * names key, value, what is right and origin. lvni_option_fail and lvni_option_fail_later help. */
     lvn_status (*check)(const lvni_option *row, const lvni_value *value, const char *origin);
-    /* This row is only another name of that one ("gpus" of "devices", "optim" of "optim.name"): all other fields but
-     * .help stay empty. */
+    /* This row is only another name of that one ("gpus" of "devices", "optim" of "optim.name"): all other
+     * fields but .help stay empty. */
     const char *alias_of;
 };
 
@@ -82,18 +95,26 @@ typedef struct lvni_option_table {
     const lvni_option *rows;
     size_t n;
 } lvni_option_table;
-#define LVNI_OPTION_TABLE(text, array) {.title = (text), .rows = (array), .n = sizeof(array) / sizeof((array)[0])}
-#define LVNI_OPTION_ALIAS(other, of) {.name = (other), .alias_of = (of)}
+#define LVNI_OPTION_TABLE(text, array)                                                                       \
+    {                                                                                                        \
+        .title = (text), .rows = (array), .n = sizeof(array) / sizeof((array)[0])                            \
+    }
+#define LVNI_OPTION_ALIAS(other, of)                                                                         \
+    {                                                                                                        \
+        .name = (other), .alias_of = (of)                                                                    \
+    }
 
-/* Reads text for a row; `quoted`: it stood in quotes, so it is text and neither number nor null nor auto. On failure
- * LVN_ERR_USAGE (or LVN_ERR_MEMORY) and *out is empty. Owner of *out: the caller (lvni_value_free). */
-lvn_status lvni_option_parse(const lvni_option *row, const char *text, bool quoted, const char *origin, lvni_value *out);
+/* Reads text for a row; `quoted`: it stood in quotes, so it is text and neither number nor null nor auto. On
+ * failure LVN_ERR_USAGE (or LVN_ERR_MEMORY) and *out is empty. Owner of *out: the caller (lvni_value_free).
+ */
+lvn_status lvni_option_parse(const lvni_option *row, const char *text, bool quoted, const char *origin,
+                             lvni_value *out);
 void lvni_value_free(lvni_value *value); /* leaves it unset */
 bool lvni_value_equal(const lvni_option *row, const lvni_value *a, const lvni_value *b);
 
 /* "KEY VALUE: <sentence>  (ORIGIN)" as LVN_ERR_USAGE. */
-lvn_status lvni_option_fail(const lvni_option *row, const lvni_value *value, const char *origin, const char *fmt, ...)
-    LVN_PRINTF(4, 5);
+lvn_status lvni_option_fail(const lvni_option *row, const lvni_value *value, const char *origin,
+                            const char *fmt, ...) LVN_PRINTF(4, 5);
 /* The same with the row's later_note. */
 lvn_status lvni_option_fail_later(const lvni_option *row, const lvni_value *value, const char *origin);
 

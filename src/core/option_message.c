@@ -9,15 +9,16 @@
 
 enum { SHOWN = 80 }; /* bytes of a value that a message repeats */
 
-lvn_status lvni_option_fail(const lvni_option *row, const lvni_value *value, const char *origin, const char *fmt, ...)
+lvn_status lvni_option_fail(const lvni_option *row, const lvni_value *value, const char *origin,
+                            const char *fmt, ...)
 {
     char sentence[700];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(sentence, sizeof sentence, fmt, ap);
     va_end(ap);
-    LVN_FAIL(LVN_ERR_USAGE, "%s %.*s: %s  (%s)", row->name, SHOWN, value->text != NULL ? value->text : "unset", sentence,
-             origin);
+    LVN_FAIL(LVN_ERR_USAGE, "%s %.*s: %s  (%s)", row->name, SHOWN,
+             value->text != NULL ? value->text : "unset", sentence, origin);
 }
 
 lvn_status lvni_option_fail_later(const lvni_option *row, const lvni_value *value, const char *origin)
@@ -30,7 +31,8 @@ lvn_status lvni_option_fail_later(const lvni_option *row, const lvni_value *valu
                                 row->fallback != NULL ? row->fallback : "unset");
     }
     return lvni_option_fail(row, value, origin, "this value comes with a later version%s%s",
-                            row->choices != NULL ? "; this one knows " : "", row->choices != NULL ? row->choices : "");
+                            row->choices != NULL ? "; this one knows " : "",
+                            row->choices != NULL ? row->choices : "");
 }
 
 static void describe_range(const lvni_option_range *range, lvni_str *out)
@@ -38,7 +40,9 @@ static void describe_range(const lvni_option_range *range, lvni_str *out)
     if (!range->used) {
         return;
     }
-    lvni_str_append(out, range->above ? ", above " : isinf(range->max) || range->below ? ", at least " : ", from ");
+    lvni_str_append(out, range->above                        ? ", above "
+                         : isinf(range->max) || range->below ? ", at least "
+                                                             : ", from ");
     lvni_str_double(out, range->min);
     if (!isinf(range->max)) {
         lvni_str_append(out, range->below ? " and below " : " to ");
@@ -77,7 +81,8 @@ lvn_status lvni_option_expected(const lvni_option *row, const char *text, bool q
             lvni_str_printf(&want, "; did you mean `%s`?", near_word);
         }
     } else {
-        lvni_str_printf(&want, "%s%s", row->type == LVNI_OPT_BOOL ? "" : "a ", lvni_option_type_name(row->type));
+        lvni_str_printf(&want, "%s%s", row->type == LVNI_OPT_BOOL ? "" : "a ",
+                        lvni_option_type_name(row->type));
         describe_range(&row->range, &want);
         if (row->count > 0) {
             lvni_str_printf(&want, ", %zu of them", row->count);
@@ -89,11 +94,12 @@ lvn_status lvni_option_expected(const lvni_option *row, const char *text, bool q
             lvni_str_append(&want, ", or auto");
         }
     }
-    const bool bare = quoted && (row->type == LVNI_OPT_BOOL || row->type == LVNI_OPT_INT || row->type == LVNI_OPT_FLOAT);
+    const bool bare =
+        quoted && (row->type == LVNI_OPT_BOOL || row->type == LVNI_OPT_INT || row->type == LVNI_OPT_FLOAT);
     const lvn_status status = lvni_str_status(&want);
     if (status == LVN_OK) {
-        (void)lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__, "%s `%.*s`: expected %s%s  (%s)", row->name, SHOWN, text,
-                            lvni_str_text(&want), bare ? ", not a text in quotes" : "", origin);
+        (void)lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__, "%s `%.*s`: expected %s%s  (%s)", row->name,
+                            SHOWN, text, lvni_str_text(&want), bare ? ", not a text in quotes" : "", origin);
     }
     lvni_str_free(&want);
     return status == LVN_OK ? LVN_ERR_USAGE : status;

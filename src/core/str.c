@@ -118,10 +118,12 @@ static uint32_t code_point(const char *p, size_t n)
     return code;
 }
 
-/* What YAML takes for a line break or refuses as a control character: escaped, so that one text serves both. */
+/* What YAML takes for a line break or refuses as a control character: escaped, so that one text serves both.
+ */
 static bool escaped_in_yaml(uint32_t code)
 {
-    return (code >= 0x80 && code < 0xA0) || code == 0x2028 || code == 0x2029 || code == 0xFEFF || code >= 0xFFFE;
+    return (code >= 0x80 && code < 0xA0) || code == 0x2028 || code == 0x2029 || code == 0xFEFF ||
+           code >= 0xFFFE;
 }
 
 void lvni_str_json(lvni_str *s, const char *text)

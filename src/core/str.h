@@ -1,6 +1,6 @@
-/* A growable string. Used wherever text of unknown length is put together: configuration, messages, JSON lines.
- * Appending never returns a status: the first failed allocation marks the string, later appends do nothing, and
- * lvni_str_status() tells at the end. A zeroed lvni_str is an empty one. */
+/* A growable string. Used wherever text of unknown length is put together: configuration, messages, JSON
+ * lines. Appending never returns a status: the first failed allocation marks the string, later appends do
+ * nothing, and lvni_str_status() tells at the end. A zeroed lvni_str is an empty one. */
 #ifndef LEVIN_CORE_STR_H
 #define LEVIN_CORE_STR_H
 
@@ -20,14 +20,14 @@ void lvni_str_printf(lvni_str *s, const char *fmt, ...) LVN_PRINTF(2, 3);
  * takes it as the same text. */
 void lvni_str_json(lvni_str *s, const char *text);
 bool lvni_utf8_valid(const char *text);
-/* The shortest of %.15g, %.16g, %.17g that reads back as the same value; nan, inf and -inf as such. Single digits
- * before an exponent keep no point ("1e-05"); whole numbers get none ("20"). */
+/* The shortest of %.15g, %.16g, %.17g that reads back as the same value; nan, inf and -inf as such. Single
+ * digits before an exponent keep no point ("1e-05"); whole numbers get none ("20"). */
 void lvni_str_double(lvni_str *s, double value);
 
-const char *lvni_str_text(const lvni_str *s);      /* "" while empty; borrowed until the next append */
-lvn_status lvni_str_status(const lvni_str *s);     /* LVN_ERR_MEMORY when an append failed */
-char *lvni_str_take(lvni_str *s);                  /* the caller's (lvni_free), NULL when an append failed; s is empty */
-void lvni_str_clear(lvni_str *s);                  /* empty, keeps the memory and forgets a failure */
-void lvni_str_free(lvni_str *s);                   /* s is empty again */
+const char *lvni_str_text(const lvni_str *s);  /* "" while empty; borrowed until the next append */
+lvn_status lvni_str_status(const lvni_str *s); /* LVN_ERR_MEMORY when an append failed */
+char *lvni_str_take(lvni_str *s); /* the caller's (lvni_free), NULL when an append failed; s is empty */
+void lvni_str_clear(lvni_str *s); /* empty, keeps the memory and forgets a failure */
+void lvni_str_free(lvni_str *s);  /* s is empty again */
 
 #endif

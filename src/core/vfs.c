@@ -1,5 +1,6 @@
 /* File functions over a replaceable table of system calls, with fault injection (vfs.h).
- * Called by the checkpoint writer, the loggers, the configuration reader and everything else that touches a file. */
+ * Called by the checkpoint writer, the loggers, the configuration reader and everything else that touches a
+ * file. */
 #include "core/vfs.h"
 
 #include "core/alloc.h"
@@ -142,7 +143,8 @@ static int call_fsync(int fd)
     return rc;
 }
 
-/* Linux gives the descriptor back even when close fails, so an injected failure closes as well and nothing retries. */
+/* Linux gives the descriptor back even when close fails, so an injected failure closes as well and nothing
+ * retries. */
 static int call_close(int fd)
 {
     const bool broken = faulty(CLOSE);
@@ -184,11 +186,12 @@ static lvn_status io_error(int line, const char *verb, const char *path, int err
 {
     char text[128];
     const char *why = strerror_r(error, text, sizeof text);
-    return lvn_error_set(error == ENOENT ? LVN_ERR_NOT_FOUND : LVN_ERR_IO, __FILE__, line, "cannot %s \"%s\": %s%s", verb,
-                         path, why, advice(error));
+    return lvn_error_set(error == ENOENT ? LVN_ERR_NOT_FOUND : LVN_ERR_IO, __FILE__, line,
+                         "cannot %s \"%s\": %s%s", verb, path, why, advice(error));
 }
 
-/* Writes all bytes; short writes are continued. A write of nothing would go on for ever: taken as an error. */
+/* Writes all bytes; short writes are continued. A write of nothing would go on for ever: taken as an error.
+ */
 static lvn_status write_all(int fd, const char *path, const char *data, size_t bytes)
 {
     while (bytes > 0) {
@@ -274,16 +277,20 @@ lvn_status lvni_atomic_write(lvni_atomic_file *f, const void *data, size_t bytes
     return write_all(f->fd, f->path, data, bytes);
 }
 
-/* Some file systems cannot sync a directory and say so with EINVAL or ENOTSUP; there is nothing more to do there. */
+/* Some file systems cannot sync a directory and say so with EINVAL or ENOTSUP; there is nothing more to do
+ * there. */
 static lvn_status sync_directory(int dir_fd, const char *path)
 {
     if (call_fsync(dir_fd) != 0 && errno != EINVAL && errno != ENOTSUP) {
-        FAIL_ERRNO("make durable (the new content is in place, a power cut may lose it) the directory entry of", path);
+        FAIL_ERRNO(
+            "make durable (the new content is in place, a power cut may lose it) the directory entry of",
+            path);
     }
     return LVN_OK;
 }
 
-/* Everything that can fail and leave the old content in place comes before the rename, also opening the directory. */
+/* Everything that can fail and leave the old content in place comes before the rename, also opening the
+ * directory. */
 static lvn_status commit_steps(lvni_atomic_file *f, int *dir_fd)
 {
     if (call_fsync(f->fd) != 0) {
@@ -352,7 +359,8 @@ static lvn_status read_all(int fd, const char *path, size_t max_bytes, char **da
         }
         used += (size_t)n;
         if (used > max_bytes) {
-            LVN_FAIL(LVN_ERR_IO, "\"%s\" is larger than the %zu bytes that are read of such a file", path, max_bytes);
+            LVN_FAIL(LVN_ERR_IO, "\"%s\" is larger than the %zu bytes that are read of such a file", path,
+                     max_bytes);
         }
         if (n == 0) {
             (*data)[used] = '\0';
@@ -394,8 +402,11 @@ lvn_status lvni_file_read(const char *path, size_t max_bytes, char **data, size_
 lvn_status lvni_file_write(const char *path, const void *data, size_t bytes)
 {
     lvni_atomic_file *f = NULL;
-    LVN_TRY(lvni_atomic_open(path, &f));
-    const lvn_status status = lvni_atomic_write(f, data, bytes);
+    lvn_status status = lvni_atomic_open(path, &f);
+    if (f == NULL) {
+        return status;
+    }
+    status = lvni_atomic_write(f, data, bytes);
     if (status != LVN_OK) {
         lvni_atomic_abort(f);
         return status;
@@ -409,7 +420,8 @@ static bool is_directory(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* Asks mkdir first and stat only when it failed: another process may make the same directory at the same time. */
+/* Asks mkdir first and stat only when it failed: another process may make the same directory at the same
+ * time. */
 static lvn_status make_one(const char *path)
 {
     if (call_mkdir(path) == 0) {

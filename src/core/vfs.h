@@ -1,6 +1,6 @@
 /* All file writing of levin goes through this table of functions, so that a test can break the disk.
- * Paths are bytes as the system has them. Every function returns LVN_OK or records LVN_ERR_IO / LVN_ERR_NOT_FOUND with
- * path, what was tried and the system's reason. */
+ * Paths are bytes as the system has them. Every function returns LVN_OK or records LVN_ERR_IO /
+ * LVN_ERR_NOT_FOUND with path, what was tried and the system's reason. */
 #ifndef LEVIN_CORE_VFS_H
 #define LEVIN_CORE_VFS_H
 
@@ -23,19 +23,21 @@ typedef struct lvni_vfs {
 /* The table in force; tests replace it and put NULL back for the real one. Not thread-safe. */
 const lvni_vfs *lvni_vfs_get(void);
 void lvni_vfs_set(const lvni_vfs *vfs);
-/* Faults for tests: the k-th call (1 = next) of a kind fails with `error` (errno value), or, for "short", the k-th write
- * writes half. kind: "open" "write" "short" "fsync" "close" "rename" "mkdir" "link" "read". k = 0 switches all off. The number of calls
- * made of a kind since the last setting is lvni_vfs_calls(kind). */
+/* Faults for tests: the k-th call (1 = next) of a kind fails with `error` (errno value), or, for "short", the
+ * k-th write writes half. kind: "open" "write" "short" "fsync" "close" "rename" "mkdir" "link" "read". k = 0
+ * switches all off. The number of calls made of a kind since the last setting is lvni_vfs_calls(kind). */
 void lvni_vfs_fail_at(const char *kind, int64_t k, int error);
 int64_t lvni_vfs_calls(const char *kind);
 
-/* A file being written under a temporary name beside `path` ("<path>.tmp-<pid>"). commit: fsync, close, rename over `path`, fsync the
- * directory. abort (or a failed commit): close and unlink the temporary; `path` keeps its old content.
- * One failure is different: when only the directory cannot be synced, commit reports it although `path` already has the
- * new content (whole, but a power cut may bring the old one back). No failure leaves the temporary file behind. */
+/* A file being written under a temporary name beside `path` ("<path>.tmp-<pid>"). commit: fsync, close,
+ * rename over `path`, fsync the directory. abort (or a failed commit): close and unlink the temporary; `path`
+ * keeps its old content. One failure is different: when only the directory cannot be synced, commit reports
+ * it although `path` already has the new content (whole, but a power cut may bring the old one back). No
+ * failure leaves the temporary file behind. */
 typedef struct lvni_atomic_file lvni_atomic_file;
 lvn_status lvni_atomic_open(const char *path, lvni_atomic_file **out);
-lvn_status lvni_atomic_write(lvni_atomic_file *f, const void *data, size_t bytes); /* retries short writes and EINTR */
+lvn_status lvni_atomic_write(lvni_atomic_file *f, const void *data,
+                             size_t bytes);         /* retries short writes and EINTR */
 lvn_status lvni_atomic_commit(lvni_atomic_file *f); /* frees f in every case */
 void lvni_atomic_abort(lvni_atomic_file *f);        /* frees f; NULL is fine */
 

@@ -12,14 +12,18 @@
 #include <stdlib.h>
 
 static const char *const seeds[] = {
-    "optim:\n  name: adamw\n  lr: 1e-3\n  betas: [0.9, 0.99]\nmilestones:\n  - 1\n  - 2\ntitle: \"a\\\"b\\u00e4\"\nnames: ['x, y', z]\n",
+    "optim:\n  name: adamw\n  lr: 1e-3\n  betas: [0.9, 0.99]\nmilestones:\n  - 1\n  - 2\ntitle: "
+    "\"a\\\"b\\u00e4\"\nnames: ['x, y', z]\n",
     "{\"optim\": {\"lr\": 0.5}, \"names\": [\"x\", \"y\"], \"title\": null, \"val_split\": 1e-2}",
     "---\ntitle: |\n  many\n  lines\ndata: &a /x\ndata.count: *a\n...\n? seed\n: !!int 3\n<<: {a: b}\n",
 };
 static const char *const jobs[] = {
-    "max_epochs=20 batch_size=256 optim=adamw names=[a, 'b c', \"d\\\"\"] --overwrite ~seed --optim.lr 3 +val_split=.5",
-    "title='a long text with [brackets], \"quotes\", back\\slashes and = signs, so that most changes do no harm to it'",
-    "names=[one word, 'two, words', \"three \\\" words\", four, five, six, seven, eight, nine, ten, 'eleven', twelve, a:b]",
+    "max_epochs=20 batch_size=256 optim=adamw names=[a, 'b c', \"d\\\"\"] --overwrite ~seed --optim.lr 3 "
+    "+val_split=.5",
+    "title='a long text with [brackets], \"quotes\", back\\slashes and = signs, so that most changes do no "
+    "harm to it'",
+    "names=[one word, 'two, words', \"three \\\" words\", four, five, six, seven, eight, nine, ten, "
+    "'eleven', twelve, a:b]",
 };
 
 static uint32_t next_random(void)
@@ -140,7 +144,9 @@ static lvn_status whole_start(lvni_str *yaml, lvni_str *json)
     lvni_config *config = NULL;
     LVN_TRY(make_config(&config));
     lvn_status status = lvni_config_load_job(config, "max_epochs=20 optim=adamw num_nodes=1 data='a b'");
-    status = status != LVN_OK ? status : lvni_config_load_yaml(config, LVNI_LAYER_FILE, "f.yml", file, sizeof file - 1);
+    status = status != LVN_OK
+                 ? status
+                 : lvni_config_load_yaml(config, LVNI_LAYER_FILE, "f.yml", file, sizeof file - 1);
     status = status != LVN_OK ? status : lvni_config_load_words(config, 4, words);
     status = status != LVN_OK ? status : lvni_config_finish(config);
     status = status != LVN_OK ? status : lvni_config_set(config, "num_workers", "2", "resolved");

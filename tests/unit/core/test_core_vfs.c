@@ -1,4 +1,5 @@
-/* Files under faults: whatever fails, the old content stays, no temporary file is left, no descriptor leaks. */
+/* Files under faults: whatever fails, the old content stays, no temporary file is left, no descriptor leaks.
+ */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -143,7 +144,8 @@ static int sweep(const char *kind, int error)
             assert_content(at("a"), "new content here");
             return k - 1;
         }
-        const bool in_place = (strcmp(kind, "fsync") == 0 && k == 2) || (strcmp(kind, "close") == 0 && k == 2);
+        const bool in_place =
+            (strcmp(kind, "fsync") == 0 && k == 2) || (strcmp(kind, "close") == 0 && k == 2);
         assert_content(at("a"), in_place ? "new content here" : "old");
         if (status != LVN_OK) {
             assert_int_equal(status, LVN_ERR_IO);
@@ -156,10 +158,10 @@ static int sweep(const char *kind, int error)
 static void every_failing_call_keeps_the_old_content(void **state)
 {
     (void)state;
-    assert_int_equal(sweep("open", EMFILE), 2);   /* the temporary, the directory */
+    assert_int_equal(sweep("open", EMFILE), 2); /* the temporary, the directory */
     assert_int_equal(sweep("write", ENOSPC), 3);
-    assert_int_equal(sweep("fsync", EIO), 2);     /* the file; the directory after the rename */
-    assert_int_equal(sweep("close", EIO), 2);     /* the file; the directory, where nothing can be lost */
+    assert_int_equal(sweep("fsync", EIO), 2); /* the file; the directory after the rename */
+    assert_int_equal(sweep("close", EIO), 2); /* the file; the directory, where nothing can be lost */
     assert_int_equal(sweep("rename", EACCES), 1);
 }
 
@@ -258,7 +260,8 @@ static void reading_has_a_limit_and_needs_no_size(void **state)
     lvni_free(data);
     assert_int_equal(lvni_file_write(at("empty"), "", 0), LVN_OK);
     assert_content(at("empty"), "");
-    assert_int_equal(lvni_file_read("/proc/self/status", 100000, &data, &bytes), LVN_OK); /* says its size is 0 */
+    assert_int_equal(lvni_file_read("/proc/self/status", 100000, &data, &bytes),
+                     LVN_OK); /* says its size is 0 */
     assert_true(bytes > 100);
     lvni_free(data);
     lvni_vfs_fail_at("read", 2, EIO);
