@@ -53,7 +53,8 @@ static lvn_status read_exactly(int fd, const char *path, void *buffer, size_t by
     return LVN_OK;
 }
 
-/* JSON text to value. What is not JSON is damage; a message that is empty or says so means memory. */
+/* JSON text to value. What is not JSON is damage; a message that is empty or says so means memory (the library does not
+ * always tell the two apart: a small allocation that fails in its lexer reads as damage, which refuses the file as well). */
 static lvn_status parse_json(const char *path, const char *what, const char *text, size_t bytes, json_t **out)
 {
     json_error_t error;

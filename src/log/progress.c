@@ -147,7 +147,7 @@ void lvni_progress_update(lvni_progress *p, const lvni_progress_state *state, do
     if (plain) {
         char text[256];
         const size_t n = lvni_progress_format(state, 0, text, sizeof text);
-        lvni_log(LVNI_LOG_DEBUG, "%s", text);
+        lvni_log_line(LVNI_LOG_DEBUG, "%s", text);
         if (!p->terminal && !p->options.quiet) {
             print(p, text, n);
         }

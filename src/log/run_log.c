@@ -138,7 +138,7 @@ static void to_file(lvni_log_level level, char *text, size_t n)
     }
 }
 
-void lvni_log(lvni_log_level level, const char *fmt, ...)
+void lvni_log_line(lvni_log_level level, const char *fmt, ...)
 {
     const lvn_error before = *lvn_last_error(); /* often the very error that is being told */
     char line[PREFIX + LINE + 2];               /* room for a prefix in front and the newline behind */

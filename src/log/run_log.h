@@ -18,7 +18,7 @@ lvn_status lvni_log_open(const char *path, bool append);
 void lvni_log_close(void);
 void lvni_log_set_quiet(bool quiet);
 
-void lvni_log(lvni_log_level level, const char *fmt, ...) LVN_PRINTF(2, 3);
+void lvni_log_line(lvni_log_level level, const char *fmt, ...) LVN_PRINTF(2, 3);
 
 /* The one line at the bottom of a terminal that is rewritten again and again (progress.c). Messages appear above it.
  * fd: the terminal; text: without newline, no wider than the terminal. */

@@ -1,0 +1,167 @@
+/* The progress line: what it looks like, and when it appears on a terminal (a pseudo-terminal here) and elsewhere. */
+#include "log_support.h"
+
+#include "log/progress.h"
+#include "log/run_log.h"
+
+#include <math.h>
+#include <sys/ioctl.h>
+
+static lvni_progress_state sample(void)
+{
+    return (lvni_progress_state){.epoch = 2, .max_epochs = 20, .step = 128, .steps = 341, .loss = 0.52314, .accuracy = 0.8125,
+                                 .samples_per_s = 1234.4, .lr = 0.001, .memory_bytes = 312u << 20, .left_s = 80.2};
+}
+
+static void the_line_looks_like_this(void **state)
+{
+    (void)state;
+    char out[256];
+    lvni_progress_state s = sample();
+    static const char whole[] =
+        "epoch 3/20  step 128/341  loss 0.5231  acc 0.812  1234 images/s  lr 0.001  mem 312 MiB  left 1m20s";
+    assert_int_equal(lvni_progress_format(&s, 0, out, sizeof out), sizeof whole - 1);
+    assert_string_equal(out, whole);
+    lvni_progress_format(&s, (int)sizeof whole - 1, out, sizeof out); /* exactly as wide */
+    assert_string_equal(out, whole);
+    lvni_progress_format(&s, (int)sizeof whole - 2, out, sizeof out); /* one column less */
+    assert_string_equal(out, "epoch 3/20  step 128/341  loss 0.5231  acc 0.812  1234 images/s  lr 0.001  mem 312 MiB");
+    lvni_progress_format(&s, 24, out, sizeof out);
+    assert_string_equal(out, "epoch 3/20  step 128/341");
+    for (int width = 1; width < 120; width++) {
+        assert_true(lvni_progress_format(&s, width, out, sizeof out) <= (size_t)width);
+    }
+    assert_int_equal(lvni_progress_format(&s, 0, out, 1), 0);
+    assert_int_equal(lvni_progress_format(&s, 0, out, 0), 0);
+    s.loss = s.accuracy = s.lr = s.left_s = NAN;
+    s.max_epochs = s.steps = 0;
+    s.memory_bytes = 0;
+    s.samples_per_s = 8.25;
+    lvni_progress_format(&s, 0, out, sizeof out);
+    assert_string_equal(out, "epoch 3  step 128  8.2 images/s");
+}
+
+static void times_and_sizes_are_short(void **state)
+{
+    (void)state;
+    static const struct {
+        double s;
+        const char *text;
+    } times[] = {{0.2, "left 0s"},       {59.4, "left 59s"},      {59.6, "left 1m00s"},      {3599, "left 59m59s"},
+                 {7500, "left 2h05m"},   {273600, "left 3d04h"},  {INFINITY, NULL},          {-5, NULL}};
+    for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
+        char out[256];
+        lvni_progress_state s = sample();
+        s.left_s = times[i].s;
+        lvni_progress_format(&s, 0, out, sizeof out);
+        const char *left = strstr(out, "left");
+        if (times[i].text == NULL) {
+            assert_null(left);
+        } else {
+            assert_string_equal(left, times[i].text);
+        }
+        s.memory_bytes = (uint64_t)24 << 30;
+        lvni_progress_format(&s, 0, out, sizeof out);
+        assert_non_null(strstr(out, "mem 24.0 GiB"));
+    }
+}
+
+static int count(const char *text, char c)
+{
+    int n = 0;
+    for (; *text != '\0'; text++) {
+        n += *text == c;
+    }
+    return n;
+}
+
+static const char *plain_run(double interval_s, bool quiet)
+{
+    lvni_progress p;
+    lvni_progress_init(&p, &(lvni_progress_options){.fd = STDOUT_FILENO, .quiet = quiet, .plain_interval_s = interval_s});
+    assert_true(!isatty(STDOUT_FILENO) == !p.terminal);
+    p.terminal = false; /* whoever runs the tests may sit at one */
+    lvni_progress_state s = sample();
+    const int saved = catch_fd(STDOUT_FILENO);
+    for (int step = 1; step <= 21; step++) { /* half a second each, logged every fifth */
+        s.step = step;
+        lvni_progress_update(&p, &s, step * 0.5, step % 5 == 0, step == 21);
+    }
+    lvni_progress_finish(&p);
+    return restore_fd(STDOUT_FILENO, saved);
+}
+
+static void elsewhere_plain_lines_at_logging_points(void **state)
+{
+    (void)state;
+    const char *text = plain_run(0, false);
+    assert_int_equal(count(text, '\n'), 5); /* steps 5, 10, 15, 20 and the last */
+    assert_int_equal(count(text, '\r') + count(text, '\033'), 0);
+    assert_memory_equal(text, "epoch 3/20  step 5/341  loss", 28);
+    text = plain_run(4, false);
+    assert_int_equal(count(text, '\n'), 3); /* steps 5 (2.5 s), 15 (7.5 s: 5 s later), 21 */
+    assert_non_null(strstr(text, "step 15/341"));
+    assert_string_equal(plain_run(0, true), "");
+}
+
+static void logging_points_reach_the_file(void **state)
+{
+    (void)state;
+    assert_int_equal(lvni_log_open(file, false), LVN_OK);
+    plain_run(0, true);
+    lvni_log_close();
+    assert_int_equal(count(text_of(file), '\n'), 5);
+    assert_non_null(strstr(text_of(file), "[DEBUG] epoch 3/20  step 20/341"));
+}
+
+static void a_terminal_has_one_line_as_wide_as_it_is(void **state)
+{
+    (void)state;
+    const int master = posix_openpt(O_RDWR | O_NOCTTY);
+    if (master < 0 || grantpt(master) != 0 || unlockpt(master) != 0) {
+        print_message("skipped: no pseudo-terminals here\n");
+        skip();
+    }
+    const int fd = open(ptsname(master), O_RDWR | O_NOCTTY);
+    assert_true(fd >= 0);
+    const struct winsize size = {.ws_row = 25, .ws_col = 41};
+    assert_int_equal(ioctl(fd, TIOCSWINSZ, &size), 0);
+    lvni_progress p;
+    lvni_progress_init(&p, &(lvni_progress_options){.fd = fd});
+    assert_true(p.terminal);
+    lvni_progress_state s = sample();
+    lvni_progress_update(&p, &s, 10.0, false, false);
+    s.step = 129;
+    lvni_progress_update(&p, &s, 10.05, true, false); /* too soon to redraw */
+    s.step = 130;
+    lvni_progress_update(&p, &s, 10.2, false, false);
+    s.step = 131;
+    lvni_progress_update(&p, &s, 10.21, false, true); /* the last always shows */
+    lvni_progress_finish(&p);
+    lvni_progress_finish(&p);
+    char text[512];
+    size_t n = 0;
+    while (n == 0 || text[n - 1] != '\n') { /* a pseudo-terminal may hand it over in parts */
+        const ssize_t part = read(master, text + n, sizeof text - 1 - n);
+        assert_true(part > 0);
+        n += (size_t)part;
+    }
+    text[n] = '\0';
+    assert_string_equal(text, "\r\033[Kepoch 3/20  step 128/341  loss 0.5231"
+                              "\r\033[Kepoch 3/20  step 130/341  loss 0.5231"
+                              "\r\033[Kepoch 3/20  step 131/341  loss 0.5231\r\n");
+    close(fd);
+    close(master);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(the_line_looks_like_this, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(times_and_sizes_are_short, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(elsewhere_plain_lines_at_logging_points, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(logging_points_reach_the_file, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(a_terminal_has_one_line_as_wide_as_it_is, make_dir, drop_dir),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

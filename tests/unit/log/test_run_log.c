@@ -1,0 +1,169 @@
+/* The logger: what goes where, lines of threads that do not mix, a log that breaks without breaking the run. */
+#include "log_support.h"
+
+#include "log/run_log.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <pthread.h>
+
+/* Checks "[YYYY-MM-DD hh:mm:ss,mmm]" and returns what follows it. */
+static const char *after_time(const char *line)
+{
+    static const char form[] = "[dddd-dd-dd dd:dd:dd,ddd]";
+    for (size_t i = 0; i < sizeof form - 1; i++) {
+        assert_true(form[i] == 'd' ? isdigit((unsigned char)line[i]) != 0 : line[i] == form[i]);
+    }
+    return line + sizeof form - 1;
+}
+
+static void levels_go_where_they_belong(void **state)
+{
+    (void)state;
+    assert_int_equal(lvni_log_open(file, false), LVN_OK);
+    int saved = catch_fd(STDERR_FILENO);
+    lvni_log_line(LVNI_LOG_DEBUG, "detail %d", 1);
+    lvni_log_line(LVNI_LOG_INFO, "effective batch %d", 64);
+    lvni_log_line(LVNI_LOG_WARNING, "odd");
+    lvni_log_line(LVNI_LOG_ERROR, "bad");
+    assert_string_equal(restore_fd(STDERR_FILENO, saved), "effective batch 64\nwarning: odd\nerror: bad\n");
+    lvni_log_set_quiet(true);
+    saved = catch_fd(STDERR_FILENO);
+    lvni_log_line(LVNI_LOG_INFO, "quiet");
+    lvni_log_line(LVNI_LOG_WARNING, "loud");
+    assert_string_equal(restore_fd(STDERR_FILENO, saved), "warning: loud\n");
+    lvni_log_set_quiet(false);
+    lvni_log_close();
+    static const char *const expected[] = {"[DEBUG] detail 1\n", "[INFO] effective batch 64\n", "[WARNING] odd\n",
+                                           "[ERROR] bad\n", "[INFO] quiet\n", "[WARNING] loud\n"};
+    const char *at = text_of(file);
+    for (size_t i = 0; i < 6; i++) {
+        at = after_time(at);
+        assert_memory_equal(at, expected[i], strlen(expected[i]));
+        at += strlen(expected[i]);
+    }
+    assert_int_equal(*at, '\0');
+}
+
+static void append_keeps_and_open_empties(void **state)
+{
+    (void)state;
+    put_text(file, "old\n");
+    assert_int_equal(lvni_log_open(file, true), LVN_OK);
+    lvni_log_line(LVNI_LOG_DEBUG, "new");
+    lvni_log_close();
+    lvni_log_line(LVNI_LOG_DEBUG, "after closing"); /* goes nowhere */
+    assert_memory_equal(text_of(file), "old\n[", 5);
+    assert_null(strstr(text_of(file), "after closing"));
+    assert_int_equal(lvni_log_open(file, false), LVN_OK);
+    lvni_log_close();
+    assert_string_equal(text_of(file), "");
+    assert_int_equal(lvni_log_open("/no/such/folder/train.log", false), LVN_ERR_NOT_FOUND);
+}
+
+static void long_messages_are_whole_or_cut_when_memory_is_out(void **state)
+{
+    (void)state;
+    static char big[10001];
+    memset(big, 'x', 10000);
+    assert_int_equal(lvni_log_open(file, false), LVN_OK);
+    lvni_log_line(LVNI_LOG_DEBUG, "%s", big);
+    size_t n = strlen(text_of(file));
+    assert_int_equal(n, 25 + 8 + 10000 + 1);
+    lvni_alloc_fail_at(1);
+    lvni_log_line(LVNI_LOG_DEBUG, "%s", big);
+    lvni_alloc_fail_at(0);
+    lvni_log_close();
+    assert_int_equal(strlen(text_of(file)), n + 25 + 8 + 2048 + 1);
+    assert_int_equal(text_of(file)[n + 25 + 8 + 2048], '\n');
+}
+
+static void a_full_disk_is_said_once_and_the_error_at_hand_stays(void **state)
+{
+    (void)state;
+    assert_int_equal(lvni_log_open(file, false), LVN_OK);
+    lvn_error_set(LVN_ERR_SHAPE, "f.c", 12, "shapes differ");
+    const int saved = catch_fd(STDERR_FILENO);
+    lvni_vfs_fail_at("write", 1, ENOSPC);
+    for (int i = 0; i < 3; i++) {
+        lvni_log_line(LVNI_LOG_ERROR, "%s", lvn_last_error()->message);
+    }
+    lvni_vfs_fail_at("write", 0, 0);
+    const char *screen = restore_fd(STDERR_FILENO, saved);
+    assert_int_equal(lvn_last_error()->code, LVN_ERR_SHAPE);
+    assert_string_equal(lvn_last_error()->message, "shapes differ");
+    const char *first = strstr(screen, "the run goes on without this log");
+    assert_non_null(first);
+    assert_null(strstr(first + 1, "the run goes on without this log"));
+    assert_non_null(strstr(first, "error: shapes differ\nerror: shapes differ\n"));
+    lvn_clear_error();
+    lvni_log_close();
+}
+
+static void messages_appear_above_the_status_line(void **state)
+{
+    (void)state;
+    const int saved = catch_fd(STDERR_FILENO);
+    lvni_log_status_line(STDERR_FILENO, "step 1");
+    lvni_log_line(LVNI_LOG_INFO, "saved");
+    lvni_log_status_line(STDERR_FILENO, "step 2");
+    lvni_log_status_end(true);
+    lvni_log_line(LVNI_LOG_INFO, "done");
+    lvni_log_status_line(STDERR_FILENO, "x");
+    lvni_log_status_end(false);
+    lvni_log_status_end(false);
+    assert_string_equal(restore_fd(STDERR_FILENO, saved), "\r\033[Kstep 1\r\033[Ksaved\n\r\033[Kstep 1\r\033[Kstep 2\ndone\n"
+                                                          "\r\033[Kx\r\033[K");
+}
+
+enum { THREADS = 4, LINES = 200 };
+
+static void *talk(void *arg)
+{
+    const int id = *(const int *)arg;
+    for (int i = 0; i < LINES; i++) {
+        lvni_log_line(LVNI_LOG_DEBUG, "thread %d line %d %s", id, i, "abcdefghijklmnopqrstuvwxyz");
+    }
+    return NULL;
+}
+
+static void lines_of_threads_do_not_mix(void **state)
+{
+    (void)state;
+    pthread_t threads[THREADS];
+    int ids[THREADS];
+    int next[THREADS] = {0};
+    assert_int_equal(lvni_log_open(file, false), LVN_OK);
+    for (int i = 0; i < THREADS; i++) {
+        ids[i] = i;
+        assert_int_equal(pthread_create(&threads[i], NULL, talk, &ids[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    lvni_log_close();
+    int n = 0;
+    for (const char *at = text_of(file); *at != '\0'; n++) {
+        char expected[96];
+        at = after_time(at);
+        const int id = at[15] - '0'; /* behind "[DEBUG] thread " */
+        assert_in_range(id, 0, THREADS - 1);
+        snprintf(expected, sizeof expected, "[DEBUG] thread %d line %d abcdefghijklmnopqrstuvwxyz\n", id, next[id]++);
+        assert_memory_equal(at, expected, strlen(expected));
+        at += strlen(expected);
+    }
+    assert_int_equal(n, THREADS * LINES);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(levels_go_where_they_belong, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(append_keeps_and_open_empties, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(long_messages_are_whole_or_cut_when_memory_is_out, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(a_full_disk_is_said_once_and_the_error_at_hand_stays, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(messages_appear_above_the_status_line, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(lines_of_threads_do_not_mix, make_dir, drop_dir),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
