@@ -30,7 +30,7 @@ static void tell_unreadable(lvni_loader *loader)
 {
     lvni_str text = {0};
     if (lvni_loader_report(loader, &text)) {
-        lvni_log(LVNI_LOG_WARNING, "%s", lvni_str_text(&text));
+        lvni_log_line(LVNI_LOG_WARNING, "%s", lvni_str_text(&text));
     }
     lvni_str_free(&text);
 }
@@ -127,7 +127,7 @@ static lvn_status loop(lvni_trainer *t)
 lvn_status lvni_trainer_fit(lvni_trainer *t)
 {
     if (finished(t)) {
-        lvni_log(LVNI_LOG_INFO, "nothing to do: the run is at step %lld, epoch %lld; a larger max_epochs or max_steps trains on",
+        lvni_log_line(LVNI_LOG_INFO, "nothing to do: the run is at step %lld, epoch %lld; a larger max_epochs or max_steps trains on",
                  (long long)t->at.step, (long long)t->at.epoch);
         return LVN_OK;
     }

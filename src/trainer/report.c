@@ -135,7 +135,7 @@ lvn_status lvni_report_epoch(lvni_trainer *t, bool validated)
         const bool epoch_mean = strncmp(row[i].name, "epoch/", 6) == 0;
         lvni_str_printf(&line, " %s%s %.4f", epoch_mean ? "train/" : "", row[i].name + (epoch_mean ? 6 : 0), row[i].value);
     }
-    lvni_log(LVNI_LOG_INFO, "%s", lvni_str_text(&line));
+    lvni_log_line(LVNI_LOG_INFO, "%s", lvni_str_text(&line));
     lvni_str_free(&line);
     return t->log == NULL ? LVN_OK
                           : lvni_metrics_write(t->log, t->at.step, t->at.epoch, lvni_seconds_since(t->start_ns), row, n);

@@ -1,0 +1,28 @@
+/* Training a module of your own: a job is a module class, datasets, and default options; lvn_main reads the command line. */
+#ifndef LEVIN_TRAINER_H
+#define LEVIN_TRAINER_H
+
+#include <levin/data.h>
+#include <levin/nn.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct lvn_job {
+    const lvn_module_class *module;
+    lvn_dataset *train; /* taken: lvn_main and lvn_job_train destroy both datasets. NULL: opening it failed (the thread's error says how) */
+    lvn_dataset *val;   /* NULL: no validation, unless opening it failed */
+    const char *options; /* "max_epochs=20 batch_size=256 optim=adamw": defaults; the command line wins */
+    void *reserved[4];
+} lvn_job;
+
+/* Train with key=value words (`levin help train` lists them); the run directory holds checkpoints, logs and config.yaml. */
+LVN_API lvn_status lvn_job_train(const lvn_job *job, int n_words, const char *const *words);
+/* The same with the words of main(), messages on standard error, and the exit code to return from main(). */
+LVN_API int lvn_main(int argc, char **argv, const lvn_job *job);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,52 @@
+/* levin train RECIPE, levin plan train RECIPE, levin predict, levin eval. */
+#include "cli/cli.h"
+#include "core/exit_code.h"
+#include "recipes/classify.h"
+#include "recipes/report_error.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Recipes a later version brings are named, so that nobody looks for a typing mistake. */
+static int check_recipe(int n, const char *const *words, const char *usage)
+{
+    static const char *const later[] = {"pretrain", "pose", "gan", "lm"};
+    if (n >= 1 && strcmp(words[0], "classify") == 0) {
+        return LVNI_EXIT_OK;
+    }
+    for (size_t i = 0; n >= 1 && i < sizeof later / sizeof *later; i++) {
+        if (strcmp(words[0], later[i]) == 0) {
+            fprintf(stderr, "error: the recipe %s comes with a later version; this one has classify\n", words[0]);
+            return LVNI_EXIT_USAGE;
+        }
+    }
+    fprintf(stderr, "error: %s%s\nusage: %s\n", n >= 1 ? "unknown recipe " : "which recipe?", n >= 1 ? words[0] : "", usage);
+    return LVNI_EXIT_USAGE;
+}
+
+int lvni_cmd_train(int n, const char *const *words)
+{
+    const int code = check_recipe(n, words, "levin train classify data=DIR [key=value ...]");
+    return code != LVNI_EXIT_OK ? code : lvni_report_status(lvni_classify_train(n - 1, words + 1));
+}
+
+int lvni_cmd_plan(int n, const char *const *words)
+{
+    static const char usage[] = "levin plan train classify data=DIR [key=value ...]";
+    if (n < 1 || strcmp(words[0], "train") != 0) {
+        fprintf(stderr, "error: plan what?\nusage: %s\n", usage);
+        return LVNI_EXIT_USAGE;
+    }
+    const int code = check_recipe(n - 1, words + 1, usage);
+    return code != LVNI_EXIT_OK ? code : lvni_report_status(lvni_classify_plan(n - 2, words + 2));
+}
+
+int lvni_cmd_predict(int n, const char *const *words)
+{
+    return lvni_report_status(lvni_classify_predict(n, words));
+}
+
+int lvni_cmd_eval(int n, const char *const *words)
+{
+    return lvni_report_status(lvni_classify_eval(n, words));
+}

@@ -1,0 +1,98 @@
+/* Training of image classifiers: options, data, model, export; the run itself is in fit.c. */
+#include "recipes/classify.h"
+
+#include "recipes/fit.h"
+#include "recipes/image_data.h"
+#include "recipes/train_options.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const lvni_option model_rows[] = {
+    {.name = "model.name", .type = LVNI_OPT_CHOICE, .choices = "cnn|mlp", .fallback = "cnn",
+     .help = "Network: cnn (three convolutions with batch norm) or mlp (two hidden layers)."},
+    LVNI_OPTION_ALIAS("model", "model.name"),
+    {.name = "model.dropout", .type = LVNI_OPT_FLOAT, .fallback = "0.1", .range = LVNI_FROM_TO_BELOW(0, 1),
+     .help = "Dropout before the last layer."},
+};
+static const lvni_option_table model_table = LVNI_OPTION_TABLE("model", model_rows);
+
+const lvni_option_table *lvni_classify_train_tables(size_t *n)
+{
+    static lvni_option_table all[6];
+    all[0] = lvni_image_options;
+    all[1] = model_table;
+    all[2] = lvni_run_options;
+    all[3] = lvni_batch_options;
+    all[4] = lvni_optim_table;
+    all[5] = lvni_augment_options;
+    *n = sizeof all / sizeof *all;
+    return all;
+}
+
+static lvn_status export_model(void *user, const lvni_model *model, const char *path)
+{
+    return lvni_export_classifier(model, user, path);
+}
+
+typedef lvn_status (*fit_function)(const lvni_fit_request *request);
+
+static lvn_status with_data(lvni_config *c, fit_function fit)
+{
+    lvni_image_data data;
+    LVN_TRY(lvni_image_data_open(c, &data));
+    if (!lvni_config_is_set(c, "image_size")) {
+        char size[16];
+        snprintf(size, sizeof size, "%d", data.transform.size);
+        const lvn_status s = lvni_config_set(c, "image_size", size, "resolved at start");
+        if (s != LVN_OK) {
+            lvni_image_data_free(&data);
+            return s;
+        }
+    }
+    const char *name = lvni_config_str(c, "model.name");
+    const lvni_zoo_arguments arguments = {.image_size = data.transform.size,
+                                          .n_classes = data.train->n_classes,
+                                          .dropout = lvni_config_float(c, "model.dropout")};
+    lvni_classifier_card card = {.model = name,
+                                 .image_size = arguments.image_size,
+                                 .n_classes = arguments.n_classes,
+                                 .class_names = data.train->class_names,
+                                 .dropout = arguments.dropout,
+                                 .eval_crop = data.transform.eval_crop};
+    memcpy(card.mean, data.transform.mean, sizeof card.mean);
+    memcpy(card.std, data.transform.std, sizeof card.std);
+    const lvni_fit_request request = {.config = c,
+                                      .recipe = "classify",
+                                      .cls = lvni_zoo_find(name),
+                                      .arguments = &arguments,
+                                      .train = data.train,
+                                      .val = data.val,
+                                      .note = lvni_str_text(&data.note),
+                                      .export_model = export_model,
+                                      .user = &card};
+    const lvn_status s = fit(&request);
+    lvni_image_data_free(&data);
+    return s;
+}
+
+static lvn_status run(int n, const char *const *words, fit_function fit)
+{
+    size_t n_tables;
+    const lvni_option_table *tables = lvni_classify_train_tables(&n_tables);
+    lvni_config *c;
+    LVN_TRY(lvni_read_config(tables, n_tables, "levin help train.classify", NULL, n, words, &c));
+    const lvn_status s = with_data(c, fit);
+    lvni_config_destroy(c);
+    return s;
+}
+
+lvn_status lvni_classify_train(int n, const char *const *words)
+{
+    return run(n, words, lvni_fit);
+}
+
+lvn_status lvni_classify_plan(int n, const char *const *words)
+{
+    return run(n, words, lvni_fit_plan);
+}

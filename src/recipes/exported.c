@@ -1,0 +1,269 @@
+/* Exported models (exported.h). */
+#include "recipes/exported.h"
+
+#include "ckpt/checkpoint.h"
+#include "core/alloc.h"
+#include "core/str.h"
+#include "core/vfs.h"
+#include "recipes/run_dir.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* (O, H, W, I) <-> (O, I, H, W); shape is that of the source. */
+static void permute(const float *from, float *to, const int64_t ohwi[4], bool to_oihw)
+{
+    const int64_t H = ohwi[1], W = ohwi[2], C = ohwi[3];
+    for (int64_t o = 0; o < ohwi[0]; o++) {
+        for (int64_t hw = 0; hw < H * W; hw++) {
+            for (int64_t i = 0; i < C; i++) {
+                const int64_t here = (o * H * W + hw) * C + i, there = (o * C + i) * H * W + hw;
+                if (to_oihw) {
+                    to[there] = from[here];
+                } else {
+                    to[here] = from[there];
+                }
+            }
+        }
+    }
+}
+
+typedef struct tensors {
+    lvni_st_tensor *entry;
+    float *memory; /* permuted convolution weights */
+} tensors;
+
+static lvn_status gather(const lvni_model *m, tensors *t)
+{
+    *t = (tensors){.entry = lvni_calloc(LVNI_TAG_CKPT, (size_t)(m->n_parameters + m->n_buffers), sizeof *t->entry),
+                   .memory = lvni_alloc(LVNI_TAG_CKPT, (size_t)m->n_weights * sizeof(float))};
+    if (t->entry == NULL || t->memory == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    for (int i = 0; i < m->n_parameters; i++) {
+        const lvni_parameter *p = &m->parameters[i];
+        t->entry[i] = lvni_st_entry(p->name, p->tensor);
+        if (p->layout == LVNI_LAYOUT_CONV) {
+            const int64_t *s = p->tensor->shape;
+            permute(LVNI_CF32(p->tensor), t->memory + m->offset[i], s, true);
+            t->entry[i].data = t->memory + m->offset[i];
+            const int64_t oihw[4] = {s[0], s[3], s[1], s[2]};
+            memcpy(t->entry[i].shape, oihw, sizeof oihw);
+        }
+    }
+    for (int i = 0; i < m->n_buffers; i++) {
+        t->entry[m->n_parameters + i] = lvni_st_entry(m->buffers[i]->name, m->buffers[i]->tensor);
+    }
+    return LVN_OK;
+}
+
+static void card_to_json(const lvni_classifier_card *card, lvni_str *out)
+{
+    lvni_str_append(out, "{\"model\":");
+    lvni_str_json(out, card->model);
+    lvni_str_printf(out, ",\"image_size\":%d,\"dropout\":", card->image_size);
+    lvni_str_double(out, card->dropout);
+    lvni_str_append(out, ",\"eval_crop\":");
+    lvni_str_double(out, card->eval_crop);
+    lvni_str_printf(out, ",\"mean\":[%.9g,%.9g,%.9g],\"std\":[%.9g,%.9g,%.9g],\"classes\":[", (double)card->mean[0],
+                    (double)card->mean[1], (double)card->mean[2], (double)card->std[0], (double)card->std[1], (double)card->std[2]);
+    for (int i = 0; i < card->n_classes; i++) {
+        lvni_str_append(out, i == 0 ? "" : ",");
+        lvni_str_json(out, card->class_names[i]);
+    }
+    lvni_str_append(out, "]}");
+}
+
+lvn_status lvni_export_classifier(const lvni_model *model, const lvni_classifier_card *card, const char *path)
+{
+    tensors t;
+    lvni_str json = {0};
+    card_to_json(card, &json);
+    lvn_status s = gather(model, &t);
+    if (s == LVN_OK) {
+        s = lvni_str_status(&json);
+    }
+    if (s == LVN_OK) {
+        const lvni_st_meta meta[] = {{"format", "pt"}, {"classifier", lvni_str_text(&json)}};
+        s = lvni_st_save(path, t.entry, model->n_parameters + model->n_buffers, meta, 2);
+    }
+    lvni_free(t.entry);
+    lvni_free(t.memory);
+    lvni_str_free(&json);
+    return s;
+}
+
+/* ---- reading ---- */
+
+static lvn_status load_tensor(const lvni_st_file *file, const char *path, bool checkpoint, const char *name, lvn_tensor *t, lvni_layout layout)
+{
+    char full[256];
+    snprintf(full, sizeof full, "%s%s", checkpoint ? LVNI_CKPT_MODEL : "", name);
+    const lvni_st_tensor *e = lvni_st_find(file, full);
+    if (e == NULL) {
+        LVN_FAIL(LVN_ERR_MISMATCH, "%s has no tensor %s: it holds another model", path, full);
+    }
+    const bool turn = layout == LVNI_LAYOUT_CONV && !checkpoint;
+    const int64_t *s = t->shape;
+    const int64_t oihw[4] = {s[0], s[3], s[1], s[2]};
+    if (e->dtype != LVN_F32 || e->ndim != t->ndim || memcmp(e->shape, turn ? oihw : s, (size_t)t->ndim * sizeof *s) != 0) {
+        char mine[96], theirs[96];
+        LVN_FAIL(LVN_ERR_MISMATCH, "%s: tensor %s is %s, this model needs %s", path, full, lvni_shape_string(e->ndim, e->shape, theirs),
+                 lvni_shape_string(t->ndim, turn ? oihw : s, mine));
+    }
+    if (turn) {
+        permute(e->data, t->data, s, false);
+    } else {
+        memcpy(t->data, e->data, e->bytes);
+    }
+    return LVN_OK;
+}
+
+static lvn_status load_all(lvni_model *m, const lvni_st_file *file, const char *path)
+{
+    const bool checkpoint = lvni_st_meta_get(file, LVNI_CKPT_FORMAT) != NULL;
+    for (int i = 0; i < m->n_parameters; i++) {
+        LVN_TRY(load_tensor(file, path, checkpoint, m->parameters[i].name, m->parameters[i].tensor, m->parameters[i].layout));
+    }
+    for (int i = 0; i < m->n_buffers; i++) {
+        LVN_TRY(load_tensor(file, path, checkpoint, m->buffers[i]->name, m->buffers[i]->tensor, LVNI_LAYOUT_PLAIN));
+    }
+    lvni_model_touch(m);
+    return LVN_OK;
+}
+
+lvn_status lvni_model_load(lvni_model *model, const char *path)
+{
+    lvni_st_file *file;
+    LVN_TRY(lvni_st_open(path, LVNI_ST_VERIFY, &file));
+    const lvn_status s = load_all(model, file, path);
+    lvni_st_close(file);
+    return s;
+}
+
+static lvn_status read_three(json_t *array, float out[3])
+{
+    for (size_t i = 0; i < 3; i++) {
+        out[i] = (float)json_number_value(json_array_get(array, i));
+    }
+    return json_array_size(array) == 3 ? LVN_OK : LVN_ERR_CORRUPT;
+}
+
+static lvn_status read_card(lvni_exported *e, json_t *j)
+{
+    lvni_classifier_card *card = &e->card;
+    json_t *classes = json_object_get(j, "classes");
+    const char *name = json_string_value(json_object_get(j, "model"));
+    const size_t n = json_array_size(classes);
+    if (name == NULL || n == 0 || n > 1000000 || read_three(json_object_get(j, "mean"), card->mean) != LVN_OK ||
+        read_three(json_object_get(j, "std"), card->std) != LVN_OK) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "its description of the model is not complete");
+    }
+    card->image_size = (int)json_integer_value(json_object_get(j, "image_size"));
+    card->dropout = json_number_value(json_object_get(j, "dropout"));
+    card->eval_crop = json_number_value(json_object_get(j, "eval_crop"));
+    e->model_name = lvni_strdup(LVNI_TAG_CONFIG, name);
+    e->class_names = lvni_calloc(LVNI_TAG_CONFIG, n, sizeof *e->class_names);
+    if (e->model_name == NULL || e->class_names == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    for (size_t i = 0; i < n; i++) {
+        const char *c = json_string_value(json_array_get(classes, i));
+        e->class_names[i] = lvni_strdup(LVNI_TAG_CONFIG, c == NULL ? "?" : c);
+        if (e->class_names[i] == NULL) {
+            return LVN_ERR_MEMORY;
+        }
+        card->n_classes++;
+    }
+    card->model = e->model_name;
+    card->class_names = (const char *const *)e->class_names;
+    return LVN_OK;
+}
+
+static lvn_status open_file(const char *path, lvni_exported *e)
+{
+    lvni_st_file *file;
+    LVN_TRY(lvni_st_open(path, LVNI_ST_VERIFY, &file));
+    const char *text = lvni_st_meta_get(file, "classifier");
+    json_t *j = text == NULL ? NULL : json_loads(text, 0, NULL);
+    lvn_status s = LVN_OK;
+    if (j == NULL) {
+        s = lvn_error_set(LVN_ERR_MISMATCH, __FILE__, __LINE__, "%s is no classifier exported by levin", path);
+    } else {
+        s = read_card(e, j);
+    }
+    json_decref(j);
+    const lvn_module_class *cls = s == LVN_OK ? lvni_zoo_find(e->card.model) : NULL;
+    if (s == LVN_OK && cls == NULL) {
+        s = lvn_error_set(LVN_ERR_UNSUPPORTED, __FILE__, __LINE__, "%s holds a model %s, which this version does not know", path, e->card.model);
+    }
+    const lvni_zoo_arguments arguments = {
+        .image_size = e->card.image_size, .n_classes = e->card.n_classes, .dropout = e->card.dropout};
+    if (s == LVN_OK) {
+        s = lvni_model_build(cls, &arguments, 0, &e->model);
+    }
+    if (s == LVN_OK) {
+        s = load_all(e->model, file, path);
+    }
+    lvni_st_close(file);
+    return s;
+}
+
+/* The file behind model=PATH; freed by the caller. */
+static lvn_status find_file(const char *path, const char *which, char **file)
+{
+    char *inside = lvni_path_join(path, "exported_models");
+    const bool is_run = inside != NULL && lvni_path_exists(inside);
+    lvni_free(inside);
+    *file = is_run ? NULL : lvni_strdup(LVNI_TAG_CONFIG, path);
+    const char *const names[] = {which != NULL ? which : "best", which != NULL ? which : "last"};
+    for (int i = 0; is_run && i < 2; i++) {
+        lvni_str s = {0};
+        lvni_str_printf(&s, "%s/exported_models/exported_%s.safetensors", path, names[i]);
+        lvni_free(*file);
+        *file = lvni_str_take(&s);
+        if (*file == NULL || lvni_path_exists(*file)) {
+            break;
+        }
+    }
+    if (*file != NULL && !lvni_path_exists(*file)) {
+        lvn_error_set(LVN_ERR_NOT_FOUND, __FILE__, __LINE__, "%s does not exist: model= takes a run directory or an exported .safetensors file",
+                      *file);
+        lvni_free(*file);
+        return LVN_ERR_NOT_FOUND;
+    }
+    return *file == NULL ? LVN_ERR_MEMORY : LVN_OK;
+}
+
+lvn_status lvni_exported_open(const char *path, const char *which, lvni_exported **out)
+{
+    *out = NULL;
+    char *file;
+    LVN_TRY(find_file(path, which, &file));
+    lvni_exported *e = LVNI_NEW(LVNI_TAG_CONFIG, lvni_exported);
+    lvn_status s = e == NULL ? LVN_ERR_MEMORY : open_file(file, e);
+    if (s != LVN_OK) {
+        lvn_error_frame("reading the model %s", file);
+        lvni_exported_close(e);
+    } else {
+        *out = e;
+    }
+    lvni_free(file);
+    return s;
+}
+
+void lvni_exported_close(lvni_exported *e)
+{
+    if (e == NULL) {
+        return;
+    }
+    lvni_model_destroy(e->model);
+    for (int i = 0; i < e->card.n_classes; i++) {
+        lvni_free(e->class_names[i]);
+    }
+    lvni_free(e->class_names);
+    lvni_free(e->model_name);
+    lvni_free(e);
+}

@@ -1,0 +1,35 @@
+/* Exported models: safetensors with the names and layouts others use (convolutions OIHW), and in the metadata what prediction
+ * needs. Written beside every checkpoint; read by predict, eval and weights=. */
+#ifndef LEVIN_RECIPES_EXPORTED_H
+#define LEVIN_RECIPES_EXPORTED_H
+
+#include "ckpt/safetensors.h"
+#include "data/augment.h"
+#include "nn/model.h"
+
+/* What an exported classifier says of itself. */
+typedef struct lvni_classifier_card {
+    const char *model; /* name in the zoo */
+    int image_size, n_classes;
+    const char *const *class_names;
+    double dropout, eval_crop;
+    float mean[3], std[3];
+} lvni_classifier_card;
+
+lvn_status lvni_export_classifier(const lvni_model *model, const lvni_classifier_card *card, const char *path);
+
+typedef struct lvni_exported {
+    lvni_classifier_card card;
+    char *model_name;
+    char **class_names; /* owned; card points at them */
+    lvni_model *model;
+} lvni_exported;
+
+/* An exported file, or a run directory (exported_models/exported_<which>.safetensors; which NULL: best, else last). */
+lvn_status lvni_exported_open(const char *path, const char *which, lvni_exported **out);
+void lvni_exported_close(lvni_exported *exported);
+
+/* Set a model's weights and buffers by name from an exported model or a checkpoint. LVN_ERR_MISMATCH names the tensor. */
+lvn_status lvni_model_load(lvni_model *model, const char *path);
+
+#endif

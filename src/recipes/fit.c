@@ -1,0 +1,232 @@
+/* The common part of every training command (fit.h): configuration, plan, run directory, trainer, resume. */
+#include "recipes/fit.h"
+
+#include "core/alloc.h"
+#include "core/str.h"
+#include "core/vfs.h"
+#include "kernels/kernels.h"
+#include "log/run_log.h"
+#include "recipes/exported.h"
+#include "recipes/run_dir.h"
+#include "recipes/train_options.h"
+#include "trainer/trainer.h"
+
+#include <levin/version.h>
+#include <stdio.h>
+#include <string.h>
+
+static lvn_status load_saved(lvni_config *c)
+{
+    const char *out = lvni_config_str(c, "out");
+    if (!lvni_config_bool(c, "resume") || out == NULL) {
+        return LVN_OK;
+    }
+    char *saved = lvni_path_join(out, "config.yaml");
+    lvn_status s = saved == NULL ? LVN_ERR_MEMORY : LVN_OK;
+    if (s == LVN_OK && lvni_path_exists(saved)) {
+        s = lvni_config_load_file(c, LVNI_LAYER_SAVED, saved);
+    }
+    lvni_free(saved);
+    return s;
+}
+
+lvn_status lvni_read_config(const lvni_option_table *tables, size_t n_tables, const char *help, const char *job, int n,
+                            const char *const *words, lvni_config **out)
+{
+    *out = NULL;
+    lvni_config *c;
+    LVN_TRY(lvni_config_create(tables, n_tables, &c));
+    lvni_config_set_help(c, help);
+    lvn_status s = lvni_config_load_job(c, job);
+    if (s == LVN_OK) {
+        s = lvni_config_load_words(c, n, words);
+    }
+    if (s == LVN_OK && lvni_config_has(c, "resume")) {
+        s = load_saved(c);
+    }
+    if (s == LVN_OK) {
+        s = lvni_config_finish(c);
+    }
+    if (s != LVN_OK) {
+        lvni_config_destroy(c);
+        return s;
+    }
+    *out = c;
+    return LVN_OK;
+}
+
+/* Everything a run needs beside the request. */
+typedef struct run {
+    const lvni_fit_request *request;
+    lvni_plan plan;
+    char *dir;
+    lvni_str json;
+    lvni_model *model;
+    lvni_trainer *trainer;
+} run;
+
+static void banner(const run *r)
+{
+    const lvni_config *c = r->request->config;
+    lvni_str plan = {0};
+    lvni_plan_describe(&r->plan, &plan);
+    lvni_log_line(LVNI_LOG_INFO, "levin %s  %s  out=%s", LEVIN_VERSION, r->request->recipe, r->dir == NULL ? "-" : r->dir);
+    lvni_log_line(LVNI_LOG_INFO, "cpu: %s, %d core%s", lvni_cpu_describe(), r->plan.cores, r->plan.cores == 1 ? "" : "s");
+    if (r->request->note != NULL) {
+        lvni_log_line(LVNI_LOG_INFO, "%s", r->request->note);
+    }
+    lvni_log_line(LVNI_LOG_INFO, "model %s: %lld parameters in %d tensors, seed %lld, precision %s", r->request->cls->name,
+             (long long)r->model->n_weights, r->model->n_parameters, (long long)lvni_config_int(c, "seed"),
+             lvni_config_str(c, "precision"));
+    for (char *line = plan.data, *end; line != NULL && (end = strchr(line, '\n')) != NULL; line = end + 1) {
+        *end = '\0';
+        lvni_log_line(LVNI_LOG_INFO, "%s", line);
+    }
+    lvni_str_free(&plan);
+}
+
+/* exported_models/exported_<name>.safetensors */
+static lvn_status export_named(void *user, const char *name)
+{
+    const run *r = user;
+    lvni_str path = {0};
+    lvni_str_printf(&path, "%s/exported_models/exported_%s.safetensors", r->dir, name);
+    lvn_status s = lvni_str_status(&path);
+    if (s == LVN_OK && strcmp(name, "best") == 0) { /* best is the last one just written: the same file */
+        lvni_str last = {0};
+        lvni_str_printf(&last, "%s/exported_models/exported_last.safetensors", r->dir);
+        s = lvni_ckpt_link(lvni_str_text(&last), lvni_str_text(&path));
+        lvni_str_free(&last);
+    } else if (s == LVN_OK) {
+        s = r->request->export_model(r->request->user, r->model, lvni_str_text(&path));
+    }
+    lvni_str_free(&path);
+    return s;
+}
+
+static lvn_status make_trainer(run *r)
+{
+    const lvni_config *c = r->request->config;
+    LVN_TRY(lvni_config_to_json(c, &r->json));
+    lvni_trainer_options o = {.model = r->model,
+                              .train = r->request->train,
+                              .val = r->request->val,
+                              .plan = r->plan,
+                              .gradient_clip_val = lvni_config_float(c, "gradient_clip_val"),
+                              .seed = (uint64_t)lvni_config_int(c, "seed"),
+                              .max_epochs = lvni_config_int(c, "max_epochs"),
+                              .max_steps = lvni_config_int(c, "max_steps"),
+                              .workers = lvni_worker_count(c),
+                              .skip_unreadable = strcmp(lvni_config_str(c, "on_error"), "skip") == 0,
+                              .out = r->dir,
+                              .save_every_n_steps = lvni_config_int(c, "checkpoint.every_n_steps"),
+                              .log_every_n_steps = lvni_config_int(c, "log_every_n_steps"),
+                              .quiet = lvni_config_bool(c, "quiet"),
+                              .config_json = lvni_str_text(&r->json),
+                              .export_model = r->request->export_model == NULL ? NULL : export_named,
+                              .user = r};
+    lvni_read_optim(c, &o.optim);
+    lvni_read_schedule(c, &r->plan, &o.schedule);
+    return lvni_trainer_create(&o, &r->trainer);
+}
+
+static void warn(void *user, const char *text)
+{
+    (void)user;
+    lvni_log_line(LVNI_LOG_WARNING, "%s", text);
+}
+
+static lvn_status resume(run *r)
+{
+    char *dir = lvni_path_join(r->dir, "checkpoints");
+    lvni_ckpt *ckpt = NULL;
+    lvn_status s = dir == NULL ? LVN_ERR_MEMORY : lvni_ckpt_newest_valid(dir, warn, NULL, &ckpt);
+    lvni_free(dir);
+    if (s == LVN_ERR_NOT_FOUND) {
+        lvni_log_line(LVNI_LOG_WARNING, "%s has no checkpoint yet: the run starts from its beginning", r->dir);
+        return LVN_OK;
+    }
+    if (s == LVN_OK) {
+        s = lvni_trainer_restore(r->trainer, ckpt);
+    }
+    if (s == LVN_OK) {
+        lvni_log_line(LVNI_LOG_INFO, "resuming from %s: step %lld, epoch %lld", ckpt->path, (long long)ckpt->at.step,
+                 (long long)ckpt->at.epoch);
+    }
+    lvni_ckpt_free(ckpt);
+    return s;
+}
+
+/* Weights of an exported model or a checkpoint, by name. */
+static lvn_status load_weights(const run *r)
+{
+    const char *path = lvni_config_str(r->request->config, "weights");
+    return path == NULL ? LVN_OK : lvni_model_load(r->model, path);
+}
+
+static lvn_status prepare(run *r)
+{
+    lvni_config *c = r->request->config;
+    lvni_log_set_quiet(lvni_config_bool(c, "quiet"));
+    LVN_TRY(lvni_cpu_start());
+    const int64_t n = r->request->train->cls->length(r->request->train);
+    LVN_TRY(lvni_make_plan(c, n, &r->plan));
+    LVN_TRY(lvni_model_build(r->request->cls, r->request->arguments, (uint64_t)lvni_config_int(c, "seed"), &r->model));
+    return load_weights(r);
+}
+
+static lvn_status train(run *r)
+{
+    const lvni_config *c = r->request->config;
+    LVN_TRY(lvni_run_dir_choose(c, r->request->recipe, &r->dir));
+    LVN_TRY(prepare(r));
+    const bool resuming = lvni_config_bool(c, "resume");
+    LVN_TRY(lvni_run_dir_make(r->dir, lvni_config_bool(c, "overwrite"), resuming));
+    LVN_TRY(lvni_run_dir_write_config(r->dir, c));
+    banner(r);
+    LVN_TRY(make_trainer(r));
+    if (resuming) {
+        LVN_TRY(resume(r));
+    }
+    lvni_stop_install();
+    LVN_TRY(lvni_trainer_fit(r->trainer));
+    lvni_log_line(LVNI_LOG_INFO, "done after %lld steps; %s/checkpoints/last.safetensors", (long long)r->trainer->at.step, r->dir);
+    return LVN_OK;
+}
+
+static void run_free(run *r)
+{
+    lvni_trainer_destroy(r->trainer);
+    lvni_model_destroy(r->model);
+    lvni_str_free(&r->json);
+    lvni_free(r->dir);
+}
+
+lvn_status lvni_fit(const lvni_fit_request *request)
+{
+    run r = {.request = request};
+    const lvn_status s = train(&r);
+    if (s != LVN_OK) {
+        lvni_log_line(LVNI_LOG_DEBUG, "stopped: %s", lvn_last_error()->message); /* for train.log; the command tells the person */
+    }
+    run_free(&r);
+    lvni_log_close();
+    return s;
+}
+
+lvn_status lvni_fit_plan(const lvni_fit_request *request)
+{
+    run r = {.request = request};
+    lvn_status s = prepare(&r);
+    if (s == LVN_OK) {
+        const int64_t sets = r.plan.shards == 1 ? 1 : r.plan.lanes + r.plan.waiting_sets + 1;
+        if (request->note != NULL) {
+            printf("%s\n", request->note);
+        }
+        s = lvni_plan_print(&r.plan, stdout);
+        printf("model %s: %lld parameters; weights %.1f MiB, %lld gradient set%s of the same size\n", request->cls->name,
+               (long long)r.model->n_weights, (double)r.model->n_weights * 4.0 / 1048576.0, (long long)sets, sets == 1 ? "" : "s");
+    }
+    run_free(&r);
+    return s;
+}

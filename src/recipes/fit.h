@@ -1,0 +1,29 @@
+/* From a configuration, a model and datasets to a finished run: what all training commands share. */
+#ifndef LEVIN_RECIPES_FIT_H
+#define LEVIN_RECIPES_FIT_H
+
+#include "core/config.h"
+#include "nn/model.h"
+#include "plan/plan.h"
+
+typedef struct lvni_fit_request {
+    lvni_config *config; /* finished; resolved values are written back */
+    const char *recipe;  /* "classify" */
+    const lvn_module_class *cls;
+    const void *arguments; /* of the root's build() */
+    const lvn_dataset *train, *val; /* borrowed; val may be NULL */
+    const char *note;      /* one line about the data for the banner, or NULL */
+    /* Write the model for others to `path`; NULL: nothing is exported. */
+    lvn_status (*export_model)(void *user, const lvni_model *model, const char *path);
+    void *user;
+} lvni_fit_request;
+
+/* Reads words over defaults, job text (may be NULL), config files and, when resuming, the run's saved configuration. */
+lvn_status lvni_read_config(const lvni_option_table *tables, size_t n_tables, const char *help, const char *job, int n,
+                            const char *const *words, lvni_config **out);
+/* Train. LVN_ERR_CANCELLED after a signal. */
+lvn_status lvni_fit(const lvni_fit_request *request);
+/* Print the plan that lvni_fit would follow, and the predicted memory of weights and gradient sets; train nothing. */
+lvn_status lvni_fit_plan(const lvni_fit_request *request);
+
+#endif

@@ -1,0 +1,24 @@
+/* data=: a folder of pictures or builtin:shapes, cut into training and validation views. */
+#ifndef LEVIN_RECIPES_IMAGE_DATA_H
+#define LEVIN_RECIPES_IMAGE_DATA_H
+
+#include "core/config.h"
+#include "data/augment.h"
+#include "recipes/exported.h"
+
+extern const lvni_option_table lvni_image_options;   /* data image_size data.* */
+extern const lvni_option_table lvni_augment_options; /* val_split augment.* */
+
+typedef struct lvni_image_data {
+    lvn_dataset *train, *val; /* val may be NULL; prediction: only train */
+    lvni_transform transform; /* of the training view; evaluation uses its evaluation part */
+    lvni_str note;            /* "clothing: 341 pictures in 10 classes, 273 to train, 68 to validate" */
+} lvni_image_data;
+
+/* For training. Free with lvni_image_data_free. */
+lvn_status lvni_image_data_open(const lvni_config *config, lvni_image_data *out);
+/* For a trained model: flat (predict, no labels) or with the model's classes (eval). */
+lvn_status lvni_image_data_for_model(const lvni_config *config, const lvni_classifier_card *card, bool labels, lvni_image_data *out);
+void lvni_image_data_free(lvni_image_data *data);
+
+#endif

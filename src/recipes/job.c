@@ -1,0 +1,60 @@
+/* lvn_main and lvn_job_train: a user's own module and datasets through the same way as the recipes. */
+#include "core/exit_code.h"
+#include "kernels/cpu/omp_start.h"
+#include "recipes/fit.h"
+#include "recipes/report_error.h"
+#include "recipes/train_options.h"
+
+#include <levin/trainer.h>
+#include <stdio.h>
+#include <string.h>
+
+static const lvni_option_table *tables(size_t *n)
+{
+    static lvni_option_table all[3];
+    all[0] = lvni_run_options;
+    all[1] = lvni_batch_options;
+    all[2] = lvni_optim_table;
+    *n = 3;
+    return all;
+}
+
+static lvn_status train(const lvn_job *job, int n, const char *const *words)
+{
+    LVN_ARG(job->module != NULL, "a job needs a module class");
+    LVN_ARG(job->module->training_step != NULL, "the module class %s has no training_step", job->module->name);
+    LVN_ARG(job->train != NULL, "a job needs a training set");
+    size_t n_tables;
+    const lvni_option_table *t = tables(&n_tables);
+    lvni_config *c;
+    LVN_TRY(lvni_read_config(t, n_tables, "this program with the word help", job->options, n, words, &c));
+    const lvni_fit_request request = {
+        .config = c, .recipe = job->module->name, .cls = job->module, .train = job->train, .val = job->val};
+    const lvn_status s = lvni_fit(&request);
+    lvni_config_destroy(c);
+    return s;
+}
+
+lvn_status lvn_job_train(const lvn_job *job, int n_words, const char *const *words)
+{
+    const lvn_status opened = lvn_last_error()->code; /* LVN_IMAGE_FOLDER in the job may have failed */
+    const lvn_status s = opened != LVN_OK && (job->train == NULL || job->val == NULL) ? opened : train(job, n_words, words);
+    lvn_dataset_destroy(job->train);
+    lvn_dataset_destroy(job->val);
+    return s;
+}
+
+int lvn_main(int argc, char **argv, const lvn_job *job)
+{
+    if (argc > 1 && (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0)) {
+        size_t n;
+        const lvni_option_table *t = tables(&n);
+        printf("usage: %s [key=value ...]\n\n", argv[0]);
+        lvni_option_print_help(t, n, stdout);
+        lvn_dataset_destroy(job->train);
+        lvn_dataset_destroy(job->val);
+        return LVNI_EXIT_OK;
+    }
+    lvni_cpu_clean_environment(argv);
+    return lvni_report_status(lvn_job_train(job, argc - 1, (const char *const *)argv + 1));
+}

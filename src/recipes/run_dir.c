@@ -1,0 +1,148 @@
+/* The run directory (run_dir.h). */
+#include "recipes/run_dir.h"
+
+#include "core/alloc.h"
+#include "core/vfs.h"
+#include "log/run_log.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+char *lvni_path_join(const char *dir, const char *name)
+{
+    lvni_str s = {0};
+    lvni_str_printf(&s, "%s/%s", dir, name);
+    return lvni_str_take(&s);
+}
+
+static bool is_empty_dir(const char *path)
+{
+    DIR *d = opendir(path);
+    if (d == NULL) {
+        return false;
+    }
+    int n = 0;
+    while (n < 3 && readdir(d) != NULL) {
+        n++;
+    }
+    closedir(d);
+    return n <= 2; /* "." and ".." */
+}
+
+static lvn_status choose_number(const char *recipe, char **path)
+{
+    for (int i = 1;; i++) {
+        lvni_str s = {0};
+        lvni_str_printf(&s, "out/%s-%d", recipe, i);
+        *path = lvni_str_take(&s);
+        if (*path == NULL) {
+            return LVN_ERR_MEMORY;
+        }
+        if (!lvni_path_exists(*path)) {
+            return LVN_OK;
+        }
+        lvni_free(*path);
+    }
+}
+
+lvn_status lvni_run_dir_choose(const lvni_config *c, const char *recipe, char **path)
+{
+    *path = NULL;
+    const char *out = lvni_config_str(c, "out");
+    const bool resume = lvni_config_bool(c, "resume"), overwrite = lvni_config_bool(c, "overwrite");
+    if (resume && overwrite) {
+        LVN_FAIL(LVN_ERR_USAGE, "resume=true and overwrite=true exclude each other");
+    }
+    if (out == NULL) {
+        if (resume) {
+            LVN_FAIL(LVN_ERR_USAGE, "resume=true needs out=DIR, the run to continue");
+        }
+        return choose_number(recipe, path);
+    }
+    if (resume && !lvni_path_exists(out)) {
+        LVN_FAIL(LVN_ERR_USAGE, "there is no run to resume in %s", out);
+    }
+    struct stat info;
+    if (stat(out, &info) == 0 && !S_ISDIR(info.st_mode)) {
+        LVN_FAIL(LVN_ERR_USAGE, "out=%s is a file; a run needs a directory", out);
+    }
+    if (!resume && !overwrite && lvni_path_exists(out) && !is_empty_dir(out)) {
+        LVN_FAIL(LVN_ERR_USAGE, "out=%s exists: resume=true continues that run, overwrite=true replaces it", out);
+    }
+    *path = lvni_strdup(LVNI_TAG_CONFIG, out);
+    return *path == NULL ? LVN_ERR_MEMORY : LVN_OK;
+}
+
+/* Remove the files that a run writes into <dir>; anything else a person put there stays. */
+static void empty(const char *dir, const char *const *endings)
+{
+    DIR *d = opendir(dir);
+    for (struct dirent *e = NULL; d != NULL && (e = readdir(d)) != NULL;) {
+        const size_t n = strlen(e->d_name);
+        for (int i = 0; endings[i] != NULL; i++) {
+            const size_t m = strlen(endings[i]);
+            char *path = n >= m && strcmp(e->d_name + n - m, endings[i]) == 0 ? lvni_path_join(dir, e->d_name) : NULL;
+            if (path != NULL) {
+                lvni_vfs_get()->unlink(path);
+            }
+            lvni_free(path);
+        }
+    }
+    if (d != NULL) {
+        closedir(d);
+    }
+}
+
+static lvn_status make_parts(const char *path, bool overwrite)
+{
+    static const char *const parts[] = {"checkpoints", "exported_models"};
+    static const char *const part_files[] = {".safetensors", NULL};
+    static const char *const own_files[] = {"config.yaml", "train.log", "metrics.jsonl", NULL};
+    if (overwrite) {
+        empty(path, own_files);
+    }
+    for (int i = 0; i < 2; i++) {
+        char *part = lvni_path_join(path, parts[i]);
+        if (part == NULL) {
+            return LVN_ERR_MEMORY;
+        }
+        const lvn_status s = lvni_mkdirs(part);
+        if (s == LVN_OK && overwrite) {
+            empty(part, part_files);
+        }
+        lvni_free(part);
+        LVN_TRY(s);
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_run_dir_make(const char *path, bool overwrite, bool resume)
+{
+    lvn_status s = make_parts(path, overwrite);
+    char *log = s == LVN_OK ? lvni_path_join(path, "train.log") : NULL;
+    if (log != NULL) {
+        s = lvni_log_open(log, resume);
+    } else if (s == LVN_OK) {
+        s = LVN_ERR_MEMORY;
+    }
+    lvni_free(log);
+    if (s != LVN_OK) {
+        lvn_error_frame("making the run directory %s", path);
+    }
+    return s;
+}
+
+lvn_status lvni_run_dir_write_config(const char *path, const lvni_config *config)
+{
+    lvni_str yaml = {0};
+    char *file = lvni_path_join(path, "config.yaml");
+    lvn_status s = file == NULL ? LVN_ERR_MEMORY : lvni_config_write_yaml(config, &yaml);
+    if (s == LVN_OK) {
+        s = lvni_file_write(file, lvni_str_text(&yaml), yaml.len);
+    }
+    lvni_str_free(&yaml);
+    lvni_free(file);
+    return s;
+}

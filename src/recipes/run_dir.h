@@ -1,0 +1,17 @@
+/* The run directory `out`: its rules, and the files that the recipe itself writes there. */
+#ifndef LEVIN_RECIPES_RUN_DIR_H
+#define LEVIN_RECIPES_RUN_DIR_H
+
+#include "core/config.h"
+
+/* Where the run goes: `out`, or out/<recipe>-<number> when unset. The caller frees *path (lvni_free). Nothing is made yet; an `out` that
+ * exists without resume or overwrite is LVN_ERR_USAGE. */
+lvn_status lvni_run_dir_choose(const lvni_config *config, const char *recipe, char **path);
+/* Make it (emptying what levin wrote there before when overwrite=true), with checkpoints/ and exported_models/, open train.log. */
+lvn_status lvni_run_dir_make(const char *path, bool overwrite, bool resume);
+/* Write config.yaml. */
+lvn_status lvni_run_dir_write_config(const char *path, const lvni_config *config);
+/* "<dir>/<name>", freed by the caller; NULL when memory is out. */
+char *lvni_path_join(const char *dir, const char *name);
+
+#endif

@@ -1,0 +1,174 @@
+/* The rows of the keys that do not depend on the recipe. Names are those of today's Lightning trainer. */
+#include "recipes/train_options.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+#define ONE_DEVICE "several devices come with a later version; this one trains on one CPU device (devices=1)"
+
+static const lvni_option run_rows[] = {
+    {.name = "config", .type = LVNI_OPT_PATH, .help = "YAML file with any of these keys; the command line wins.",
+     .flags = LVNI_OPT_NOT_SAVED},
+    {.name = "out", .type = LVNI_OPT_PATH, .help = "Run directory to make; unset: out/<recipe>-<number>.", .flags = LVNI_OPT_NOT_SAVED},
+    {.name = "overwrite", .type = LVNI_OPT_BOOL, .fallback = "false", .help = "Empty a run directory that exists and start anew.",
+     .flags = LVNI_OPT_NOT_SAVED},
+    {.name = "resume", .type = LVNI_OPT_BOOL, .fallback = "false",
+     .help = "Continue the run in `out` from its newest valid checkpoint, with its configuration.", .flags = LVNI_OPT_NOT_SAVED},
+    {.name = "weights", .type = LVNI_OPT_PATH, .help = "Start from the weights of an exported model or a checkpoint."},
+    {.name = "seed", .type = LVNI_OPT_INT, .fallback = "0", .range = LVNI_AT_LEAST(0), .help = "Seed of every random number of the run."},
+    {.name = "max_epochs", .type = LVNI_OPT_INT, .unit = "epochs", .fallback = "20", .range = LVNI_AT_LEAST(-1),
+     .help = "Passes over the training set; -1: no limit."},
+    {.name = "max_steps", .type = LVNI_OPT_INT, .unit = "steps", .fallback = "-1", .range = LVNI_AT_LEAST(-1),
+     .help = "Optimizer steps; -1: no limit."},
+    {.name = "num_workers", .type = LVNI_OPT_INT, .unit = "threads", .range = {.used = true, .min = 0, .max = 256},
+     .flags = LVNI_OPT_AUTO, .help = "Threads that load and decode samples; 0: none of their own; auto: one per core, 8 at most."},
+    {.name = "on_error", .type = LVNI_OPT_CHOICE, .choices = "stop|skip", .fallback = "stop",
+     .help = "What an unreadable sample does: stop the run, or be left out and counted."},
+    {.name = "precision", .type = LVNI_OPT_CHOICE, .choices = "32-true|bf16-mixed|16-mixed|bf16-true", .fallback = "32-true",
+     .spellings = "32=32-true|bf16=bf16-mixed|16=16-mixed", .later = "bf16-mixed|16-mixed|bf16-true",
+     .later_note = "half precision comes with a later version; use precision=32-true", .help = "Number format of the computation."},
+    {.name = "accelerator", .type = LVNI_OPT_CHOICE, .choices = "auto|cpu|cuda|sim", .fallback = "auto", .spellings = "gpu=cuda",
+     .later = "cuda|sim", .later_note = "other devices than the CPU come with a later version; use accelerator=cpu",
+     .help = "Kind of device."},
+    {.name = "devices", .type = LVNI_OPT_STRING, .fallback = "auto",
+     .later = "2|3|4|5|6|7|8|16|-1", .later_note = ONE_DEVICE, .help = "How many devices, or which; auto: all that this process may use."},
+    {.name = "strategy", .type = LVNI_OPT_CHOICE, .choices = "auto|single|dp|ddp|ddp2|sharded|balance", .fallback = "auto",
+     .later = "dp|ddp|ddp2|sharded|balance", .later_note = ONE_DEVICE, .help = "How devices share the work."},
+    {.name = "num_nodes", .type = LVNI_OPT_INT, .fallback = "1", .range = LVNI_AT_LEAST(1), .flags = LVNI_OPT_LATER,
+     .later_note = "several nodes come with a later version (num_nodes=1)", .help = "Machines in the run."},
+    {.name = "deterministic", .type = LVNI_OPT_BOOL, .fallback = "true", .flags = LVNI_OPT_LATER,
+     .later_note = "the CPU has no faster way that would give up sameness (deterministic=true)",
+     .help = "The same bits on every layout."},
+    {.name = "checkpoint.every_n_steps", .type = LVNI_OPT_INT, .unit = "steps", .fallback = "0", .range = LVNI_AT_LEAST(0),
+     .help = "Save checkpoints/last also every so many steps; 0: after each epoch and at the end."},
+    {.name = "log_every_n_steps", .type = LVNI_OPT_INT, .unit = "steps", .fallback = "10", .range = LVNI_AT_LEAST(1),
+     .help = "Distance of the lines in metrics.jsonl; an epoch's last step is always logged."},
+    {.name = "quiet", .type = LVNI_OPT_BOOL, .fallback = "false", .help = "Print nothing but warnings and errors.",
+     .flags = LVNI_OPT_NOT_SAVED},
+    LVNI_OPTION_ALIAS("gpus", "devices"),
+    LVNI_OPTION_ALIAS("num_gpus", "devices"),
+    LVNI_OPTION_ALIAS("distributed_backend", "strategy"),
+    LVNI_OPTION_ALIAS("nb_gpu_nodes", "num_nodes"),
+    LVNI_OPTION_ALIAS("max_nb_epochs", "max_epochs"),
+    LVNI_OPTION_ALIAS("epochs", "max_epochs"),
+    LVNI_OPTION_ALIAS("steps", "max_steps"),
+};
+const lvni_option_table lvni_run_options = LVNI_OPTION_TABLE("run", run_rows);
+
+static const lvni_option batch_rows[] = {
+    {.name = "batch_size", .type = LVNI_OPT_INT, .unit = "samples", .range = LVNI_AT_LEAST(1), .flags = LVNI_OPT_AUTO,
+     .help = "Samples over all devices before accumulation; auto: 32 unless batch_size_per_device is given."},
+    {.name = "batch_size_per_device", .type = LVNI_OPT_INT, .unit = "samples", .range = LVNI_AT_LEAST(1), .flags = LVNI_OPT_AUTO,
+     .help = "The same, counted per device."},
+    {.name = "eval_batch_size", .type = LVNI_OPT_INT, .unit = "samples", .range = LVNI_AT_LEAST(1), .flags = LVNI_OPT_AUTO,
+     .help = "Chunk of evaluation and prediction."},
+    {.name = "accumulate_grad_batches", .type = LVNI_OPT_INT, .fallback = "1", .range = LVNI_AT_LEAST(1),
+     .help = "Batches whose gradients make one optimizer step."},
+    {.name = "shards", .type = LVNI_OPT_INT, .range = LVNI_AT_LEAST(1), .flags = LVNI_OPT_AUTO,
+     .help = "Parts of an effective batch: the unit of forward, backward and batch norm; pins the bits of a run."},
+    {.name = "group", .type = LVNI_OPT_INT, .range = LVNI_AT_LEAST(1), .flags = LVNI_OPT_AUTO,
+     .help = "Consecutive shards that may see each other's values; pins the bits of a run."},
+    {.name = "wgrad_threads", .type = LVNI_OPT_INT, .unit = "threads", .range = LVNI_BETWEEN(1, 16), .flags = LVNI_OPT_AUTO,
+     .help = "Virtual team of the kernels whose sums depend on it; pins the bits of a run."},
+    {.name = "lanes", .type = LVNI_OPT_INT, .range = LVNI_BETWEEN(1, 64), .flags = LVNI_OPT_AUTO,
+     .help = "Shards in work at once; for speed alone."},
+    {.name = "drop_last", .type = LVNI_OPT_BOOL, .fallback = "false", .help = "Leave out the short last step of an epoch."},
+    LVNI_OPTION_ALIAS("accumulate_grad_batch", "accumulate_grad_batches"),
+};
+const lvni_option_table lvni_batch_options = LVNI_OPTION_TABLE("batch plan", batch_rows);
+
+static const lvni_option optim_rows[] = {
+    {.name = "optim.name", .type = LVNI_OPT_CHOICE, .choices = "sgd|adamw", .fallback = "adamw", .help = "Optimizer."},
+    LVNI_OPTION_ALIAS("optim", "optim.name"),
+    {.name = "optim.lr", .type = LVNI_OPT_FLOAT, .fallback = "0.001", .range = LVNI_AT_LEAST(0), .help = "Learning rate."},
+    {.name = "optim.momentum", .type = LVNI_OPT_FLOAT, .fallback = "0.9", .range = LVNI_FROM_TO_BELOW(0, 1), .help = "Momentum (sgd)."},
+    {.name = "optim.weight_decay", .type = LVNI_OPT_FLOAT, .fallback = "0.01", .range = LVNI_AT_LEAST(0),
+     .help = "Weight decay; decoupled for adamw."},
+    {.name = "optim.betas", .type = LVNI_OPT_FLOAT_LIST, .fallback = "[0.9,0.999]", .range = LVNI_FROM_TO_BELOW(0, 1), .count = 2,
+     .help = "Decay of the first and second moment (adamw)."},
+    {.name = "optim.eps", .type = LVNI_OPT_FLOAT, .fallback = "1e-8", .range = LVNI_ABOVE(0), .help = "Added to the denominator (adamw)."},
+    {.name = "gradient_clip_val", .type = LVNI_OPT_FLOAT, .fallback = "0", .range = LVNI_AT_LEAST(0),
+     .help = "Largest 2-norm of a step's gradient; 0: no clipping."},
+    {.name = "scheduler.name", .type = LVNI_OPT_CHOICE, .choices = "constant|cosine", .fallback = "constant",
+     .help = "How the learning rate changes; cosine: to 0 at the end of the run."},
+    LVNI_OPTION_ALIAS("scheduler", "scheduler.name"),
+    {.name = "scheduler.warmup_steps", .type = LVNI_OPT_INT, .unit = "steps", .fallback = "0", .range = LVNI_AT_LEAST(0),
+     .help = "Steps in which the learning rate rises to optim.lr."},
+};
+const lvni_option_table lvni_optim_table = LVNI_OPTION_TABLE("optimizer", optim_rows);
+
+int lvni_usable_cores(void)
+{
+    cpu_set_t set;
+    const int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    return n > 0 ? n : 1;
+}
+
+int lvni_worker_count(const lvni_config *c)
+{
+    const int cores = lvni_usable_cores();
+    return lvni_config_is_set(c, "num_workers") ? (int)lvni_config_int(c, "num_workers") : cores < 8 ? cores : 8;
+}
+
+static int64_t or_zero(const lvni_config *c, const char *name)
+{
+    return lvni_config_is_set(c, name) ? lvni_config_int(c, name) : 0;
+}
+
+static lvn_status resolve(lvni_config *c, const char *name, int64_t value)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%lld", (long long)value);
+    return lvni_config_is_set(c, name) ? LVN_OK : lvni_config_set(c, name, text, "resolved at start");
+}
+
+lvn_status lvni_make_plan(lvni_config *c, int64_t n_samples, lvni_plan *out)
+{
+    if (!lvni_config_is_set(c, "batch_size") && !lvni_config_is_set(c, "batch_size_per_device")) {
+        LVN_TRY(lvni_config_set(c, "batch_size", "32", "default"));
+    }
+    const lvni_plan_options o = {.n_samples = n_samples,
+                                 .batch_size = or_zero(c, "batch_size"),
+                                 .batch_size_per_device = or_zero(c, "batch_size_per_device"),
+                                 .accumulate_grad_batches = (int)lvni_config_int(c, "accumulate_grad_batches"),
+                                 .devices = 1,
+                                 .shards = (int)or_zero(c, "shards"),
+                                 .group = (int)or_zero(c, "group"),
+                                 .wgrad_threads = (int)or_zero(c, "wgrad_threads"),
+                                 .lanes = (int)or_zero(c, "lanes"),
+                                 .cores = lvni_usable_cores(),
+                                 .eval_batch_size = or_zero(c, "eval_batch_size"),
+                                 .drop_last = lvni_config_bool(c, "drop_last")};
+    LVN_TRY(lvni_plan_make(&o, out));
+    LVN_TRY(resolve(c, "shards", out->shards));
+    LVN_TRY(resolve(c, "group", out->group));
+    LVN_TRY(resolve(c, "wgrad_threads", out->wgrad_threads));
+    return resolve(c, "eval_batch_size", out->eval_batch_size);
+}
+
+void lvni_read_optim(const lvni_config *c, lvni_optim_options *o)
+{
+    size_t n;
+    const double *betas = lvni_config_float_list(c, "optim.betas", &n);
+    *o = (lvni_optim_options){.kind = strcmp(lvni_config_str(c, "optim.name"), "sgd") == 0 ? LVNI_OPTIM_SGD : LVNI_OPTIM_ADAMW,
+                              .lr = lvni_config_float(c, "optim.lr"),
+                              .weight_decay = lvni_config_float(c, "optim.weight_decay"),
+                              .momentum = lvni_config_float(c, "optim.momentum"),
+                              .beta1 = betas[0],
+                              .beta2 = betas[1],
+                              .eps = lvni_config_float(c, "optim.eps")};
+}
+
+void lvni_read_schedule(const lvni_config *c, const lvni_plan *plan, lvni_schedule *s)
+{
+    const int64_t epochs = lvni_config_int(c, "max_epochs"), steps = lvni_config_int(c, "max_steps");
+    int64_t total = epochs >= 0 ? epochs * plan->steps_per_epoch : INT64_MAX;
+    if (steps >= 0 && steps < total) {
+        total = steps;
+    }
+    *s = (lvni_schedule){
+        .kind = strcmp(lvni_config_str(c, "scheduler.name"), "cosine") == 0 ? LVNI_SCHEDULE_COSINE : LVNI_SCHEDULE_CONSTANT,
+        .warmup_steps = lvni_config_int(c, "scheduler.warmup_steps"),
+        .total_steps = total};
+}
