@@ -43,44 +43,45 @@ void lvni_colour_saturation(float *rgb, int64_t n, float factor)
     }
 }
 
-/* The position on the hue circle in sixths, 0 <= h < 6: red 0, green 2, blue 4. chroma > 0. */
-static float hue_of(const float *p, float high, float chroma)
+static inline float larger(float a, float b)
 {
-    if (p[0] >= high) {
-        const float h = (p[1] - p[2]) / chroma;
-        return h < 0.0f ? h + 6.0f : h;
-    }
-    if (p[1] >= high) {
-        return (p[2] - p[0]) / chroma + 2.0f;
-    }
-    return (p[0] - p[1]) / chroma + 4.0f;
+    return a > b ? a : b;
 }
 
-/* Channel value of hue h on a ramp that is 1 for a third of the circle around `centre`, falling to 0 within a sixth. */
-static float ramp(float h, float centre)
+static inline float smaller(float a, float b)
 {
-    float d = h - centre;
-    d = d < 0.0f ? -d : d;
-    d = d > 3.0f ? 6.0f - d : d;
-    const float v = 2.0f - d;
-    return v < 0.0f ? 0.0f : v > 1.0f ? 1.0f : v;
+    return a < b ? a : b;
+}
+
+/* Channel value at hue h (in sixths of the circle) of a ramp that is 1 within a sixth of `centre` and 0 from two sixths on. */
+static inline float ramp(float h, float centre)
+{
+    const float away = h > centre ? h - centre : centre - h;
+    const float around = away > 3.0f ? 6.0f - away : away;
+    return smaller(larger(2.0f - around, 0.0f), 1.0f);
+}
+
+/* To hue, chroma and lowest channel, and back at the shifted hue. Without branches, which could not be foretold; a grey pixel has chroma 0 and
+ * comes back as it was, whatever its hue. */
+static inline void hue_pixel(float *p, float shift)
+{
+    const float r = p[0], g = p[1], b = p[2];
+    const float high = larger(larger(r, g), b), low = smaller(smaller(r, g), b);
+    const float chroma = high - low, divisor = chroma > 0.0f ? chroma : 1.0f;
+    const float apart = r == high ? g - b : g == high ? b - r : r - g;
+    const float sector = r == high ? 0.0f : g == high ? 2.0f : 4.0f;
+    float h = apart / divisor + sector + shift; /* -1 .. 11 */
+    h = h >= 6.0f ? h - 6.0f : h;
+    h = h < 0.0f ? h + 6.0f : h;
+    p[0] = low + chroma * ramp(h, 0.0f);
+    p[1] = low + chroma * ramp(h, 2.0f);
+    p[2] = low + chroma * ramp(h, 4.0f);
 }
 
 void lvni_colour_hue(float *rgb, int64_t n, float turns)
 {
     const float shift = (turns < 0.0f ? turns + 1.0f : turns) * 6.0f;
     for (int64_t i = 0; i < n; i++) {
-        float *p = rgb + 3 * i;
-        const float rg = p[0] > p[1] ? p[0] : p[1], low_rg = p[0] > p[1] ? p[1] : p[0];
-        const float high = rg > p[2] ? rg : p[2], low = low_rg < p[2] ? low_rg : p[2];
-        const float chroma = high - low;
-        if (!(chroma > 0.0f)) {
-            continue;
-        }
-        float h = hue_of(p, high, chroma) + shift;
-        h = h >= 6.0f ? h - 6.0f : h;
-        p[0] = low + chroma * ramp(h, 0.0f);
-        p[1] = low + chroma * ramp(h, 2.0f);
-        p[2] = low + chroma * ramp(h, 4.0f);
+        hue_pixel(rgb + 3 * i, shift);
     }
 }

@@ -30,6 +30,16 @@ static tjhandle handle_get(lvni_data_scratch *scratch)
     return scratch->jpeg;
 }
 
+/* Record damage. The library's decompressor may be left in the middle of a marker, and would then fail on every file after this one, so the
+ * next picture gets a new one. */
+static lvn_status damaged(lvni_data_scratch *scratch, const char *path, const char *part, const char *reason)
+{
+    const lvn_status status = lvn_error_set(LVN_ERR_CORRUPT, __FILE__, __LINE__, "%s: damaged JPEG %s: %s", path, part, reason);
+    lvni_jpeg_handle_free(scratch->jpeg);
+    scratch->jpeg = NULL;
+    return status;
+}
+
 /* The end-of-image marker near the end (some cameras add a few bytes behind it). */
 static bool has_end_marker(const uint8_t *bytes, size_t n)
 {
@@ -64,7 +74,10 @@ lvn_status lvni_jpeg_probe(lvni_data_scratch *scratch, const uint8_t *bytes, siz
     int width = 0, height = 0, sampling = 0, colours = 0;
     if (tjDecompressHeader3(handle, bytes, n, &width, &height, &sampling, &colours) != 0 &&
         !warning_is_harmless(handle, bytes, n)) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "%s: damaged JPEG header: %s", path, tjGetErrorStr2(handle));
+        return damaged(scratch, path, "header", tjGetErrorStr2(handle));
+    }
+    if (width == 0) { /* tables, but no frame: success to the library */
+        return damaged(scratch, path, "header", "the file ends before the picture begins");
     }
     if (colours == TJCS_CMYK || colours == TJCS_YCCK) {
         LVN_FAIL(LVN_ERR_UNSUPPORTED, "%s: a JPEG in CMYK (print) colours cannot be read yet; convert it to RGB", path);
@@ -98,7 +111,7 @@ lvn_status lvni_jpeg_decode(lvni_data_scratch *scratch, const uint8_t *bytes, si
     LVN_TRY(lvni_buffer_reserve(&scratch->pixels, (size_t)width * (size_t)height * 3));
     if (tjDecompress2(handle, bytes, n, scratch->pixels.data, width, width * 3, height, TJPF_RGB, TJFLAG_ACCURATEDCT) != 0 &&
         !warning_is_harmless(handle, bytes, n)) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "%s: damaged JPEG data: %s", path, tjGetErrorStr2(handle));
+        return damaged(scratch, path, "data", tjGetErrorStr2(handle));
     }
     *out = (lvni_picture){scratch->pixels.data, width, height, (double)factor.num / factor.denom};
     return LVN_OK;

@@ -62,6 +62,9 @@ lvn_status lvni_png_decode(lvni_data_scratch *scratch, const uint8_t *bytes, siz
     if (error == 0) {
         error = spng_decode_image(ctx, scratch->pixels.data, need, SPNG_FMT_RGB8, 0);
     }
+    if (error == 0) {
+        error = spng_decode_chunks(ctx); /* up to the end chunk: the last checksum, and that nothing is cut off */
+    }
     spng_ctx_free(ctx);
     if (error != 0) {
         LVN_FAIL(error == SPNG_EMEM ? LVN_ERR_MEMORY : LVN_ERR_CORRUPT, "%s: damaged PNG: %s", path, spng_strerror(error));

@@ -1,0 +1,293 @@
+/* Decoding: JPEG and PNG, grey, turned by Exif, damaged. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "data/decode/exif.h"
+#include "data/decode/jpeg.h"
+#include "data/decode/picture.h"
+#include "data/image_folder.h"
+#include "data/png_write.h"
+#include "images_support.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <turbojpeg.h>
+
+enum { W = 48, H = 32 };
+
+static lvn_status decode(const uint8_t *bytes, size_t n, double need, lvni_picture_info *info, lvni_picture *picture)
+{
+    lvni_data_scratch *scratch = lvni_data_scratch_get();
+    const lvn_status status = lvni_picture_probe(scratch, bytes, n, "a/b.jpg", info);
+    return status != LVN_OK ? status : lvni_picture_decode(scratch, bytes, n, "a/b.jpg", info, need, picture);
+}
+
+static int largest_difference(const uint8_t *a, const uint8_t *b, int n)
+{
+    int worst = 0;
+    for (int i = 0; i < n; i++) {
+        worst = abs(a[i] - b[i]) > worst ? abs(a[i] - b[i]) : worst;
+    }
+    return worst;
+}
+
+static void jpeg_comes_back_within_its_quality(void **state)
+{
+    (void)state;
+    uint8_t rgb[W * H * 3];
+    images_paint(rgb, W, H, 3);
+    size_t n;
+    uint8_t *jpeg = images_jpeg(rgb, W, H, 100, 0, 0, 0, &n);
+    lvni_picture_info info;
+    lvni_picture picture;
+    assert_int_equal(decode(jpeg, n, 1.0, &info, &picture), LVN_OK);
+    assert_int_equal(info.width, W);
+    assert_int_equal(info.height, H);
+    assert_int_equal(info.orientation, 1);
+    assert_int_equal(picture.width, W);
+    assert_true(largest_difference(rgb, picture.rgb, W * H * 3) <= 4);
+    free(jpeg);
+}
+
+static void jpeg_is_decoded_no_larger_than_needed(void **state)
+{
+    (void)state;
+    uint8_t rgb[W * H * 3];
+    images_paint(rgb, W, H, 3);
+    size_t n;
+    uint8_t *jpeg = images_jpeg(rgb, W, H, 95, 0, 0, 0, &n);
+    const struct {
+        double need;
+        int width, height;
+    } cases[] = {{1.0, 48, 32}, {0.51, 48, 32}, {0.5, 24, 16}, {0.26, 24, 16}, {0.25, 12, 8}, {0.125, 6, 4}, {0.01, 6, 4}};
+    for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
+        lvni_picture_info info;
+        lvni_picture picture;
+        assert_int_equal(decode(jpeg, n, cases[i].need, &info, &picture), LVN_OK);
+        assert_int_equal(picture.width, cases[i].width);
+        assert_int_equal(picture.height, cases[i].height);
+        assert_true(picture.scale * W == cases[i].width);
+    }
+    free(jpeg);
+}
+
+static void grey_jpeg_becomes_rgb(void **state)
+{
+    (void)state;
+    uint8_t rgb[W * H * 3];
+    memset(rgb, 77, sizeof rgb);
+    size_t n;
+    uint8_t *jpeg = images_jpeg(rgb, W, H, 95, 1, 0, 0, &n);
+    lvni_picture_info info;
+    lvni_picture picture;
+    assert_int_equal(decode(jpeg, n, 1.0, &info, &picture), LVN_OK);
+    for (int i = 0; i < W * H * 3; i++) {
+        assert_int_equal(picture.rgb[i], 77);
+    }
+    free(jpeg);
+}
+
+static void expect_corrupt(const uint8_t *bytes, size_t n, const char *words)
+{
+    lvni_picture_info info;
+    lvni_picture picture;
+    assert_int_equal(decode(bytes, n, 1.0, &info, &picture), LVN_ERR_CORRUPT);
+    assert_non_null(strstr(lvn_last_error()->message, "a/b.jpg"));
+    if (strstr(lvn_last_error()->message, words) == NULL) {
+        fail_msg("\"%s\" does not say \"%s\"", lvn_last_error()->message, words);
+    }
+}
+
+static void damaged_files_are_errors_with_their_path(void **state)
+{
+    (void)state;
+    uint8_t rgb[W * H * 3];
+    images_paint(rgb, W, H, 5);
+    size_t n;
+    uint8_t *jpeg = images_jpeg(rgb, W, H, 90, 0, 0, 0, &n);
+    expect_corrupt(jpeg, 0, "0 bytes");
+    expect_corrupt(jpeg, 100, "header");
+    expect_corrupt(jpeg, n / 2 + 300, "remature end");
+    expect_corrupt(jpeg, n - 2, "remature end"); /* all data, but no end marker: cut off as well */
+    expect_corrupt((const uint8_t *)"hello, world", 12, "neither");
+    for (size_t cut = 3; cut < n; cut += 7) {
+        lvni_picture_info info;
+        lvni_picture picture;
+        assert_int_equal(decode(jpeg, cut, 1.0, &info, &picture), LVN_ERR_CORRUPT);
+        assert_int_equal(decode(jpeg, n, 1.0, &info, &picture), LVN_OK); /* a bad file must not spoil the next one */
+    }
+    free(jpeg);
+}
+
+static void extra_bytes_after_the_end_are_harmless(void **state)
+{
+    (void)state;
+    uint8_t rgb[W * H * 3];
+    images_paint(rgb, W, H, 5);
+    size_t n;
+    uint8_t *jpeg = images_jpeg(rgb, W, H, 90, 0, 0, 0, &n);
+    uint8_t *longer = calloc(n + 10, 1);
+    memcpy(longer, jpeg, n);
+    lvni_picture_info info;
+    lvni_picture picture;
+    assert_int_equal(decode(longer, n + 10, 1.0, &info, &picture), LVN_OK);
+    memcpy(longer, jpeg, n - 2); /* four zero bytes before the end marker */
+    memset(longer + n - 2, 0, 4);
+    longer[n + 2] = 0xFF;
+    longer[n + 3] = 0xD9;
+    assert_int_equal(decode(longer, n + 4, 1.0, &info, &picture), LVN_OK);
+    free(longer);
+    free(jpeg);
+}
+
+static void cmyk_is_refused_in_words(void **state)
+{
+    (void)state;
+    uint8_t cmyk[8 * 8 * 4];
+    memset(cmyk, 90, sizeof cmyk);
+    tjhandle handle = tjInitCompress();
+    unsigned char *jpeg = NULL;
+    unsigned long n = 0;
+    assert_int_equal(tjCompress2(handle, cmyk, 8, 0, 8, TJPF_CMYK, &jpeg, &n, TJSAMP_444, 90, 0), 0);
+    lvni_picture_info info;
+    lvni_picture picture;
+    assert_int_equal(decode(jpeg, n, 1.0, &info, &picture), LVN_ERR_UNSUPPORTED);
+    assert_non_null(strstr(lvn_last_error()->message, "CMYK"));
+    tjFree(jpeg);
+    tjDestroy(handle);
+}
+
+static void png_comes_back_exactly(void **state)
+{
+    (void)state;
+    uint8_t rgb[W * H * 3];
+    images_paint(rgb, W, H, 8);
+    const char *folder = images_temp_folder(), *path = images_path(folder, "x.png");
+    assert_int_equal(lvni_png_write(path, rgb, W, H), LVN_OK);
+    lvni_data_scratch *scratch = lvni_data_scratch_get();
+    size_t n;
+    assert_int_equal(lvni_data_read_file(scratch, path, &n), LVN_OK);
+    lvni_picture_info info;
+    lvni_picture picture;
+    assert_int_equal(decode(scratch->file.data, n, 0.1, &info, &picture), LVN_OK);
+    assert_int_equal(picture.width, W);
+    assert_int_equal(picture.height, H);
+    assert_memory_equal(picture.rgb, rgb, sizeof rgb);
+    for (size_t cut = 8; cut < n - 12; cut += 5) { /* without the last chunk, which only says "end" */
+        assert_int_equal(decode(scratch->file.data, cut, 1.0, &info, &picture), LVN_ERR_CORRUPT);
+    }
+    ((uint8_t *)scratch->file.data)[n / 2] ^= 1;
+    assert_int_equal(decode(scratch->file.data, n, 1.0, &info, &picture), LVN_ERR_CORRUPT);
+    ((uint8_t *)scratch->file.data)[n / 2] ^= 1;
+    memset((uint8_t *)scratch->file.data + 16, 0x7f, 4); /* two thousand million pixels wide */
+    assert_int_equal(decode(scratch->file.data, n, 1.0, &info, &picture), LVN_ERR_CORRUPT);
+    images_remove_folder(folder);
+}
+
+static void orientation_is_read_in_both_byte_orders_and_never_out_of_bounds(void **state)
+{
+    (void)state;
+    uint8_t rgb[16 * 8 * 3];
+    images_paint(rgb, 16, 8, 1);
+    for (int orientation = 0; orientation <= 9; orientation++) {
+        for (int big = 0; big < 2; big++) {
+            size_t n;
+            uint8_t *jpeg = images_jpeg(rgb, 16, 8, 90, 0, orientation, big, &n);
+            assert_int_equal(lvni_exif_orientation(jpeg, n), orientation >= 1 && orientation <= 8 ? orientation : 1);
+            for (size_t cut = 0; cut < 60; cut++) { /* exact blocks, so that a sanitizer sees one byte too far */
+                uint8_t *part = malloc(cut == 0 ? 1 : cut);
+                memcpy(part, jpeg, cut);
+                const int found = lvni_exif_orientation(part, cut);
+                assert_true(found == 1 || found == orientation);
+                free(part);
+            }
+            for (size_t at = 2; at < 48; at++) { /* any single byte wrong */
+                uint8_t *wrong = malloc(n);
+                memcpy(wrong, jpeg, n);
+                wrong[at] = 0xFF;
+                const int found = lvni_exif_orientation(wrong, n);
+                assert_in_range(found, 1, 8);
+                free(wrong);
+            }
+            free(jpeg);
+        }
+    }
+}
+
+/* Where display pixel (x, y) of a stored w x h picture comes from, straight from the standard's table. */
+static void stored_from_display(int orientation, int w, int h, int x, int y, int *sx, int *sy)
+{
+    switch (orientation) {
+    case 2: *sx = w - 1 - x, *sy = y; break;
+    case 3: *sx = w - 1 - x, *sy = h - 1 - y; break;
+    case 4: *sx = x, *sy = h - 1 - y; break;
+    case 5: *sx = y, *sy = x; break;
+    case 6: *sx = y, *sy = h - 1 - x; break;
+    case 7: *sx = w - 1 - y, *sy = h - 1 - x; break;
+    case 8: *sx = w - 1 - y, *sy = x; break;
+    default: *sx = x, *sy = y; break;
+    }
+}
+
+/* Display the picture as 16 x 16 (eval, whole shorter side) and compare with the same picture turned by hand and then stored as it is. */
+static void all_eight_orientations_are_looked_at_upright(void **state)
+{
+    (void)state;
+    const char *folder = images_temp_folder();
+    lvni_transform t;
+    lvni_transform_init(&t, 16);
+    t.eval_crop = 1.0;
+    for (int o = 1; o <= 8; o++) {
+        const int width = o >= 5 ? H : W, height = o >= 5 ? W : H;
+        uint8_t rgb[W * H * 3], upright[W * H * 3];
+        images_paint(rgb, W, H, 7);
+        for (int y = 0; y < height; y++) {
+            for (int x = 0; x < width; x++) {
+                int sx, sy;
+                stored_from_display(o, W, H, x, y, &sx, &sy);
+                memcpy(upright + 3 * (y * width + x), rgb + 3 * (sy * W + sx), 3);
+            }
+        }
+        size_t n;
+        uint8_t *jpeg = images_jpeg(rgb, W, H, 100, 0, o, o & 1, &n);
+        images_write_file(images_path(folder, "turned.jpg"), jpeg, n);
+        free(jpeg);
+        jpeg = images_jpeg(upright, width, height, 100, 0, 0, 0, &n);
+        images_write_file(images_path(folder, "upright.jpg"), jpeg, n);
+        free(jpeg);
+        lvni_image_scan *scan;
+        lvn_dataset *d;
+        assert_int_equal(lvni_image_scan_open(folder, LVNI_SCAN_FLAT, &scan), LVN_OK);
+        assert_int_equal(lvni_image_view_create(scan, NULL, 0, &t, &d), LVN_OK);
+        float a[16 * 16 * 3], b[16 * 16 * 3];
+        assert_int_equal(d->cls->get(d, &(lvn_sample_key){0, 0, 0, false}, (void *[]){a}), LVN_OK);
+        assert_int_equal(d->cls->get(d, &(lvn_sample_key){0, 0, 1, false}, (void *[]){b}), LVN_OK);
+        for (int i = 0; i < 16 * 16 * 3; i++) {
+            assert_float_equal(a[i], b[i], 0.05f); /* three grey levels: the two were compressed apart */
+        }
+        lvn_dataset_destroy(d);
+        lvni_image_scan_release(scan);
+    }
+    images_remove_folder(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(jpeg_comes_back_within_its_quality),
+        cmocka_unit_test(jpeg_is_decoded_no_larger_than_needed),
+        cmocka_unit_test(grey_jpeg_becomes_rgb),
+        cmocka_unit_test(damaged_files_are_errors_with_their_path),
+        cmocka_unit_test(extra_bytes_after_the_end_are_harmless),
+        cmocka_unit_test(cmyk_is_refused_in_words),
+        cmocka_unit_test(png_comes_back_exactly),
+        cmocka_unit_test(orientation_is_read_in_both_byte_orders_and_never_out_of_bounds),
+        cmocka_unit_test(all_eight_orientations_are_looked_at_upright),
+    };
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    lvni_data_scratch_release();
+    return failed;
+}
