@@ -1,5 +1,5 @@
-/* Saves and loads checkpoints (checkpoint.h): turns the loop position into metadata and back. The file itself is
- * safetensors_{write,read}.c; which file to resume from is ckpt_newest.c. */
+/* Saves and loads checkpoints (checkpoint.h): turns the loop position into metadata and back. The file itself
+ * is safetensors_{write,read}.c; which file to resume from is ckpt_newest.c. */
 #include "ckpt/checkpoint.h"
 
 #include "core/alloc.h"
@@ -89,8 +89,8 @@ lvn_status lvni_ckpt_save(const char *path, const lvni_ckpt_content *c)
 
 static lvn_status wrong_value(const lvni_ckpt *c, const char *key, const char *text)
 {
-    LVN_FAIL(LVN_ERR_MISMATCH, "%s: its metadata %s is %s%s%s: no checkpoint of this version of levin", c->path, key,
-             text != NULL ? "'" : "", text != NULL ? text : "missing", text != NULL ? "'" : "");
+    LVN_FAIL(LVN_ERR_MISMATCH, "%s: its metadata %s is %s%s%s: no checkpoint of this version of levin",
+             c->path, key, text != NULL ? "'" : "", text != NULL ? text : "missing", text != NULL ? "'" : "");
 }
 
 static lvn_status get_integer(const lvni_ckpt *c, const char *key, int64_t least, int64_t *out)
@@ -139,8 +139,10 @@ static lvn_status fill(lvni_ckpt *c, unsigned flags)
     LVN_TRY(lvni_st_open(c->path, flags, &c->file));
     const char *stored = lvni_st_meta_get(c->file, LVNI_CKPT_FORMAT);
     if (stored == NULL) {
-        LVN_FAIL(LVN_ERR_MISMATCH, "%s is no levin checkpoint, it has weights only: a run cannot be resumed from it; start a "
-                 "new run from these weights with weights=%s", c->path, c->path);
+        LVN_FAIL(LVN_ERR_MISMATCH,
+                 "%s is no levin checkpoint, it has weights only: a run cannot be resumed from it; start a "
+                 "new run from these weights with weights=%s",
+                 c->path, c->path);
     }
     if (strcmp(stored, format) != 0) {
         return wrong_value(c, LVNI_CKPT_FORMAT, stored);
@@ -239,7 +241,8 @@ static lvn_status copy_file(const char *from, const char *to)
 {
     const int fd = lvni_vfs_get()->open(from, O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0) {
-        LVN_FAIL(errno == ENOENT ? LVN_ERR_NOT_FOUND : LVN_ERR_IO, "cannot open \"%s\": %s", from, strerror(errno));
+        LVN_FAIL(errno == ENOENT ? LVN_ERR_NOT_FOUND : LVN_ERR_IO, "cannot open \"%s\": %s", from,
+                 strerror(errno));
     }
     const lvn_status status = copy_open_file(fd, from, to);
     lvni_vfs_get()->close(fd); /* opened for reading: nothing can be lost */
@@ -263,6 +266,7 @@ lvn_status lvni_ckpt_link(const char *from, const char *to)
         vfs->unlink(temp); /* rename leaves it when both names are the same file already */
     }
     lvni_free(temp);
-    /* No sync of the directory: after a power cut `to` is the old checkpoint or the new one, whole in both cases. */
+    /* No sync of the directory: after a power cut `to` is the old checkpoint or the new one, whole in both
+     * cases. */
     return done ? LVN_OK : copy_file(from, to);
 }

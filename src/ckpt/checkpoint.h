@@ -1,9 +1,10 @@
-/* A checkpoint: all that a run needs to go on, in one safetensors file. Called by trainer, export, predict and eval.
+/* A checkpoint: all that a run needs to go on, in one safetensors file. Called by trainer, export, predict
+ * and eval.
  *
  * Names of tensors:  model/<name>           parameters and buffers
- *                    optim/<slot>/<name>    the optimizer's state of parameter <name>, slot = "exp_avg", "momentum", ...
- *                    trainer/<name>         whatever else the loop carries (averages, metric sums)
- * Metadata: the keys below, then whatever the caller adds under keys that do not begin with "levin.". */
+ *                    optim/<slot>/<name>    the optimizer's state of parameter <name>, slot = "exp_avg",
+ * "momentum", ... trainer/<name>         whatever else the loop carries (averages, metric sums) Metadata: the
+ * keys below, then whatever the caller adds under keys that do not begin with "levin.". */
 #ifndef LEVIN_CKPT_CHECKPOINT_H
 #define LEVIN_CKPT_CHECKPOINT_H
 
@@ -63,14 +64,14 @@ lvn_status lvni_ckpt_load(const char *path, lvni_ckpt **out);
 lvn_status lvni_ckpt_peek(const char *path, lvni_ckpt **out);
 void lvni_ckpt_free(lvni_ckpt *ckpt); /* NULL is fine */
 
-/* The newest checkpoint in dir (files *.safetensors) that is whole: highest step, then last, then others, then best. Damaged or
- * unreadable ones are told to `warn` (may be NULL), one sentence each, and passed over. LVN_ERR_NOT_FOUND: dir has none;
- * LVN_ERR_CORRUPT: it has some and none is valid. */
+/* The newest checkpoint in dir (files *.safetensors) that is whole: highest step, then last, then others,
+ * then best. Damaged or unreadable ones are told to `warn` (may be NULL), one sentence each, and passed over.
+ * LVN_ERR_NOT_FOUND: dir has none; LVN_ERR_CORRUPT: it has some and none is valid. */
 lvn_status lvni_ckpt_newest_valid(const char *dir, void (*warn)(void *user, const char *text), void *user,
                                   lvni_ckpt **out);
 
-/* Make `to` the same file as `from` (best from last): a hard link, or a synced copy where links are not to be had. Replaces
- * `to` in one step; on failure the old `to` stays. */
+/* Make `to` the same file as `from` (best from last): a hard link, or a synced copy where links are not to be
+ * had. Replaces `to` in one step; on failure the old `to` stays. */
 lvn_status lvni_ckpt_link(const char *from, const char *to);
 
 /* "epoch=0004-step=120.safetensors" */

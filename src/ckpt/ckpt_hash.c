@@ -70,8 +70,8 @@ static void hash_weights(const lvni_st_file *file, char hex[33])
 
 static void hash_state(const lvni_st_file *file, char hex[33])
 {
-    static const char *const keys[] = {LVNI_CKPT_STEP, LVNI_CKPT_EPOCH, LVNI_CKPT_SAMPLES_SEEN, LVNI_CKPT_SCALER,
-                                       LVNI_CKPT_SCHEDULE};
+    static const char *const keys[] = {LVNI_CKPT_STEP, LVNI_CKPT_EPOCH, LVNI_CKPT_SAMPLES_SEEN,
+                                       LVNI_CKPT_SCALER, LVNI_CKPT_SCHEDULE};
     XXH3_state_t state;
     XXH3_INITSTATE(&state);
     XXH3_128bits_reset(&state);

@@ -27,8 +27,8 @@ typedef struct search {
 /* Errors of one file that another file may make good. Memory and the like are not. */
 static bool is_of_the_file(lvn_status status)
 {
-    return status == LVN_ERR_CORRUPT || status == LVN_ERR_IO || status == LVN_ERR_NOT_FOUND || status == LVN_ERR_MISMATCH ||
-           status == LVN_ERR_UNSUPPORTED;
+    return status == LVN_ERR_CORRUPT || status == LVN_ERR_IO || status == LVN_ERR_NOT_FOUND ||
+           status == LVN_ERR_MISMATCH || status == LVN_ERR_UNSUPPORTED;
 }
 
 static void refuse(search *s)
@@ -132,8 +132,8 @@ static lvn_status load_first_valid(search *s, lvni_ckpt **out)
     if (s->n_refused == 0) {
         LVN_FAIL(LVN_ERR_NOT_FOUND, "%s: no checkpoint (*.safetensors) to resume from", s->dir);
     }
-    LVN_FAIL(LVN_ERR_CORRUPT, "%s: none of its %d checkpoints can be used; the last one tried: %s", s->dir, s->n_refused,
-             lvn_last_error()->message);
+    LVN_FAIL(LVN_ERR_CORRUPT, "%s: none of its %d checkpoints can be used; the last one tried: %s", s->dir,
+             s->n_refused, lvn_last_error()->message);
 }
 
 lvn_status lvni_ckpt_newest_valid(const char *dir, void (*warn)(void *user, const char *text), void *user,

@@ -8,7 +8,8 @@
 #include <string.h>
 
 const char *const lvni_st_dtype_names[LVN_DTYPE_COUNT] = {
-    [LVN_F32] = "F32", [LVN_F64] = "F64", [LVN_I64] = "I64", [LVN_I32] = "I32", [LVN_U8] = "U8", [LVN_BOOL] = "BOOL",
+    [LVN_F32] = "F32", [LVN_F64] = "F64", [LVN_I64] = "I64",
+    [LVN_I32] = "I32", [LVN_U8] = "U8",   [LVN_BOOL] = "BOOL",
 };
 
 static void to_hex(uint64_t value, char hex[LVNI_ST_HEX])
@@ -38,9 +39,10 @@ static void add_number(XXH3_state_t *state, int64_t value)
     XXH3_64bits_update(state, bytes, sizeof bytes);
 }
 
-/* Over the meaning of the header and not over its text: a program that writes the same JSON in another way breaks nothing. */
-void lvni_st_header_checksum(const lvni_st_tensor *tensors, int64_t n_tensors, const lvni_st_meta *meta, int64_t n_meta,
-                             char hex[LVNI_ST_HEX])
+/* Over the meaning of the header and not over its text: a program that writes the same JSON in another way
+ * breaks nothing. */
+void lvni_st_header_checksum(const lvni_st_tensor *tensors, int64_t n_tensors, const lvni_st_meta *meta,
+                             int64_t n_meta, char hex[LVNI_ST_HEX])
 {
     XXH3_state_t state;
     XXH3_INITSTATE(&state);

@@ -1,5 +1,6 @@
-/* Reads safetensors files (safetensors.h). Nothing in a file is believed: every number of the header is checked against the
- * file before it is used. Called by ckpt/checkpoint.c, ckpt/ckpt_hash.c and whoever loads weights. */
+/* Reads safetensors files (safetensors.h). Nothing in a file is believed: every number of the header is
+ * checked against the file before it is used. Called by ckpt/checkpoint.c, ckpt/ckpt_hash.c and whoever loads
+ * weights. */
 #include "ckpt/safetensors_impl.h"
 
 #include "core/alloc.h"
@@ -34,7 +35,8 @@ typedef struct range {
 static lvn_status system_error(const char *path, const char *what)
 {
     const int error = errno;
-    LVN_FAIL(error == ENOENT ? LVN_ERR_NOT_FOUND : LVN_ERR_IO, "%s: cannot %s: %s", path, what, strerror(error));
+    LVN_FAIL(error == ENOENT ? LVN_ERR_NOT_FOUND : LVN_ERR_IO, "%s: cannot %s: %s", path, what,
+             strerror(error));
 }
 
 static lvn_status read_exactly(int fd, const char *path, void *buffer, size_t bytes)
@@ -53,8 +55,9 @@ static lvn_status read_exactly(int fd, const char *path, void *buffer, size_t by
     return LVN_OK;
 }
 
-/* JSON text to value. What is not JSON is damage; a message that is empty or says so means memory (the library does not
- * always tell the two apart: a small allocation that fails in its lexer reads as damage, which refuses the file as well). */
+/* JSON text to value. What is not JSON is damage; a message that is empty or says so means memory (the
+ * library does not always tell the two apart: a small allocation that fails in its lexer reads as damage,
+ * which refuses the file as well). */
 static lvn_status parse_json(const char *path, const char *what, const char *text, size_t bytes, json_t **out)
 {
     json_error_t error;
@@ -72,8 +75,8 @@ static lvn_status parse_json(const char *path, const char *what, const char *tex
 static const struct {
     const char *name;
     size_t size;
-} foreign[] = {{"I8", 1},      {"I16", 2},     {"U16", 2}, {"F16", 2}, {"BF16", 2},
-               {"U32", 4},     {"U64", 8},     {"C64", 8}, {"F8_E4M3", 1}, {"F8_E5M2", 1}};
+} foreign[] = {{"I8", 1},  {"I16", 2}, {"U16", 2}, {"F16", 2},     {"BF16", 2},
+               {"U32", 4}, {"U64", 8}, {"C64", 8}, {"F8_E4M3", 1}, {"F8_E5M2", 1}};
 
 static lvn_status read_dtype(const lvni_st_file *f, lvni_st_tensor *t, const json_t *value, size_t *element)
 {
@@ -90,8 +93,10 @@ static lvn_status read_dtype(const lvni_st_file *f, lvni_st_tensor *t, const jso
     }
     for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++) {
         if (strcmp(name, foreign[i].name) == 0) {
-            LVN_FAIL(LVN_ERR_UNSUPPORTED, "%s: tensor '%s' has data type %s; levin reads F32, F64, I64, I32, U8 and BOOL: "
-                     "convert the file", f->path, t->name, name);
+            LVN_FAIL(LVN_ERR_UNSUPPORTED,
+                     "%s: tensor '%s' has data type %s; levin reads F32, F64, I64, I32, U8 and BOOL: "
+                     "convert the file",
+                     f->path, t->name, name);
         }
     }
     LVN_FAIL(LVN_ERR_CORRUPT, "%s: tensor '%s' has the unknown data type '%s'", f->path, t->name, name);
@@ -104,8 +109,8 @@ static lvn_status read_shape(const lvni_st_file *f, lvni_st_tensor *t, const jso
     }
     const size_t ndim = json_array_size(value);
     if (ndim > LVN_MAX_NDIM) {
-        LVN_FAIL(LVN_ERR_UNSUPPORTED, "%s: tensor '%s' has %zu axes; levin has up to %d", f->path, t->name, ndim,
-                 LVN_MAX_NDIM);
+        LVN_FAIL(LVN_ERR_UNSUPPORTED, "%s: tensor '%s' has %zu axes; levin has up to %d", f->path, t->name,
+                 ndim, LVN_MAX_NDIM);
     }
     t->ndim = (int)ndim;
     for (size_t i = 0; i < ndim; i++) {
@@ -121,8 +126,8 @@ static lvn_status read_shape(const lvni_st_file *f, lvni_st_tensor *t, const jso
     return LVN_OK;
 }
 
-static lvn_status read_range(const lvni_st_file *f, const lvni_st_tensor *t, const json_t *value, size_t data_bytes,
-                             range *r)
+static lvn_status read_range(const lvni_st_file *f, const lvni_st_tensor *t, const json_t *value,
+                             size_t data_bytes, range *r)
 {
     const json_t *first = json_array_get(value, 0), *last = json_array_get(value, 1);
     if (json_array_size(value) != 2 || !json_is_integer(first) || !json_is_integer(last)) {
@@ -130,13 +135,14 @@ static lvn_status read_range(const lvni_st_file *f, const lvni_st_tensor *t, con
     }
     const json_int_t begin = json_integer_value(first), end = json_integer_value(last);
     if (begin < 0 || end < begin || (uint64_t)end > data_bytes) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "%s: tensor '%s' lies at bytes %lld to %lld of %zu: the file is cut off or damaged",
-                 f->path, t->name, (long long)begin, (long long)end, data_bytes);
+        LVN_FAIL(LVN_ERR_CORRUPT,
+                 "%s: tensor '%s' lies at bytes %lld to %lld of %zu: the file is cut off or damaged", f->path,
+                 t->name, (long long)begin, (long long)end, data_bytes);
     }
     *r = (range){.begin = (size_t)begin, .end = (size_t)end, .name = t->name};
     if (r->end - r->begin != t->bytes) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "%s: tensor '%s' has %zu bytes, but type and shape ask for %zu", f->path, t->name,
-                 r->end - r->begin, t->bytes);
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s: tensor '%s' has %zu bytes, but type and shape ask for %zu", f->path,
+                 t->name, r->end - r->begin, t->bytes);
     }
     return LVN_OK;
 }
@@ -159,17 +165,18 @@ static lvn_status check_cover(const lvni_st_file *f, range *ranges, size_t data_
     }
     for (int64_t i = 0; i < f->n_tensors; i++) {
         if (ranges[i].begin < at) {
-            LVN_FAIL(LVN_ERR_CORRUPT, "%s: tensors '%s' and '%s' overlap at byte %zu", f->path, ranges[i - 1].name,
-                     ranges[i].name, ranges[i].begin);
+            LVN_FAIL(LVN_ERR_CORRUPT, "%s: tensors '%s' and '%s' overlap at byte %zu", f->path,
+                     ranges[i - 1].name, ranges[i].name, ranges[i].begin);
         }
         if (ranges[i].begin > at) {
-            LVN_FAIL(LVN_ERR_CORRUPT, "%s: bytes %zu to %zu, before tensor '%s', belong to no tensor", f->path, at,
-                     ranges[i].begin, ranges[i].name);
+            LVN_FAIL(LVN_ERR_CORRUPT, "%s: bytes %zu to %zu, before tensor '%s', belong to no tensor",
+                     f->path, at, ranges[i].begin, ranges[i].name);
         }
         at = ranges[i].end;
     }
     if (at != data_bytes) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "%s: %zu bytes after the last tensor belong to none", f->path, data_bytes - at);
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s: %zu bytes after the last tensor belong to none", f->path,
+                 data_bytes - at);
     }
     return LVN_OK;
 }
@@ -187,7 +194,8 @@ static lvn_status read_meta(lvni_st_file *f)
     }
     const char *key;
     json_t *value;
-    json_object_foreach(map, key, value) {
+    json_object_foreach(map, key, value)
+    {
         if (!json_is_string(value)) {
             LVN_FAIL(LVN_ERR_CORRUPT, "%s: the metadata '%s' is no text", f->path, key);
         }
@@ -201,7 +209,8 @@ static lvn_status read_entries(lvni_st_file *f, range *ranges, size_t data_bytes
 {
     const char *key;
     json_t *value;
-    json_object_foreach(f->root, key, value) {
+    json_object_foreach(f->root, key, value)
+    {
         if (strcmp(key, "__metadata__") == 0) {
             continue;
         }
@@ -246,7 +255,8 @@ static lvn_status read_checksums(lvni_st_file *f)
     const char *stored = lvni_st_meta_get(f, LVNI_ST_HEADER_CHECKSUM);
     f->header_ok = (text == NULL) == (stored == NULL); /* one without the other: a key is damaged */
     if (text != NULL) {
-        const lvn_status status = parse_json(f->path, "the list of checksums", text, strlen(text), &f->checksums);
+        const lvn_status status =
+            parse_json(f->path, "the list of checksums", text, strlen(text), &f->checksums);
         if (status != LVN_OK && status != LVN_ERR_CORRUPT) {
             return status;
         }
@@ -273,7 +283,8 @@ static lvn_status read_header(lvni_st_file *f, int fd, size_t file_bytes, size_t
         length = length << 8 | raw[i];
     }
     if (length > LVNI_ST_MAX_HEADER || length > file_bytes - sizeof raw) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "%s: a header of %llu bytes in a file of %zu: cut off, or no safetensors file", f->path,
+        LVN_FAIL(LVN_ERR_CORRUPT,
+                 "%s: a header of %llu bytes in a file of %zu: cut off, or no safetensors file", f->path,
                  (unsigned long long)length, file_bytes);
     }
     char *text = lvni_alloc(LVNI_TAG_CKPT, (size_t)length);
@@ -318,11 +329,13 @@ static lvn_status read_file(lvni_st_file *f, int fd, unsigned flags)
 static lvn_status verify(const lvni_st_file *f)
 {
     if (!f->header_ok) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "%s: the header (names, types, shapes, metadata) does not match its checksum", f->path);
+        LVN_FAIL(LVN_ERR_CORRUPT,
+                 "%s: the header (names, types, shapes, metadata) does not match its checksum", f->path);
     }
     for (int64_t i = 0; f->data != NULL && i < f->n_tensors; i++) {
         if (!lvni_st_tensor_ok(f, i)) {
-            LVN_FAIL(LVN_ERR_CORRUPT, "%s: tensor '%s' does not match its checksum", f->path, f->tensors[i].name);
+            LVN_FAIL(LVN_ERR_CORRUPT, "%s: tensor '%s' does not match its checksum", f->path,
+                     f->tensors[i].name);
         }
     }
     return LVN_OK;
@@ -389,7 +402,9 @@ static int compare_name(const void *name, const void *t)
 
 const lvni_st_tensor *lvni_st_find(const lvni_st_file *f, const char *name)
 {
-    return f->n_tensors == 0 ? NULL : bsearch(name, f->tensors, (size_t)f->n_tensors, sizeof *f->tensors, compare_name);
+    return f->n_tensors == 0
+               ? NULL
+               : bsearch(name, f->tensors, (size_t)f->n_tensors, sizeof *f->tensors, compare_name);
 }
 
 const char *lvni_st_meta_get(const lvni_st_file *f, const char *key)

@@ -1,5 +1,5 @@
-/* Writes safetensors files (safetensors.h): checks the entries, lays out the data, makes the header, hands all of it to an
- * atomic file. Called by ckpt/checkpoint.c and by export. */
+/* Writes safetensors files (safetensors.h): checks the entries, lays out the data, makes the header, hands
+ * all of it to an atomic file. Called by ckpt/checkpoint.c and by export. */
 #include "ckpt/safetensors_impl.h"
 
 #include "core/alloc.h"
@@ -36,10 +36,10 @@ static lvn_status check_tensor(const writer *w, lvni_st_tensor *t)
     LVN_ARG(t->name != NULL && t->name[0] != '\0', "%s: a tensor without a name cannot be saved", w->path);
     LVN_ARG(lvni_utf8_valid(t->name), "%s: the tensor name '%s' is not UTF-8", w->path, t->name);
     LVN_ARG(strcmp(t->name, "__metadata__") != 0, "%s: no tensor may be called __metadata__", w->path);
-    LVN_ARG((int)t->dtype >= 0 && t->dtype < LVN_DTYPE_COUNT, "%s: tensor '%s' has the unknown data type %d", w->path,
-            t->name, (int)t->dtype);
-    LVN_ARG(t->ndim >= 0 && t->ndim <= LVN_MAX_NDIM, "%s: tensor '%s' has %d axes; 0 to %d can be saved", w->path,
-            t->name, t->ndim, LVN_MAX_NDIM);
+    LVN_ARG((int)t->dtype >= 0 && t->dtype < LVN_DTYPE_COUNT, "%s: tensor '%s' has the unknown data type %d",
+            w->path, t->name, (int)t->dtype);
+    LVN_ARG(t->ndim >= 0 && t->ndim <= LVN_MAX_NDIM, "%s: tensor '%s' has %d axes; 0 to %d can be saved",
+            w->path, t->name, t->ndim, LVN_MAX_NDIM);
     LVN_ARG(lvni_st_tensor_bytes(lvn_dtype_size(t->dtype), t->ndim, t->shape, &t->bytes),
             "%s: tensor '%s' has a negative or too large shape", w->path, t->name);
     LVN_ARG(t->data != NULL || t->bytes == 0, "%s: tensor '%s' has no data", w->path, t->name);
@@ -49,8 +49,8 @@ static lvn_status check_tensor(const writer *w, lvni_st_tensor *t)
 static lvn_status check_meta(const writer *w, const lvni_st_meta *m)
 {
     LVN_ARG(m->key != NULL && m->value != NULL, "%s: metadata without key or value", w->path);
-    LVN_ARG(lvni_utf8_valid(m->key) && lvni_utf8_valid(m->value),
-            "%s: the metadata '%s' is not UTF-8", w->path, m->key);
+    LVN_ARG(lvni_utf8_valid(m->key) && lvni_utf8_valid(m->value), "%s: the metadata '%s' is not UTF-8",
+            w->path, m->key);
     LVN_ARG(strcmp(m->key, LVNI_ST_CHECKSUMS) != 0 && strcmp(m->key, LVNI_ST_HEADER_CHECKSUM) != 0,
             "%s: the metadata key '%s' is reserved for the writer", w->path, m->key);
     return LVN_OK;
@@ -75,17 +75,18 @@ static lvn_status take_lists(writer *w, const lvni_st_tensor *tensors, const lvn
     lvni_st_sort_tensors(w->tensors, w->n_tensors);
     lvni_st_sort_meta(w->meta, w->n_meta);
     for (int64_t i = 1; i < w->n_tensors; i++) {
-        LVN_ARG(strcmp(w->tensors[i - 1].name, w->tensors[i].name) != 0, "%s: two tensors are called '%s'", w->path,
-                w->tensors[i].name);
+        LVN_ARG(strcmp(w->tensors[i - 1].name, w->tensors[i].name) != 0, "%s: two tensors are called '%s'",
+                w->path, w->tensors[i].name);
     }
     for (int64_t i = 1; i < w->n_meta; i++) {
-        LVN_ARG(strcmp(w->meta[i - 1].key, w->meta[i].key) != 0, "%s: the metadata key '%s' is given twice", w->path,
-                w->meta[i].key);
+        LVN_ARG(strcmp(w->meta[i - 1].key, w->meta[i].key) != 0, "%s: the metadata key '%s' is given twice",
+                w->path, w->meta[i].key);
     }
     return LVN_OK;
 }
 
-static const size_t element_order[] = {8, 4, 1}; /* bytes of an element; large first keeps all aligned without gaps */
+static const size_t element_order[] = {
+    8, 4, 1}; /* bytes of an element; large first keeps all aligned without gaps */
 
 static lvn_status lay_out(writer *w)
 {
@@ -102,7 +103,8 @@ static lvn_status lay_out(writer *w)
     return LVN_OK;
 }
 
-/* The compact text of a JSON value in our own memory, after `lead` and before `tail` free bytes. NULL: no memory. */
+/* The compact text of a JSON value in our own memory, after `lead` and before `tail` free bytes. NULL: no
+ * memory. */
 static char *dump(const json_t *value, size_t lead, size_t tail, size_t *bytes)
 {
     const size_t n = json_dumpb(value, NULL, 0, JSON_COMPACT);
@@ -149,6 +151,7 @@ static lvn_status add_checksums(writer *w)
 /* {"dtype": ..., "shape": [...], "data_offsets": [begin, end]}; NULL: no memory */
 static json_t *describe(const lvni_st_tensor *t, size_t begin)
 {
+    const size_t end = begin + t->bytes;
     json_t *shape = json_array();
     for (int i = 0; shape != NULL && i < t->ndim; i++) {
         if (json_array_append_new(shape, json_integer((json_int_t)t->shape[i])) != 0) {
@@ -159,14 +162,15 @@ static json_t *describe(const lvni_st_tensor *t, size_t begin)
     if (shape == NULL) {
         return NULL;
     }
-    return json_pack("{s:s, s:o, s:[I, I]}", "dtype", lvni_st_dtype_names[t->dtype], "shape", shape, "data_offsets",
-                     (json_int_t)begin, (json_int_t)(begin + t->bytes));
+    return json_pack("{s:s, s:o, s:[I, I]}", "dtype", lvni_st_dtype_names[t->dtype], "shape", shape,
+                     "data_offsets", (json_int_t)begin, (json_int_t)end);
 }
 
 static bool fill_header(const writer *w, json_t *root)
 {
     json_t *meta = json_object();
-    if (json_object_set_new(root, "__metadata__", meta) != 0) { /* takes meta in every case, NULL is a failure */
+    if (json_object_set_new(root, "__metadata__", meta) !=
+        0) { /* takes meta in every case, NULL is a failure */
         return false;
     }
     for (int64_t i = 0; i < w->n_meta; i++) {
@@ -197,8 +201,9 @@ static lvn_status make_header(writer *w)
     w->header_bytes = (end + DATA_ALIGN - 1) / DATA_ALIGN * DATA_ALIGN;
     memset(w->header + end, ' ', w->header_bytes - end);
     const uint64_t length = w->header_bytes - LENGTH_BYTES;
-    LVN_ARG(length <= LVNI_ST_MAX_HEADER, "%s: the header would have %llu bytes, more than the %zu readers accept",
-            w->path, (unsigned long long)length, LVNI_ST_MAX_HEADER);
+    LVN_ARG(length <= LVNI_ST_MAX_HEADER,
+            "%s: the header would have %llu bytes, more than the %zu readers accept", w->path,
+            (unsigned long long)length, LVNI_ST_MAX_HEADER);
     for (int i = 0; i < LENGTH_BYTES; i++) {
         w->header[i] = (char)(unsigned char)(length >> (8 * i));
     }
@@ -239,8 +244,8 @@ static lvn_status prepare(writer *w, const lvni_st_tensor *tensors, const lvni_s
     return make_header(w);
 }
 
-lvn_status lvni_st_save(const char *path, const lvni_st_tensor *tensors, int64_t n_tensors, const lvni_st_meta *meta,
-                        int64_t n_meta)
+lvn_status lvni_st_save(const char *path, const lvni_st_tensor *tensors, int64_t n_tensors,
+                        const lvni_st_meta *meta, int64_t n_meta)
 {
     LVN_ARG(path != NULL && n_tensors >= 0 && n_meta >= 0, "saving tensors needs a path and lists");
     writer w = {.path = path, .n_tensors = n_tensors, .n_meta = n_meta};
@@ -258,7 +263,8 @@ lvn_status lvni_st_save(const char *path, const lvni_st_tensor *tensors, int64_t
 
 lvni_st_tensor lvni_st_entry(const char *name, const lvn_tensor *t)
 {
-    lvni_st_tensor e = {.name = name, .dtype = lvn_tensor_dtype(t), .ndim = lvn_ndim(t), .data = lvn_const_data(t)};
+    lvni_st_tensor e = {
+        .name = name, .dtype = lvn_tensor_dtype(t), .ndim = lvn_ndim(t), .data = lvn_const_data(t)};
     for (int i = 0; i < e.ndim; i++) {
         e.shape[i] = lvn_size(t, i);
     }

@@ -13,8 +13,8 @@
 struct lvni_metrics {
     int fd;
     char *path;
-    lvni_str line;  /* reused: no allocation after the longest line */
-    bool cut_off;   /* the last write failed, maybe in the middle of a line */
+    lvni_str line; /* reused: no allocation after the longest line */
+    bool cut_off;  /* the last write failed, maybe in the middle of a line */
 };
 
 static bool add_value(lvni_str *out, const char *name, double value)
@@ -30,7 +30,8 @@ static bool add_value(lvni_str *out, const char *name, double value)
     return true;
 }
 
-void lvni_metrics_format(lvni_str *out, int64_t step, int64_t epoch, double time_s, const lvni_metric *values, int n)
+void lvni_metrics_format(lvni_str *out, int64_t step, int64_t epoch, double time_s, const lvni_metric *values,
+                         int n)
 {
     lvni_str_printf(out, "{\"step\":%lld,\"epoch\":%lld", (long long)step, (long long)epoch);
     bool finite = add_value(out, "time_s", time_s);
@@ -40,7 +41,8 @@ void lvni_metrics_format(lvni_str *out, int64_t step, int64_t epoch, double time
     lvni_str_append(out, finite ? "}" : ",\"nonfinite\":true}");
 }
 
-/* A file that ends within a line (crash without resume's clean-up, or another tool) must not swallow our first line. */
+/* A file that ends within a line (crash without resume's clean-up, or another tool) must not swallow our
+ * first line. */
 static bool ends_within_line(const char *path)
 {
     const int fd = lvni_vfs_get()->open(path, O_RDONLY | O_CLOEXEC, 0);
@@ -73,7 +75,8 @@ lvn_status lvni_metrics_open(const char *path, bool append, lvni_metrics **out)
     return LVN_OK;
 }
 
-lvn_status lvni_metrics_write(lvni_metrics *m, int64_t step, int64_t epoch, double time_s, const lvni_metric *values, int n)
+lvn_status lvni_metrics_write(lvni_metrics *m, int64_t step, int64_t epoch, double time_s,
+                              const lvni_metric *values, int n)
 {
     lvni_str_clear(&m->line);
     if (m->cut_off) {
@@ -100,7 +103,8 @@ void lvni_metrics_close(lvni_metrics *m)
     lvni_free(m);
 }
 
-/* *kept: a whole object with a step of at most `step`. Memory is the only error: it must not drop a good line. */
+/* *kept: a whole object with a step of at most `step`. Memory is the only error: it must not drop a good
+ * line. */
 static lvn_status look_at(const char *line, size_t n, int64_t step, bool *kept)
 {
     json_error_t error;

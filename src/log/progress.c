@@ -1,4 +1,5 @@
-/* The progress line (progress.h). What it looks like is a pure function; when and where it appears is below it. */
+/* The progress line (progress.h). What it looks like is a pure function; when and where it appears is below
+ * it. */
 #include "log/progress.h"
 
 #include "log/run_log.h"
@@ -108,7 +109,8 @@ void lvni_progress_init(lvni_progress *p, const lvni_progress_options *options)
     if (p->options.redraw_s <= 0) {
         p->options.redraw_s = 0.1;
     }
-    p->terminal = options->kind == LVNI_PROGRESS_TERMINAL || (options->kind == LVNI_PROGRESS_AUTO && isatty(options->fd) == 1);
+    p->terminal = options->kind == LVNI_PROGRESS_TERMINAL ||
+                  (options->kind == LVNI_PROGRESS_AUTO && isatty(options->fd) == 1);
     p->last_s = -INFINITY;
 }
 
@@ -139,7 +141,8 @@ static void print(const lvni_progress *p, const char *text, size_t n)
     /* any other failure: nobody reads, and that is no reason to stop training */
 }
 
-void lvni_progress_update(lvni_progress *p, const lvni_progress_state *state, double now_s, bool logged, bool last)
+void lvni_progress_update(lvni_progress *p, const lvni_progress_state *state, double now_s, bool logged,
+                          bool last)
 {
     const double interval = p->terminal ? p->options.redraw_s : p->options.plain_interval_s;
     const bool due = now_s - p->last_s >= interval;

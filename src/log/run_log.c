@@ -1,5 +1,5 @@
-/* The process's logger (run_log.h): one lock around two places to write to, so that lines of several threads never mix, and
- * the status line of a terminal stays below the messages. */
+/* The process's logger (run_log.h): one lock around two places to write to, so that lines of several threads
+ * never mix, and the status line of a terminal stays below the messages. */
 #include "log/run_log.h"
 
 #include "core/alloc.h"
@@ -28,7 +28,8 @@ static const char *const names[] = {"DEBUG", "INFO", "WARNING", "ERROR"};
 static const char *const screen_prefixes[] = {"", "", "warning: ", "error: "};
 static const char *const colours[] = {"", "", "\033[33m", "\033[31m"}; /* yellow, red */
 
-/* To a screen or pipe. A reader that went away is no reason to stop training, so failures end the attempt silently. */
+/* To a screen or pipe. A reader that went away is no reason to stop training, so failures end the attempt
+ * silently. */
 static void put(int fd, const char *text, size_t n)
 {
     while (n > 0) {
@@ -68,8 +69,8 @@ static void close_file(void)
 
 lvn_status lvni_log_open(const char *path, bool append)
 {
-    LVN_ARG(strlen(path) < sizeof logger.path, "the path of the log has %zu bytes, at most %zu are possible", strlen(path),
-            sizeof logger.path - 1);
+    LVN_ARG(strlen(path) < sizeof logger.path, "the path of the log has %zu bytes, at most %zu are possible",
+            strlen(path), sizeof logger.path - 1);
     int fd = -1;
     LVN_TRY(lvni_append_open(path, !append, &fd));
     pthread_mutex_lock(&logger.lock);
@@ -103,7 +104,8 @@ static void to_screen(lvni_log_level level, char *text, size_t n)
     }
     wipe_status();
     put(STDERR_FILENO, colours[level], colour ? strlen(colours[level]) : 0);
-    char *start = text - strlen(screen_prefixes[level]); /* there is room for the prefixes in front of the text */
+    char *start =
+        text - strlen(screen_prefixes[level]); /* there is room for the prefixes in front of the text */
     memcpy(start, screen_prefixes[level], strlen(screen_prefixes[level]));
     text[n] = '\n';
     put(STDERR_FILENO, start, (size_t)(text + n + 1 - start));
@@ -124,7 +126,8 @@ static void to_file(lvni_log_level level, char *text, size_t n)
     localtime_r(&now.tv_sec, &local);
     char prefix[PREFIX + 1];
     size_t length = strftime(prefix, sizeof prefix, "[%Y-%m-%d %H:%M:%S", &local);
-    length += (size_t)snprintf(prefix + length, sizeof prefix - length, ",%03ld][%s] ", now.tv_nsec / 1000000, names[level]);
+    length += (size_t)snprintf(prefix + length, sizeof prefix - length, ",%03ld][%s] ", now.tv_nsec / 1000000,
+                               names[level]);
     char *start = text - length;
     memcpy(start, prefix, length);
     text[n] = '\n';

@@ -1,6 +1,7 @@
-/* What a run says: to the person (standard error) and to train.log. Thread-safe, one logger per process; called from
- * everywhere above core. Lines of the file: [YYYY-MM-DD hh:mm:ss,mmm][LEVEL] text. Logging never fails a run and never
- * touches the thread's last error: a file that cannot be written any more is said once and left alone. */
+/* What a run says: to the person (standard error) and to train.log. Thread-safe, one logger per process;
+ * called from everywhere above core. Lines of the file: [YYYY-MM-DD hh:mm:ss,mmm][LEVEL] text. Logging never
+ * fails a run and never touches the thread's last error: a file that cannot be written any more is said once
+ * and left alone. */
 #ifndef LEVIN_LOG_RUN_LOG_H
 #define LEVIN_LOG_RUN_LOG_H
 
@@ -20,8 +21,8 @@ void lvni_log_set_quiet(bool quiet);
 
 void lvni_log_line(lvni_log_level level, const char *fmt, ...) LVN_PRINTF(2, 3);
 
-/* The one line at the bottom of a terminal that is rewritten again and again (progress.c). Messages appear above it.
- * fd: the terminal; text: without newline, no wider than the terminal. */
+/* The one line at the bottom of a terminal that is rewritten again and again (progress.c). Messages appear
+ * above it. fd: the terminal; text: without newline, no wider than the terminal. */
 void lvni_log_status_line(int fd, const char *text);
 /* keep: leave it where it is and go to the next line; otherwise wipe it. */
 void lvni_log_status_end(bool keep);

@@ -95,7 +95,11 @@ static inline lvni_st_tensor sample_tensor(int i)
 {
     static const lvni_st_tensor list[4] = {
         {.name = "model/fc.weight", .dtype = LVN_F32, .ndim = 2, .shape = {2, 3}, .data = sample_weight},
-        {.name = "optim/momentum/fc.weight", .dtype = LVN_F32, .ndim = 2, .shape = {2, 3}, .data = sample_moment},
+        {.name = "optim/momentum/fc.weight",
+         .dtype = LVN_F32,
+         .ndim = 2,
+         .shape = {2, 3},
+         .data = sample_moment},
         {.name = "model/bn.count", .dtype = LVN_I64, .ndim = 0, .data = sample_count},
         {.name = "trainer/mask", .dtype = LVN_BOOL, .ndim = 1, .shape = {3}, .data = sample_mask},
     };
@@ -109,7 +113,12 @@ static inline lvni_ckpt_content sample_content(int64_t step, lvni_st_tensor tens
         tensors[i] = sample_tensor(i);
     }
     return (lvni_ckpt_content){
-        .at = {.step = step, .epoch = 2, .step_in_epoch = 7, .samples_seen = step * 32, .best_score = 0.1, .best_step = 5},
+        .at = {.step = step,
+               .epoch = 2,
+               .step_in_epoch = 7,
+               .samples_seen = step * 32,
+               .best_score = 0.1,
+               .best_step = 5},
         .config = "{\"model\":\"mlp\"}",
         .schedule = "{\"warmup\":3}",
         .tensors = tensors,

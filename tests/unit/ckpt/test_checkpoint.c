@@ -1,4 +1,5 @@
-/* Checkpoints: position and texts come back, hashes say what they promise, the newest whole one is found, best is last. */
+/* Checkpoints: position and texts come back, hashes say what they promise, the newest whole one is found,
+ * best is last. */
 #include "ckpt_support.h"
 
 #include "ckpt/ckpt_hash.h"
@@ -29,7 +30,8 @@ static void all_of_a_checkpoint_comes_back(void **state)
     assert_string_equal(c->scaler, "{\"scale\":65536}");
     assert_string_equal(c->schedule, "{\"warmup\":3}");
     assert_string_equal(lvni_st_meta_get(c->file, "host"), "b03");
-    assert_memory_equal(lvni_st_find(c->file, "optim/momentum/fc.weight")->data, sample_moment, sizeof sample_moment);
+    assert_memory_equal(lvni_st_find(c->file, "optim/momentum/fc.weight")->data, sample_moment,
+                        sizeof sample_moment);
     lvni_ckpt_free(c);
 
     content.at.best_score = NAN;
@@ -146,7 +148,8 @@ static void hashes_of_known_files(void **state)
     lvni_ckpt_hashes h;
     assert_int_equal(lvni_st_save(in_dir("e"), NULL, 0, NULL, 0), LVN_OK);
     assert_int_equal(lvni_ckpt_hash_file(in_dir("e"), &h), LVN_OK);
-    assert_string_equal(h.weights, "99aa06d3014798d86001c324468d497f"); /* XXH3-128 of nothing, a published number */
+    assert_string_equal(h.weights,
+                        "99aa06d3014798d86001c324468d497f"); /* XXH3-128 of nothing, a published number */
     assert_string_equal(h.state, h.weights);
     lvni_ckpt_hashes_free(&h);
 
@@ -171,7 +174,8 @@ static void a_turned_bit_changes_the_hash_and_is_named(void **state)
     const lvni_ckpt_hashes h0 = hash_of(&c, 0);
     char raw[8192];
     const size_t n = get_file(in_dir("h"), raw, sizeof raw);
-    raw[n - 3 - 24 - 4] = (char)(raw[n - 3 - 24 - 4] ^ 1); /* last element of model/fc.weight: lowest mantissa bit */
+    raw[n - 3 - 24 - 4] =
+        (char)(raw[n - 3 - 24 - 4] ^ 1); /* last element of model/fc.weight: lowest mantissa bit */
     put_file(in_dir("h"), raw, n);
     lvni_ckpt_hashes h = hash_of(NULL, 1);
     assert_string_equal(h.damaged[0], "model/fc.weight");
@@ -252,7 +256,8 @@ static void the_newest_whole_checkpoint_is_found(void **state)
     assert_non_null(strstr(lvn_last_error()->message, "none of its 3 checkpoints"));
     lvn_clear_error();
 
-    save_sample(in_dir("epoch=0003-step=40.safetensors"), 40); /* newer than last: a kill came between the two */
+    save_sample(in_dir("epoch=0003-step=40.safetensors"),
+                40); /* newer than last: a kill came between the two */
     save_sample(in_dir("last.safetensors"), 40);
     assert_int_equal(newest("last.safetensors"), 40);
     save_sample(in_dir("epoch=0003-step=41.safetensors"), 41);

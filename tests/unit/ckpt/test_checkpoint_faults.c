@@ -1,5 +1,5 @@
-/* The disk breaks while a checkpoint is written: at every call of every kind the old one stays whole, nothing is left lying
- * about, and the error says which file. */
+/* The disk breaks while a checkpoint is written: at every call of every kind the old one stays whole, nothing
+ * is left lying about, and the error says which file. */
 #include "ckpt_support.h"
 
 #include <errno.h>
@@ -139,7 +139,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_full_disk_leaves_the_old_checkpoint, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(a_failing_sync_leaves_a_whole_checkpoint, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(a_failing_close_or_rename_leaves_the_old_checkpoint, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(a_failing_close_or_rename_leaves_the_old_checkpoint, make_dir,
+                                        drop_dir),
         cmocka_unit_test_setup_teardown(short_writes_are_continued, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(reading_meets_a_bad_disk, make_dir, drop_dir),
     };

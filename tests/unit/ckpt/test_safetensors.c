@@ -56,7 +56,8 @@ static void all_types_come_back(void **state)
     for (int i = 0; i < 4; i++) {
         list[i] = sample_tensor(i);
     }
-    list[4] = (lvni_st_tensor){.name = "d", .dtype = LVN_F64, .ndim = 6, .shape = {1, 1, 2, 1, 1, 1}, .data = f64};
+    list[4] =
+        (lvni_st_tensor){.name = "d", .dtype = LVN_F64, .ndim = 6, .shape = {1, 1, 2, 1, 1, 1}, .data = f64};
     list[5] = (lvni_st_tensor){.name = "i", .dtype = LVN_I32, .ndim = 2, .shape = {2, 2}, .data = i32};
     list[6] = (lvni_st_tensor){.name = "u", .dtype = LVN_U8, .ndim = 0, .data = u8};
     const lvni_st_meta meta[2] = {{"k2", ""}, {"k1", "line\nbreak \\ \xe2\x82\xac"}};
@@ -133,7 +134,8 @@ static void files_of_others_are_read(void **state)
     const float data[3] = {1.5f, -2.0f, 8.0f};
     char raw[512];
     size_t n = foreign_file(raw,
-                            "{\"__metadata__\":{\"format\":\"pt\"},\"b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[4,12]},"
+                            "{\"__metadata__\":{\"format\":\"pt\"},\"b\":{\"dtype\":\"F32\",\"shape\":[2],"
+                            "\"data_offsets\":[4,12]},"
                             "\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,4]}}    ",
                             data, sizeof data);
     put_file(in_dir("f"), raw, n);
@@ -158,12 +160,14 @@ static void types_levin_lacks_are_named(void **state)
     (void)state;
     char raw[512];
     lvni_st_file *f = NULL;
-    size_t n = foreign_file(raw, "{\"half\":{\"dtype\":\"F16\",\"shape\":[1],\"data_offsets\":[0,2]}}", "\0\0", 2);
+    size_t n =
+        foreign_file(raw, "{\"half\":{\"dtype\":\"F16\",\"shape\":[1],\"data_offsets\":[0,2]}}", "\0\0", 2);
     put_file(in_dir("f"), raw, n);
     assert_int_equal(lvni_st_open(in_dir("f"), LVNI_ST_VERIFY, &f), LVN_ERR_UNSUPPORTED);
     assert_null(f);
     assert_non_null(strstr(lvn_last_error()->message, "'half' has data type F16"));
-    n = foreign_file(raw, "{\"deep\":{\"dtype\":\"U8\",\"shape\":[1,1,1,1,1,1,1],\"data_offsets\":[0,1]}}", "\0", 1);
+    n = foreign_file(raw, "{\"deep\":{\"dtype\":\"U8\",\"shape\":[1,1,1,1,1,1,1],\"data_offsets\":[0,1]}}",
+                     "\0", 1);
     put_file(in_dir("f"), raw, n);
     assert_int_equal(lvni_st_open(in_dir("f"), LVNI_ST_VERIFY, &f), LVN_ERR_UNSUPPORTED);
     assert_non_null(strstr(lvn_last_error()->message, "'deep' has 7 axes"));

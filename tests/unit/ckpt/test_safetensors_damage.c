@@ -1,5 +1,5 @@
-/* Damaged files: cut at every byte, every byte turned, headers that lie, memory that runs out. Never a crash, always an error
- * that says what is wrong. */
+/* Damaged files: cut at every byte, every byte turned, headers that lie, memory that runs out. Never a crash,
+ * always an error that says what is wrong. */
 #include "ckpt_support.h"
 
 #include <fcntl.h>
@@ -78,13 +78,15 @@ static void a_damaged_tensor_is_named(void **state)
     put_file(in_dir("f"), raw, n);
     lvni_st_file *f = NULL;
     assert_int_equal(lvni_st_open(in_dir("f"), LVNI_ST_VERIFY, &f), LVN_ERR_CORRUPT);
-    assert_non_null(strstr(lvn_last_error()->message, "'optim/momentum/fc.weight' does not match its checksum"));
+    assert_non_null(
+        strstr(lvn_last_error()->message, "'optim/momentum/fc.weight' does not match its checksum"));
     assert_int_equal(lvni_st_open(in_dir("f"), LVNI_ST_VERIFY | LVNI_ST_HEADER_ONLY, &f), LVN_OK);
     lvni_st_close(f);
     assert_int_equal(lvni_st_open(in_dir("f"), 0, &f), LVN_OK);
     assert_true(lvni_st_header_ok(f));
     for (int64_t i = 0; i < lvni_st_count(f); i++) {
-        assert_int_equal(lvni_st_tensor_ok(f, i), strcmp(lvni_st_at(f, i)->name, "optim/momentum/fc.weight") != 0);
+        assert_int_equal(lvni_st_tensor_ok(f, i),
+                         strcmp(lvni_st_at(f, i)->name, "optim/momentum/fc.weight") != 0);
     }
     lvni_st_close(f);
 }
@@ -110,16 +112,23 @@ static const struct {
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8,0]}}", "cut off or damaged"},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[-8,0]}}", "cut off or damaged"},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]}}", "'a' lies at bytes 0 to 16 of 8"},
-    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,8]}}", "'a' has 8 bytes, but type and shape ask for 12"},
-    {"{\"a\":{\"dtype\":\"F64\",\"shape\":[4611686018427387904,4],\"data_offsets\":[0,0]}}", "too large for any file"},
-    {"{\"a\":{\"dtype\":\"U8\",\"shape\":[9223372036854775808],\"data_offsets\":[0,8]}}", "header is damaged"},
-    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}",
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,8]}}",
+     "'a' has 8 bytes, but type and shape ask for 12"},
+    {"{\"a\":{\"dtype\":\"F64\",\"shape\":[4611686018427387904,4],\"data_offsets\":[0,0]}}",
+     "too large for any file"},
+    {"{\"a\":{\"dtype\":\"U8\",\"shape\":[9223372036854775808],\"data_offsets\":[0,8]}}",
+     "header is damaged"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},\"a\":{\"dtype\":\"F32\",\"shape\":[2],"
+     "\"data_offsets\":[0,8]}}",
      "uplicate"},
-    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}",
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},\"b\":{\"dtype\":\"F32\",\"shape\":[1],"
+     "\"data_offsets\":[4,8]}}",
      "'a' and 'b' overlap at byte 4"},
-    {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},\"b\":{\"dtype\":\"U8\",\"shape\":[5],\"data_offsets\":[3,8]}}",
+    {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},\"b\":{\"dtype\":\"U8\",\"shape\":[5],"
+     "\"data_offsets\":[3,8]}}",
      "bytes 2 to 3, before tensor 'b', belong to no tensor"},
-    {"{\"__metadata__\":{\"levin.checksums\":\"{}\"},\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}",
+    {"{\"__metadata__\":{\"levin.checksums\":\"{}\"},\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":"
+     "[0,8]}}",
      "does not match its checksum"},
 };
 
@@ -135,7 +144,8 @@ static void headers_that_lie_are_refused(void **state)
         lvni_st_file *f = NULL;
         const lvn_status status = lvni_st_open(in_dir("f"), LVNI_ST_VERIFY, &f);
         if (status != LVN_ERR_CORRUPT || strstr(lvn_last_error()->message, liars[i].says) == NULL) {
-            print_error("%s\n gave %s: %s\n", liars[i].json, lvn_status_name(status), lvn_last_error()->message);
+            print_error("%s\n gave %s: %s\n", liars[i].json, lvn_status_name(status),
+                        lvn_last_error()->message);
         }
         assert_int_equal(status, LVN_ERR_CORRUPT);
         assert_non_null(strstr(lvn_last_error()->message, liars[i].says));
@@ -166,8 +176,8 @@ static void what_is_no_file_is_refused(void **state)
     assert_int_equal(lvni_st_open("/dev/null", LVNI_ST_VERIFY, &f), LVN_ERR_IO);
 }
 
-/* While a file is written the JSON library allocates through us, so that its failures are swept too. (Its parser takes a
- * failed allocation for bad syntax, so reading sweeps our own allocations only.) */
+/* While a file is written the JSON library allocates through us, so that its failures are swept too. (Its
+ * parser takes a failed allocation for bad syntax, so reading sweeps our own allocations only.) */
 static void *json_alloc(size_t n)
 {
     return lvni_alloc(LVNI_TAG_CKPT, n);

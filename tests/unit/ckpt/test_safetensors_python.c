@@ -15,7 +15,8 @@ static void python_and_levin_read_each_other(void **state)
     snprintf(command, sizeof command, "python3 '%s' '%s' '%s'", READ_BACK, in_dir("ours"), in_dir("theirs"));
     const int code = WEXITSTATUS(system(command));
     if (code == 3) {
-        print_message("skipped in part: Python has no package safetensors; read by its standard library only\n");
+        print_message(
+            "skipped in part: Python has no package safetensors; read by its standard library only\n");
         return;
     }
     assert_int_equal(code, 0);

@@ -18,11 +18,13 @@ static void lines_are_exactly_these(void **state)
     assert_int_equal(lvni_metrics_write(m, 30, 1, 4, b, 4), LVN_OK);
     assert_int_equal(lvni_metrics_write(m, 40, 2, 5, NULL, 0), LVN_OK);
     lvni_metrics_close(m);
-    assert_string_equal(text_of(file),
-                        "{\"step\":20,\"epoch\":1,\"time_s\":3.25,\"train/loss\":0.1,\"lr\":1e-05,\"memory/peak_bytes\":3221225472}\n"
-                        "{\"step\":30,\"epoch\":1,\"time_s\":4,\"train/loss\":null,\"x\":null,\"a\\\"b\\n\":-0.5,"
-                        "\"third\":0.3333333333333333,\"nonfinite\":true}\n"
-                        "{\"step\":40,\"epoch\":2,\"time_s\":5}\n");
+    assert_string_equal(
+        text_of(file),
+        "{\"step\":20,\"epoch\":1,\"time_s\":3.25,\"train/loss\":0.1,\"lr\":1e-05,\"memory/"
+        "peak_bytes\":3221225472}\n"
+        "{\"step\":30,\"epoch\":1,\"time_s\":4,\"train/loss\":null,\"x\":null,\"a\\\"b\\n\":-0.5,"
+        "\"third\":0.3333333333333333,\"nonfinite\":true}\n"
+        "{\"step\":40,\"epoch\":2,\"time_s\":5}\n");
 }
 
 static void every_number_reads_back_to_the_bit(void **state)
@@ -57,8 +59,9 @@ static void appending_goes_on(void **state)
     assert_int_equal(lvni_metrics_write(m, 3, 0, 3, NULL, 0), LVN_OK);
     assert_int_equal(lvni_metrics_write(m, 4, 0, 4, NULL, 0), LVN_OK);
     lvni_metrics_close(m);
-    assert_string_equal(text_of(file), "{\"step\":1,\"epoch\":0,\"time_s\":1}\n{\"step\":2,\"ep\n"
-                                       "{\"step\":3,\"epoch\":0,\"time_s\":3}\n{\"step\":4,\"epoch\":0,\"time_s\":4}\n");
+    assert_string_equal(text_of(file),
+                        "{\"step\":1,\"epoch\":0,\"time_s\":1}\n{\"step\":2,\"ep\n"
+                        "{\"step\":3,\"epoch\":0,\"time_s\":3}\n{\"step\":4,\"epoch\":0,\"time_s\":4}\n");
     assert_int_equal(lvni_metrics_open(file, false, &m), LVN_OK); /* without append: empty */
     lvni_metrics_close(m);
     assert_string_equal(text_of(file), "");
@@ -70,10 +73,12 @@ static void resuming_drops_later_and_broken_lines(void **state)
     int64_t dropped = -1;
     assert_int_equal(lvni_metrics_truncate(file, 5, &dropped), LVN_OK); /* no file: nothing to do */
     assert_int_equal(dropped, 0);
-    put_text(file, "{\"step\":4,\"a\":1}\n{\"epoch\":0,\"step\":5}\n{\"step\":6}\nno json\n{\"a\":1}\n{\"step\":3,\"val\":2}\n{\"step\":5,\"x\"");
+    put_text(file, "{\"step\":4,\"a\":1}\n{\"epoch\":0,\"step\":5}\n{\"step\":6}\nno "
+                   "json\n{\"a\":1}\n{\"step\":3,\"val\":2}\n{\"step\":5,\"x\"");
     assert_int_equal(lvni_metrics_truncate(file, 5, &dropped), LVN_OK);
     assert_int_equal(dropped, 4);
-    assert_string_equal(text_of(file), "{\"step\":4,\"a\":1}\n{\"epoch\":0,\"step\":5}\n{\"step\":3,\"val\":2}\n");
+    assert_string_equal(text_of(file),
+                        "{\"step\":4,\"a\":1}\n{\"epoch\":0,\"step\":5}\n{\"step\":3,\"val\":2}\n");
     lvni_vfs_fail_at("open", 0, 0); /* counters to zero */
     assert_int_equal(lvni_metrics_truncate(file, 5, &dropped), LVN_OK);
     assert_int_equal(dropped, 0);
@@ -155,7 +160,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(resuming_drops_later_and_broken_lines, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(a_failing_rewrite_keeps_the_old_lines, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(a_full_disk_is_told_and_later_lines_are_whole, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(memory_may_run_out_and_steady_state_allocates_nothing, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(memory_may_run_out_and_steady_state_allocates_nothing, make_dir,
+                                        drop_dir),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* The progress line: what it looks like, and when it appears on a terminal (a pseudo-terminal here) and elsewhere. */
+/* The progress line: what it looks like, and when it appears on a terminal (a pseudo-terminal here) and
+ * elsewhere. */
 #include "log_support.h"
 
 #include "log/progress.h"
@@ -9,8 +10,16 @@
 
 static lvni_progress_state sample(void)
 {
-    return (lvni_progress_state){.epoch = 2, .max_epochs = 20, .step = 128, .steps = 341, .loss = 0.52314, .accuracy = 0.8125,
-                                 .samples_per_s = 1234.4, .lr = 0.001, .memory_bytes = 312u << 20, .left_s = 80.2};
+    return (lvni_progress_state){.epoch = 2,
+                                 .max_epochs = 20,
+                                 .step = 128,
+                                 .steps = 341,
+                                 .loss = 0.52314,
+                                 .accuracy = 0.8125,
+                                 .samples_per_s = 1234.4,
+                                 .lr = 0.001,
+                                 .memory_bytes = 312u << 20,
+                                 .left_s = 80.2};
 }
 
 static void the_line_looks_like_this(void **state)
@@ -25,7 +34,8 @@ static void the_line_looks_like_this(void **state)
     lvni_progress_format(&s, (int)sizeof whole - 1, out, sizeof out); /* exactly as wide */
     assert_string_equal(out, whole);
     lvni_progress_format(&s, (int)sizeof whole - 2, out, sizeof out); /* one column less */
-    assert_string_equal(out, "epoch 3/20  step 128/341  loss 0.5231  acc 0.812  1234 images/s  lr 0.001  mem 312 MiB");
+    assert_string_equal(
+        out, "epoch 3/20  step 128/341  loss 0.5231  acc 0.812  1234 images/s  lr 0.001  mem 312 MiB");
     lvni_progress_format(&s, 24, out, sizeof out);
     assert_string_equal(out, "epoch 3/20  step 128/341");
     for (int width = 1; width < 120; width++) {
@@ -47,8 +57,8 @@ static void times_and_sizes_are_short(void **state)
     static const struct {
         double s;
         const char *text;
-    } times[] = {{0.2, "left 0s"},       {59.4, "left 59s"},      {59.6, "left 1m00s"},      {3599, "left 59m59s"},
-                 {7500, "left 2h05m"},   {273600, "left 3d04h"},  {INFINITY, NULL},          {-5, NULL}};
+    } times[] = {{0.2, "left 0s"},     {59.4, "left 59s"},     {59.6, "left 1m00s"}, {3599, "left 59m59s"},
+                 {7500, "left 2h05m"}, {273600, "left 3d04h"}, {INFINITY, NULL},     {-5, NULL}};
     for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
         char out[256];
         lvni_progress_state s = sample();
@@ -78,7 +88,8 @@ static int count(const char *text, char c)
 static const char *plain_run(double interval_s, bool quiet)
 {
     lvni_progress p;
-    lvni_progress_init(&p, &(lvni_progress_options){.fd = STDOUT_FILENO, .quiet = quiet, .plain_interval_s = interval_s});
+    lvni_progress_init(
+        &p, &(lvni_progress_options){.fd = STDOUT_FILENO, .quiet = quiet, .plain_interval_s = interval_s});
     assert_true(!isatty(STDOUT_FILENO) == !p.terminal);
     p.terminal = false; /* whoever runs the tests may sit at one */
     lvni_progress_state s = sample();

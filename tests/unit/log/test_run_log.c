@@ -1,4 +1,5 @@
-/* The logger: what goes where, lines of threads that do not mix, a log that breaks without breaking the run. */
+/* The logger: what goes where, lines of threads that do not mix, a log that breaks without breaking the run.
+ */
 #include "log_support.h"
 
 #include "log/run_log.h"
@@ -34,8 +35,9 @@ static void levels_go_where_they_belong(void **state)
     assert_string_equal(restore_fd(STDERR_FILENO, saved), "warning: loud\n");
     lvni_log_set_quiet(false);
     lvni_log_close();
-    static const char *const expected[] = {"[DEBUG] detail 1\n", "[INFO] effective batch 64\n", "[WARNING] odd\n",
-                                           "[ERROR] bad\n", "[INFO] quiet\n", "[WARNING] loud\n"};
+    static const char *const expected[] = {"[DEBUG] detail 1\n", "[INFO] effective batch 64\n",
+                                           "[WARNING] odd\n",    "[ERROR] bad\n",
+                                           "[INFO] quiet\n",     "[WARNING] loud\n"};
     const char *at = text_of(file);
     for (size_t i = 0; i < 6; i++) {
         at = after_time(at);
@@ -112,8 +114,9 @@ static void messages_appear_above_the_status_line(void **state)
     lvni_log_status_line(STDERR_FILENO, "x");
     lvni_log_status_end(false);
     lvni_log_status_end(false);
-    assert_string_equal(restore_fd(STDERR_FILENO, saved), "\r\033[Kstep 1\r\033[Ksaved\n\r\033[Kstep 1\r\033[Kstep 2\ndone\n"
-                                                          "\r\033[Kx\r\033[K");
+    assert_string_equal(restore_fd(STDERR_FILENO, saved),
+                        "\r\033[Kstep 1\r\033[Ksaved\n\r\033[Kstep 1\r\033[Kstep 2\ndone\n"
+                        "\r\033[Kx\r\033[K");
 }
 
 enum { THREADS = 4, LINES = 200 };
@@ -148,7 +151,8 @@ static void lines_of_threads_do_not_mix(void **state)
         at = after_time(at);
         const int id = at[15] - '0'; /* behind "[DEBUG] thread " */
         assert_in_range(id, 0, THREADS - 1);
-        snprintf(expected, sizeof expected, "[DEBUG] thread %d line %d abcdefghijklmnopqrstuvwxyz\n", id, next[id]++);
+        snprintf(expected, sizeof expected, "[DEBUG] thread %d line %d abcdefghijklmnopqrstuvwxyz\n", id,
+                 next[id]++);
         assert_memory_equal(at, expected, strlen(expected));
         at += strlen(expected);
     }
@@ -160,8 +164,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(levels_go_where_they_belong, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(append_keeps_and_open_empties, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(long_messages_are_whole_or_cut_when_memory_is_out, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(a_full_disk_is_said_once_and_the_error_at_hand_stays, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(long_messages_are_whole_or_cut_when_memory_is_out, make_dir,
+                                        drop_dir),
+        cmocka_unit_test_setup_teardown(a_full_disk_is_said_once_and_the_error_at_hand_stays, make_dir,
+                                        drop_dir),
         cmocka_unit_test_setup_teardown(messages_appear_above_the_status_line, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(lines_of_threads_do_not_mix, make_dir, drop_dir),
     };
