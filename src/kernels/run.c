@@ -1,11 +1,13 @@
-/* Run one op: check, allocate outputs, choose the backend. Called by ops/ and autograd/ for every op of a step. */
+/* Run one op: check, allocate outputs, choose the backend. Called by ops/ and autograd/ for every op of a
+ * step. */
 #include "kernels/kernels.h"
 
 static lvn_status check_inputs(const lvni_op_info *info, const lvni_args *args)
 {
     for (int i = 0; i < info->n_in; i++) {
         const bool optional = (info->flags & LVNI_OPTIONAL_LAST) != 0 && i == info->n_in - 1;
-        LVN_ARG(args->in[i] != NULL || optional, "%s: input %d of %d is missing (NULL)", info->name, i, info->n_in);
+        LVN_ARG(args->in[i] != NULL || optional, "%s: input %d of %d is missing (NULL)", info->name, i,
+                info->n_in);
     }
     LVN_ARG(args->attr != NULL || info->attr_size == 0, "%s: needs its attributes, got NULL", info->name);
     return LVN_OK;
@@ -20,12 +22,12 @@ static lvn_status check_preset(const lvni_op_info *info, int i, const lvn_tensor
     }
     if (!same) {
         char have[96], need[96];
-        LVN_FAIL(LVN_ERR_SHAPE, "%s: output %d given by the caller is %s, but the result is %s", info->name, i,
-                 lvni_shape_string(t->ndim, t->shape, have), lvni_shape_string(d->ndim, d->shape, need));
+        LVN_FAIL(LVN_ERR_SHAPE, "%s: output %d given by the caller is %s, but the result is %s", info->name,
+                 i, lvni_shape_string(t->ndim, t->shape, have), lvni_shape_string(d->ndim, d->shape, need));
     }
     if (t->dtype != d->dtype) {
-        LVN_FAIL(LVN_ERR_DTYPE, "%s: output %d given by the caller is %s, but the result is %s", info->name, i,
-                 lvn_dtype_name(t->dtype), lvn_dtype_name(d->dtype));
+        LVN_FAIL(LVN_ERR_DTYPE, "%s: output %d given by the caller is %s, but the result is %s", info->name,
+                 i, lvn_dtype_name(t->dtype), lvn_dtype_name(d->dtype));
     }
     return LVN_OK;
 }
@@ -63,8 +65,8 @@ static lvn_status prepare_outputs(const lvni_op_info *info, lvni_args *args, uns
             LVN_TRY(make_output(info, i, &out[i], &args->out[i]));
             *made |= 1u << i;
         } else {
-            LVN_ARG(i > 0 && (info->flags & LVNI_OPTIONAL_OUT) != 0, "%s: output %d cannot be refused (want is 0x%x)",
-                    info->name, i, want);
+            LVN_ARG(i > 0 && (info->flags & LVNI_OPTIONAL_OUT) != 0,
+                    "%s: output %d cannot be refused (want is 0x%x)", info->name, i, want);
         }
     }
     return LVN_OK;

@@ -1,5 +1,6 @@
-/* Shape rules of element-wise ops, broadcasting, reductions and matrix products. A rule looks at types and shapes only,
- * says what is wrong with both shapes in the sentence, and describes the outputs. Called by lvni_run before each op. */
+/* Shape rules of element-wise ops, broadcasting, reductions and matrix products. A rule looks at types and
+ * shapes only, says what is wrong with both shapes in the sentence, and describes the outputs. Called by
+ * lvni_run before each op. */
 #include "kernels/shape_rules_impl.h"
 
 lvn_status lvni_rule_float(const char *op, const lvni_args *a, unsigned mask)
@@ -12,7 +13,8 @@ lvn_status lvni_rule_float(const char *op, const lvni_args *a, unsigned mask)
             continue;
         }
         if (t->dtype != LVN_F32 && t->dtype != LVN_F64) {
-            LVN_FAIL(LVN_ERR_DTYPE, "%s: input %d is %s, it must be f32 or f64", op, i, lvn_dtype_name(t->dtype));
+            LVN_FAIL(LVN_ERR_DTYPE, "%s: input %d is %s, it must be f32 or f64", op, i,
+                     lvn_dtype_name(t->dtype));
         }
         if (first != NULL && t->dtype != first->dtype) {
             LVN_FAIL(LVN_ERR_DTYPE, "%s: input %d is %s but input %d is %s; convert one of them", op, first_i,
@@ -29,7 +31,8 @@ lvn_status lvni_rule_float(const char *op, const lvni_args *a, unsigned mask)
 lvn_status lvni_rule_dtype(const char *op, const char *what, const lvn_tensor *t, lvn_dtype dtype)
 {
     if (t->dtype != dtype) {
-        LVN_FAIL(LVN_ERR_DTYPE, "%s: %s must be %s, not %s", op, what, lvn_dtype_name(dtype), lvn_dtype_name(t->dtype));
+        LVN_FAIL(LVN_ERR_DTYPE, "%s: %s must be %s, not %s", op, what, lvn_dtype_name(dtype),
+                 lvn_dtype_name(t->dtype));
     }
     return LVN_OK;
 }
@@ -38,18 +41,18 @@ lvn_status lvni_rule_same(const char *op, const char *name_a, const lvn_tensor *
                           const lvn_tensor *b)
 {
     if (!lvni_same_shape(a, b)) {
-        LVN_FAIL(LVN_ERR_SHAPE, "%s: %s is %s but %s is %s; both must have one shape", op, name_a, SHAPE(a), name_b,
-                 SHAPE(b));
+        LVN_FAIL(LVN_ERR_SHAPE, "%s: %s is %s but %s is %s; both must have one shape", op, name_a, SHAPE(a),
+                 name_b, SHAPE(b));
     }
     return LVN_OK;
 }
 
-lvn_status lvni_rule_vector(const char *op, const char *what, const lvn_tensor *t, int64_t n, const char *unit,
-                            const lvn_tensor *x)
+lvn_status lvni_rule_vector(const char *op, const char *what, const lvn_tensor *t, int64_t n,
+                            const char *unit, const lvn_tensor *x)
 {
     if (t->ndim != 1 || t->shape[0] != n) {
-        LVN_FAIL(LVN_ERR_SHAPE, "%s: %s is %s, but %s has %lld %ss: it must be (%lld)", op, what, SHAPE(t), SHAPE(x),
-                 (long long)n, unit, (long long)n);
+        LVN_FAIL(LVN_ERR_SHAPE, "%s: %s is %s, but %s has %lld %ss: it must be (%lld)", op, what, SHAPE(t),
+                 SHAPE(x), (long long)n, unit, (long long)n);
     }
     return LVN_OK;
 }
@@ -68,7 +71,8 @@ static lvn_status broadcast(const char *op, const lvni_args *args, lvni_desc out
         const int64_t na = ia < 0 ? 1 : a->shape[ia], nb = ib < 0 ? 1 : b->shape[ib];
         if (na != nb && na != 1 && nb != 1) {
             LVN_FAIL(LVN_ERR_SHAPE,
-                     "%s: %s and %s cannot be broadcast: axis %d from the end has %lld and %lld; sizes must be equal, or "
+                     "%s: %s and %s cannot be broadcast: axis %d from the end has %lld and %lld; sizes must "
+                     "be equal, or "
                      "one of them 1",
                      op, SHAPE(a), SHAPE(b), ndim - i, (long long)na, (long long)nb);
         }
@@ -85,7 +89,8 @@ static lvn_status like_input(const char *op, const lvni_args *args, lvni_desc ou
 }
 
 /* Gradients of element-wise ops: dy and what the forward kept. */
-static lvn_status like_pair(const char *op, const char *kept, const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+static lvn_status like_pair(const char *op, const char *kept, const lvni_args *args,
+                            lvni_desc out[LVNI_MAX_OUT])
 {
     LVN_TRY(lvni_rule_float(op, args, 3));
     LVN_TRY(lvni_rule_same(op, "dy", args->in[0], kept, args->in[1]));
@@ -93,10 +98,10 @@ static lvn_status like_pair(const char *op, const char *kept, const lvni_args *a
     return LVN_OK;
 }
 
-#define RULE(op, call)                                                                \
-    lvn_status lvni_shape_##op(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])    \
-    {                                                                                 \
-        return call;                                                                  \
+#define RULE(op, call)                                                                                       \
+    lvn_status lvni_shape_##op(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])                           \
+    {                                                                                                        \
+        return call;                                                                                         \
     }
 RULE(add, broadcast("add", args, out))
 RULE(sub, broadcast("sub", args, out))
@@ -138,8 +143,8 @@ static bool broadcasts_to(int small_ndim, const int64_t *small, int big_ndim, co
 
 static lvn_status check_target(const char *op, const lvni_shape_attr *attr)
 {
-    LVN_ARG(attr->ndim >= 0 && attr->ndim <= LVN_MAX_NDIM, "%s: the target has %d axes, tensors have 0 to %d", op,
-            attr->ndim, LVN_MAX_NDIM);
+    LVN_ARG(attr->ndim >= 0 && attr->ndim <= LVN_MAX_NDIM, "%s: the target has %d axes, tensors have 0 to %d",
+            op, attr->ndim, LVN_MAX_NDIM);
     for (int i = 0; i < attr->ndim; i++) {
         LVN_ARG(attr->shape[i] >= 0, "%s: the target %s has a negative size", op, SHAPE(attr));
     }
@@ -153,7 +158,8 @@ lvn_status lvni_shape_sum_to(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
     LVN_TRY(lvni_rule_float("sum_to", args, 1));
     LVN_TRY(check_target("sum_to", attr));
     if (!broadcasts_to(attr->ndim, attr->shape, x->ndim, x->shape)) {
-        LVN_FAIL(LVN_ERR_SHAPE, "sum_to: %s cannot be summed to %s: the target must broadcast to the shape of x", SHAPE(x),
+        LVN_FAIL(LVN_ERR_SHAPE,
+                 "sum_to: %s cannot be summed to %s: the target must broadcast to the shape of x", SHAPE(x),
                  SHAPE(attr));
     }
     out[0] = lvni_rule_make(x->dtype, attr->ndim, attr->shape);
@@ -167,7 +173,8 @@ lvn_status lvni_shape_expand(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
     LVN_TRY(lvni_rule_float("expand", args, 1));
     LVN_TRY(check_target("expand", attr));
     if (!broadcasts_to(x->ndim, x->shape, attr->ndim, attr->shape)) {
-        LVN_FAIL(LVN_ERR_SHAPE, "expand: %s does not broadcast to %s: sizes must be equal or 1, counted from the last axis",
+        LVN_FAIL(LVN_ERR_SHAPE,
+                 "expand: %s does not broadcast to %s: sizes must be equal or 1, counted from the last axis",
                  SHAPE(x), SHAPE(attr));
     }
     out[0] = lvni_rule_make(x->dtype, attr->ndim, attr->shape);
@@ -181,8 +188,8 @@ static lvn_status reduce(const char *op, const lvni_args *args, lvni_desc *out)
     const lvn_tensor *x = args->in[0];
     const lvni_axes_attr *attr = args->attr;
     LVN_TRY(lvni_rule_float(op, args, 1));
-    LVN_ARG(attr->mask >> x->ndim == 0, "%s: x is %s, the axes (bits 0x%x) must be below %d", op, SHAPE(x), attr->mask,
-            x->ndim);
+    LVN_ARG(attr->mask >> x->ndim == 0, "%s: x is %s, the axes (bits 0x%x) must be below %d", op, SHAPE(x),
+            attr->mask, x->ndim);
     *out = (lvni_desc){.dtype = x->dtype};
     for (int i = 0; i < x->ndim; i++) {
         const bool reduced = (attr->mask >> i & 1) != 0;
@@ -197,7 +204,8 @@ static lvn_status no_empty_axis(const char *op, const lvn_tensor *x, uint32_t ma
 {
     for (int i = 0; i < x->ndim; i++) {
         if ((mask >> i & 1) != 0 && x->shape[i] == 0) {
-            LVN_FAIL(LVN_ERR_SHAPE, "%s: x is %s: there is no %s over axis %d, which has no elements", op, SHAPE(x), op, i);
+            LVN_FAIL(LVN_ERR_SHAPE, "%s: x is %s: there is no %s over axis %d, which has no elements", op,
+                     SHAPE(x), op, i);
         }
     }
     return LVN_OK;
@@ -242,8 +250,9 @@ lvn_status lvni_shape_max_grad(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT
         }
     }
     if (!fits || reduced > 1) {
-        LVN_FAIL(LVN_ERR_SHAPE, "max_grad: dy is %s and x is %s: dy must have size 1 in the reduced axis and agree in all "
-                                "others",
+        LVN_FAIL(LVN_ERR_SHAPE,
+                 "max_grad: dy is %s and x is %s: dy must have size 1 in the reduced axis and agree in all "
+                 "others",
                  SHAPE(dy), SHAPE(attr));
     }
     out[0] = lvni_rule_make(dy->dtype, attr->ndim, attr->shape);
@@ -270,8 +279,8 @@ lvn_status lvni_shape_matmul(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
     const int64_t ka = a->shape[attr->trans_a ? 0 : 1], kb = b->shape[attr->trans_b ? 1 : 0];
     if (ka != kb) {
         LVN_FAIL(LVN_ERR_SHAPE, "matmul: a is %s%s and b is %s%s: a brings %lld terms, b %lld", SHAPE(a),
-                 attr->trans_a ? " transposed" : "", SHAPE(b), attr->trans_b ? " transposed" : "", (long long)ka,
-                 (long long)kb);
+                 attr->trans_a ? " transposed" : "", SHAPE(b), attr->trans_b ? " transposed" : "",
+                 (long long)ka, (long long)kb);
     }
     const int64_t shape[2] = {a->shape[attr->trans_a ? 1 : 0], b->shape[attr->trans_b ? 0 : 1]};
     out[0] = lvni_rule_make(a->dtype, 2, shape);
@@ -285,7 +294,8 @@ lvn_status lvni_shape_linear(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
     LVN_TRY(need_ndim("linear", "x", x, 2, "(batch, features); flatten it first"));
     LVN_TRY(need_ndim("linear", "w", w, 2, "(outputs, features)"));
     if (x->shape[1] != w->shape[1]) {
-        LVN_FAIL(LVN_ERR_SHAPE, "linear: x is %s but w %s takes %lld features", SHAPE(x), SHAPE(w), (long long)w->shape[1]);
+        LVN_FAIL(LVN_ERR_SHAPE, "linear: x is %s but w %s takes %lld features", SHAPE(x), SHAPE(w),
+                 (long long)w->shape[1]);
     }
     if (b != NULL) {
         LVN_TRY(lvni_rule_vector("linear", "the bias", b, w->shape[0], "output", w));
@@ -301,8 +311,8 @@ lvn_status lvni_shape_linear_grad_weight(const lvni_args *args, lvni_desc out[LV
     LVN_TRY(need_ndim("linear_grad_weight", "dy", dy, 2, "(batch, outputs)"));
     LVN_TRY(need_ndim("linear_grad_weight", "x", x, 2, "(batch, features)"));
     if (dy->shape[0] != x->shape[0]) {
-        LVN_FAIL(LVN_ERR_SHAPE, "linear_grad_weight: dy is %s but x is %s; both must have one batch size", SHAPE(dy),
-                 SHAPE(x));
+        LVN_FAIL(LVN_ERR_SHAPE, "linear_grad_weight: dy is %s but x is %s; both must have one batch size",
+                 SHAPE(dy), SHAPE(x));
     }
     out[0] = lvni_rule_make(dy->dtype, 2, (const int64_t[]){dy->shape[1], x->shape[1]});
     out[1] = lvni_rule_make(dy->dtype, 1, (const int64_t[]){dy->shape[1]});

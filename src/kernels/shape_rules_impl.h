@@ -1,4 +1,5 @@
-/* Checks that the shape rules share (shape_rules.c: element-wise, reductions, products; shape_rules_nn.c: the rest). */
+/* Checks that the shape rules share (shape_rules.c: element-wise, reductions, products; shape_rules_nn.c: the
+ * rest). */
 #ifndef LEVIN_KERNELS_SHAPE_RULES_IMPL_H
 #define LEVIN_KERNELS_SHAPE_RULES_IMPL_H
 
@@ -13,8 +14,8 @@ lvn_status lvni_rule_dtype(const char *op, const char *what, const lvn_tensor *t
 lvn_status lvni_rule_same(const char *op, const char *name_a, const lvn_tensor *a, const char *name_b,
                           const lvn_tensor *b);
 /* `t` is a vector of n values, one per `unit` ("channel") of x. */
-lvn_status lvni_rule_vector(const char *op, const char *what, const lvn_tensor *t, int64_t n, const char *unit,
-                            const lvn_tensor *x);
+lvn_status lvni_rule_vector(const char *op, const char *what, const lvn_tensor *t, int64_t n,
+                            const char *unit, const lvn_tensor *x);
 
 static inline lvni_desc lvni_rule_make(lvn_dtype dtype, int ndim, const int64_t *shape)
 {

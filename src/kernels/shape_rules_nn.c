@@ -4,17 +4,19 @@
 /* ---- windows over pictures ---- */
 
 /* Places of a window along one axis: floor((in + 2 pad - (dilation (kernel - 1) + 1)) / stride) + 1. */
-static lvn_status window_count(const char *op, const char *axis, int64_t in, int64_t kernel, int stride, int padding,
-                               int dilation, int64_t *out)
+static lvn_status window_count(const char *op, const char *axis, int64_t in, int64_t kernel, int stride,
+                               int padding, int dilation, int64_t *out)
 {
     LVN_ARG(kernel >= 1 && stride >= 1 && dilation >= 1 && padding >= 0,
-            "%s: kernel %lld, stride %d, padding %d, dilation %d along the %s: kernel, stride and dilation must be at "
+            "%s: kernel %lld, stride %d, padding %d, dilation %d along the %s: kernel, stride and dilation "
+            "must be at "
             "least 1, padding at least 0",
             op, (long long)kernel, stride, padding, dilation, axis);
     const int64_t span = dilation * (kernel - 1) + 1;
     if (in + 2 * padding < span) {
         LVN_FAIL(LVN_ERR_SHAPE,
-                 "%s: the window spans %lld but the %s is %lld with padding %d on both sides; use a larger picture, more "
+                 "%s: the window spans %lld but the %s is %lld with padding %d on both sides; use a larger "
+                 "picture, more "
                  "padding or a smaller kernel",
                  op, (long long)span, axis, (long long)in, padding);
     }
@@ -25,7 +27,8 @@ static lvn_status window_count(const char *op, const char *axis, int64_t in, int
 static lvn_status need_picture(const char *op, const char *what, const lvn_tensor *t)
 {
     if (t->ndim != 4) {
-        LVN_FAIL(LVN_ERR_SHAPE, "%s: %s is %s, it must have 4 axes (batch, height, width, channels)", op, what, SHAPE(t));
+        LVN_FAIL(LVN_ERR_SHAPE, "%s: %s is %s, it must have 4 axes (batch, height, width, channels)", op,
+                 what, SHAPE(t));
     }
     return LVN_OK;
 }
@@ -52,8 +55,8 @@ static lvn_status conv_check_dy(const char *op, const lvn_tensor *dy, const conv
     const lvni_desc y = {.ndim = 4, .shape = {s->n, s->oh, s->ow, s->o}};
     for (int i = 0; i < 4; i++) {
         if (dy->shape[i] != y.shape[i]) {
-            LVN_FAIL(LVN_ERR_SHAPE, "%s: dy is %s but the forward pass with these attributes gives %s", op, SHAPE(dy),
-                     SHAPE(&y));
+            LVN_FAIL(LVN_ERR_SHAPE, "%s: dy is %s but the forward pass with these attributes gives %s", op,
+                     SHAPE(dy), SHAPE(&y));
         }
     }
     return LVN_OK;
@@ -62,7 +65,8 @@ static lvn_status conv_check_dy(const char *op, const lvn_tensor *dy, const conv
 static lvn_status need_conv_weight(const char *op, const lvn_tensor *w)
 {
     if (w->ndim != 4) {
-        LVN_FAIL(LVN_ERR_SHAPE, "%s: w is %s, it must have 4 axes (out, kernel height, kernel width, in / groups)", op,
+        LVN_FAIL(LVN_ERR_SHAPE,
+                 "%s: w is %s, it must have 4 axes (out, kernel height, kernel width, in / groups)", op,
                  SHAPE(w));
     }
     return LVN_OK;
@@ -76,11 +80,16 @@ lvn_status lvni_shape_conv2d(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
     LVN_TRY(need_picture("conv2d", "x", x));
     LVN_TRY(need_conv_weight("conv2d", w));
     if (x->shape[3] != w->shape[3] * attr->groups) {
-        LVN_FAIL(LVN_ERR_SHAPE, "conv2d: x is %s but w %s with %d group(s) takes %lld channels", SHAPE(x), SHAPE(w),
-                 attr->groups, (long long)w->shape[3] * attr->groups);
+        LVN_FAIL(LVN_ERR_SHAPE, "conv2d: x is %s but w %s with %d group(s) takes %lld channels", SHAPE(x),
+                 SHAPE(w), attr->groups, (long long)w->shape[3] * attr->groups);
     }
-    conv_sizes s = {.n = x->shape[0], .h = x->shape[1], .w = x->shape[2], .i = x->shape[3],
-                    .o = w->shape[0], .kh = w->shape[1], .kw = w->shape[2]};
+    conv_sizes s = {.n = x->shape[0],
+                    .h = x->shape[1],
+                    .w = x->shape[2],
+                    .i = x->shape[3],
+                    .o = w->shape[0],
+                    .kh = w->shape[1],
+                    .kw = w->shape[2]};
     LVN_TRY(conv_output("conv2d", attr, &s));
     if (b != NULL) {
         LVN_TRY(lvni_rule_vector("conv2d", "the bias", b, s.o, "output channel", w));
@@ -97,8 +106,13 @@ lvn_status lvni_shape_conv2d_grad_input(const lvni_args *args, lvni_desc out[LVN
     LVN_TRY(lvni_rule_float(op, args, 3));
     LVN_TRY(need_picture(op, "dy", dy));
     LVN_TRY(need_conv_weight(op, w));
-    conv_sizes s = {.n = dy->shape[0], .h = attr->in_h, .w = attr->in_w, .i = w->shape[3] * attr->groups,
-                    .o = w->shape[0], .kh = w->shape[1], .kw = w->shape[2]};
+    conv_sizes s = {.n = dy->shape[0],
+                    .h = attr->in_h,
+                    .w = attr->in_w,
+                    .i = w->shape[3] * attr->groups,
+                    .o = w->shape[0],
+                    .kh = w->shape[1],
+                    .kw = w->shape[2]};
     LVN_TRY(conv_output(op, attr, &s));
     LVN_TRY(conv_check_dy(op, dy, &s));
     out[0] = lvni_rule_make(dy->dtype, 4, (const int64_t[]){s.n, s.h, s.w, s.i});
@@ -113,8 +127,13 @@ lvn_status lvni_shape_conv2d_grad_weight(const lvni_args *args, lvni_desc out[LV
     LVN_TRY(lvni_rule_float(op, args, 3));
     LVN_TRY(need_picture(op, "dy", dy));
     LVN_TRY(need_picture(op, "x", x));
-    conv_sizes s = {.n = x->shape[0], .h = x->shape[1], .w = x->shape[2], .i = x->shape[3],
-                    .o = dy->shape[3], .kh = attr->kernel[0], .kw = attr->kernel[1]};
+    conv_sizes s = {.n = x->shape[0],
+                    .h = x->shape[1],
+                    .w = x->shape[2],
+                    .i = x->shape[3],
+                    .o = dy->shape[3],
+                    .kh = attr->kernel[0],
+                    .kw = attr->kernel[1]};
     LVN_TRY(conv_output(op, attr, &s));
     LVN_TRY(conv_check_dy(op, dy, &s));
     out[0] = lvni_rule_make(dy->dtype, 4, (const int64_t[]){s.o, s.kh, s.kw, s.i / attr->groups});
@@ -129,11 +148,12 @@ static lvn_status pool_output(const char *op, const lvni_pool_attr *a, int64_t h
     static const char *const axis[2] = {"height", "width"};
     for (int i = 0; i < 2; i++) {
         LVN_TRY(window_count(op, axis[i], in[i], a->kernel[i], a->stride[i], a->padding[i], 1, &out[i]));
-        LVN_ARG(2 * a->padding[i] <= a->kernel[i], "%s: padding %d along the %s is more than half of kernel %d", op,
-                a->padding[i], axis[i], a->kernel[i]);
+        LVN_ARG(2 * a->padding[i] <= a->kernel[i],
+                "%s: padding %d along the %s is more than half of kernel %d", op, a->padding[i], axis[i],
+                a->kernel[i]);
     }
-    LVN_ARG((int64_t)a->kernel[0] * a->kernel[1] <= 256, "%s: a window of %d x %d has more than 256 places", op,
-            a->kernel[0], a->kernel[1]);
+    LVN_ARG((int64_t)a->kernel[0] * a->kernel[1] <= 256, "%s: a window of %d x %d has more than 256 places",
+            op, a->kernel[0], a->kernel[1]);
     return LVN_OK;
 }
 
@@ -162,18 +182,20 @@ lvn_status lvni_shape_max_pool2d_grad(const lvni_args *args, lvni_desc out[LVNI_
     int64_t size[2];
     LVN_TRY(pool_output(op, attr, attr->in_h, attr->in_w, size));
     if (size[0] != dy->shape[1] || size[1] != dy->shape[2]) {
-        LVN_FAIL(LVN_ERR_SHAPE, "%s: dy is %s but a picture of %lld x %lld pools to %lld x %lld", op, SHAPE(dy),
-                 (long long)attr->in_h, (long long)attr->in_w, (long long)size[0], (long long)size[1]);
+        LVN_FAIL(LVN_ERR_SHAPE, "%s: dy is %s but a picture of %lld x %lld pools to %lld x %lld", op,
+                 SHAPE(dy), (long long)attr->in_h, (long long)attr->in_w, (long long)size[0],
+                 (long long)size[1]);
     }
-    out[0] = lvni_rule_make(dy->dtype, 4, (const int64_t[]){dy->shape[0], attr->in_h, attr->in_w, dy->shape[3]});
+    out[0] =
+        lvni_rule_make(dy->dtype, 4, (const int64_t[]){dy->shape[0], attr->in_h, attr->in_w, dy->shape[3]});
     return LVN_OK;
 }
 
 /* ---- batch norm ---- */
 
 /* Inputs first to last are vectors, one value per channel (last axis) of x. */
-static lvn_status channel_vectors(const char *op, const lvn_tensor *x, const lvni_args *args, int first, int last,
-                                  const char *const *names)
+static lvn_status channel_vectors(const char *op, const lvn_tensor *x, const lvni_args *args, int first,
+                                  int last, const char *const *names)
 {
     if (x->ndim < 1) {
         LVN_FAIL(LVN_ERR_SHAPE, "%s: x is a single number, it must have channels in its last axis", op);
@@ -192,7 +214,8 @@ static lvn_status several_values(const char *op, const lvn_tensor *x)
     }
     if (n < 2) {
         LVN_FAIL(LVN_ERR_SHAPE,
-                 "%s: batch norm needs more than one value per channel in training, x is %s; use larger shards or pictures",
+                 "%s: batch norm needs more than one value per channel in training, x is %s; use larger "
+                 "shards or pictures",
                  op, SHAPE(x));
     }
     return LVN_OK;
@@ -296,12 +319,14 @@ lvn_status lvni_shape_log_softmax_grad(const lvni_args *args, lvni_desc out[LVNI
 static lvn_status labelled_rows(const char *op, const lvn_tensor *logits, const lvn_tensor *labels)
 {
     if (logits->ndim != 2) {
-        LVN_FAIL(LVN_ERR_SHAPE, "%s: the logits are %s, they must have 2 axes (rows, classes)", op, SHAPE(logits));
+        LVN_FAIL(LVN_ERR_SHAPE, "%s: the logits are %s, they must have 2 axes (rows, classes)", op,
+                 SHAPE(logits));
     }
     LVN_TRY(lvni_rule_dtype(op, "the labels", labels, LVN_I64));
     LVN_TRY(lvni_rule_vector(op, "the label tensor", labels, logits->shape[0], "row", logits));
     if (logits->shape[0] == 0 || logits->shape[1] == 0) {
-        LVN_FAIL(LVN_ERR_SHAPE, "%s: the logits are %s; the mean needs at least one row and one class", op, SHAPE(logits));
+        LVN_FAIL(LVN_ERR_SHAPE, "%s: the logits are %s; the mean needs at least one row and one class", op,
+                 SHAPE(logits));
     }
     return LVN_OK;
 }
@@ -322,7 +347,8 @@ lvn_status lvni_shape_cross_entropy_grad(const lvni_args *args, lvni_desc out[LV
     const lvn_tensor *dloss = args->in[0], *log_softmax = args->in[1];
     LVN_TRY(lvni_rule_float(op, args, 3));
     if (dloss->ndim != 0) {
-        LVN_FAIL(LVN_ERR_SHAPE, "%s: the gradient of the loss is %s, it must be a single number ()", op, SHAPE(dloss));
+        LVN_FAIL(LVN_ERR_SHAPE, "%s: the gradient of the loss is %s, it must be a single number ()", op,
+                 SHAPE(dloss));
     }
     LVN_TRY(labelled_rows(op, log_softmax, args->in[2]));
     out[0] = lvni_tensor_desc(log_softmax);

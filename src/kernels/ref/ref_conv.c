@@ -15,8 +15,8 @@ typedef struct sizes {
 typedef void (*visitor)(term t, double *sum, const double *p, const double *q);
 
 /* One place of the window: all input channels of the group of o. */
-static void visit_channels(const sizes *s, const lvni_conv_attr *a, int64_t pixel, int64_t tap, int64_t y, int64_t o,
-                           visitor visit, double *sum, const double *p, const double *q)
+static void visit_channels(const sizes *s, const lvni_conv_attr *a, int64_t pixel, int64_t tap, int64_t y,
+                           int64_t o, visitor visit, double *sum, const double *p, const double *q)
 {
     const int64_t per_group = s->i / a->groups;
     const int64_t group = o / (s->o / a->groups);
@@ -30,10 +30,11 @@ static void visit_channels(const sizes *s, const lvni_conv_attr *a, int64_t pixe
 }
 
 /* One output element: all places of its window that lie in the picture. */
-static void visit_window(const sizes *s, const lvni_conv_attr *a, int64_t y, visitor visit, double *sum, const double *p,
-                         const double *q)
+static void visit_window(const sizes *s, const lvni_conv_attr *a, int64_t y, visitor visit, double *sum,
+                         const double *p, const double *q)
 {
-    const int64_t o = y % s->o, ow = y / s->o % s->ow, oh = y / s->o / s->ow % s->oh, n = y / s->o / s->ow / s->oh;
+    const int64_t o = y % s->o, ow = y / s->o % s->ow, oh = y / s->o / s->ow % s->oh,
+                  n = y / s->o / s->ow / s->oh;
     for (int64_t kh = 0; kh < s->kh; kh++) {
         for (int64_t kw = 0; kw < s->kw; kw++) {
             const int64_t h = oh * a->stride[0] - a->padding[0] + kh * a->dilation[0];
@@ -45,7 +46,8 @@ static void visit_window(const sizes *s, const lvni_conv_attr *a, int64_t y, vis
     }
 }
 
-static void visit_all(const sizes *s, const lvni_conv_attr *a, visitor visit, double *sum, const double *p, const double *q)
+static void visit_all(const sizes *s, const lvni_conv_attr *a, visitor visit, double *sum, const double *p,
+                      const double *q)
 {
     const int64_t outputs = s->n * s->oh * s->ow * s->o;
     for (int64_t y = 0; y < outputs; y++) {
@@ -55,12 +57,29 @@ static void visit_all(const sizes *s, const lvni_conv_attr *a, visitor visit, do
 
 static sizes make_sizes(const int64_t *x, const int64_t *w, const int64_t *y)
 {
-    return (sizes){.n = x[0], .h = x[1], .w = x[2], .i = x[3], .oh = y[1], .ow = y[2], .o = y[3], .kh = w[1], .kw = w[2]};
+    return (sizes){.n = x[0],
+                   .h = x[1],
+                   .w = x[2],
+                   .i = x[3],
+                   .oh = y[1],
+                   .ow = y[2],
+                   .o = y[3],
+                   .kh = w[1],
+                   .kw = w[2]};
 }
 
-static void into_y(term t, double *y, const double *x, const double *w) { y[t.y] += x[t.x] * w[t.w]; }
-static void into_x(term t, double *dx, const double *dy, const double *w) { dx[t.x] += dy[t.y] * w[t.w]; }
-static void into_w(term t, double *dw, const double *dy, const double *x) { dw[t.w] += dy[t.y] * x[t.x]; }
+static void into_y(term t, double *y, const double *x, const double *w)
+{
+    y[t.y] += x[t.x] * w[t.w];
+}
+static void into_x(term t, double *dx, const double *dy, const double *w)
+{
+    dx[t.x] += dy[t.y] * w[t.w];
+}
+static void into_w(term t, double *dw, const double *dy, const double *x)
+{
+    dw[t.w] += dy[t.y] * x[t.x];
+}
 
 lvn_status lvni_ref_conv2d(const lvni_args *args)
 {

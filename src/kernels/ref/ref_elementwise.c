@@ -15,7 +15,8 @@ static lvn_status with_broadcast(const lvni_args *args, binary f)
         int64_t at[LVN_MAX_NDIM];
         const int ndim = args->out[0]->ndim;
         ref_coordinates(e, args->out[0], at);
-        y[e] = f(a[ref_broadcast_index(args->in[0], ndim, at)], b[ref_broadcast_index(args->in[1], ndim, at)]);
+        y[e] =
+            f(a[ref_broadcast_index(args->in[0], ndim, at)], b[ref_broadcast_index(args->in[1], ndim, at)]);
     }
     return LVN_OK;
 }
@@ -43,28 +44,91 @@ static lvn_status two_operands(const lvni_args *args, binary f)
     return LVN_OK;
 }
 
-static double add(double a, double b) { return a + b; }
-static double sub(double a, double b) { return a - b; }
-static double mul(double a, double b) { return a * b; }
-static double divide(double a, double b) { return a / b; }
-static double square(double x) { return x * x; }
-static double square_grad(double dy, double x) { return 2.0 * x * dy; }
-static double sqrt_grad(double dy, double y) { return dy / (2.0 * y); }
-static double relu(double x) { return x < 0.0 ? 0.0 : x; } /* NaN is not below 0: it stays */
-static double relu_grad(double dy, double y) { return y > 0.0 ? dy : 0.0; }
+static double add(double a, double b)
+{
+    return a + b;
+}
+static double sub(double a, double b)
+{
+    return a - b;
+}
+static double mul(double a, double b)
+{
+    return a * b;
+}
+static double divide(double a, double b)
+{
+    return a / b;
+}
+static double square(double x)
+{
+    return x * x;
+}
+static double square_grad(double dy, double x)
+{
+    return 2.0 * x * dy;
+}
+static double sqrt_grad(double dy, double y)
+{
+    return dy / (2.0 * y);
+}
+static double relu(double x)
+{
+    return x < 0.0 ? 0.0 : x;
+} /* NaN is not below 0: it stays */
+static double relu_grad(double dy, double y)
+{
+    return y > 0.0 ? dy : 0.0;
+}
 
-lvn_status lvni_ref_add(const lvni_args *args) { return with_broadcast(args, add); }
-lvn_status lvni_ref_sub(const lvni_args *args) { return with_broadcast(args, sub); }
-lvn_status lvni_ref_mul(const lvni_args *args) { return with_broadcast(args, mul); }
-lvn_status lvni_ref_div(const lvni_args *args) { return with_broadcast(args, divide); }
-lvn_status lvni_ref_exp(const lvni_args *args) { return one_operand(args, lvni_exp); }
-lvn_status lvni_ref_log(const lvni_args *args) { return one_operand(args, lvni_log); }
-lvn_status lvni_ref_square(const lvni_args *args) { return one_operand(args, square); }
-lvn_status lvni_ref_square_grad(const lvni_args *args) { return two_operands(args, square_grad); }
-lvn_status lvni_ref_sqrt(const lvni_args *args) { return one_operand(args, lvni_sqrt); }
-lvn_status lvni_ref_sqrt_grad(const lvni_args *args) { return two_operands(args, sqrt_grad); }
-lvn_status lvni_ref_relu(const lvni_args *args) { return one_operand(args, relu); }
-lvn_status lvni_ref_relu_grad(const lvni_args *args) { return two_operands(args, relu_grad); }
+lvn_status lvni_ref_add(const lvni_args *args)
+{
+    return with_broadcast(args, add);
+}
+lvn_status lvni_ref_sub(const lvni_args *args)
+{
+    return with_broadcast(args, sub);
+}
+lvn_status lvni_ref_mul(const lvni_args *args)
+{
+    return with_broadcast(args, mul);
+}
+lvn_status lvni_ref_div(const lvni_args *args)
+{
+    return with_broadcast(args, divide);
+}
+lvn_status lvni_ref_exp(const lvni_args *args)
+{
+    return one_operand(args, lvni_exp);
+}
+lvn_status lvni_ref_log(const lvni_args *args)
+{
+    return one_operand(args, lvni_log);
+}
+lvn_status lvni_ref_square(const lvni_args *args)
+{
+    return one_operand(args, square);
+}
+lvn_status lvni_ref_square_grad(const lvni_args *args)
+{
+    return two_operands(args, square_grad);
+}
+lvn_status lvni_ref_sqrt(const lvni_args *args)
+{
+    return one_operand(args, lvni_sqrt);
+}
+lvn_status lvni_ref_sqrt_grad(const lvni_args *args)
+{
+    return two_operands(args, sqrt_grad);
+}
+lvn_status lvni_ref_relu(const lvni_args *args)
+{
+    return one_operand(args, relu);
+}
+lvn_status lvni_ref_relu_grad(const lvni_args *args)
+{
+    return two_operands(args, relu_grad);
+}
 
 lvn_status lvni_ref_scale(const lvni_args *args)
 {

@@ -1,5 +1,5 @@
-/* Shared by the ref kernels: f64 data of tensors. The kernels of this folder are the truth that others are compared with: plain
- * loops in double precision, one after the other, written to be obviously right. */
+/* Shared by the ref kernels: f64 data of tensors. The kernels of this folder are the truth that others are
+ * compared with: plain loops in double precision, one after the other, written to be obviously right. */
 #ifndef LEVIN_KERNELS_REF_REF_IMPL_H
 #define LEVIN_KERNELS_REF_REF_IMPL_H
 

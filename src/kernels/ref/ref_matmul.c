@@ -12,7 +12,8 @@ lvn_status lvni_ref_matmul(const lvni_args *args)
         for (int64_t j = 0; j < n; j++) {
             double sum = 0.0;
             for (int64_t k = 0; k < terms; k++) {
-                sum += a[attr->trans_a ? k * m + i : i * terms + k] * b[attr->trans_b ? j * terms + k : k * n + j];
+                sum += a[attr->trans_a ? k * m + i : i * terms + k] *
+                       b[attr->trans_b ? j * terms + k : k * n + j];
             }
             y[i * n + j] = sum;
         }
@@ -25,7 +26,8 @@ lvn_status lvni_ref_linear(const lvni_args *args)
 {
     const double *x = ref_in(args, 0), *w = ref_in(args, 1), *bias = ref_in(args, 2);
     double *y = ref_out(args, 0);
-    const int64_t rows = args->in[0]->shape[0], features = args->in[0]->shape[1], outputs = args->in[1]->shape[0];
+    const int64_t rows = args->in[0]->shape[0], features = args->in[0]->shape[1],
+                  outputs = args->in[1]->shape[0];
     for (int64_t n = 0; n < rows; n++) {
         for (int64_t o = 0; o < outputs; o++) {
             double sum = bias == NULL ? 0.0 : bias[o];
@@ -43,7 +45,8 @@ lvn_status lvni_ref_linear_grad_weight(const lvni_args *args)
 {
     const double *dy = ref_in(args, 0), *x = ref_in(args, 1);
     double *dw = ref_out(args, 0), *db = ref_out(args, 1);
-    const int64_t rows = args->in[0]->shape[0], outputs = args->in[0]->shape[1], features = args->in[1]->shape[1];
+    const int64_t rows = args->in[0]->shape[0], outputs = args->in[0]->shape[1],
+                  features = args->in[1]->shape[1];
     for (int64_t o = 0; o < outputs; o++) {
         for (int64_t i = 0; i < features; i++) {
             double sum = 0.0;

@@ -20,7 +20,8 @@ lvn_status lvni_ref_batch_norm_train(const lvni_args *args)
 {
     const lvni_norm_attr *attr = args->attr;
     const double *x = ref_in(args, 0), *gamma = ref_in(args, 1), *beta = ref_in(args, 2);
-    double *y = ref_out(args, 0), *mean = ref_out(args, 1), *rstd = ref_out(args, 2), *unbiased = ref_out(args, 3);
+    double *y = ref_out(args, 0), *mean = ref_out(args, 1), *rstd = ref_out(args, 2),
+           *unbiased = ref_out(args, 3);
     const rows r = make_rows(args->in[0]);
     for (int64_t c = 0; c < r.c; c++) {
         double sum = 0.0, squares = 0.0;
@@ -41,11 +42,12 @@ lvn_status lvni_ref_batch_norm_train(const lvni_args *args)
     return LVN_OK;
 }
 
-/* With xhat = (x - mean) rstd:  dbeta = sum dy,  dgamma = sum dy xhat,  dx = gamma rstd (dy - (dbeta + xhat dgamma) / n) */
+/* With xhat = (x - mean) rstd:  dbeta = sum dy,  dgamma = sum dy xhat,  dx = gamma rstd (dy - (dbeta + xhat
+ * dgamma) / n) */
 lvn_status lvni_ref_batch_norm_train_grad(const lvni_args *args)
 {
-    const double *dy = ref_in(args, 0), *x = ref_in(args, 1), *gamma = ref_in(args, 2), *mean = ref_in(args, 3),
-                 *rstd = ref_in(args, 4);
+    const double *dy = ref_in(args, 0), *x = ref_in(args, 1), *gamma = ref_in(args, 2),
+                 *mean = ref_in(args, 3), *rstd = ref_in(args, 4);
     double *dx = ref_out(args, 0), *dgamma = ref_out(args, 1), *dbeta = ref_out(args, 2);
     const rows r = make_rows(args->in[1]);
     for (int64_t c = 0; c < r.c; c++) {
@@ -57,7 +59,8 @@ lvn_status lvni_ref_batch_norm_train_grad(const lvni_args *args)
         }
         for (int64_t n = 0; n < r.n; n++) {
             const double xhat = (x[n * r.c + c] - mean[c]) * rstd[c];
-            dx[n * r.c + c] = gamma[c] * rstd[c] * (dy[n * r.c + c] - (dbeta[c] + xhat * dgamma[c]) / (double)r.n);
+            dx[n * r.c + c] =
+                gamma[c] * rstd[c] * (dy[n * r.c + c] - (dbeta[c] + xhat * dgamma[c]) / (double)r.n);
         }
     }
     return LVN_OK;
@@ -66,8 +69,8 @@ lvn_status lvni_ref_batch_norm_train_grad(const lvni_args *args)
 lvn_status lvni_ref_batch_norm_eval(const lvni_args *args)
 {
     const lvni_norm_attr *attr = args->attr;
-    const double *x = ref_in(args, 0), *gamma = ref_in(args, 1), *beta = ref_in(args, 2), *mean = ref_in(args, 3),
-                 *variance = ref_in(args, 4);
+    const double *x = ref_in(args, 0), *gamma = ref_in(args, 1), *beta = ref_in(args, 2),
+                 *mean = ref_in(args, 3), *variance = ref_in(args, 4);
     double *y = ref_out(args, 0);
     const rows r = make_rows(args->in[0]);
     for (int64_t e = 0; e < r.n * r.c; e++) {
@@ -81,8 +84,8 @@ lvn_status lvni_ref_batch_norm_eval(const lvni_args *args)
 lvn_status lvni_ref_batch_norm_eval_grad(const lvni_args *args)
 {
     const lvni_norm_attr *attr = args->attr;
-    const double *dy = ref_in(args, 0), *x = ref_in(args, 1), *gamma = ref_in(args, 2), *mean = ref_in(args, 3),
-                 *variance = ref_in(args, 4);
+    const double *dy = ref_in(args, 0), *x = ref_in(args, 1), *gamma = ref_in(args, 2),
+                 *mean = ref_in(args, 3), *variance = ref_in(args, 4);
     double *dx = ref_out(args, 0), *dgamma = ref_out(args, 1), *dbeta = ref_out(args, 2);
     const rows r = make_rows(args->in[1]);
     for (int64_t c = 0; c < r.c; c++) {

@@ -1,4 +1,5 @@
-/* Reference kernels: max pooling. Padding is minus infinity: it is never chosen, since every window holds a pixel. */
+/* Reference kernels: max pooling. Padding is minus infinity: it is never chosen, since every window holds a
+ * pixel. */
 #include "kernels/ref/ref_impl.h"
 
 /* The picture element under place k of the window of output element e; -1 in the padding. */
@@ -29,7 +30,8 @@ lvn_status lvni_ref_max_pool2d(const lvni_args *args)
             if (p < 0) {
                 continue;
             }
-            if (best < 0 || x[p] > y[e] || (x[p] != x[p] && y[e] == y[e])) { /* NaN is the greatest, the first wins */
+            if (best < 0 || x[p] > y[e] ||
+                (x[p] != x[p] && y[e] == y[e])) { /* NaN is the greatest, the first wins */
                 best = k;
                 y[e] = x[p];
             }
@@ -54,7 +56,8 @@ lvn_status lvni_ref_max_pool2d_grad(const lvni_args *args)
     }
     for (int64_t e = 0; e < n; e++) {
         const int64_t p = under(e, place[e], in, attr->in_h, attr->in_w, attr);
-        LVN_ARG(p >= 0, "max_pool2d_grad: place %d of element %lld is in the padding", place[e], (long long)e);
+        LVN_ARG(p >= 0, "max_pool2d_grad: place %d of element %lld is in the padding", place[e],
+                (long long)e);
         dx[p] += dy[e];
     }
     return LVN_OK;

@@ -110,8 +110,9 @@ lvn_status lvni_ref_log_softmax_grad(const lvni_args *args)
 
 static lvn_status check_label(const char *op, int64_t row, int64_t label, int64_t classes)
 {
-    LVN_ARG(label >= 0 && label < classes, "%s: the label of row %lld is %lld, but there are %lld classes (0 to %lld)", op,
-            (long long)row, (long long)label, (long long)classes, (long long)classes - 1);
+    LVN_ARG(label >= 0 && label < classes,
+            "%s: the label of row %lld is %lld, but there are %lld classes (0 to %lld)", op, (long long)row,
+            (long long)label, (long long)classes, (long long)classes - 1);
     return LVN_OK;
 }
 
@@ -141,7 +142,8 @@ lvn_status lvni_ref_cross_entropy_grad(const lvni_args *args)
     for (int64_t n = 0; n < r.n; n++) {
         LVN_TRY(check_label("cross_entropy_grad", n, labels[n], r.k));
         for (int64_t k = 0; k < r.k; k++) {
-            dx[n * r.k + k] = *dloss / (double)r.n * (lvni_exp(y[n * r.k + k]) - (k == labels[n] ? 1.0 : 0.0));
+            dx[n * r.k + k] =
+                *dloss / (double)r.n * (lvni_exp(y[n * r.k + k]) - (k == labels[n] ? 1.0 : 0.0));
         }
     }
     return LVN_OK;

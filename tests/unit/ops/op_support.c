@@ -5,7 +5,7 @@
 #include <string.h>
 
 const ref_op ref_ops[LVNI_OP_COUNT] = {
-#define LVNI_OP(op, inputs, outputs, attr_type, flags, sentence) \
+#define LVNI_OP(op, inputs, outputs, attr_type, flags, sentence)                                             \
     [LVNI_OP_##op] = {#op, inputs, outputs, lvni_shape_##op, lvni_ref_##op},
 #include "kernels/ops.def"
 #undef LVNI_OP
@@ -92,8 +92,8 @@ double support_value(const lvn_tensor *t, int64_t e)
     }
 }
 
-void support_expect(const char *file, int line, const lvn_tensor *t, double tol, int ndim, const int64_t *shape, int64_t n,
-                    const double *values)
+void support_expect(const char *file, int line, const lvn_tensor *t, double tol, int ndim,
+                    const int64_t *shape, int64_t n, const double *values)
 {
     bool same = t->ndim == ndim;
     for (int i = 0; same && i < ndim; i++) {
@@ -101,8 +101,8 @@ void support_expect(const char *file, int line, const lvn_tensor *t, double tol,
     }
     if (!same || lvn_numel(t) != n) {
         char have[96], want[96];
-        fail_msg("%s:%d: shape %s, expected %s with %d numbers", file, line, lvni_shape_string(t->ndim, t->shape, have),
-                 lvni_shape_string(ndim, shape, want), (int)n);
+        fail_msg("%s:%d: shape %s, expected %s with %d numbers", file, line,
+                 lvni_shape_string(t->ndim, t->shape, have), lvni_shape_string(ndim, shape, want), (int)n);
     }
     for (int64_t e = 0; e < n; e++) {
         const double have = support_value(t, e), want = values[e];

@@ -1,8 +1,10 @@
-/* Sameness of the cpu kernels, for every row of cases.def: equal bits for every team, for repetition, and for every
- * instruction set. What the law calls the reducing class (LVNI_REDUCING and matmul with a transposed left side) may depend
- * on wgrad_team, never on team. With --hash the program prints one line per case instead: so it runs itself under
- * LEVIN_CPU_ISA=v2, v3, v4 and compares. */
+/* Sameness of the cpu kernels, for every row of cases.def: equal bits for every team, for repetition, and for
+ * every instruction set. What the law calls the reducing class (LVNI_REDUCING and matmul with a transposed
+ * left side) may depend on wgrad_team, never on team. With --hash the program prints one line per case
+ * instead: so it runs itself under LEVIN_CPU_ISA=v2, v3, v4 and compares. */
 #include "op_cases.h"
+
+#include "kernels/cpu/isa.h"
 
 #include <spawn.h>
 #include <stdio.h>
@@ -49,10 +51,12 @@ static bool may_depend_on_wgrad_team(lvni_op op, const op_case *row)
     return (lvni_ops[op].flags & LVNI_REDUCING) != 0 || (op == LVNI_OP_matmul && row->attr.matmul.trans_a);
 }
 
-static void need_equal(lvni_op op, const op_case *row, const char *what, int a, int b, uint64_t have, uint64_t want)
+static void need_equal(lvni_op op, const op_case *row, const char *what, int a, int b, uint64_t have,
+                       uint64_t want)
 {
     if (have != want) {
-        fail_msg("%s, case \"%s\": other bits with %s (%d, %d) than with (1, 2)", lvni_ops[op].name, row->name, what, a, b);
+        fail_msg("%s, case \"%s\": other bits with %s (%d, %d) than with (1, 2)", lvni_ops[op].name,
+                 row->name, what, a, b);
     }
 }
 
@@ -66,9 +70,11 @@ static void bits_do_not_depend_on_the_team(void **state)
         case_inputs(op, row, in64, in32);
         const uint64_t want = run_hash(op, row, in32, 1, 2);
         for (size_t t = 0; t < sizeof teams / sizeof *teams; t++) {
-            need_equal(op, row, "team and wgrad_team", teams[t], 2, run_hash(op, row, in32, teams[t], 2), want);
+            need_equal(op, row, "team and wgrad_team", teams[t], 2, run_hash(op, row, in32, teams[t], 2),
+                       want);
             if (!may_depend_on_wgrad_team(op, row)) {
-                need_equal(op, row, "team and wgrad_team", 2, teams[t], run_hash(op, row, in32, 2, teams[t]), want);
+                need_equal(op, row, "team and wgrad_team", 2, teams[t], run_hash(op, row, in32, 2, teams[t]),
+                           want);
             }
         }
         support_release(NULL);
@@ -105,6 +111,7 @@ static bool by_onednn(int op)
 
 static int print_hashes(void)
 {
+    printf("%s\n", lvni_cpu_isa()->name);
     for (int op = 0; op < LVNI_OP_COUNT; op++) {
         for (int c = 0; c < all_cases[op].n && !by_onednn(op); c++) {
             const op_case *row = &all_cases[op].rows[c];
@@ -141,16 +148,35 @@ static FILE *spawn_hashes(const char *isa, pid_t *pid)
     return f;
 }
 
+/* The first line names the instruction set: what was asked for took effect. */
+static void need_isa(FILE *f, const char *isa)
+{
+    char line[256];
+    assert_non_null(fgets(line, sizeof line, f));
+    line[strcspn(line, "\n")] = 0;
+    assert_string_equal(line, isa);
+}
+
+static void need_exit_0(pid_t pid)
+{
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 static void compare_isa(const char *a, const char *b)
 {
     pid_t pid_a, pid_b;
     FILE *fa = spawn_hashes(a, &pid_a), *fb = spawn_hashes(b, &pid_b);
+    need_isa(fa, a);
+    need_isa(fb, b);
     char line_a[256], line_b[256];
     int lines = 0;
     for (;;) {
-        const bool more_a = fgets(line_a, sizeof line_a, fa) != NULL, more_b = fgets(line_b, sizeof line_b, fb) != NULL;
-        if (!more_a || !more_b) {
-            assert_int_equal(more_a, more_b);
+        const bool more_a = fgets(line_a, sizeof line_a, fa) != NULL,
+                   more_b = fgets(line_b, sizeof line_b, fb) != NULL;
+        assert_int_equal(more_a, more_b);
+        if (!more_a) {
             break;
         }
         lines++;
@@ -160,23 +186,28 @@ static void compare_isa(const char *a, const char *b)
     }
     fclose(fa);
     fclose(fb);
-    int status_a, status_b;
-    assert_int_equal(waitpid(pid_a, &status_a, 0), pid_a);
-    assert_int_equal(waitpid(pid_b, &status_b, 0), pid_b);
-    assert_true(WIFEXITED(status_a) && WEXITSTATUS(status_a) == 0);
-    assert_true(WIFEXITED(status_b) && WEXITSTATUS(status_b) == 0);
+    need_exit_0(pid_a);
+    need_exit_0(pid_b);
     assert_true(lines > 100);
 }
 
 static void instruction_sets_v2_and_v3_agree(void **state)
 {
     (void)state;
+    if (!__builtin_cpu_supports("x86-64-v3")) {
+        print_message("skipped: this machine has no v3\n");
+        skip();
+    }
     compare_isa("v2", "v3");
 }
 
 static void instruction_sets_v2_and_v4_agree(void **state)
 {
     (void)state;
+    if (!__builtin_cpu_supports("x86-64-v4")) {
+        print_message("skipped: this machine has no v4\n");
+        skip();
+    }
     compare_isa("v2", "v4");
 }
 
@@ -192,8 +223,8 @@ int main(int argc, char **argv)
     }
     struct CMUnitTest tests[LVNI_OP_COUNT + 3];
     for (int op = 0; op < LVNI_OP_COUNT; op++) {
-        tests[op] = (struct CMUnitTest){lvni_ops[op].name, bits_do_not_depend_on_the_team, NULL, support_release,
-                                        (void *)(uintptr_t)op};
+        tests[op] = (struct CMUnitTest){lvni_ops[op].name, bits_do_not_depend_on_the_team, NULL,
+                                        support_release, (void *)(uintptr_t)op};
     }
     const struct CMUnitTest others[3] = {
         cmocka_unit_test_teardown(the_hash_sees_one_bit, support_release),

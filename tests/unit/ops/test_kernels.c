@@ -1,5 +1,5 @@
-/* Every cpu kernel (f32) against the truth (ref, f64) on the same inputs, for every row of cases.def; tolerance.h says how
- * close. With -v: the largest error of every case. */
+/* Every cpu kernel (f32) against the truth (ref, f64) on the same inputs, for every row of cases.def;
+ * tolerance.h says how close. With -v: the largest error of every case. */
 #include "op_cases.h"
 #include "tolerance.h"
 
@@ -25,7 +25,8 @@ static lvni_args run(lvni_op op, const op_case *row, lvn_tensor *const *in)
     return args;
 }
 
-/* The op on absolute values (inputs and numbers of the attribute): the size of the terms behind each result. */
+/* The op on absolute values (inputs and numbers of the attribute): the size of the terms behind each result.
+ */
 static lvni_args run_on_absolutes(lvni_op op, const op_case *row, lvn_tensor *const *in)
 {
     lvn_tensor *absolute[LVNI_MAX_IN] = {NULL};
@@ -89,7 +90,8 @@ static void compare(lvni_op op, const op_case *row, int k, const lvn_tensor *hav
     assert_int_equal(have->dtype, integer ? want->dtype : LVN_F32);
     for (int64_t e = 0; e < lvn_numel(want); e++) {
         const double w = support_value(want, e);
-        const double unit = tol.of == OF_LARGEST ? largest : fabs(terms == NULL ? w : support_value(terms, e));
+        const double unit =
+            tol.of == OF_LARGEST ? largest : fabs(terms == NULL ? w : support_value(terms, e));
         const double error = error_of(support_value(have, e), w, unit);
         worst = fmax(worst, error);
         if (error > allowed) {
@@ -97,11 +99,13 @@ static void compare(lvni_op op, const op_case *row, int k, const lvn_tensor *hav
         }
     }
     if (verbose) {
-        print_message("%s, case \"%s\", output %d: error %.2g of %.2g\n", lvni_ops[op].name, row->name, k, worst, allowed);
+        print_message("%s, case \"%s\", output %d: error %.2g of %.2g\n", lvni_ops[op].name, row->name, k,
+                      worst, allowed);
     }
     if (n_wrong > 0) {
         char at[96];
-        fail_msg("%s, case \"%s\", output %d: %d of %d elements are wrong, largest error %.3g of %.3g allowed; first at %s: "
+        fail_msg("%s, case \"%s\", output %d: %d of %d elements are wrong, largest error %.3g of %.3g "
+                 "allowed; first at %s: "
                  "%.9g, must be %.9g",
                  lvni_ops[op].name, row->name, k, (int)n_wrong, (int)lvn_numel(want), worst, allowed,
                  coordinates(want, first, at), support_value(have, first), support_value(want, first));
@@ -145,7 +149,8 @@ static void refused_outputs_change_nothing(void **state)
         assert_int_equal(lvni_run((lvni_op)op, &one, 1), LVN_OK);
         support_keep(one.out[0]);
         assert_null(one.out[1]);
-        assert_memory_equal(one.out[0]->data, all.out[0]->data, (size_t)lvn_numel(all.out[0]) * sizeof(float));
+        assert_memory_equal(one.out[0]->data, all.out[0]->data,
+                            (size_t)lvn_numel(all.out[0]) * sizeof(float));
         support_release(NULL);
     }
 }
@@ -158,7 +163,8 @@ static void bad_labels_are_refused(void **state)
         lvn_tensor *labels = I64(DIMS(3), 0, bad == 0 ? 4 : -1, 1);
         lvn_tensor *y = support_tensor(LVN_F32, DIMS(3, 4)), *one = support_tensor(LVN_F32, SCALAR);
         char expected[160];
-        snprintf(expected, sizeof expected, "cross_entropy: the label of row 1 is %d, but there are 4 classes (0 to 3)",
+        snprintf(expected, sizeof expected,
+                 "cross_entropy: the label of row 1 is %d, but there are 4 classes (0 to 3)",
                  bad == 0 ? 4 : -1);
         lvni_args loss = {.in = {y, labels}};
         assert_int_equal(lvni_run(LVNI_OP_cross_entropy, &loss, 3), LVN_ERR_INVALID);
@@ -190,7 +196,8 @@ int main(int argc, char **argv)
     }
     struct CMUnitTest tests[LVNI_OP_COUNT + 3];
     for (int op = 0; op < LVNI_OP_COUNT; op++) {
-        tests[op] = (struct CMUnitTest){lvni_ops[op].name, cpu_agrees_with_ref, NULL, support_release, (void *)(uintptr_t)op};
+        tests[op] = (struct CMUnitTest){lvni_ops[op].name, cpu_agrees_with_ref, NULL, support_release,
+                                        (void *)(uintptr_t)op};
     }
     const struct CMUnitTest others[3] = {
         cmocka_unit_test_teardown(refused_outputs_change_nothing, support_release),

@@ -1,5 +1,5 @@
-/* Every *_grad reference kernel against central differences of its forward reference kernel: the scalar sum(dy * y) is moved
- * by each element of each input. Tolerance: tolerance.h. */
+/* Every *_grad reference kernel against central differences of its forward reference kernel: the scalar
+ * sum(dy * y) is moved by each element of each input. Tolerance: tolerance.h. */
 #include "op_support.h"
 #include "tolerance.h"
 
@@ -7,7 +7,8 @@
 #include <string.h>
 
 /* sum(dy * y), y the first output. */
-static double objective(lvni_op op, const void *attr, lvn_tensor *const *in, lvn_tensor *const *out, const lvn_tensor *dy)
+static double objective(lvni_op op, const void *attr, lvn_tensor *const *in, lvn_tensor *const *out,
+                        const lvn_tensor *dy)
 {
     lvni_args args = {.attr = attr};
     for (int i = 0; i < LVNI_MAX_IN; i++) {
@@ -44,8 +45,8 @@ static void check_gradient(lvni_op op, const void *attr, lvn_tensor *const *in, 
         x[e] = kept;
         const double numeric = (up - down) / (2 * h), claimed = support_value(computed, e);
         if (!(fabs(numeric - claimed) <= TOLERANCE_DIFFERENCES * largest)) {
-            fail_msg("%s, input %d, element %d: differences give %.9g, the kernel %.9g", ref_ops[op].name, k, (int)e, numeric,
-                     claimed);
+            fail_msg("%s, input %d, element %d: differences give %.9g, the kernel %.9g", ref_ops[op].name, k,
+                     (int)e, numeric, claimed);
         }
     }
 }
@@ -61,7 +62,8 @@ static lvn_tensor *positive(lvn_tensor *t)
     return t;
 }
 
-/* Same signs, but no value within 0.1 of zero and no two within 1e-3: no kink within reach of the differences. */
+/* Same signs, but no value within 0.1 of zero and no two within 1e-3: no kink within reach of the
+ * differences. */
 static lvn_tensor *spread(lvn_tensor *t)
 {
     for (int64_t e = 0; e < lvn_numel(t); e++) {
@@ -102,7 +104,8 @@ static void relu_grad(void **state)
 static void dropout_is_its_own_gradient(void **state)
 {
     (void)state;
-    const lvni_dropout_attr attr = {.p = 0.3, .rng = {.key = lvni_rng_make_key(5, 6), .a = 1, .b = 2, .c = 3}};
+    const lvni_dropout_attr attr = {.p = 0.3,
+                                    .rng = {.key = lvni_rng_make_key(5, 6), .a = 1, .b = 2, .c = 3}};
     lvn_tensor *x = RANDOM("x", 5, 7), *dy = RANDOM("dy", 5, 7);
     check_gradient(LVNI_OP_dropout, &attr, IN(x), 0, dy, REF(dropout, &attr, dy).out[0]);
 }
@@ -176,7 +179,8 @@ static void conv_row_check(const struct conv_row *row, bool of_input)
     const lvn_tensor *y = REF(conv2d, &attr, x, w, b).out[0];
     lvn_tensor *dy = support_random("dy", 4, y->shape);
     if (of_input) {
-        check_gradient(LVNI_OP_conv2d, &attr, IN(x, w, b), 0, dy, REF(conv2d_grad_input, &attr, dy, w).out[0]);
+        check_gradient(LVNI_OP_conv2d, &attr, IN(x, w, b), 0, dy,
+                       REF(conv2d_grad_input, &attr, dy, w).out[0]);
     } else {
         const lvni_args g = REF(conv2d_grad_weight, &attr, dy, x);
         check_gradient(LVNI_OP_conv2d, &attr, IN(x, w, b), 1, dy, g.out[0]);
@@ -212,7 +216,8 @@ static void max_pool2d_grad(void **state)
         lvn_tensor *x = spread(RANDOM("x", 2, 5, 6, 3));
         const lvni_args forward = REF(max_pool2d, &rows[i], x);
         lvn_tensor *dy = support_random("dy", 4, forward.out[0]->shape);
-        check_gradient(LVNI_OP_max_pool2d, &rows[i], IN(x), 0, dy, REF(max_pool2d_grad, &rows[i], dy, forward.out[1]).out[0]);
+        check_gradient(LVNI_OP_max_pool2d, &rows[i], IN(x), 0, dy,
+                       REF(max_pool2d_grad, &rows[i], dy, forward.out[1]).out[0]);
     }
 }
 
@@ -235,7 +240,8 @@ static void batch_norm_eval_grad(void **state)
 {
     (void)state;
     const lvni_norm_attr attr = {.eps = 1e-3};
-    lvn_tensor *x = RANDOM("x", 6, 4), *gamma = RANDOM("gamma", 4), *beta = RANDOM("beta", 4), *dy = RANDOM("dy", 6, 4);
+    lvn_tensor *x = RANDOM("x", 6, 4), *gamma = RANDOM("gamma", 4), *beta = RANDOM("beta", 4),
+               *dy = RANDOM("dy", 6, 4);
     lvn_tensor *mean = RANDOM("mean", 4), *variance = positive(RANDOM("variance", 4));
     const lvni_args g = REF(batch_norm_eval_grad, &attr, dy, x, gamma, mean, variance);
     for (int k = 0; k < 3; k++) {

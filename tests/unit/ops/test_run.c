@@ -40,7 +40,8 @@ static void a_given_output_is_written_in_place(void **state)
     assert_non_null(args.out[0]); /* stays the caller's */
     args.out[0] = support_tensor(LVN_F32, DIMS(2));
     assert_int_equal(lvni_run(LVNI_OP_add, &args, 1), LVN_ERR_DTYPE);
-    assert_string_equal(lvn_last_error()->message, "add: output 0 given by the caller is f32, but the result is f64");
+    assert_string_equal(lvn_last_error()->message,
+                        "add: output 0 given by the caller is f32, but the result is f64");
 }
 
 static void a_failure_in_the_kernel_releases_what_was_made(void **state)
@@ -72,8 +73,9 @@ static void a_result_too_large_to_count_is_refused(void **state)
     const lvni_shape_attr attr = {.ndim = 3, .shape = {(int64_t)1 << 30, (int64_t)1 << 30, 8}};
     lvni_args args = {.in = {F64(SCALAR, 1)}, .attr = &attr};
     assert_int_equal(lvni_run(LVNI_OP_expand, &args, 1), LVN_ERR_SHAPE);
-    assert_string_equal(lvn_last_error()->message,
-                        "expand: a result of shape (1073741824, 1073741824, 8) has too many elements to count");
+    assert_string_equal(
+        lvn_last_error()->message,
+        "expand: a result of shape (1073741824, 1073741824, 8) has too many elements to count");
     assert_null(args.out[0]);
 }
 

@@ -1,4 +1,5 @@
-/* Shape rules: what they accept is in the kernel tests; here what they refuse, with the sentence a person gets. */
+/* Shape rules: what they accept is in the kernel tests; here what they refuse, with the sentence a person
+ * gets. */
 #include "op_support.h"
 
 #include <string.h>
@@ -10,7 +11,8 @@
 #define NUMBER support_tensor(LVN_F32, SCALAR)
 
 /* The rule refuses with this status and exactly this message. */
-static void refuse(int line, lvni_op op, lvn_status status, const char *message, const void *attr, lvn_tensor *const *in)
+static void refuse(int line, lvni_op op, lvn_status status, const char *message, const void *attr,
+                   lvn_tensor *const *in)
 {
     lvni_args args = {.attr = attr};
     memcpy(args.in, in, sizeof args.in);
@@ -23,7 +25,7 @@ static void refuse(int line, lvni_op op, lvn_status status, const char *message,
         fail_msg("line %d: %s, \"%s\"", line, lvn_status_name(got), lvn_last_error()->message);
     }
 }
-#define REFUSE(op, status, message, attr, ...) \
+#define REFUSE(op, status, message, attr, ...)                                                               \
     refuse(__LINE__, LVNI_OP_##op, LVN_ERR_##status, message, attr, IN(__VA_ARGS__))
 
 static void types(void **state)
@@ -31,52 +33,67 @@ static void types(void **state)
     (void)state;
     REFUSE(add, DTYPE, "add: input 0 is f32 but input 1 is f64; convert one of them", NULL, F(2), D(2));
     REFUSE(relu, DTYPE, "relu: input 0 is i64, it must be f32 or f64", NULL, LABELS(2));
-    REFUSE(linear, DTYPE, "linear: input 0 is f32 but input 2 is f64; convert one of them", NULL, F(2, 3), F(4, 3), D(4));
+    REFUSE(linear, DTYPE, "linear: input 0 is f32 but input 2 is f64; convert one of them", NULL, F(2, 3),
+           F(4, 3), D(4));
     REFUSE(cross_entropy, DTYPE, "cross_entropy: the labels must be i64, not f32", NULL, F(2, 3), F(2));
     REFUSE(max_pool2d_grad, DTYPE, "max_pool2d_grad: the place must be u8, not i64",
-           (&(lvni_pool_attr){.kernel = {1, 1}, .stride = {1, 1}, .in_h = 1, .in_w = 1}), F(1, 1, 1, 1), LABELS(1, 1, 1, 1));
+           (&(lvni_pool_attr){.kernel = {1, 1}, .stride = {1, 1}, .in_h = 1, .in_w = 1}), F(1, 1, 1, 1),
+           LABELS(1, 1, 1, 1));
 }
 
 static void element_wise_and_broadcasting(void **state)
 {
     (void)state;
     REFUSE(mul, SHAPE,
-           "mul: (4, 2, 3) and (3, 3) cannot be broadcast: axis 2 from the end has 2 and 3; sizes must be equal, or one of "
+           "mul: (4, 2, 3) and (3, 3) cannot be broadcast: axis 2 from the end has 2 and 3; sizes must be "
+           "equal, or one of "
            "them 1",
            NULL, F(4, 2, 3), F(3, 3));
-    REFUSE(relu_grad, SHAPE, "relu_grad: dy is (2, 3) but y is (3, 2); both must have one shape", NULL, F(2, 3), F(3, 2));
-    REFUSE(sum_to, SHAPE, "sum_to: (2, 3) cannot be summed to (2): the target must broadcast to the shape of x",
+    REFUSE(relu_grad, SHAPE, "relu_grad: dy is (2, 3) but y is (3, 2); both must have one shape", NULL,
+           F(2, 3), F(3, 2));
+    REFUSE(sum_to, SHAPE,
+           "sum_to: (2, 3) cannot be summed to (2): the target must broadcast to the shape of x",
            (&(lvni_shape_attr){.ndim = 1, .shape = {2}}), F(2, 3));
-    REFUSE(expand, SHAPE, "expand: (2, 3) does not broadcast to (4, 3): sizes must be equal or 1, counted from the last axis",
-           (&(lvni_shape_attr){.ndim = 2, .shape = {4, 3}}), F(2, 3));
+    REFUSE(
+        expand, SHAPE,
+        "expand: (2, 3) does not broadcast to (4, 3): sizes must be equal or 1, counted from the last axis",
+        (&(lvni_shape_attr){.ndim = 2, .shape = {4, 3}}), F(2, 3));
     REFUSE(expand, INVALID, "expand: the target (2, -1) has a negative size",
            (&(lvni_shape_attr){.ndim = 2, .shape = {2, -1}}), F(1));
-    REFUSE(dropout, INVALID, "dropout: p is 1, it must be at least 0 and below 1", (&(lvni_dropout_attr){.p = 1.0}), F(1));
+    REFUSE(dropout, INVALID, "dropout: p is 1, it must be at least 0 and below 1",
+           (&(lvni_dropout_attr){.p = 1.0}), F(1));
 }
 
 static void reductions(void **state)
 {
     (void)state;
-    REFUSE(sum, INVALID, "sum: x is (2, 3), the axes (bits 0x4) must be below 2", (&(lvni_axes_attr){.mask = 4}), F(2, 3));
+    REFUSE(sum, INVALID, "sum: x is (2, 3), the axes (bits 0x4) must be below 2",
+           (&(lvni_axes_attr){.mask = 4}), F(2, 3));
     REFUSE(mean, SHAPE, "mean: x is (2, 0): there is no mean over axis 1, which has no elements",
            (&(lvni_axes_attr){.mask = 3}), F(2, 0));
-    REFUSE(max, SHAPE, "max: x is (2, 0): there is no max over axis 1, which has no elements", (&(lvni_axes_attr){.mask = 2}),
-           F(2, 0));
-    REFUSE(max, INVALID, "max: works over one axis, got the bits 0x3", (&(lvni_axes_attr){.mask = 3}), F(2, 3));
+    REFUSE(max, SHAPE, "max: x is (2, 0): there is no max over axis 1, which has no elements",
+           (&(lvni_axes_attr){.mask = 2}), F(2, 0));
+    REFUSE(max, INVALID, "max: works over one axis, got the bits 0x3", (&(lvni_axes_attr){.mask = 3}),
+           F(2, 3));
     REFUSE(max_grad, SHAPE,
-           "max_grad: dy is (1, 1) and x is (2, 3): dy must have size 1 in the reduced axis and agree in all others",
+           "max_grad: dy is (1, 1) and x is (2, 3): dy must have size 1 in the reduced axis and agree in all "
+           "others",
            (&(lvni_shape_attr){.ndim = 2, .shape = {2, 3}}), F(1, 1), LABELS(1, 1));
 }
 
 static void products(void **state)
 {
     (void)state;
-    REFUSE(linear, SHAPE, "linear: x is (32, 100) but w (10, 128) takes 128 features", NULL, F(32, 100), F(10, 128));
-    REFUSE(linear, SHAPE, "linear: x is (2, 4, 4, 8), it must have 2 axes (batch, features); flatten it first", NULL,
+    REFUSE(linear, SHAPE, "linear: x is (32, 100) but w (10, 128) takes 128 features", NULL, F(32, 100),
+           F(10, 128));
+    REFUSE(linear, SHAPE,
+           "linear: x is (2, 4, 4, 8), it must have 2 axes (batch, features); flatten it first", NULL,
            F(2, 4, 4, 8), F(10, 128));
-    REFUSE(linear, SHAPE, "linear: the bias is (5), but (4, 3) has 4 outputs: it must be (4)", NULL, F(2, 3), F(4, 3), F(5));
-    REFUSE(linear_grad_weight, SHAPE, "linear_grad_weight: dy is (3, 4) but x is (2, 5); both must have one batch size", NULL,
-           F(3, 4), F(2, 5));
+    REFUSE(linear, SHAPE, "linear: the bias is (5), but (4, 3) has 4 outputs: it must be (4)", NULL, F(2, 3),
+           F(4, 3), F(5));
+    REFUSE(linear_grad_weight, SHAPE,
+           "linear_grad_weight: dy is (3, 4) but x is (2, 5); both must have one batch size", NULL, F(3, 4),
+           F(2, 5));
     REFUSE(matmul, SHAPE, "matmul: a is (2, 3) transposed and b is (3, 4): a brings 2 terms, b 3",
            (&(lvni_matmul_attr){.trans_a = true}), F(2, 3), F(3, 4));
 }
@@ -84,36 +101,45 @@ static void products(void **state)
 static void windows(void **state)
 {
     (void)state;
-    lvni_conv_attr conv = {.stride = {1, 1}, .dilation = {1, 1}, .groups = 1, .in_h = 5, .in_w = 5, .kernel = {3, 3}};
-    REFUSE(conv2d, SHAPE, "conv2d: x is (1, 5, 5, 3) but w (8, 3, 3, 4) with 1 group(s) takes 4 channels", &conv,
-           F(1, 5, 5, 3), F(8, 3, 3, 4));
+    lvni_conv_attr conv = {
+        .stride = {1, 1}, .dilation = {1, 1}, .groups = 1, .in_h = 5, .in_w = 5, .kernel = {3, 3}};
+    REFUSE(conv2d, SHAPE, "conv2d: x is (1, 5, 5, 3) but w (8, 3, 3, 4) with 1 group(s) takes 4 channels",
+           &conv, F(1, 5, 5, 3), F(8, 3, 3, 4));
     REFUSE(conv2d, SHAPE,
-           "conv2d: the window spans 3 but the width is 2 with padding 0 on both sides; use a larger picture, more padding or "
+           "conv2d: the window spans 3 but the width is 2 with padding 0 on both sides; use a larger "
+           "picture, more padding or "
            "a smaller kernel",
            &conv, F(1, 5, 2, 3), F(8, 3, 3, 3));
-    REFUSE(conv2d_grad_input, SHAPE,
-           "conv2d_grad_input: dy is (1, 5, 5, 8) but the forward pass with these attributes gives (1, 3, 3, 8)", &conv,
-           F(1, 5, 5, 8), F(8, 3, 3, 4));
+    REFUSE(
+        conv2d_grad_input, SHAPE,
+        "conv2d_grad_input: dy is (1, 5, 5, 8) but the forward pass with these attributes gives (1, 3, 3, 8)",
+        &conv, F(1, 5, 5, 8), F(8, 3, 3, 4));
     REFUSE(conv2d_grad_weight, SHAPE,
-           "conv2d_grad_weight: dy is (2, 3, 3, 8) but the forward pass with these attributes gives (1, 3, 3, 8)", &conv,
-           F(2, 3, 3, 8), F(1, 5, 5, 4));
+           "conv2d_grad_weight: dy is (2, 3, 3, 8) but the forward pass with these attributes gives (1, 3, "
+           "3, 8)",
+           &conv, F(2, 3, 3, 8), F(1, 5, 5, 4));
     conv.groups = 3;
-    REFUSE(conv2d, INVALID, "conv2d: 3 groups do not divide 6 input and 8 output channels", &conv, F(1, 5, 5, 6),
-           F(8, 3, 3, 2));
+    REFUSE(conv2d, INVALID, "conv2d: 3 groups do not divide 6 input and 8 output channels", &conv,
+           F(1, 5, 5, 6), F(8, 3, 3, 2));
     conv = (lvni_conv_attr){.stride = {1, 0}, .dilation = {1, 1}, .groups = 1};
     REFUSE(conv2d, INVALID,
-           "conv2d: kernel 3, stride 0, padding 0, dilation 1 along the width: kernel, stride and dilation must be at least "
+           "conv2d: kernel 3, stride 0, padding 0, dilation 1 along the width: kernel, stride and dilation "
+           "must be at least "
            "1, padding at least 0",
            &conv, F(1, 5, 5, 3), F(8, 3, 3, 3));
     const lvni_pool_attr pool = {.kernel = {2, 2}, .stride = {2, 2}, .padding = {2, 0}, .in_h = 8, .in_w = 8};
-    REFUSE(max_pool2d, INVALID, "max_pool2d: padding 2 along the height is more than half of kernel 2", &pool, F(1, 8, 8, 3));
+    REFUSE(max_pool2d, INVALID, "max_pool2d: padding 2 along the height is more than half of kernel 2", &pool,
+           F(1, 8, 8, 3));
     const lvni_pool_attr plain = {.kernel = {2, 2}, .stride = {2, 2}, .in_h = 8, .in_w = 8};
-    REFUSE(max_pool2d, SHAPE, "max_pool2d: x is (8, 8, 3), it must have 4 axes (batch, height, width, channels)", &plain,
+    REFUSE(max_pool2d, SHAPE,
+           "max_pool2d: x is (8, 8, 3), it must have 4 axes (batch, height, width, channels)", &plain,
            F(8, 8, 3));
-    REFUSE(max_pool2d_grad, SHAPE, "max_pool2d_grad: dy is (1, 3, 4, 3) but a picture of 8 x 8 pools to 4 x 4", &plain,
-           F(1, 3, 4, 3), U(1, 3, 4, 3));
+    REFUSE(max_pool2d_grad, SHAPE,
+           "max_pool2d_grad: dy is (1, 3, 4, 3) but a picture of 8 x 8 pools to 4 x 4", &plain, F(1, 3, 4, 3),
+           U(1, 3, 4, 3));
     const lvni_pool_attr huge = {.kernel = {17, 16}, .stride = {1, 1}};
-    REFUSE(max_pool2d, INVALID, "max_pool2d: a window of 17 x 16 has more than 256 places", &huge, F(1, 20, 20, 1));
+    REFUSE(max_pool2d, INVALID, "max_pool2d: a window of 17 x 16 has more than 256 places", &huge,
+           F(1, 20, 20, 1));
 }
 
 static void norms_and_losses(void **state)
@@ -121,32 +147,39 @@ static void norms_and_losses(void **state)
     (void)state;
     const lvni_norm_attr attr = {.eps = 1e-5}, negative = {.eps = -1};
     REFUSE(batch_norm_train, SHAPE,
-           "batch_norm_train: batch norm needs more than one value per channel in training, x is (1, 1, 1, 8); use larger "
+           "batch_norm_train: batch norm needs more than one value per channel in training, x is (1, 1, 1, "
+           "8); use larger "
            "shards or pictures",
            &attr, F(1, 1, 1, 8), F(8), F(8));
-    REFUSE(batch_norm_train, SHAPE, "batch_norm_train: beta is (7), but (2, 8) has 8 channels: it must be (8)", &attr, F(2, 8),
-           F(8), F(7));
-    REFUSE(batch_norm_train, INVALID, "batch_norm_train: eps is -1, it must not be negative", &negative, F(2, 8), F(8), F(8));
+    REFUSE(batch_norm_train, SHAPE,
+           "batch_norm_train: beta is (7), but (2, 8) has 8 channels: it must be (8)", &attr, F(2, 8), F(8),
+           F(7));
+    REFUSE(batch_norm_train, INVALID, "batch_norm_train: eps is -1, it must not be negative", &negative,
+           F(2, 8), F(8), F(8));
     REFUSE(batch_norm_eval, SHAPE,
-           "batch_norm_eval: the running variance is (2, 4), but (1, 8) has 8 channels: it must be (8)", &attr, F(1, 8), F(8),
-           F(8), F(8), F(2, 4));
+           "batch_norm_eval: the running variance is (2, 4), but (1, 8) has 8 channels: it must be (8)",
+           &attr, F(1, 8), F(8), F(8), F(8), F(2, 4));
     REFUSE(softmax, SHAPE, "softmax: works over the last axis, a single number has none", NULL, NUMBER);
-    REFUSE(cross_entropy, SHAPE, "cross_entropy: the label tensor is (3), but (2, 10) has 2 rows: it must be (2)", NULL,
-           F(2, 10), LABELS(3));
-    REFUSE(cross_entropy, SHAPE, "cross_entropy: the logits are (2, 3, 10), they must have 2 axes (rows, classes)", NULL,
+    REFUSE(cross_entropy, SHAPE,
+           "cross_entropy: the label tensor is (3), but (2, 10) has 2 rows: it must be (2)", NULL, F(2, 10),
+           LABELS(3));
+    REFUSE(cross_entropy, SHAPE,
+           "cross_entropy: the logits are (2, 3, 10), they must have 2 axes (rows, classes)", NULL,
            F(2, 3, 10), LABELS(2));
-    REFUSE(accuracy, SHAPE, "accuracy: the logits are (0, 10); the mean needs at least one row and one class", NULL, F(0, 10),
-           LABELS(0));
-    REFUSE(cross_entropy_grad, SHAPE, "cross_entropy_grad: the gradient of the loss is (1), it must be a single number ()",
-           NULL, F(1), F(2, 10), LABELS(2));
+    REFUSE(accuracy, SHAPE, "accuracy: the logits are (0, 10); the mean needs at least one row and one class",
+           NULL, F(0, 10), LABELS(0));
+    REFUSE(cross_entropy_grad, SHAPE,
+           "cross_entropy_grad: the gradient of the loss is (1), it must be a single number ()", NULL, F(1),
+           F(2, 10), LABELS(2));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define TEST(f) cmocka_unit_test_teardown(f, support_release)
-        TEST(types), TEST(element_wise_and_broadcasting), TEST(reductions), TEST(products), TEST(windows),
-        TEST(norms_and_losses),
+        TEST(types),      TEST(element_wise_and_broadcasting),
+        TEST(reductions), TEST(products),
+        TEST(windows),    TEST(norms_and_losses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
