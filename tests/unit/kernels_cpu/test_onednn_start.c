@@ -35,8 +35,17 @@ static int child(char **argv)
 {
     if (strcmp(argv[2], "clean") == 0) {
         lvni_cpu_clean_environment(argv);
-        if (getenv("LEVIN_OMP_CLEANED") != NULL) {
-            return CHILD_WRONG; /* our children would think that they are clean */
+        static const char *const gone[] = {"LEVIN_OMP_CLEANED", /* else our children would think that they are clean */
+                                           "OMP_THREAD_LIMIT", "OMP_DYNAMIC", "OMP_MAX_ACTIVE_LEVELS", "OMP_WAIT_POLICY",
+                                           "OMP_PROC_BIND", "GOMP_CPU_AFFINITY", "OMP_STACKSIZE"};
+        for (size_t i = 0; i < sizeof gone / sizeof *gone; i++) {
+            if (getenv(gone[i]) != NULL) {
+                return CHILD_WRONG;
+            }
+        }
+        const char *spin = getenv("GOMP_SPINCOUNT");
+        if (spin != NULL && strcmp(spin, "2000") != 0) {
+            return CHILD_WRONG;
         }
     }
     if (lvni_cpu_start() != LVN_OK) {
