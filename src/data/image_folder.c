@@ -1,5 +1,5 @@
 /* Views of an image folder (image_folder.h): read, decode no larger than needed, augment. `get` runs on any number of threads at once; what
- * it reuses from picture to picture belongs to the thread (scratch.h). */
+ * it reuses from picture to picture belongs to the thread (picture_scratch.h). */
 #include "data/image_folder.h"
 
 #include "core/alloc.h"

@@ -1,10 +1,11 @@
 /* PNG files (png_write.h): encoded in memory by libspng, written through the file table. */
 #include "data/png_write.h"
 
+#include "core/alloc.h"
 #include "core/vfs.h"
+#include "data/decode/png.h"
 
 #include <spng.h>
-#include <stdlib.h>
 
 static int encode(spng_ctx *ctx, const uint8_t *rgb, int width, int height)
 {
@@ -27,9 +28,9 @@ static int encode(spng_ctx *ctx, const uint8_t *rgb, int width, int height)
 lvn_status lvni_png_write(const char *path, const uint8_t *rgb, int width, int height)
 {
     LVN_ARG(width > 0 && height > 0, "%s: a picture of %d x %d pixels cannot be written", path, width, height);
-    spng_ctx *ctx = spng_ctx_new(SPNG_CTX_ENCODER);
+    spng_ctx *ctx = lvni_png_context(SPNG_CTX_ENCODER, path);
     if (ctx == NULL) {
-        LVN_FAIL(LVN_ERR_MEMORY, "%s: no memory for a PNG encoder", path);
+        return LVN_ERR_MEMORY;
     }
     int error = encode(ctx, rgb, width, height);
     size_t bytes = 0;
@@ -39,6 +40,6 @@ lvn_status lvni_png_write(const char *path, const uint8_t *rgb, int width, int h
         LVN_FAIL(error == SPNG_EMEM ? LVN_ERR_MEMORY : LVN_ERR_INTERNAL, "%s: cannot encode as PNG: %s", path, spng_strerror(error));
     }
     const lvn_status status = lvni_file_write(path, file, bytes);
-    free(file); /* the library's block, from its own malloc */
+    lvni_free(file);
     return status;
 }

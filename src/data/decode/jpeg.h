@@ -4,7 +4,7 @@
 #define LEVIN_DATA_DECODE_JPEG_H
 
 #include "data/decode/picture.h"
-#include "data/scratch.h"
+#include "data/picture_scratch.h"
 
 bool lvni_jpeg_is(const uint8_t *bytes, size_t n);
 /* Size and orientation. LVN_ERR_CORRUPT, or LVN_ERR_UNSUPPORTED for CMYK. */

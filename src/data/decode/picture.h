@@ -3,7 +3,7 @@
 #ifndef LEVIN_DATA_DECODE_PICTURE_H
 #define LEVIN_DATA_DECODE_PICTURE_H
 
-#include "data/scratch.h"
+#include "data/picture_scratch.h"
 
 typedef enum lvni_picture_format { LVNI_PICTURE_JPEG, LVNI_PICTURE_PNG } lvni_picture_format;
 

@@ -28,6 +28,16 @@ static void *png_calloc(size_t count, size_t size)
     return lvni_calloc(LVNI_TAG_DATA, count, size);
 }
 
+struct spng_ctx *lvni_png_context(int flags, const char *path)
+{
+    struct spng_alloc memory = {png_malloc, png_realloc, png_calloc, lvni_free};
+    spng_ctx *ctx = spng_ctx_new2(&memory, flags);
+    if (ctx == NULL) {
+        lvn_error_set(LVN_ERR_MEMORY, __FILE__, __LINE__, "%s: no memory for PNG", path);
+    }
+    return ctx;
+}
+
 static int64_t read_u32_big(const uint8_t *p)
 {
     return (int64_t)p[0] << 24 | p[1] << 16 | p[2] << 8 | p[3];
@@ -50,10 +60,9 @@ lvn_status lvni_png_decode(lvni_data_scratch *scratch, const uint8_t *bytes, siz
 {
     const size_t need = (size_t)info->width * (size_t)info->height * 3;
     LVN_TRY(lvni_buffer_reserve(&scratch->pixels, need));
-    struct spng_alloc memory = {png_malloc, png_realloc, png_calloc, lvni_free};
-    spng_ctx *ctx = spng_ctx_new2(&memory, 0);
+    spng_ctx *ctx = lvni_png_context(0, path);
     if (ctx == NULL) {
-        LVN_FAIL(LVN_ERR_MEMORY, "%s: no memory for a PNG decoder", path);
+        return LVN_ERR_MEMORY;
     }
     int error = spng_set_png_buffer(ctx, bytes, n);
     if (error == 0) {

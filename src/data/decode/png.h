@@ -4,6 +4,10 @@
 
 #include "data/decode/picture.h"
 
+/* A libspng context whose memory comes from core/alloc (blocks it hands out are freed with lvni_free); flags: spng_ctx_flags. NULL with
+ * LVN_ERR_MEMORY recorded; the caller frees it with spng_ctx_free. Also called by png_write.c. */
+struct spng_ctx *lvni_png_context(int flags, const char *path);
+
 bool lvni_png_is(const uint8_t *bytes, size_t n);
 lvn_status lvni_png_probe(const uint8_t *bytes, size_t n, const char *path, lvni_picture_info *info);
 /* Decode in full size to scratch->pixels. */

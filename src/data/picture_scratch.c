@@ -1,5 +1,5 @@
-/* Reusable memory per thread (scratch.h). */
-#include "data/scratch.h"
+/* Reusable memory per thread (picture_scratch.h). */
+#include "data/picture_scratch.h"
 
 #include "core/alloc.h"
 #include "core/vfs.h"

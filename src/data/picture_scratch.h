@@ -1,7 +1,7 @@
 /* The memory a thread reuses from picture to picture: file bytes, decoded pixels, resampling tables, the JPEG decompressor. After the
  * first few pictures nothing is allocated any more. Called by decode/, resample.c and the picture datasets. */
-#ifndef LEVIN_DATA_SCRATCH_H
-#define LEVIN_DATA_SCRATCH_H
+#ifndef LEVIN_DATA_PICTURE_SCRATCH_H
+#define LEVIN_DATA_PICTURE_SCRATCH_H
 
 #include <levin/status.h>
 
