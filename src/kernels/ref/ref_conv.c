@@ -83,7 +83,7 @@ static void into_w(term t, double *dw, const double *dy, const double *x)
 
 lvn_status lvni_ref_conv2d(const lvni_args *args)
 {
-    const double *bias = ref_in(args, 2);
+    const double *bias = ref_optional_in(args, 2);
     double *y = ref_out(args, 0);
     const sizes s = make_sizes(args->in[0]->shape, args->in[1]->shape, args->out[0]->shape);
     const int64_t n = lvn_numel(args->out[0]);
@@ -109,7 +109,7 @@ lvn_status lvni_ref_conv2d_grad_input(const lvni_args *args)
 lvn_status lvni_ref_conv2d_grad_weight(const lvni_args *args)
 {
     const double *dy = ref_in(args, 0);
-    double *dw = ref_out(args, 0), *db = ref_out(args, 1);
+    double *dw = ref_out(args, 0), *db = ref_optional_out(args, 1);
     const sizes s = make_sizes(args->in[1]->shape, args->out[0]->shape, args->in[0]->shape);
     const int64_t n = lvn_numel(args->out[0]), n_dy = lvn_numel(args->in[0]);
     for (int64_t e = 0; e < n; e++) {

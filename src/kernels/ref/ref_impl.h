@@ -7,12 +7,23 @@
 
 static inline const double *ref_in(const lvni_args *args, int i)
 {
-    return args->in[i] == NULL ? NULL : (const double *)args->in[i]->data;
+    return args->in[i]->data;
 }
 
 static inline double *ref_out(const lvni_args *args, int i)
 {
-    return args->out[i] == NULL ? NULL : (double *)args->out[i]->data;
+    return args->out[i]->data;
+}
+
+/* NULL for a bias that is not given, or an output that nobody wants. */
+static inline const double *ref_optional_in(const lvni_args *args, int i)
+{
+    return args->in[i] == NULL ? NULL : args->in[i]->data;
+}
+
+static inline double *ref_optional_out(const lvni_args *args, int i)
+{
+    return args->out[i] == NULL ? NULL : args->out[i]->data;
 }
 
 /* Coordinates of element e of a row-major tensor. */

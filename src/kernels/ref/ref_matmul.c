@@ -24,7 +24,7 @@ lvn_status lvni_ref_matmul(const lvni_args *args)
 /* y[n][o] = sum over i of x[n][i] w[o][i], plus b[o] */
 lvn_status lvni_ref_linear(const lvni_args *args)
 {
-    const double *x = ref_in(args, 0), *w = ref_in(args, 1), *bias = ref_in(args, 2);
+    const double *x = ref_in(args, 0), *w = ref_in(args, 1), *bias = ref_optional_in(args, 2);
     double *y = ref_out(args, 0);
     const int64_t rows = args->in[0]->shape[0], features = args->in[0]->shape[1],
                   outputs = args->in[1]->shape[0];
@@ -44,7 +44,7 @@ lvn_status lvni_ref_linear(const lvni_args *args)
 lvn_status lvni_ref_linear_grad_weight(const lvni_args *args)
 {
     const double *dy = ref_in(args, 0), *x = ref_in(args, 1);
-    double *dw = ref_out(args, 0), *db = ref_out(args, 1);
+    double *dw = ref_out(args, 0), *db = ref_optional_out(args, 1);
     const int64_t rows = args->in[0]->shape[0], outputs = args->in[0]->shape[1],
                   features = args->in[1]->shape[1];
     for (int64_t o = 0; o < outputs; o++) {

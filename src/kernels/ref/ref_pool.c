@@ -5,7 +5,7 @@
 /* The picture element under place k of the window of output element e; -1 in the padding. */
 static int64_t under(int64_t e, int64_t k, const lvn_tensor *y, int64_t h, int64_t w, const lvni_pool_attr *a)
 {
-    int64_t at[LVN_MAX_NDIM]; /* n, oh, ow, c */
+    int64_t at[LVN_MAX_NDIM] = {0}; /* n, oh, ow, c */
     ref_coordinates(e, y, at);
     const int64_t row = at[1] * a->stride[0] - a->padding[0] + k / a->kernel[1];
     const int64_t column = at[2] * a->stride[1] - a->padding[1] + k % a->kernel[1];
