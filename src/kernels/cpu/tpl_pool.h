@@ -13,17 +13,6 @@ typedef struct window {
     int place, width; /* place of the first element; KW */
 } window;
 
-static inline void store_places(uint8_t *p, vi k)
-{
-#if LVNI_W == 16
-    *(vb_mem *)p = __builtin_convertvector(k, vb);
-#else
-    for (int i = 0; i < LVNI_W; i++) { /* the compiler takes narrowing vectors apart here anyway */
-        p[i] = (uint8_t)k[i];
-    }
-#endif
-}
-
 /* best, at: v wins unless it is not larger or best is a NaN already. */
 static inline void challenge(vf *best, vi *at, vf v, int place)
 {
@@ -65,7 +54,7 @@ static inline void pool_window(const window *w, int64_t channels, float *y, uint
         }
         store(y + c, best);
         if (place != NULL) {
-            store_places(place + c, at);
+            store_bytes(place + c, at);
         }
     }
     for (; c < channels; c++) {
@@ -86,7 +75,7 @@ static inline void pool_window_2x2(const window *w, int64_t channels, float *y, 
         challenge(&best, &at, load(x + w->row_step + w->col_step), 3);
         store(y + c, best);
         if (place != NULL) {
-            store_places(place + c, at);
+            store_bytes(place + c, at);
         }
     }
     for (; c < channels; c++) {
@@ -128,7 +117,7 @@ static inline void pool_tap_grad(const float *dy, const uint8_t *place, int tap,
 {
     int64_t c = 0;
     for (; c + LVNI_W <= channels; c += LVNI_W) {
-        const vi at = __builtin_convertvector(*(const vb_mem *)(place + c), vi);
+        const vi at = load_bytes(place + c);
         const vf d = (vf)((at == tap) & (vi)load(dy + c));
         store(dx + c, add ? load(dx + c) + d : d);
     }

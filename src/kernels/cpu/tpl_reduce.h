@@ -100,6 +100,22 @@ static void combine(const float *restrict partial, int64_t blocks, int64_t cols,
     }
 }
 
+static inline float larger(float a, float b)
+{
+    const uint32_t take = 0u - (uint32_t)((b > a) | (b != b));
+    return bits_float((float_bits(b) & take) | (float_bits(a) & ~take));
+}
+
+/* The same tree as add_lanes: short chains, no branches. */
+static inline float max_lanes(const float lane[LANES])
+{
+    float s[LANES / 2];
+    for (int j = 0; j < 8; j++) {
+        s[j] = larger(lane[j], lane[j + 8]);
+    }
+    return larger(larger(larger(s[0], s[4]), larger(s[2], s[6])), larger(larger(s[1], s[5]), larger(s[3], s[7])));
+}
+
 /* The largest of n >= 1 elements; a NaN counts as the largest. Which of equal values (0 and -0) is open. */
 static inline float max_any(const float *x, int64_t n)
 {
@@ -122,10 +138,7 @@ static inline float max_any(const float *x, int64_t n)
     for (int q = 0; q < PARTS; q++) {
         store(lane + q * LVNI_W, acc[q]);
     }
-    float best = lane[0];
-    for (int j = 1; j < LANES; j++) {
-        best = lane[j] > best || lane[j] != lane[j] ? lane[j] : best;
-    }
+    float best = max_lanes(lane);
     for (; i < n; i++) {
         best = x[i] > best || x[i] != x[i] ? x[i] : best;
     }

@@ -9,15 +9,14 @@
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/par.h"
 
+#include <immintrin.h>
 #include <string.h>
 
 typedef float vf __attribute__((vector_size(LVNI_W * 4)));
 typedef int32_t vi __attribute__((vector_size(LVNI_W * 4)));
 typedef float vf_mem __attribute__((vector_size(LVNI_W * 4), aligned(4), may_alias));
-typedef uint8_t vb __attribute__((vector_size(LVNI_W)));
-typedef uint8_t vb_mem __attribute__((vector_size(LVNI_W), aligned(1), may_alias));
 
-enum { LANES = 16, PARTS = LANES / LVNI_W, PACKED_ROWS = 16, PACK_LIMIT = 64, COLUMN_CHUNK = 512 };
+enum { LANES = 16, SHORT_ROW = 64, PARTS = LANES / LVNI_W, PACKED_ROWS = 16, PACK_LIMIT = 64, COLUMN_CHUNK = 512 };
 
 static inline vf load(const float *p)
 {
@@ -32,6 +31,35 @@ static inline void store(float *p, vf v)
 static inline vf select_vf(vi mask, vf a, vf b)
 {
     return (vf)((mask & (vi)a) | (~mask & (vi)b));
+}
+
+/* LVNI_W bytes to and from integers: the only place where the compiler's own conversion is too slow (it goes through single
+ * elements). Values are 0 to 255. */
+static inline vi load_bytes(const uint8_t *p)
+{
+#if LVNI_W == 16
+    return (vi)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i_u *)p));
+#elif LVNI_W == 8
+    return (vi)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i_u *)p));
+#else
+    int32_t four;
+    memcpy(&four, p, sizeof four);
+    return (vi)_mm_cvtepu8_epi32(_mm_cvtsi32_si128(four));
+#endif
+}
+
+static inline void store_bytes(uint8_t *p, vi v)
+{
+#if LVNI_W == 16
+    _mm_storeu_si128((__m128i_u *)p, _mm512_cvtepi32_epi8((__m512i)v));
+#elif LVNI_W == 8
+    const __m128i words = _mm_packus_epi32(_mm256_castsi256_si128((__m256i)v), _mm256_extracti128_si256((__m256i)v, 1));
+    _mm_storel_epi64((__m128i_u *)p, _mm_packus_epi16(words, words));
+#else
+    const __m128i words = _mm_packus_epi32((__m128i)v, (__m128i)v);
+    const int32_t four = _mm_cvtsi128_si32(_mm_packus_epi16(words, words));
+    memcpy(p, &four, sizeof four);
+#endif
 }
 
 static inline uint32_t float_bits(float f)

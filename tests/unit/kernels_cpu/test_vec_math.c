@@ -1,5 +1,5 @@
-/* exp and log of the vector kernels against libm in double precision, and their edges. The bounds are what isa.h and
- * tpl_math.h promise. */
+/* exp and log of the vector kernels against libm in double precision, and their edges. The bounds are what
+ * tpl_math.h promises. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -53,23 +53,23 @@ static double worst(lvni_unary_id id, double (*exact)(double), uint32_t first, u
     return bad;
 }
 
-static void exp_is_within_one_ulp(void **state)
+static void exp_is_as_exact_as_promised(void **state)
 {
     (void)state;
     const double positive = worst(LVNI_UNARY_EXP, exp, 0x00800000u, 0x42b17217u, 509); /* to 88.7228 */
     const double negative = worst(LVNI_UNARY_EXP, exp, 0x80800000u, 0xc2d00000u, 509); /* to -104 */
     print_message("exp: %.3f ulp above 0, %.3f below\n", positive, negative);
-    assert_true(positive < 1.0 && negative < 1.0);
+    assert_true(positive < 1.03 && negative < 1.03);
     assert_true(positive > 0.4); /* the measure itself works: rounding alone gives half an ulp */
 }
 
-static void log_is_within_one_ulp(void **state)
+static void log_is_as_exact_as_promised(void **state)
 {
     (void)state;
     const double all = worst(LVNI_UNARY_LOG, log, 0x00800000u, 0x7f7fffffu, 1021);
     const double near = worst(LVNI_UNARY_LOG, log, 0x3f000000u, 0x40000000u, 17);
     print_message("log: %.3f ulp over all, %.3f between 0.5 and 2\n", all, near);
-    assert_true(all < 1.0 && near < 1.0 && all > 0.4);
+    assert_true(all < 0.84 && near < 0.84 && all > 0.4);
 }
 
 static float one(lvni_unary_id id, float x)
@@ -116,8 +116,8 @@ static int setup(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exp_is_within_one_ulp),
-        cmocka_unit_test(log_is_within_one_ulp),
+        cmocka_unit_test(exp_is_as_exact_as_promised),
+        cmocka_unit_test(log_is_as_exact_as_promised),
         cmocka_unit_test(edges),
     };
     return cmocka_run_group_tests(tests, setup, NULL);
