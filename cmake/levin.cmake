@@ -16,14 +16,30 @@ if(LEVIN_SANITIZE)
 endif()
 
 # levin_folder(name SOURCES a.c b.c DEPS core tensor LIBS PkgConfig::yaml)
-# An object library: the parts are joined in src/cli (program) and in liblevin.
+# A static library: the program takes what it needs of each, liblevin takes all objects.
 function(levin_folder name)
     cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LIBS" ${ARGN})
     add_library(levin_${name} STATIC ${ARG_SOURCES})
+    set_property(GLOBAL APPEND PROPERTY LEVIN_FOLDERS levin_${name})
     target_link_libraries(levin_${name} PUBLIC levin_flags ${ARG_LIBS} Threads::Threads m)
     foreach(dep ${ARG_DEPS})
         target_link_libraries(levin_${name} PUBLIC levin_${dep})
     endforeach()
+endfunction()
+
+# levin_library(): build/liblevin.so from all folders. Everything is compiled with hidden visibility, so it exports what
+# LVN_API marks and nothing else (the test check_symbols). Libraries of the system are private to it.
+function(levin_library)
+    get_property(folders GLOBAL PROPERTY LEVIN_FOLDERS)
+    list(TRANSFORM folders REPLACE "(.+)" "$<TARGET_OBJECTS:\\1>" OUTPUT_VARIABLE objects)
+    add_library(liblevin SHARED ${objects})
+    target_link_libraries(liblevin PRIVATE ${folders}) # for what they need; their objects are all there already
+    target_include_directories(liblevin INTERFACE ${CMAKE_SOURCE_DIR}/include)
+    set_target_properties(liblevin PROPERTIES OUTPUT_NAME levin VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
+        LINKER_LANGUAGE C LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+    if(NOT LEVIN_SANITIZE) # the sanitizers' own symbols come with the program
+        target_link_options(liblevin PRIVATE -Wl,--no-undefined)
+    endif()
 endfunction()
 
 # levin_test(name SOURCES test_x.c DEPS core LABELS fast TIMEOUT 30): one cmocka program, one CTest test.
