@@ -2,15 +2,14 @@
  * whoever uses the library, before the first op.
  *
  * libgomp reads its variables when the program is loaded, and OMP_THREAD_LIMIT, the pinning variables and stack sizes
- * cannot be taken back later. So the command starts itself again without them (lvni_cpu_clean_environment, about 2 ms, only
- * if one is set); the library cannot do that to its host and refuses instead when teams come out too small.
+ * cannot be taken back later. So the command starts itself again without them (lvni_cpu_clean_environment, about 2 ms); the library cannot do that to its host and refuses instead when teams come out too small.
  *
  * Left alone on purpose: OMP_NUM_THREADS (mpirun and Slurm set it; levin sets the team before every region), OMP_SCHEDULE
  * (no loop uses schedule(runtime)) and OMP_WAIT_POLICY=passive. How long a waiting thread spins: libgomp's 300,000 rounds
  * hold a core for milliseconds, which on busy cores (loader workers, other programs) made a step of two threads ten times
  * slower; 2,000 rounds (some 100 us) cost nothing on idle cores and lose nothing on busy ones; 0 costs 70 % on idle ones.
- * Since only the environment at load can set it, it is set when the program starts again anyway, and launchers should put
- * GOMP_SPINCOUNT=2000 into the environment of ranks. */
+ * Only the environment at load can set it, so the command starts itself again for this alone, too; whoever sets
+ * GOMP_SPINCOUNT=2000 beforehand (launchers do) saves these 2 ms. */
 #include "kernels/cpu/omp_start.h"
 
 #include "kernels/cpu/isa.h"
@@ -81,7 +80,7 @@ void lvni_cpu_clean_environment(char **argv)
         unsetenv(GUARD);
         return;
     }
-    if (remove_hostile() == 0) {
+    if (remove_hostile() == 0 && (getenv("GOMP_SPINCOUNT") != NULL || getenv("OMP_WAIT_POLICY") != NULL)) {
         return;
     }
     /* The real path, so that ps shows the program's name; the link when the file was moved meanwhile. */

@@ -2,8 +2,8 @@
 #ifndef LEVIN_KERNELS_CPU_OMP_START_H
 #define LEVIN_KERNELS_CPU_OMP_START_H
 
-/* First call in main, before any thread: when a variable is set that spoils OpenMP teams and that libgomp has already read,
- * start the program again without it (once; argv as main got it). Returns when there is nothing to clean. */
+/* First call in main, before any thread: start the program again (once; argv as main got it) without the variables that spoil
+ * OpenMP teams, and with a short spin of waiting threads; libgomp reads both when it is loaded. Returns when all is well. */
 void lvni_cpu_clean_environment(char **argv);
 
 #endif
