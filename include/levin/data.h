@@ -47,6 +47,11 @@ typedef struct lvn_dataset_class {
     void *reserved[3];
 } lvn_dataset_class;
 
+/* For what is random in a sample: a number in [0, 1) that depends on the key's seed, epoch and sample, and on `operation` (a number you
+ * give each use) and `element` (0, 1, 2, ... within it), on nothing else: not on the thread, not on what was drawn before. With epoch 0
+ * in a copy of the key a sample is the same in every epoch. Thread-safe. */
+LVN_API double lvn_sample_uniform(const lvn_sample_key *key, uint32_t operation, uint64_t element);
+
 /* First member of every dataset. */
 struct lvn_dataset {
     const lvn_dataset_class *cls;

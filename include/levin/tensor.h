@@ -21,6 +21,10 @@ typedef struct lvn_tensor lvn_tensor;
 LVN_API size_t lvn_dtype_size(lvn_dtype dtype);      /* bytes of one element */
 LVN_API const char *lvn_dtype_name(lvn_dtype dtype); /* "f32" */
 
+/* A shape in place: lvn_tensor_create(LVN_F32, LVN_SHAPE(64, 3)) instead of (LVN_F32, 2, sizes). C only; a scalar is 0, NULL. */
+#define LVN_SHAPE(...) \
+    (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]) { __VA_ARGS__ }
+
 /* A new tensor of zeros, owned by the caller. NULL (and the thread's error) on failure. */
 LVN_API lvn_tensor *lvn_tensor_create(lvn_dtype dtype, int ndim, const int64_t *shape);
 /* A tensor over memory of the caller (64-byte aligned for speed), borrowed for the tensor's life. */

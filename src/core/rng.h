@@ -7,7 +7,8 @@
  *   Per use:   inside a step   a = step,  b = shard,  c = number of the call within the shard's forward
  *              initialisation  a = b = c = 0
  *              sample order    a = epoch, b = c = 0        (purpose "order")
- *              data            a = epoch, b = sample, c = operation of the augmentation (purpose "data") */
+ *              data            a = epoch, b = sample, c = operation of the augmentation (purpose "data";
+ *              "data/own" for what users' datasets draw) */
 #ifndef LEVIN_CORE_RNG_H
 #define LEVIN_CORE_RNG_H
 

@@ -9,6 +9,7 @@
 #include "core/alloc.h"
 #include "data/sampler.h"
 
+#include <levin/data.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,12 +83,27 @@ static void an_independent_program_agrees(void **state)
     compare_with_python(1500, 1500, UINT64_MAX, UINT32_MAX, 0);
 }
 
+/* Numbers of users' datasets: figures of an independent program; each part of the key and the operation count. */
+static void own_numbers_of_a_sample(void **state)
+{
+    (void)state;
+    const lvn_sample_key key = {.seed = 1, .epoch = 2, .sample = 3};
+    assert_true(lvn_sample_uniform(&key, 4, 0) == 2161479 * 0x1p-24);
+    assert_true(lvn_sample_uniform(&key, 4, 5) == 13505627 * 0x1p-24);
+    const lvn_sample_key others[] = {{2, 2, 3, false}, {1, 3, 3, false}, {1, 2, 4, false}};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        assert_true(lvn_sample_uniform(&others[i], 4, 0) != 2161479 * 0x1p-24);
+    }
+    assert_true(lvn_sample_uniform(&key, 5, 0) != 2161479 * 0x1p-24);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_order_is_a_permutation),
         cmocka_unit_test(known_numbers),
         cmocka_unit_test(an_independent_program_agrees),
+        cmocka_unit_test(own_numbers_of_a_sample),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,94 @@
+"""The programs of examples/, run as their users run them: what they print, what they learn, what they refuse.
+
+usage: test_examples.py TENSORS CLASSIFIER PHOTOS LEVIN     registered in examples/CMakeLists.txt
+"""
+import json
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+import zlib
+from pathlib import Path
+
+TENSORS, CLASSIFIER, PHOTOS, LEVIN = sys.argv[1:5]
+
+
+def run(*words, cwd, status=0):
+    done = subprocess.run(words, cwd=cwd, capture_output=True, text=True, timeout=200)
+    if done.returncode != status:
+        raise AssertionError(f"{words} ended with {done.returncode}, not {status}:\n{done.stdout}{done.stderr}")
+    return done
+
+
+def best_accuracy(out):
+    lines = [json.loads(line) for line in Path(out, "metrics.jsonl").read_text().splitlines()]
+    return max(line["val/acc"] for line in lines if "val/acc" in line)
+
+
+def write_png(path, size, colour):
+    """An RGB picture of one colour (ISO/IEC 15948: signature, IHDR, IDAT, IEND)."""
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    rows = (b"\0" + bytes(colour) * size) * size
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", size, size, 8, 2, 0, 0, 0))
+                     + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+
+class Examples(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.cwd = Path(folder.name)
+
+    def test_the_line_is_found_and_derivatives_are_right(self):
+        out = run(TENSORS, cwd=self.cwd).stdout
+        slope, offset = map(float, re.search(r"^y = (\S+) x (\S+)$", out, re.M).groups())
+        self.assertAlmostEqual(slope, 3.0, delta=0.01)  # the ripple of +-0.05 tilts the best line by 0.002
+        self.assertAlmostEqual(offset, -0.5, delta=0.01)
+        pairs = re.findall(r"df/dx\s+(\S+)\s+finite difference\s+(\S+)", out)
+        self.assertEqual(len(pairs), 5)
+        for ours, difference in pairs:
+            self.assertAlmostEqual(float(ours), float(difference), delta=1e-6)
+        self.assertIn("a mistake: add: (5) and (7) cannot be broadcast", out)
+
+    def test_the_classifier_learns(self):
+        run(CLASSIFIER, "out=run", "seed=1", cwd=self.cwd)
+        self.assertGreaterEqual(best_accuracy(self.cwd / "run"), 0.95)
+
+    def test_the_classifier_keeps_the_law(self):
+        """A module and a dataset of a user: one hash for any lanes and loader workers, and when resumed."""
+        short = ("shards=4", "wgrad_threads=1", "max_epochs=1", "max_steps=9")
+        hashes = {}
+        for name, words in {"one": ("lanes=1", "num_workers=0"), "two": ("lanes=2", "num_workers=3")}.items():
+            run(CLASSIFIER, f"out={name}", *short, *words, cwd=self.cwd)
+            hashes[name] = run(LEVIN, "ckpt", "hash", f"{name}/checkpoints/last.safetensors", cwd=self.cwd).stdout
+        run(CLASSIFIER, "out=parts", "shards=4", "wgrad_threads=1", "max_epochs=1", "max_steps=4", cwd=self.cwd)
+        run(CLASSIFIER, "out=parts", "resume=true", "max_steps=9", cwd=self.cwd)
+        hashes["parts"] = run(LEVIN, "ckpt", "hash", "parts/checkpoints/last.safetensors", cwd=self.cwd).stdout
+        self.assertRegex(hashes["one"], r"^weights [0-9a-f]+\nstate [0-9a-f]+\n$")
+        self.assertEqual(hashes["one"], hashes["two"])
+        self.assertEqual(hashes["one"], hashes["parts"])
+        run(CLASSIFIER, "out=other", *short, "seed=1", cwd=self.cwd)
+        self.assertNotEqual(hashes["one"], run(LEVIN, "ckpt", "hash", "other/checkpoints/last.safetensors", cwd=self.cwd).stdout)
+
+    def test_the_classifier_names_a_wrong_key(self):
+        told = run(CLASSIFIER, "max_epoch=1", cwd=self.cwd, status=64).stderr
+        self.assertIn("max_epochs", told)
+
+    def test_photos_from_a_folder(self):
+        for part, count in (("train", 6), ("val", 2)):
+            for i in range(count):
+                write_png(self.cwd / f"photos/{part}/blue/{i}.png", 40, (10, 20 + 5 * i, 200))
+                write_png(self.cwd / f"photos/{part}/red/{i}.png", 40, (200, 20 + 5 * i, 10))
+        run(PHOTOS, "out=run", "max_epochs=12", cwd=self.cwd)
+        self.assertEqual(best_accuracy(self.cwd / "run"), 1.0)
+
+    def test_photos_without_a_folder(self):
+        self.assertIn("photos/", run(PHOTOS, cwd=self.cwd, status=1).stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
