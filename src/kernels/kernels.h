@@ -77,6 +77,10 @@ typedef struct lvni_cpu_stats {
 } lvni_cpu_stats;
 lvni_cpu_stats lvni_cpu_get_stats(void);
 
+/* First call in main of a program that computes, before any thread: start the program again (once; argv as main got it) without
+ * the variables that spoil OpenMP teams, and with a short spin of waiting threads; libgomp reads both when it is loaded.
+ * Returns when all is well. */
+void lvni_cpu_clean_environment(char **argv);
 /* Start-up of the cpu backend, once per process before the first op, in the main thread: removes hostile OMP_* settings,
  * picks the instruction set (LEVIN_CPU_ISA=v2|v3|v4 lowers it), proves that a team of T has T members. */
 lvn_status lvni_cpu_start(void);

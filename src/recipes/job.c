@@ -1,6 +1,6 @@
 /* lvn_main and lvn_job_train: a user's own module and datasets through the same way as the recipes. */
 #include "core/exit_code.h"
-#include "kernels/cpu/omp_start.h"
+#include "kernels/kernels.h"
 #include "recipes/fit.h"
 #include "recipes/report_error.h"
 #include "recipes/train_options.h"

@@ -10,7 +10,6 @@
  * slower; 2,000 rounds (some 100 us) cost nothing on idle cores and lose nothing on busy ones; 0 costs 70 % on idle ones.
  * Only the environment at load can set it, so the command starts itself again for this alone, too; whoever sets
  * GOMP_SPINCOUNT=2000 beforehand (launchers do) saves these 2 ms. */
-#include "kernels/cpu/omp_start.h"
 
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/omp_team.h"

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "kernels/cpu/omp_start.h"
+#include "kernels/kernels.h"
 #include "kernels/cpu/omp_team.h"
 #include "onednn_support.h"
 
