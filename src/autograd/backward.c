@@ -19,8 +19,10 @@ lvn_tensor *lvn_gradient(lvn_tensor *t)
 
 void lvn_zero_grad(lvn_tensor *t)
 {
-    lvn_release(t->grad);
-    t->grad = NULL;
+    if (t != NULL) {
+        lvn_release(t->grad);
+        t->grad = NULL;
+    }
 }
 
 /* The slice of a parameter in the shard's gradient set, or NULL when the leaf is no parameter of it. */
@@ -38,7 +40,22 @@ lvn_tensor *lvni_grad_dest(lvni_node *node, int i)
     if (slice == NULL || g->written[leaf->param]) {
         return NULL;
     }
+    for (int k = 0; k < i; k++) {
+        if (node->leaf[k] == leaf) {
+            return NULL; /* one parameter at two places of the op: the slice is the first one's */
+        }
+    }
     return lvn_tensor_wrap(slice, LVN_F32, leaf->ndim, leaf->shape);
+}
+
+lvn_status lvni_grad_run(lvni_op op, lvni_args *args, unsigned want)
+{
+    const lvn_status s = lvni_run(op, args, want);
+    for (int i = 0; s != LVN_OK && i < LVNI_MAX_OUT; i++) {
+        lvn_release(args->out[i]);
+        args->out[i] = NULL;
+    }
+    return s;
 }
 
 /* *sum += t, into a new tensor, since either side may be shared. Moves t. */

@@ -74,13 +74,16 @@ lvn_tensor *lvni_op_fail(const char *op)
 {
     struct lvni_tape *tape = lvni_tape_get();
     if (tape != NULL && tape->scope[tape->depth].failed == LVN_OK) {
+        if (lvn_last_error()->code == LVN_OK) {
+            lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__, "%s was given NULL", op == NULL ? "an op" : op);
+        }
         if (op != NULL) {
             const char *path = lvni_ctx_get()->module_path;
             lvn_error_frame("%s%s%s", op, path[0] != '\0' ? " in " : "", path);
         }
         tape->error = *lvn_last_error();
         if (tape->depth > 0) { /* outside of all scopes the NULL result itself is the only sign */
-            tape->scope[tape->depth].failed = tape->error.code == LVN_OK ? LVN_ERR_INTERNAL : tape->error.code;
+            tape->scope[tape->depth].failed = tape->error.code;
         }
     }
     return NULL;
@@ -115,13 +118,14 @@ lvn_tensor *lvn_keep(lvn_tensor *t)
     if (t == NULL || tape == NULL) {
         return NULL;
     }
-    for (int64_t i = tape->n_tensors - 1; i >= 0; i--) {
+    const int64_t first = tape->scope[tape->depth].first; /* those of outer scopes stay theirs */
+    for (int64_t i = tape->n_tensors - 1; i >= first; i--) {
         if (tape->tensors[i] == t) {
             tape->tensors[i] = NULL;
             return t;
         }
     }
-    return lvn_retain(t); /* no scope's: a parameter, a batch's field */
+    return lvn_retain(t); /* not this scope's: a parameter, a batch's field */
 }
 
 lvn_tensor *lvni_op_run(lvni_op op, lvni_args *args, unsigned want)
@@ -129,5 +133,13 @@ lvn_tensor *lvni_op_run(lvni_op op, lvni_args *args, unsigned want)
     if (lvni_run(op, args, want) != LVN_OK) {
         return lvni_op_fail(lvni_ops[op].name);
     }
-    return lvni_adopt(args->out[0]);
+    bool good = true;
+    for (int i = 0; i < lvni_ops[op].n_out; i++) {
+        if (good) {
+            good = args->out[i] == NULL || lvni_adopt(args->out[i]) != NULL;
+        } else {
+            lvn_release(args->out[i]);
+        }
+    }
+    return good ? args->out[0] : NULL;
 }

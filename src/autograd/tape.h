@@ -59,6 +59,8 @@ static inline bool lvni_grad_wanted(const lvni_node *node, int i)
 /* Where the gradient of input i is best written: the parameter's own slice, or NULL (let lvni_run make a tensor). Owned by
  * the caller, who passes it on to lvni_grad_give. */
 lvn_tensor *lvni_grad_dest(lvni_node *node, int i);
+/* lvni_run for backward rules: on failure the outputs that lvni_grad_dest gave are released as well. */
+lvn_status lvni_grad_run(lvni_op op, lvni_args *args, unsigned want);
 /* Hand over (moves t, also on failure). */
 lvn_status lvni_grad_give(lvni_node *node, int i, lvn_tensor *t);
 
@@ -69,7 +71,7 @@ bool lvni_scope_failed(void);
 lvn_tensor *lvni_op_fail(const char *op);
 /* Give an op's result to the innermost scope; returns it. NULL passes through as a failure. */
 lvn_tensor *lvni_adopt(lvn_tensor *t);
-/* Run a kernel with one output and adopt the output. NULL on failure. */
+/* Run a kernel and adopt all its outputs. The first one; NULL on failure. */
 lvn_tensor *lvni_op_run(lvni_op op, lvni_args *args, unsigned want);
 
 /* Drop every node of the thread's tape. */

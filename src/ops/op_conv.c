@@ -19,7 +19,7 @@ static lvn_status conv2d_backward(lvni_node *n, lvn_tensor *dy)
         return LVN_OK;
     }
     lvni_args a = {.in = {dy, x}, .out = {lvni_grad_dest(n, 1), want_b ? lvni_grad_dest(n, 2) : NULL}, .attr = &attr};
-    LVN_TRY(lvni_run(LVNI_OP_conv2d_grad_weight, &a, want_b ? 3u : 1u));
+    LVN_TRY(lvni_grad_run(LVNI_OP_conv2d_grad_weight, &a, want_b ? 3u : 1u));
     lvn_status s = LVN_OK;
     if (want_b) {
         s = lvni_grad_give(n, 2, a.out[1]);
@@ -79,9 +79,6 @@ lvn_tensor *lvn_max_pool2d_with(lvn_tensor *x, int kernel, const lvn_pool2d_opti
     const bool recorded = lvni_records(&x, 1);
     lvni_args args = {.in = {x}, .attr = &attr};
     lvn_tensor *y = lvni_op_run(LVNI_OP_max_pool2d, &args, recorded ? 3 : 1);
-    if (y == NULL || !recorded || lvni_adopt(args.out[1]) == NULL) {
-        return recorded && y != NULL ? NULL : y;
-    }
     lvni_node *node = lvni_record("max_pool2d", max_pool2d_backward, y, &x, 1);
     if (node != NULL) {
         node->attr.pool = attr;

@@ -22,7 +22,7 @@ static lvn_status give_summed(lvni_node *node, int i, lvn_tensor *g, const lvni_
     }
     lvni_args a = {.in = {g}, .attr = &attr};
     a.out[0] = lvni_grad_dest(node, i);
-    const lvn_status s = lvni_run(LVNI_OP_sum_to, &a, 1);
+    const lvn_status s = lvni_grad_run(LVNI_OP_sum_to, &a, 1);
     lvn_release(g);
     return s == LVN_OK ? lvni_grad_give(node, i, a.out[0]) : s;
 }
@@ -133,15 +133,15 @@ static lvn_status scale_backward(lvni_node *n, lvn_tensor *dy)
     return lvni_grad_give(n, 0, n->attr.scale.mul == 1.0 ? lvn_retain(dy) : scale_new(dy, n->attr.scale.mul));
 }
 
-static lvn_tensor *scale(lvn_tensor *x, double mul, double add)
+static lvn_tensor *scale(const char *name, lvn_tensor *x, double mul, double add)
 {
     if (x == NULL || lvni_scope_failed()) {
-        return lvni_op_fail("scale");
+        return lvni_op_fail(name);
     }
     const lvni_scale_attr attr = {.mul = mul, .add = add};
     lvni_args args = {.in = {x}, .attr = &attr};
     lvn_tensor *y = lvni_op_run(LVNI_OP_scale, &args, 1);
-    lvni_node *node = lvni_record("scale", scale_backward, y, (lvn_tensor *[]){x}, 1);
+    lvni_node *node = lvni_record(name, scale_backward, y, (lvn_tensor *[]){x}, 1);
     if (node != NULL) {
         node->attr.scale = attr;
     }
@@ -150,17 +150,17 @@ static lvn_tensor *scale(lvn_tensor *x, double mul, double add)
 
 lvn_tensor *lvn_add_scalar(lvn_tensor *x, double c)
 {
-    return scale(x, 1.0, c);
+    return scale("add_scalar", x, 1.0, c);
 }
 
 lvn_tensor *lvn_mul_scalar(lvn_tensor *x, double c)
 {
-    return scale(x, c, 0.0);
+    return scale("mul_scalar", x, c, 0.0);
 }
 
 lvn_tensor *lvn_neg(lvn_tensor *x)
 {
-    return scale(x, -1.0, 0.0);
+    return scale("neg", x, -1.0, 0.0);
 }
 
 /* dx = kernel(dy, saved[0]) */

@@ -57,7 +57,7 @@ static lvn_status linear_backward(lvni_node *n, lvn_tensor *dy)
         return LVN_OK;
     }
     lvni_args a = {.in = {dy, n->saved[0]}, .out = {lvni_grad_dest(n, 1), want_b ? lvni_grad_dest(n, 2) : NULL}};
-    LVN_TRY(lvni_run(LVNI_OP_linear_grad_weight, &a, want_b ? 3u : 1u));
+    LVN_TRY(lvni_grad_run(LVNI_OP_linear_grad_weight, &a, want_b ? 3u : 1u));
     lvn_status s = LVN_OK;
     if (want_b) {
         s = lvni_grad_give(n, 2, a.out[1]);

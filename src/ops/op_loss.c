@@ -57,9 +57,6 @@ lvn_tensor *lvn_cross_entropy(lvn_tensor *logits, lvn_tensor *labels)
     }
     lvni_args args = {.in = {logits, labels}};
     lvn_tensor *loss = lvni_op_run(LVNI_OP_cross_entropy, &args, 3);
-    if (loss == NULL || lvni_adopt(args.out[1]) == NULL) {
-        return NULL;
-    }
     lvni_node *node = lvni_record("cross_entropy", cross_entropy_backward, loss, (lvn_tensor *[]){logits}, 1);
     if (node != NULL) {
         lvni_save(node, 0, args.out[1]);

@@ -7,7 +7,7 @@ static lvn_status norm_gradient(lvni_node *n, lvni_op op, lvni_args *a)
     for (int i = 0; i < 3; i++) {
         a->out[i] = lvni_grad_wanted(n, i) ? lvni_grad_dest(n, i) : NULL;
     }
-    LVN_TRY(lvni_run(op, a, 7));
+    LVN_TRY(lvni_grad_run(op, a, 7));
     lvn_status s = LVN_OK;
     for (int i = 0; i < 3; i++) {
         if (s == LVN_OK && lvni_grad_wanted(n, i)) {
@@ -35,11 +35,6 @@ lvn_tensor *lvn_batch_norm_train(lvn_tensor *x, lvn_tensor *gamma, lvn_tensor *b
     const lvni_norm_attr attr = {.eps = eps};
     lvni_args args = {.in = {x, gamma, beta}, .attr = &attr};
     lvn_tensor *y = lvni_op_run(LVNI_OP_batch_norm_train, &args, 15);
-    for (int i = 1; i < 4 && y != NULL; i++) {
-        if (lvni_adopt(args.out[i]) == NULL) {
-            y = NULL;
-        }
-    }
     if (y == NULL) {
         return NULL;
     }

@@ -144,7 +144,7 @@ static bool max_both(lvn_tensor *x, int axis, bool keepdim, lvni_args *args, lvn
         return false;
     }
     *args = (lvni_args){.in = {x}, .attr = attr};
-    return lvni_op_run(LVNI_OP_max, args, 3) != NULL && lvni_adopt(args->out[1]) != NULL;
+    return lvni_op_run(LVNI_OP_max, args, 3) != NULL;
 }
 
 lvn_tensor *lvn_max_axis(lvn_tensor *x, int axis, bool keepdim)
