@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+"""The law as a person meets it: one configuration, many layouts, one hash.
+
+usage: test_law.py LEVIN [DATA]   DATA: folder with clothing/ (341 photos in 10 classes); absent: the built-in shapes serve.
+Every run: 341 pictures, E = 32 (last step 21), S = 6, CNN with batch norm, dropout, flips, colour jitter, AdamW, clipping.
+"""
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+
+LEVIN = os.path.abspath(sys.argv[1])
+PHOTOS = os.path.join(sys.argv[2], "clothing") if len(sys.argv) > 2 else ""
+HAVE_PHOTOS = os.path.isdir(PHOTOS)
+CORES = sorted(os.sched_getaffinity(0))
+work = tempfile.mkdtemp(prefix="levin-law-")
+failures = []
+runs = 0
+
+
+def check(good, what):
+    print(("ok   " if good else "FAIL ") + what, flush=True)
+    if not good:
+        failures.append(what)
+
+
+def levin(words, cores=None, env=None):
+    pin = (lambda: os.sched_setaffinity(0, cores)) if cores else None
+    done = subprocess.run([LEVIN] + words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=pin,
+                          env=dict(os.environ, **(env or {})), timeout=300)
+    if done.returncode != 0:
+        raise SystemExit(f"levin {' '.join(words)} left with {done.returncode}:\n{done.stderr}")
+    return done.stdout
+
+
+def hashes(out):
+    lines = levin(["ckpt", "hash", f"{out}/checkpoints/last.safetensors"]).split()
+    return lines[1], lines[3]  # weights, state
+
+
+DATA = [f"data={PHOTOS}"] if HAVE_PHOTOS else ["data=builtin:shapes", "data.count=341", "data.classes=10"]
+COMMON = ["train", "classify", "model=cnn", "image_size=32", "val_split=0", "shards=6", "augment.hflip=0.5", "augment.brightness=0.4",
+          "augment.contrast=0.4", "augment.saturation=0.4", "augment.hue=0.1", "model.dropout=0.1", "optim=adamw", "gradient_clip_val=1",
+          "quiet=true", "seed=7"]
+
+
+def train(words, data=None, **how):
+    global runs
+    runs += 1
+    out = f"{work}/run{runs}"
+    levin(COMMON + (data or DATA) + words + [f"out={out}"], **how)
+    return out
+
+
+def layouts(team):
+    pinned = [f"wgrad_threads={team}", "batch_size=32", "max_epochs=2", "eval_batch_size=32"]
+    first = train(pinned + ["lanes=1", "num_workers=0"])
+    want = hashes(first)
+    print(f"team {team}: weights {want[0]} state {want[1]}")
+    for name, words, how in [
+        ("2 lanes, 1 worker", ["lanes=2", "num_workers=1"], {}),
+        ("3 lanes, 2 workers", ["lanes=3", "num_workers=2"], {}),
+        ("3 lanes, 3 workers, one core", ["lanes=3", "num_workers=3"], {"cores": CORES[:1]}),
+        ("1 lane, one core", ["lanes=1", "num_workers=0"], {"cores": CORES[:1]}),
+        ("hostile OpenMP variables", ["lanes=2"], {"env": {"OMP_DYNAMIC": "true", "OMP_THREAD_LIMIT": "1", "OMP_NUM_THREADS": "7"}}),
+    ]:
+        check(hashes(train(pinned + words, **how)) == want, f"team {team}: {name}")
+    stopped = train(pinned + ["lanes=1", "max_steps=18"])  # step 7 of epoch 2: an epoch has 11 steps
+    levin(["train", "classify", f"out={stopped}", "resume=true", "max_steps=-1", "lanes=2", "num_workers=2", "quiet=true"])
+    check(hashes(stopped) == want, f"team {team}: resumed at step 7 of epoch 2, with other lanes")
+    metrics = [open(f"{d}/metrics.jsonl").read().count("\n") for d in (first, stopped)]
+    check(metrics[1] >= metrics[0], "the resumed run has all lines of metrics.jsonl")
+    return first, want
+
+
+def dialects():
+    a = train(["batch_size=30", "shards=6", "wgrad_threads=1", "max_steps=4"])
+    out = f"{work}/dialect"
+    words = [w for w in COMMON if w != "shards=6"]
+    levin(words + DATA + ["batch_size_per_device=5", "accumulate_grad_batches=6", "wgrad_threads=1", "max_steps=4", f"out={out}"])
+    check(hashes(a) == hashes(out), "batch_size=30 shards=6 is batch_size_per_device=5 accumulate_grad_batches=6")
+
+
+def one_pixel():
+    """The same folder with one picture changed by one pixel gives another hash; a copy of it the same."""
+    import zlib
+    folder = f"{work}/pictures"
+    size = 16
+
+    def png(path, value):
+        rows = b"".join(b"\0" + bytes((x * 7 + y * 3 + value) % 256 for x in range(size * 3)) for y in range(size))
+        chunk = lambda kind, body: struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+        header = struct.pack(">IIBBBBB", size, size, 8, 2, 0, 0, 0)
+        with open(path, "wb") as f:
+            f.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+    for k in range(2):
+        os.makedirs(f"{folder}/class{k}")
+        for i in range(8):
+            png(f"{folder}/class{k}/{i}.png", 40 * i + 100 * k)
+    shutil.copytree(folder, f"{folder}-copy")
+    shutil.copytree(folder, f"{folder}-other")
+    path = f"{folder}-other/class1/3.png"
+    data = zlib.decompress(open(path, "rb").read()[41:-16])
+    changed = bytearray(data)
+    changed[size * 3 * 5 + 20] ^= 64
+    chunk = lambda kind, body: struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+    head = open(path, "rb").read()[:33]
+    with open(path, "wb") as f:
+        f.write(head + chunk(b"IDAT", zlib.compress(bytes(changed))) + chunk(b"IEND", b""))
+    words = ["batch_size=12", "wgrad_threads=1", "max_epochs=2"]
+    first, copy, other = (hashes(train(words, data=[f"data={folder}{end}"])) for end in ("", "-copy", "-other"))
+    check(first == copy, "a copy of the pictures elsewhere gives the same hash")
+    check(first[0] != other[0], "one changed pixel gives another hash")
+
+
+def damage(run, want):
+    renamed = f"{work}/renamed"
+    shutil.copytree(run, renamed)
+    check(hashes(renamed) == want, "renaming the run keeps both hashes")
+    path = f"{renamed}/checkpoints/last.safetensors"
+    raw = bytearray(open(path, "rb").read())
+    header = struct.unpack("<Q", raw[:8])[0]
+    import json
+    tensors = json.loads(raw[8:8 + header])
+    begin = tensors["model/head.weight"]["data_offsets"][0]
+    raw[8 + header + begin + 1] ^= 1  # a mantissa bit
+    open(path, "wb").write(raw)
+    done = subprocess.run([LEVIN, "ckpt", "hash", path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    check(done.returncode == 1 and "model/head.weight" in done.stderr, "a flipped mantissa bit is told and gives exit code 1")
+    check(done.stdout.split()[1] != want[0], "a flipped mantissa bit changes `weights`")
+
+
+try:
+    print(f"data: {'341 photos' if HAVE_PHOTOS else 'built-in shapes (no photos here: LEVIN_TEST_DATA is not set to a folder with clothing/)'}")
+    one, want1 = layouts(1)
+    two, want2 = layouts(2)
+    dialects()
+    one_pixel()
+    damage(one, want1)
+finally:
+    shutil.rmtree(work, ignore_errors=True)
+print(f"{len(failures)} failures")
+sys.exit(1 if failures else 0)
