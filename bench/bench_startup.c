@@ -37,7 +37,7 @@ static const bench benches[] = {
     {.name = "version", .args = {"--version"}, .limit_exit_ms = 10},
     {.name = "train",
      .args = {"train", "classify", "data=builtin:shapes", "model=cnn", "image_size=32", "batch_size=8", "max_steps=1",
-              "val_split=0", "overwrite=true", "out=out/bench/startup"},
+              "val_split=0", "quiet=true", "overwrite=true", "out=out/bench/startup"},
      .training = true,
      .limit_exit_ms = 80,
      .limit_first_ms = 50,
