@@ -1,0 +1,275 @@
+/* The optimizers over several steps against PyTorch's formulas (torch.optim.SGD and AdamW, documentation
+ * of 2.x) written out in double precision, the norm of the gradient, and the schedules against numbers worked
+ * out by hand. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "core/alloc.h"
+#include "core/rng.h"
+#include "kernels/flat.h"
+#include "kernels/kernels.h"
+#include "optim/optim.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { N = 10007, STEPS = 12 }; /* some blocks and a tail */
+
+static float w[N], g[N];
+static double want[N], first[N], second[N]; /* weights; momentum or exp_avg; exp_avg_sq */
+
+static void fill(float *to, const char *purpose, uint32_t step)
+{
+    const lvni_rng rng = {.key = lvni_rng_make_key(9, lvni_rng_purpose(purpose)), .a = step};
+    for (int i = 0; i < N; i++) {
+        to[i] = (float)lvni_rng_normal(&rng, (uint64_t)i);
+    }
+}
+
+static void begin(void)
+{
+    fill(w, "weights", 0);
+    for (int i = 0; i < N; i++) {
+        want[i] = (double)w[i];
+        first[i] = second[i] = 0.0;
+    }
+}
+
+static void sgd_reference(const lvni_optim_options *o, int t, double lr, double scale)
+{
+    for (int i = 0; i < N; i++) {
+        double d = (double)g[i] * scale + o->weight_decay * want[i];
+        if (o->momentum > 0.0) {
+            first[i] = t == 1 ? d : o->momentum * first[i] + d;
+            d = first[i];
+        }
+        want[i] -= lr * d;
+    }
+}
+
+static void adamw_reference(const lvni_optim_options *o, int t, double lr, double scale)
+{
+    for (int i = 0; i < N; i++) {
+        const double d = (double)g[i] * scale;
+        want[i] *= 1.0 - lr * o->weight_decay;
+        first[i] = o->beta1 * first[i] + (1.0 - o->beta1) * d;
+        second[i] = o->beta2 * second[i] + (1.0 - o->beta2) * d * d;
+        const double root = sqrt(second[i]) / sqrt(1.0 - pow(o->beta2, t)) + o->eps;
+        want[i] -= lr / (1.0 - pow(o->beta1, t)) * first[i] / root;
+    }
+}
+
+/* Relative to 1 or the value: f32 rounds each step to 6e-8. */
+static void assert_weights(const char *name, int step)
+{
+    for (int i = 0; i < N; i++) {
+        const double room = 3e-7 * step * fmax(1.0, fabs(want[i]));
+        if (!(fabs((double)w[i] - want[i]) <= room)) {
+            fail_msg("%s, step %d, element %d: %.9g, expected %.9g", name, step, i, (double)w[i], want[i]);
+        }
+    }
+}
+
+static void assert_slot(const lvni_optim *o, int slot, const double *values)
+{
+    for (int i = 0; i < N; i++) {
+        const double room = 1e-6 * fmax(0.5, fabs(values[i])); /* terms of about 0.5 were added */
+        if (!(fabs((double)o->slot[slot][i] - values[i]) <= room)) {
+            fail_msg("%s, element %d: %.9g, expected %.9g", o->slot_name[slot], i, (double)o->slot[slot][i],
+                     values[i]);
+        }
+    }
+}
+
+typedef void (*reference)(const lvni_optim_options *o, int t, double lr, double scale);
+
+static void follow(const char *name, const lvni_optim_options *options, reference ref)
+{
+    lvni_optim *o;
+    assert_int_equal(lvni_optim_create(options, N, &o), LVN_OK);
+    begin();
+    for (int t = 1; t <= STEPS; t++) {
+        const double lr = options->lr * (t <= 6 ? 1.0 : 0.25), scale = t % 3 == 0 ? 0.5 : 1.0 / 64;
+        fill(g, "gradient", (uint32_t)t);
+        ref(options, t, lr, scale);
+        lvni_optim_step(o, w, g, lr, scale);
+        assert_int_equal(o->steps, t);
+        assert_weights(name, t);
+    }
+    for (int k = 0; k < o->n_slots; k++) {
+        assert_slot(o, k, k == 0 ? first : second);
+    }
+    lvni_optim_destroy(o);
+}
+
+static void sgd(void **state)
+{
+    (void)state;
+    follow("plain", &(lvni_optim_options){.kind = LVNI_OPTIM_SGD, .lr = 0.1}, sgd_reference);
+    follow("decay", &(lvni_optim_options){.kind = LVNI_OPTIM_SGD, .lr = 0.1, .weight_decay = 0.01},
+           sgd_reference);
+    follow("momentum",
+           &(lvni_optim_options){.kind = LVNI_OPTIM_SGD, .lr = 0.05, .momentum = 0.9, .weight_decay = 1e-4},
+           sgd_reference);
+}
+
+static void adamw(void **state)
+{
+    (void)state;
+    lvni_optim_options o = {.kind = LVNI_OPTIM_ADAMW,
+                            .lr = 1e-3,
+                            .weight_decay = 0.01,
+                            .beta1 = 0.9,
+                            .beta2 = 0.999,
+                            .eps = 1e-8};
+    follow("adamw", &o, adamw_reference);
+    o = (lvni_optim_options){
+        .kind = LVNI_OPTIM_ADAMW, .lr = 0.02, .weight_decay = 0.3, .beta1 = 0.5, .beta2 = 0.9, .eps = 1e-3};
+    follow("adamw, other numbers", &o, adamw_reference);
+    o = (lvni_optim_options){.kind = LVNI_OPTIM_ADAMW, .lr = 0.01, .beta1 = 0.0, .beta2 = 0.99, .eps = 1e-8};
+    follow("adamw without first moment", &o, adamw_reference);
+}
+
+/* One weight, by hand. */
+static void numbers_worked_out(void **state)
+{
+    (void)state;
+    lvni_optim *o;
+    float one = 1.0f, gradient = 2.0f;
+    assert_int_equal(
+        lvni_optim_create(&(lvni_optim_options){.kind = LVNI_OPTIM_SGD, .lr = 0.25, .momentum = 0.5}, 1, &o),
+        LVN_OK);
+    assert_int_equal(o->n_slots, 1);
+    assert_string_equal(o->slot_name[0], "momentum");
+    lvni_optim_step(o, &one, &gradient, 0.25, 1.0); /* buffer 2, weight 1 - 0.5 */
+    assert_true(one == 0.5f);
+    lvni_optim_step(o, &one, &gradient, 0.25, 0.5); /* buffer 0.5 * 2 + 1 = 2, weight 0.5 - 0.5 */
+    assert_true(one == 0.0f);
+    assert_true(o->slot[0][0] == 2.0f);
+    lvni_optim_destroy(o);
+    /* AdamW's first step moves by lr whatever the gradient (eps 0 apart), after the weight shrank by lr *
+     * decay. */
+    assert_int_equal(lvni_optim_create(&(lvni_optim_options){.kind = LVNI_OPTIM_ADAMW,
+                                                             .lr = 0.125,
+                                                             .weight_decay = 2,
+                                                             .beta1 = 0.75,
+                                                             .beta2 = 0.75,
+                                                             .eps = 1e-12},
+                                       1, &o),
+                     LVN_OK);
+    one = 1.0f;
+    lvni_optim_step(o, &one, &gradient, 0.125, 1.0);
+    assert_true(fabsf(one - (0.75f - 0.125f)) < 1e-6f);
+    lvni_optim_destroy(o);
+}
+
+static void no_momentum_has_no_buffer(void **state)
+{
+    (void)state;
+    lvni_optim *o;
+    assert_int_equal(lvni_optim_create(&(lvni_optim_options){.kind = LVNI_OPTIM_SGD}, 5, &o), LVN_OK);
+    assert_int_equal(o->n_slots, 0);
+    lvni_optim_destroy(o);
+    lvni_optim_destroy(NULL);
+}
+
+static void norm_of_the_gradient(void **state)
+{
+    (void)state;
+    lvni_optim *o;
+    assert_int_equal(lvni_optim_create(&(lvni_optim_options){.kind = LVNI_OPTIM_SGD}, N, &o), LVN_OK);
+    fill(g, "gradient", 1);
+    double sum = 0.0;
+    for (int i = 0; i < N; i++) {
+        sum += (double)g[i] * (double)g[i];
+    }
+    assert_true(fabs(lvni_optim_gradient_norm(o, g) - sqrt(sum)) <= 1e-7 * sqrt(sum));
+    memset(g, 0, sizeof g);
+    assert_true(lvni_optim_gradient_norm(o, g) == 0.0);
+    g[0] = 3.0f;
+    g[N - 1] = -4.0f;
+    assert_true(lvni_optim_gradient_norm(o, g) == 5.0);
+    g[LVNI_FLAT_BLOCK] = INFINITY;
+    assert_true(isfinite(lvni_optim_gradient_norm(o, g)) == 0);
+    g[LVNI_FLAT_BLOCK] = NAN;
+    assert_true(isfinite(lvni_optim_gradient_norm(o, g)) == 0);
+    lvni_optim_destroy(o);
+}
+
+static void schedules(void **state)
+{
+    (void)state;
+    lvni_schedule s = {.kind = LVNI_SCHEDULE_CONSTANT};
+    assert_true(lvni_schedule_factor(&s, 0) == 1.0 && lvni_schedule_factor(&s, 1000000) == 1.0);
+    s.warmup_steps = 4;
+    const double rise[] = {0.25, 0.5, 0.75, 1.0, 1.0};
+    for (int t = 0; t < 5; t++) {
+        assert_true(lvni_schedule_factor(&s, t) == rise[t]);
+    }
+    s = (lvni_schedule){.kind = LVNI_SCHEDULE_COSINE, .total_steps = 12};
+    const struct {
+        int64_t t;
+        double factor;
+    } plain[] = {{0, 1.0}, {2, (2 + 1.7320508075688772) / 4}, {4, 0.75}, {6, 0.5}, {8, 0.25}, {12, 0.0},
+                 {13, 0.0}};
+    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
+        assert_true(fabs(lvni_schedule_factor(&s, plain[i].t) - plain[i].factor) <= 1e-15);
+    }
+    s = (lvni_schedule){.kind = LVNI_SCHEDULE_COSINE, .warmup_steps = 2, .total_steps = 10};
+    const double warm[] = {0.5,
+                           1.0,
+                           1.0,
+                           (2 + 1.8477590650225735) / 4,
+                           (2 + 1.4142135623730951) / 4,
+                           (2 + 0.7653668647301796) / 4,
+                           0.5,
+                           (2 - 0.7653668647301796) / 4,
+                           (2 - 1.4142135623730951) / 4,
+                           (2 - 1.8477590650225735) / 4,
+                           0.0,
+                           0.0};
+    for (int t = 0; t < 12; t++) {
+        if (!(fabs(lvni_schedule_factor(&s, t) - warm[t]) <= 1e-15)) {
+            fail_msg("step %d: %.17g, expected %.17g", t, lvni_schedule_factor(&s, t), warm[t]);
+        }
+    }
+    s = (lvni_schedule){.kind = LVNI_SCHEDULE_COSINE, .warmup_steps = 5, .total_steps = 5}; /* all warm-up */
+    assert_true(lvni_schedule_factor(&s, 4) == 1.0 && lvni_schedule_factor(&s, 5) == 0.0);
+}
+
+static void memory_may_fail(void **state)
+{
+    (void)state;
+    const uint64_t before = lvni_alloc_get_total().live_bytes;
+    const lvni_optim_options options = {.kind = LVNI_OPTIM_ADAMW};
+    for (int64_t k = 1; k <= 4; k++) {
+        lvni_optim *o = NULL;
+        lvni_alloc_fail_at(k);
+        assert_int_equal(lvni_optim_create(&options, 100, &o), LVN_ERR_MEMORY);
+        lvni_alloc_fail_at(0);
+        assert_null(o);
+        assert_int_equal(lvni_alloc_get_total().live_bytes, before);
+    }
+}
+
+int main(void)
+{
+    if (lvni_cpu_start() != LVN_OK) {
+        fprintf(stderr, "%s\n", lvn_last_error()->message);
+        return 1;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sgd),
+        cmocka_unit_test(adamw),
+        cmocka_unit_test(numbers_worked_out),
+        cmocka_unit_test(no_momentum_has_no_buffer),
+        cmocka_unit_test(norm_of_the_gradient),
+        cmocka_unit_test(schedules),
+        cmocka_unit_test(memory_may_fail),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
