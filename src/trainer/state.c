@@ -148,6 +148,7 @@ lvn_status lvni_trainer_restore(lvni_trainer *t, const lvni_ckpt *ckpt)
     LVN_TRY(s);
     t->at = ckpt->at;
     t->at.finished = false;
+    t->saved_step = ckpt->at.step;
     long long updates = ckpt->at.step;
     if (ckpt->schedule != NULL) {
         sscanf(ckpt->schedule, "updates=%lld", &updates);

@@ -26,8 +26,7 @@ static lvn_status run_shard(lvni_trainer *t, lvni_shard_job *job)
     lvn_status s = LVN_OK;
     if (loss != NULL && !isfinite(value)) {
         s = lvn_error_set(LVN_ERR_NON_FINITE, __FILE__, __LINE__,
-                          "the loss is %g at step %lld (epoch %lld), shard %lld; the weights of the last good step are kept. "
-                          "Try a smaller optim.lr or gradient_clip_val=1",
+                          "the loss is %g at step %lld (epoch %lld), shard %lld: try a smaller optim.lr or gradient_clip_val=1",
                           value, (long long)t->at.step, (long long)t->at.epoch, (long long)b->shard);
     } else {
         s = lvn_backward_scaled(loss, weight); /* the gradient comes out as w_s g_s */
@@ -113,8 +112,7 @@ static lvn_status update(lvni_trainer *t, const lvni_set *total, lvni_step_resul
     r->grad_norm = lvni_optim_gradient_norm(t->optim, total->data) / total->weight;
     if (!isfinite(r->grad_norm)) {
         LVN_FAIL(LVN_ERR_NON_FINITE,
-                 "the gradient's norm is %g at step %lld (epoch %lld); the weights of the last good step are kept. "
-                 "Try a smaller optim.lr",
+                 "the gradient's norm is %g at step %lld (epoch %lld): try a smaller optim.lr",
                  r->grad_norm, (long long)t->at.step, (long long)t->at.epoch);
     }
     double scale = 1.0 / total->weight;

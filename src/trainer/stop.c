@@ -27,6 +27,9 @@ void lvni_stop_install(void)
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGUSR1, &action, NULL);
+    action.sa_handler = SIG_IGN;
+    sigaction(SIGPIPE, &action,
+              NULL); /* `levin train ... | head`: a reader that went away is no reason to stop training */
 }
 
 int lvni_stop_signal(void)

@@ -53,6 +53,7 @@ lvn_status lvni_trainer_create(const lvni_trainer_options *options, lvni_trainer
     t->o = *options;
     t->start_ns = lvni_now_ns();
     t->at = (lvni_ckpt_position){.best_score = (double)NAN, .best_step = -1};
+    t->saved_step = -1;
     lvn_status s = make_lanes_and_sets(t);
     if (s == LVN_OK) {
         s = lvni_optim_create(&options->optim, options->model->n_weights, &t->optim);

@@ -67,6 +67,7 @@ typedef struct lvni_trainer {
     lvni_optim *optim;
     lvni_loader *loader, *val_loader;
     lvni_ckpt_position at;
+    int64_t saved_step;      /* of checkpoints/last; -1: none written yet */
     lvn_step epoch_sum;      /* metrics of the epoch so far */
     struct lvni_metrics *log;  /* metrics.jsonl */
     uint64_t start_ns;
