@@ -132,8 +132,10 @@ static lvn_status load_first_valid(search *s, lvni_ckpt **out)
     if (s->n_refused == 0) {
         LVN_FAIL(LVN_ERR_NOT_FOUND, "%s: no checkpoint (*.safetensors) to resume from", s->dir);
     }
-    LVN_FAIL(LVN_ERR_CORRUPT, "%s: none of its %d checkpoints can be used; the last one tried: %s", s->dir,
-             s->n_refused, lvn_last_error()->message);
+    LVN_FAIL(
+        LVN_ERR_CORRUPT,
+        "%s: none of its %d checkpoints can be used (overwrite=true starts anew); the last one tried: %s",
+        s->dir, s->n_refused, lvn_last_error()->message);
 }
 
 lvn_status lvni_ckpt_newest_valid(const char *dir, void (*warn)(void *user, const char *text), void *user,

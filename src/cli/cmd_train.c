@@ -1,9 +1,11 @@
 /* levin train RECIPE, levin plan train RECIPE, levin predict, levin eval. */
 #include "cli/cli.h"
+#include "core/edit_distance.h"
 #include "core/exit_code.h"
 #include "recipes/classify.h"
 #include "recipes/report_error.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,7 +22,12 @@ static int check_recipe(int n, const char *const *words, const char *usage)
             return LVNI_EXIT_USAGE;
         }
     }
-    fprintf(stderr, "error: %s%s\nusage: %s\n", n >= 1 ? "unknown recipe " : "which recipe?", n >= 1 ? words[0] : "", usage);
+    if (n < 1) {
+        fprintf(stderr, "error: which recipe?\nusage: %s\n", usage);
+        return LVNI_EXIT_USAGE;
+    }
+    const bool near = lvni_edit_distance(words[0], "classify") <= lvni_edit_limit(words[0], "classify");
+    fprintf(stderr, "error: unknown recipe %s; %s\nusage: %s\n", words[0], near ? "did you mean classify?" : "this version has classify", usage);
     return LVNI_EXIT_USAGE;
 }
 

@@ -2,7 +2,7 @@
 #include "cli/cli.h"
 #include "core/edit_distance.h"
 #include "core/exit_code.h"
-#include "kernels/cpu/omp_start.h"
+#include "kernels/kernels.h"
 
 #include <levin/version.h>
 #include <stdint.h>
@@ -39,6 +39,7 @@ int main(int argc, char **argv)
 {
     const char *const *words = (const char *const *)argv;
     if (argc < 2) {
+        fputs("error: a command is missing: levin COMMAND [key=value ...]\n", stderr);
         lvni_cmd_help(0, NULL);
         return LVNI_EXIT_USAGE;
     }

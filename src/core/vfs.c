@@ -175,6 +175,7 @@ static const char *advice(int error)
     case EPERM:
     case EROFS: return "; check the permissions or choose another place";
     case ENOENT: return "; check the path";
+    case ENOTDIR: return "; a part of the path is a file";
     case EMFILE: return "; raise the limit on open files (ulimit -n)";
     default: return "";
     }
@@ -431,7 +432,8 @@ static lvn_status make_one(const char *path)
     if (is_directory(path)) {
         return LVN_OK;
     }
-    return io_error(__LINE__, "make the directory", path, error);
+    return io_error(__LINE__, "make the directory", path,
+                    error == EEXIST ? ENOTDIR : error); /* a file has this name */
 }
 
 lvn_status lvni_mkdirs(const char *path)

@@ -253,7 +253,8 @@ static lvn_status scan_open(lvni_image_scan *scan, const char *folder, lvni_scan
     }
     struct stat st;
     if (stat(folder, &st) != 0) {
-        LVN_FAIL(errno == ENOENT || errno == ENOTDIR ? LVN_ERR_NOT_FOUND : LVN_ERR_IO, "data=%s: %s", folder, strerror(errno));
+        LVN_FAIL(errno == ENOENT || errno == ENOTDIR ? LVN_ERR_NOT_FOUND : LVN_ERR_IO, "data=%s: %s; give a folder with one sub-folder of pictures per class",
+                 folder, strerror(errno));
     }
     if (S_ISDIR(st.st_mode)) {
         return scan_folder(scan, mode);
@@ -294,7 +295,7 @@ static lvn_status relabel_map(const lvni_image_scan *scan, const char *const *cl
             }
         }
         if (map[i] < 0) {
-            LVN_FAIL(LVN_ERR_MISMATCH, "%s has the class %s, which the model was not trained on (its %d classes: %s ... %s)", scan->root,
+            LVN_FAIL(LVN_ERR_MISMATCH, "%s has the class %s, which the model was not trained on (its %d classes: %s ... %s): rename or remove that folder", scan->root,
                      scan->class_names[i], n_classes, class_names[0], class_names[n_classes - 1]);
         }
     }

@@ -7,6 +7,22 @@
 
 #define ONE_DEVICE "several devices come with a later version; this one trains on one CPU device (devices=1)"
 
+/* Every other number or list means several devices; the rest is no such value. */
+static lvn_status check_devices(const lvni_option *row, const lvni_value *value, const char *origin)
+{
+    const char *text = value->text;
+    if (strcmp(text, "1") == 0 || strcmp(text, "[0]") == 0 || strcmp(text, "auto") == 0) {
+        return LVN_OK;
+    }
+    if (strcmp(text, "0") == 0 || strpbrk(text, "0123456789") == NULL || text[strspn(text, "0123456789-,:[] ")] != '\0') {
+        return lvni_option_fail(row, value, origin, "expected how many devices (1 in this version) or auto");
+    }
+    return lvni_option_fail_later(row, value, origin);
+}
+
+/* Counts that the batch plan keeps in an int. */
+#define A_COUNT LVNI_BETWEEN(1, 2147483647)
+
 static const lvni_option run_rows[] = {
     {.name = "config", .type = LVNI_OPT_PATH, .help = "YAML file with any of these keys; the command line wins.",
      .flags = LVNI_OPT_NOT_SAVED},
@@ -17,9 +33,9 @@ static const lvni_option run_rows[] = {
      .help = "Continue the run in `out` from its newest valid checkpoint, with its configuration.", .flags = LVNI_OPT_NOT_SAVED},
     {.name = "weights", .type = LVNI_OPT_PATH, .help = "Start from the weights of an exported model or a checkpoint."},
     {.name = "seed", .type = LVNI_OPT_INT, .fallback = "0", .range = LVNI_AT_LEAST(0), .help = "Seed of every random number of the run."},
-    {.name = "max_epochs", .type = LVNI_OPT_INT, .unit = "epochs", .fallback = "20", .range = LVNI_AT_LEAST(-1),
+    {.name = "max_epochs", .type = LVNI_OPT_INT, .unit = "epochs", .fallback = "20", .range = LVNI_BETWEEN(-1, 2147483647),
      .help = "Passes over the training set; -1: no limit."},
-    {.name = "max_steps", .type = LVNI_OPT_INT, .unit = "steps", .fallback = "-1", .range = LVNI_AT_LEAST(-1),
+    {.name = "max_steps", .type = LVNI_OPT_INT, .unit = "steps", .fallback = "-1", .range = LVNI_BETWEEN(-1, 2147483647),
      .help = "Optimizer steps; -1: no limit."},
     {.name = "num_workers", .type = LVNI_OPT_INT, .unit = "threads", .range = {.used = true, .min = 0, .max = 256},
      .flags = LVNI_OPT_AUTO, .help = "Threads that load and decode samples; 0: none of their own; auto: one per core, 8 at most."},
@@ -32,7 +48,7 @@ static const lvni_option run_rows[] = {
      .later = "cuda|sim", .later_note = "other devices than the CPU come with a later version; use accelerator=cpu",
      .help = "Kind of device."},
     {.name = "devices", .type = LVNI_OPT_STRING, .fallback = "auto",
-     .later = "2|3|4|5|6|7|8|16|-1", .later_note = ONE_DEVICE, .help = "How many devices, or which; auto: all that this process may use."},
+     .check = check_devices, .later_note = ONE_DEVICE, .help = "How many devices, or which; auto: all that this process may use."},
     {.name = "strategy", .type = LVNI_OPT_CHOICE, .choices = "auto|single|dp|ddp|ddp2|sharded|balance", .fallback = "auto",
      .later = "dp|ddp|ddp2|sharded|balance", .later_note = ONE_DEVICE, .help = "How devices share the work."},
     {.name = "num_nodes", .type = LVNI_OPT_INT, .fallback = "1", .range = LVNI_AT_LEAST(1), .flags = LVNI_OPT_LATER,
@@ -63,11 +79,11 @@ static const lvni_option batch_rows[] = {
      .help = "The same, counted per device."},
     {.name = "eval_batch_size", .type = LVNI_OPT_INT, .unit = "samples", .range = LVNI_AT_LEAST(1), .flags = LVNI_OPT_AUTO,
      .help = "Chunk of evaluation and prediction."},
-    {.name = "accumulate_grad_batches", .type = LVNI_OPT_INT, .fallback = "1", .range = LVNI_AT_LEAST(1),
+    {.name = "accumulate_grad_batches", .type = LVNI_OPT_INT, .fallback = "1", .range = A_COUNT,
      .help = "Batches whose gradients make one optimizer step."},
-    {.name = "shards", .type = LVNI_OPT_INT, .range = LVNI_AT_LEAST(1), .flags = LVNI_OPT_AUTO,
+    {.name = "shards", .type = LVNI_OPT_INT, .range = A_COUNT, .flags = LVNI_OPT_AUTO,
      .help = "Parts of an effective batch: the unit of forward, backward and batch norm; pins the bits of a run."},
-    {.name = "group", .type = LVNI_OPT_INT, .range = LVNI_AT_LEAST(1), .flags = LVNI_OPT_AUTO,
+    {.name = "group", .type = LVNI_OPT_INT, .range = A_COUNT, .flags = LVNI_OPT_AUTO,
      .help = "Consecutive shards that may see each other's values; pins the bits of a run."},
     {.name = "wgrad_threads", .type = LVNI_OPT_INT, .unit = "threads", .range = LVNI_BETWEEN(1, 16), .flags = LVNI_OPT_AUTO,
      .help = "Virtual team of the kernels whose sums depend on it; pins the bits of a run."},
