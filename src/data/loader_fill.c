@@ -98,7 +98,14 @@ const char *lvni_loader_sample_name(const lvni_loader *l, int64_t sample, char b
     return name;
 }
 
-/* Make sure that the thread's error tells which file it is about. */
+/* What on_error is about: the sample's own fault. */
+static bool is_unreadable(lvn_status status)
+{
+    return status == LVN_ERR_CORRUPT || status == LVN_ERR_IO || status == LVN_ERR_NOT_FOUND ||
+           status == LVN_ERR_UNSUPPORTED;
+}
+
+/* Make sure that the thread's error tells which file it is about, and what can be done. */
 static void name_error(const lvni_loader *l, lvn_status status, int64_t sample)
 {
     char buffer[32];
@@ -108,6 +115,10 @@ static void name_error(const lvni_loader *l, lvn_status status, int64_t sample)
         lvn_error_set(status, __FILE__, __LINE__, "%s: %s", name, lvn_status_text(status));
     } else if (strstr(e->message, name) == NULL) {
         lvn_error_set(status, e->file, e->line, "%s: %s", name, e->message);
+    }
+    if (is_unreadable(status)) {
+        lvn_error_set(status, e->file, e->line, "%s; on_error=skip leaves out what cannot be read",
+                      e->message);
     }
 }
 
@@ -149,9 +160,7 @@ void lvni_loader_decode(lvni_loader *l, lvni_loader_work work)
     const lvn_status status = get_sample(l, work);
     pthread_mutex_lock(&l->lock);
     if (status != LVN_OK) {
-        const bool unreadable =
-            status == LVN_ERR_CORRUPT || status == LVN_ERR_IO || status == LVN_ERR_NOT_FOUND;
-        if (unreadable && l->o.skip_unreadable) {
+        if (is_unreadable(status) && l->o.skip_unreadable) {
             work.slot->unreadable[work.i] = true;
             lvn_clear_error(); /* with workers=0 this is the trainer's thread, for whom nothing failed */
         } else {

@@ -12,6 +12,7 @@
 #include "recipes/train_options.h"
 #include "trainer/trainer.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -105,6 +106,10 @@ static lvn_status take_row(void *user, int64_t sample, const float *p, int64_t k
     int64_t best = 0;
     for (int64_t i = 1; i < k; i++) {
         best = p[i] > p[best] ? i : best;
+    }
+    if (!isfinite(p[best])) {
+        LVN_FAIL(LVN_ERR_NON_FINITE, "the model %s gives %g as a probability: its weights are not finite; train again with a smaller optim.lr",
+                 lvni_config_str(u->config, "model"), (double)p[best]);
     }
     const lvn_dataset *d = u->data.train;
     const int64_t label = d->cls->label == NULL ? -1 : d->cls->label(d, sample);
@@ -226,6 +231,10 @@ static lvn_status open_and_run(use *u)
         }
     }
     LVN_TRY(run_model(u));
+    if (u->n == 0) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "data=%s: none of its %lld pictures could be read: see the warning for their names",
+                 lvni_config_str(u->config, "data"), (long long)u->data.train->cls->length(u->data.train));
+    }
     return sheet == NULL ? LVN_OK : draw_sheet(u, sheet);
 }
 

@@ -8,6 +8,7 @@
 #include "recipes/run_dir.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -151,6 +152,25 @@ static lvn_status read_three(json_t *array, float out[3])
     return json_array_size(array) == 3 ? LVN_OK : LVN_ERR_CORRUPT;
 }
 
+/* Of a file from anywhere: the numbers that sizes and divisions are made of. */
+static lvn_status check_card(const lvni_classifier_card *card)
+{
+    if (card->image_size < 4 || card->image_size > 2048) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "its description of the model says image_size %d; from 4 to 2048 is possible", card->image_size);
+    }
+    if (!(card->dropout >= 0 && card->dropout < 1) || !(card->eval_crop >= 0.01 && card->eval_crop <= 1)) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "its description of the model says dropout %g and eval_crop %g; at least 0 and below 1, and 0.01 to 1 are possible",
+                 card->dropout, card->eval_crop);
+    }
+    for (int i = 0; i < 3; i++) {
+        if (!isfinite(card->mean[i]) || !(card->std[i] >= 1e-6f && card->std[i] <= 1000.0f)) {
+            LVN_FAIL(LVN_ERR_CORRUPT, "its description of the model says mean %g and std %g for colour %d; std lies between 1e-06 and 1000",
+                     (double)card->mean[i], (double)card->std[i], i);
+        }
+    }
+    return LVN_OK;
+}
+
 static lvn_status read_card(lvni_exported *e, json_t *j)
 {
     lvni_classifier_card *card = &e->card;
@@ -164,6 +184,7 @@ static lvn_status read_card(lvni_exported *e, json_t *j)
     card->image_size = (int)json_integer_value(json_object_get(j, "image_size"));
     card->dropout = json_number_value(json_object_get(j, "dropout"));
     card->eval_crop = json_number_value(json_object_get(j, "eval_crop"));
+    LVN_TRY(check_card(card));
     e->model_name = lvni_strdup(LVNI_TAG_CONFIG, name);
     e->class_names = lvni_calloc(LVNI_TAG_CONFIG, n, sizeof *e->class_names);
     if (e->model_name == NULL || e->class_names == NULL) {
@@ -190,7 +211,8 @@ static lvn_status open_file(const char *path, lvni_exported *e)
     json_t *j = text == NULL ? NULL : json_loads(text, 0, NULL);
     lvn_status s = LVN_OK;
     if (j == NULL) {
-        s = lvn_error_set(LVN_ERR_MISMATCH, __FILE__, __LINE__, "%s is no classifier exported by levin", path);
+        s = lvn_error_set(LVN_ERR_MISMATCH, __FILE__, __LINE__, "%s is no classifier exported by levin; give model= the run directory or a file of its exported_models/",
+                          path);
     } else {
         s = read_card(e, j);
     }

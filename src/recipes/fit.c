@@ -182,12 +182,12 @@ static lvn_status train(run *r)
     LVN_TRY(prepare(r));
     const bool resuming = lvni_config_bool(c, "resume");
     LVN_TRY(lvni_run_dir_make(r->dir, lvni_config_bool(c, "overwrite"), resuming));
-    LVN_TRY(lvni_run_dir_write_config(r->dir, c));
     banner(r);
     LVN_TRY(make_trainer(r));
     if (resuming) {
         LVN_TRY(resume(r));
     }
+    LVN_TRY(lvni_run_dir_write_config(r->dir, c)); /* only now: keys that do not fit must not spoil the run that is to be resumed */
     lvni_stop_install();
     LVN_TRY(lvni_trainer_fit(r->trainer));
     lvni_log_line(LVNI_LOG_INFO, "done after %lld steps; %s/checkpoints/last.safetensors", (long long)r->trainer->at.step, r->dir);

@@ -69,21 +69,39 @@ lvn_status lvni_run_dir_choose(const lvni_config *c, const char *recipe, char **
         LVN_FAIL(LVN_ERR_USAGE, "out=%s is a file; a run needs a directory", out);
     }
     if (!resume && !overwrite && lvni_path_exists(out) && !is_empty_dir(out)) {
-        LVN_FAIL(LVN_ERR_USAGE, "out=%s exists: resume=true continues that run, overwrite=true replaces it", out);
+        LVN_FAIL(LVN_ERR_USAGE, "out=%s exists: resume=true continues that run, overwrite=true replaces it",
+                 out);
     }
     *path = lvni_strdup(LVNI_TAG_CONFIG, out);
     return *path == NULL ? LVN_ERR_MEMORY : LVN_OK;
 }
 
-/* Remove the files that a run writes into <dir>; anything else a person put there stays. */
-static void empty(const char *dir, const char *const *endings)
+/* "last.safetensors.tmp-123" for the ending ".safetensors": left by a process that was killed while it wrote.
+ */
+static bool is_leftover(const char *name, const char *ending)
+{
+    const char *tail = strstr(name, ".tmp-");
+    const size_t m = strlen(ending);
+    return tail != NULL && tail[5] != '\0' && tail[5 + strspn(tail + 5, "0123456789")] == '\0' &&
+           (size_t)(tail - name) >= m && strncmp(tail - m, ending, m) == 0;
+}
+
+static bool is_whole(const char *name, const char *ending)
+{
+    const size_t n = strlen(name), m = strlen(ending);
+    return n >= m && strcmp(name + n - m, ending) == 0;
+}
+
+/* Remove the files that a run writes into <dir>, or only what was left half written; anything else a person
+ * put there stays. */
+static void empty(const char *dir, const char *const *endings, bool leftovers_only)
 {
     DIR *d = opendir(dir);
     for (struct dirent *e = NULL; d != NULL && (e = readdir(d)) != NULL;) {
-        const size_t n = strlen(e->d_name);
         for (int i = 0; endings[i] != NULL; i++) {
-            const size_t m = strlen(endings[i]);
-            char *path = n >= m && strcmp(e->d_name + n - m, endings[i]) == 0 ? lvni_path_join(dir, e->d_name) : NULL;
+            const bool ours =
+                is_leftover(e->d_name, endings[i]) || (!leftovers_only && is_whole(e->d_name, endings[i]));
+            char *path = ours ? lvni_path_join(dir, e->d_name) : NULL;
             if (path != NULL) {
                 lvni_vfs_get()->unlink(path);
             }
@@ -100,17 +118,15 @@ static lvn_status make_parts(const char *path, bool overwrite)
     static const char *const parts[] = {"checkpoints", "exported_models"};
     static const char *const part_files[] = {".safetensors", NULL};
     static const char *const own_files[] = {"config.yaml", "train.log", "metrics.jsonl", NULL};
-    if (overwrite) {
-        empty(path, own_files);
-    }
+    empty(path, own_files, !overwrite);
     for (int i = 0; i < 2; i++) {
         char *part = lvni_path_join(path, parts[i]);
         if (part == NULL) {
             return LVN_ERR_MEMORY;
         }
         const lvn_status s = lvni_mkdirs(part);
-        if (s == LVN_OK && overwrite) {
-            empty(part, part_files);
+        if (s == LVN_OK) {
+            empty(part, part_files, !overwrite);
         }
         lvni_free(part);
         LVN_TRY(s);
