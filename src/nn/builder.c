@@ -58,6 +58,16 @@ static bool name_taken(const lvni_model *m, const char *name)
     return false;
 }
 
+/* Only the root may do without a name. */
+static bool good_name(const char *name, const char *what, const char *path)
+{
+    if (name != NULL && name[0] != '\0') {
+        return true;
+    }
+    lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__, "a %s of %s%s needs a name", what, path[0] != '\0' ? "module " : "the model", path);
+    return false;
+}
+
 /* Room for one element more in an array that doubles. */
 static bool grow(void **array, int n, size_t size)
 {
@@ -77,6 +87,9 @@ lvn_module *lvni_builder_new_module(lvn_builder *b, const lvn_module_class *cls,
     lvni_model *m = b->model;
     if (b->status != LVN_OK) {
         return NULL;
+    }
+    if (m->n_modules > 0 && !good_name(name, "child", b->path)) {
+        return fail(b, LVN_ERR_INVALID);
     }
     void *list = m->modules;
     lvn_module *module = lvni_calloc(LVNI_TAG_MODEL, 1, cls->size);
@@ -116,6 +129,9 @@ static lvn_tensor *new_tensor(lvn_builder *b, const char *name, int ndim, const 
     static float nowhere; /* model.c points the tensor at its flat memory */
     if (b->status != LVN_OK) {
         return NULL;
+    }
+    if (!good_name(name, "parameter or buffer", b->path)) {
+        return fail(b, LVN_ERR_INVALID);
     }
     *full = join(b->path, name);
     if (*full == NULL) {

@@ -104,6 +104,7 @@ typedef struct batch_norm {
 static lvn_status batch_norm_build(lvn_module *module, lvn_builder *b)
 {
     batch_norm *m = (batch_norm *)module;
+    LVN_ARG(m->channels > 0, "%s: batch norm over %d channels is not possible", module->path, m->channels);
     const int64_t shape[] = {m->channels};
     m->weight = lvn_builder_parameter(b, "weight", 1, shape, LVN_INIT_ONES, 0.0);
     m->bias = lvn_builder_parameter(b, "bias", 1, shape, LVN_INIT_ZEROS, 0.0);
@@ -147,12 +148,19 @@ typedef struct dropout {
     double p;
 } dropout;
 
+static lvn_status dropout_build(lvn_module *module, lvn_builder *b)
+{
+    const double p = ((const dropout *)module)->p;
+    LVN_ARG(p >= 0.0 && p < 1.0, "%s: dropout with p = %g; it must be at least 0 and below 1", module->path, p);
+    return lvn_builder_status(b);
+}
+
 static lvn_tensor *dropout_forward(const lvn_module *module, lvn_tensor *x)
 {
     return lvn_dropout(x, ((const dropout *)module)->p);
 }
 
-static const lvn_module_class dropout_class = {.name = "dropout", .size = sizeof(dropout), .forward = dropout_forward};
+static const lvn_module_class dropout_class = {.name = "dropout", .size = sizeof(dropout), .build = dropout_build, .forward = dropout_forward};
 
 lvn_module *lvn_nn_dropout(lvn_builder *b, const char *name, double p)
 {

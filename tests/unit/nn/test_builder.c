@@ -1,0 +1,312 @@
+/* Building: names, initial values, what is refused, memory that fails; and what lvn_forward tells the code
+ * inside. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "core/alloc.h"
+#include "kernels/kernels.h"
+#include "nn/model.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* A module whose build() is one of many. */
+typedef struct probe {
+    lvn_module base;
+    lvn_module *child;
+} probe;
+
+static lvn_status (*build_now)(probe *m, lvn_builder *b);
+
+static lvn_status probe_build(lvn_module *module, lvn_builder *b)
+{
+    return build_now((probe *)module, b);
+}
+
+static char seen_path[64];
+
+static lvn_tensor *probe_forward(const lvn_module *module, lvn_tensor *x)
+{
+    const probe *m = (const probe *)module;
+    x = lvn_forward(m->child, x);
+    snprintf(seen_path, sizeof seen_path, "%s", lvni_ctx_get()->module_path); /* restored after the child */
+    return x;
+}
+
+static const lvn_module_class probe_class = {
+    .name = "probe", .size = sizeof(probe), .build = probe_build, .forward = probe_forward};
+
+static lvn_status build(lvn_status (*how)(probe *m, lvn_builder *b), uint64_t seed, lvni_model **out)
+{
+    build_now = how;
+    lvn_clear_error();
+    return lvni_model_build(&probe_class, NULL, seed, out);
+}
+
+static void assert_says(const char *text)
+{
+    if (strstr(lvn_last_error()->message, text) == NULL) {
+        fail_msg("the error should speak of \"%s\": %s", text, lvn_last_error()->message);
+    }
+}
+
+/* ---- refusals ---- */
+
+static lvn_status same_parameter_twice(probe *m, lvn_builder *b)
+{
+    (void)m;
+    lvn_builder_parameter(b, "scale", 1, (const int64_t[]){3}, LVN_INIT_ONES, 0);
+    lvn_builder_parameter(b, "scale", 1, (const int64_t[]){4}, LVN_INIT_ONES, 0);
+    return lvn_builder_status(b);
+}
+
+static lvn_status same_child_twice(probe *m, lvn_builder *b)
+{
+    m->child = lvn_nn_linear(b, "head", 3, 4);
+    assert_null(lvn_nn_linear(b, "head", 3, 4));
+    assert_null(lvn_nn_linear(b, "another", 3, 4)); /* nothing works after a failure */
+    return lvn_builder_status(b);
+}
+
+static lvn_status buffer_like_parameter(probe *m, lvn_builder *b)
+{
+    (void)m;
+    lvn_builder_parameter(b, "mean", 1, (const int64_t[]){3}, LVN_INIT_ONES, 0);
+    assert_null(lvn_builder_buffer(b, "mean", 1, (const int64_t[]){3}, 0, 0.1));
+    return lvn_builder_status(b);
+}
+
+static lvn_status nameless_parameter(probe *m, lvn_builder *b)
+{
+    (void)m;
+    lvn_builder_parameter(b, "", 1, (const int64_t[]){3}, LVN_INIT_ONES, 0);
+    return lvn_builder_status(b);
+}
+
+static lvn_status nameless_child(probe *m, lvn_builder *b)
+{
+    m->child = lvn_nn_linear(b, "", 3, 4);
+    return lvn_builder_status(b);
+}
+
+static lvn_status null_child(probe *m, lvn_builder *b)
+{
+    m->child = lvn_nn_linear(b, NULL, 3, 4);
+    return lvn_builder_status(b);
+}
+
+static lvn_status groups(probe *m, lvn_builder *b)
+{
+    m->child = lvn_nn_conv2d(b, "conv", 6, 8, 3, .groups = 4);
+    return lvn_builder_status(b);
+}
+
+static lvn_status no_outputs(probe *m, lvn_builder *b)
+{
+    m->child = lvn_nn_linear(b, "head", 128, 0);
+    return lvn_builder_status(b);
+}
+
+static lvn_status no_channels(probe *m, lvn_builder *b)
+{
+    m->child = lvn_nn_batch_norm(b, "norm", 0);
+    return lvn_builder_status(b);
+}
+
+static lvn_status all_dropped(probe *m, lvn_builder *b)
+{
+    m->child = lvn_nn_dropout(b, "drop", 1.0);
+    return lvn_builder_status(b);
+}
+
+static lvn_status own_error(probe *m, lvn_builder *b)
+{
+    (void)m;
+    (void)b;
+    LVN_FAIL(LVN_ERR_USAGE, "the picture is too small");
+}
+
+static void what_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        lvn_status (*how)(probe *m, lvn_builder *b);
+        lvn_status status;
+        const char *says;
+    } cases[] = {
+        {same_parameter_twice, LVN_ERR_INVALID, "two parameters or buffers named scale"},
+        {same_child_twice, LVN_ERR_INVALID, "head.weight"},
+        {buffer_like_parameter, LVN_ERR_INVALID, "named mean"},
+        {nameless_parameter, LVN_ERR_INVALID, "name"},
+        {nameless_child, LVN_ERR_INVALID, "name"},
+        {null_child, LVN_ERR_INVALID, "name"},
+        {groups, LVN_ERR_INVALID, "conv: a convolution from 6 to 8 channels with kernel 3 and 4 groups"},
+        {no_outputs, LVN_ERR_INVALID, "head: a linear layer from 128 to 0"},
+        {no_channels, LVN_ERR_INVALID, "norm: batch norm over 0 channels"},
+        {all_dropped, LVN_ERR_INVALID, "drop: "},
+        {own_error, LVN_ERR_USAGE, "the picture is too small"},
+    };
+    const uint64_t before = lvni_alloc_get_total().live_bytes;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        lvni_model *m = NULL;
+        const lvn_status s = build(cases[i].how, 1, &m);
+        assert_null(m);
+        assert_says(cases[i].says);
+        assert_int_equal(s, cases[i].status);
+    }
+    /* what the thread's cache of small blocks holds stays: nothing else */
+    lvni_model *m;
+    (void)build(own_error, 1, &m);
+    const uint64_t after = lvni_alloc_get_total().live_bytes;
+    assert_true(after - before < 32768);
+    (void)build(same_child_twice, 1, &m);
+    assert_int_equal(lvni_alloc_get_total().live_bytes, after);
+}
+
+/* ---- values ---- */
+
+static lvn_status inner(probe *m, lvn_builder *b)
+{
+    m->child = lvn_nn_conv2d(b, "conv", 3, 4, 3, .padding = 1);
+    return lvn_builder_status(b);
+}
+
+static lvn_status nested(probe *m, lvn_builder *b)
+{
+    build_now = inner;
+    m->child = lvn_builder_child(b, &probe_class, "block");
+    return lvn_builder_status(b);
+}
+
+static lvn_status nested_and_more(probe *m, lvn_builder *b)
+{
+    lvn_builder_parameter(b, "extra", 1, (const int64_t[]){7}, LVN_INIT_NORMAL, 0.5);
+    return nested(m, b);
+}
+
+static const lvni_parameter *find(const lvni_model *m, const char *name)
+{
+    for (int i = 0; i < m->n_parameters; i++) {
+        if (strcmp(m->parameters[i].name, name) == 0) {
+            return &m->parameters[i];
+        }
+    }
+    fail_msg("no parameter %s", name);
+    return NULL;
+}
+
+static void initial_values_follow_from_seed_and_path(void **state)
+{
+    (void)state;
+    lvni_model *a, *b, *c;
+    assert_int_equal(build(nested, 5, &a), LVN_OK);
+    assert_int_equal(build(nested_and_more, 5, &b), LVN_OK);
+    assert_int_equal(build(nested, 6, &c), LVN_OK);
+    assert_int_equal(a->n_parameters, 2);
+    assert_int_equal(b->n_parameters, 3);
+    const lvni_parameter *w = find(a, "block.conv.weight");
+    const size_t bytes = (size_t)w->numel * sizeof(float);
+    assert_int_equal(w->numel, 4 * 3 * 3 * 3);
+    assert_memory_equal(w->tensor->data, find(b, "block.conv.weight")->tensor->data, bytes);
+    assert_memory_not_equal(w->tensor->data, find(c, "block.conv.weight")->tensor->data, bytes);
+    const double bound = 1.0 / sqrt(27.0);
+    double most = 0.0, sum = 0.0;
+    for (int64_t i = 0; i < w->numel; i++) {
+        most = fmax(most, fabs((double)LVNI_F32(w->tensor)[i]));
+        sum += (double)LVNI_F32(w->tensor)[i];
+    }
+    assert_true(most <= bound && most > 0.9 * bound && fabs(sum / 108) < 0.2 * bound);
+    /* the rule itself, for one number: uniform in +-bound at (key(seed, "init/NAME"), element) */
+    const lvni_rng rng = {.key = lvni_rng_make_key(5, lvni_rng_purpose("init/block.conv.weight"))};
+    assert_true(LVNI_F32(w->tensor)[17] == (float)(((double)lvni_rng_uniform(&rng, 17) * 2.0 - 1.0) * bound));
+    assert_int_equal(b->offset[1], 16); /* parameters begin at multiples of 64 bytes */
+    lvni_model_destroy(a);
+    lvni_model_destroy(b);
+    lvni_model_destroy(c);
+    lvni_model_destroy(NULL);
+}
+
+static void memory_may_fail(void **state)
+{
+    (void)state;
+    lvni_model *m;
+    assert_int_equal(build(nested, 1, &m), LVN_OK); /* fills the thread's cache of tensor headers */
+    lvni_model_destroy(m);
+    const uint64_t before = lvni_alloc_get_total().live_bytes;
+    int64_t k = 1;
+    for (;; k++) {
+        lvni_alloc_fail_at(k);
+        const lvn_status s = build(nested, 1, &m);
+        lvni_alloc_fail_at(0);
+        if (s == LVN_OK) {
+            break;
+        }
+        assert_null(m);
+        assert_int_equal(s, LVN_ERR_MEMORY);
+        assert_int_equal(lvni_alloc_get_total().live_bytes, before);
+    }
+    assert_true(k > 12);
+    lvni_model_destroy(m);
+    assert_int_equal(lvni_alloc_get_total().live_bytes, before);
+}
+
+/* ---- forward ---- */
+
+static void forward_tells_paths(void **state)
+{
+    (void)state;
+    lvni_model *m;
+    assert_int_equal(build(nested, 1, &m), LVN_OK);
+    lvn_tensor *x = lvn_tensor_create(LVN_F32, 4, (const int64_t[]){2, 5, 5, 3});
+    lvn_tensor *bad = lvn_tensor_create(LVN_F32, 4, (const int64_t[]){2, 5, 5, 4});
+    assert_string_equal(m->root->path, "");
+    assert_string_equal(m->modules[1]->path, "block");
+    assert_string_equal(m->modules[2]->path, "block.conv");
+    assert_int_equal(lvn_scope_open(), LVN_OK);
+    lvn_tensor *y = lvn_forward(m->modules[1], x);
+    assert_non_null(y);
+    assert_int_equal(lvn_size(y, 3), 4);
+    assert_string_equal(seen_path, "block");
+    assert_string_equal(lvni_ctx_get()->module_path, "");
+    assert_null(lvn_forward(m->root, bad)); /* 4 channels into 3 */
+    assert_string_equal(lvni_ctx_get()->module_path, "");
+    assert_int_equal(lvn_scope_close(), LVN_ERR_SHAPE);
+    assert_string_equal(lvn_last_error()->frames[0], "conv2d in block.conv");
+    lvn_release(x);
+    lvn_release(bad);
+    lvni_model_destroy(m);
+}
+
+static void forward_of_nothing(void **state)
+{
+    (void)state;
+    static const lvn_module_class mute = {.name = "mute", .size = sizeof(lvn_module)};
+    const lvn_module without = {.cls = &mute, .path = "mute"};
+    lvn_tensor *x = lvn_tensor_create(LVN_F32, 1, (const int64_t[]){2});
+    const lvn_module *const modules[] = {NULL, &without};
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(lvn_scope_open(), LVN_OK);
+        assert_null(lvn_forward(modules[i], x));
+        assert_int_equal(lvn_scope_close(), LVN_ERR_INVALID);
+        assert_says("lvn_forward");
+    }
+    lvn_release(x);
+}
+
+int main(void)
+{
+    if (lvni_cpu_start() != LVN_OK) {
+        fprintf(stderr, "%s\n", lvn_last_error()->message);
+        return 1;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_refused),    cmocka_unit_test(initial_values_follow_from_seed_and_path),
+        cmocka_unit_test(memory_may_fail),    cmocka_unit_test(forward_tells_paths),
+        cmocka_unit_test(forward_of_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

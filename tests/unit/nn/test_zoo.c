@@ -1,0 +1,265 @@
+/* The networks of the zoo: names and shapes; loss and gradients of model=cnn (f32) against the same network
+ * written with ops in f64, and those against differences. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "kernels/kernels.h"
+#include "nn/model.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { SIZE = 8, CLASSES = 3, SAMPLES = 4, PARAMETERS = 11 };
+
+static lvni_model *make(const char *name, int size, int classes)
+{
+    lvni_model *m;
+    const lvni_zoo_arguments arguments = {.image_size = size, .n_classes = classes, .dropout = 0.1};
+    assert_non_null(lvni_zoo_find(name));
+    assert_int_equal(lvni_model_build(lvni_zoo_find(name), &arguments, 3, &m), LVN_OK);
+    return m;
+}
+
+typedef struct expectation {
+    const char *name, *shape;
+} expectation;
+
+static void assert_parameters(const lvni_model *m, const expectation *want, int n)
+{
+    assert_int_equal(m->n_parameters, n);
+    for (int i = 0; i < n; i++) {
+        char shape[96];
+        assert_string_equal(m->parameters[i].name, want[i].name);
+        lvni_shape_string(m->parameters[i].tensor->ndim, m->parameters[i].tensor->shape, shape);
+        assert_string_equal(shape, want[i].shape);
+        assert_true(m->parameters[i].tensor->requires_grad);
+    }
+}
+
+static void names_and_shapes(void **state)
+{
+    (void)state;
+    static const expectation cnn[] = {
+        {"conv1.weight", "(32, 3, 3, 3)"},   {"norm1.weight", "(32)"},  {"norm1.bias", "(32)"},
+        {"conv2.weight", "(64, 3, 3, 32)"},  {"norm2.weight", "(64)"},  {"norm2.bias", "(64)"},
+        {"conv3.weight", "(128, 3, 3, 64)"}, {"norm3.weight", "(128)"}, {"norm3.bias", "(128)"},
+        {"head.weight", "(10, 128)"},        {"head.bias", "(10)"}};
+    static const expectation mlp[] = {{"fc1.weight", "(256, 3072)"}, {"fc1.bias", "(256)"},
+                                      {"fc2.weight", "(256, 256)"},  {"fc2.bias", "(256)"},
+                                      {"head.weight", "(6, 256)"},   {"head.bias", "(6)"}};
+    static const char *const buffers[] = {"norm1.running_mean", "norm1.running_var",  "norm2.running_mean",
+                                          "norm2.running_var",  "norm3.running_mean", "norm3.running_var"};
+    lvni_model *m = make("cnn", 64, 10);
+    assert_parameters(m, cnn, 11);
+    assert_int_equal(m->n_buffers, 6);
+    for (int i = 0; i < 6; i++) {
+        assert_string_equal(m->buffers[i]->name, buffers[i]);
+        assert_int_equal(m->buffers[i]->numel, 32 << i / 2);
+    }
+    assert_int_equal(m->parameters[0].layout, LVNI_LAYOUT_CONV);
+    assert_int_equal(m->parameters[9].layout, LVNI_LAYOUT_PLAIN);
+    lvni_model_destroy(m);
+    m = make("mlp", 32, 6);
+    assert_parameters(m, mlp, 6);
+    assert_int_equal(m->n_buffers, 0);
+    lvni_model_destroy(m);
+    assert_null(lvni_zoo_find("resnet18"));
+    assert_string_equal(lvni_zoo_names()[1], "mlp");
+}
+
+static void too_small_a_picture_is_refused(void **state)
+{
+    (void)state;
+    lvni_model *m;
+    const lvni_zoo_arguments arguments = {.image_size = 3, .n_classes = 2};
+    assert_int_equal(lvni_model_build(lvni_zoo_find("cnn"), &arguments, 1, &m), LVN_ERR_INVALID);
+    assert_non_null(strstr(lvn_last_error()->message, "image_size of at least 4, not 3"));
+}
+
+/* ---- the cnn against itself in f64 ---- */
+
+static lvn_tensor *wide(lvn_tensor *t) /* a copy in f64 */
+{
+    lvn_tensor *d = lvn_tensor_create(LVN_F64, t->ndim, t->shape);
+    assert_non_null(d);
+    for (int64_t i = 0; i < lvn_numel(t); i++) {
+        ((double *)d->data)[i] = (double)LVNI_F32(t)[i];
+    }
+    return d;
+}
+
+static void at_step(void)
+{
+    lvni_ctx_get()->at = (lvni_position){.seed = 3, .step = 7, .shard = 1, .training = true};
+}
+
+static lvn_tensor *cnn_by_ops(lvn_tensor *x, lvn_tensor *labels, lvn_tensor *const *p)
+{
+    at_step();
+    for (int i = 0; i < 3; i++) {
+        x = lvn_conv2d(x, p[3 * i], NULL, .padding = 1);
+        x = lvn_relu(lvn_batch_norm_train(x, p[3 * i + 1], p[3 * i + 2], 1e-5, NULL, NULL));
+        x = i < 2 ? lvn_max_pool2d(x, 2) : x;
+    }
+    lvni_ctx_get()->module_path = "dropout"; /* the random numbers are those of the module of this path */
+    x = lvn_dropout(lvn_global_avg_pool2d(x), 0.1);
+    lvni_ctx_get()->module_path = "";
+    return lvn_cross_entropy(lvn_linear(x, p[9], p[10]), labels);
+}
+
+typedef struct problem {
+    lvni_model *model;
+    lvn_tensor *image, *labels, *wide_image;
+    lvn_tensor *wide_parameter[PARAMETERS];
+} problem;
+
+static void set_up(problem *p)
+{
+    p->model = make("cnn", SIZE, CLASSES);
+    p->image = lvn_tensor_create(LVN_F32, 4, (const int64_t[]){SAMPLES, SIZE, SIZE, 3});
+    p->labels = lvn_tensor_create(LVN_I64, 1, (const int64_t[]){SAMPLES});
+    const lvni_rng rng = {.key = lvni_rng_make_key(8, 8)};
+    for (int64_t i = 0; i < lvn_numel(p->image); i++) {
+        LVNI_F32(p->image)[i] = (float)lvni_rng_normal(&rng, (uint64_t)i);
+    }
+    for (int i = 0; i < SAMPLES; i++) {
+        ((int64_t *)p->labels->data)[i] = i % CLASSES;
+    }
+    p->wide_image = wide(p->image);
+    assert_int_equal(p->model->n_parameters, PARAMETERS);
+    for (int i = 0; i < PARAMETERS; i++) {
+        p->wide_parameter[i] = lvn_require_grad(wide(p->model->parameters[i].tensor));
+    }
+}
+
+static void tear_down(problem *p)
+{
+    for (int i = 0; i < PARAMETERS; i++) {
+        lvn_release(p->wide_parameter[i]);
+    }
+    lvn_release(p->image);
+    lvn_release(p->wide_image);
+    lvn_release(p->labels);
+    lvni_model_destroy(p->model);
+}
+
+/* The module's training step, gradients into the set. */
+static double step_of_the_module(const problem *p, lvni_set *set, lvn_step *step)
+{
+    lvni_ctx *ctx = lvni_ctx_get();
+    const lvn_batch batch = {.size = SAMPLES, .image = p->image, .label = p->labels};
+    at_step();
+    ctx->gradients = &set->gradients;
+    ctx->records = set;
+    lvni_set_begin(set, SAMPLES);
+    *step = (lvn_step){.weight = SAMPLES};
+    assert_int_equal(lvn_scope_open(), LVN_OK);
+    lvn_tensor *loss = p->model->root->cls->training_step(p->model->root, &batch, step);
+    const double value = lvn_item(loss);
+    assert_int_equal(lvn_backward(loss), LVN_OK);
+    assert_int_equal(lvn_scope_close(), LVN_OK);
+    lvni_set_finish(set);
+    ctx->gradients = NULL;
+    ctx->records = NULL;
+    return value;
+}
+
+static double loss_in_f64(const problem *p, bool backward)
+{
+    assert_int_equal(lvn_scope_open(), LVN_OK);
+    lvn_tensor *loss = cnn_by_ops(p->wide_image, p->labels, p->wide_parameter);
+    const double value = lvn_item(loss);
+    if (backward) {
+        assert_int_equal(lvn_backward(loss), LVN_OK);
+    }
+    assert_int_equal(lvn_scope_close(), LVN_OK);
+    lvni_ctx_get()->at = (lvni_position){0};
+    return value;
+}
+
+static void cnn_agrees_with_f64(void **state)
+{
+    (void)state;
+    problem p;
+    set_up(&p);
+    lvni_set *set;
+    lvn_step step;
+    assert_int_equal(lvni_set_create(p.model, &set), LVN_OK);
+    const double have = step_of_the_module(&p, set, &step), want = loss_in_f64(&p, true);
+    assert_true(fabs(have - want) <= 1e-6 * want);
+    assert_int_equal(step.n_metrics, 2);
+    assert_string_equal(step.metric[0].name, "loss");
+    assert_true(step.metric[0].sum == have * SAMPLES && step.metric[0].weight == SAMPLES);
+    assert_string_equal(step.metric[1].name, "acc");
+    for (int i = 0; i < PARAMETERS; i++) {
+        const double *g = p.wide_parameter[i]->grad->data;
+        const int64_t n = lvn_numel(p.wide_parameter[i]);
+        double most = 0.0;
+        for (int64_t k = 0; k < n; k++) {
+            most = fmax(most, fabs(g[k]));
+        }
+        assert_true(most > 1e-4);
+        for (int64_t k = 0; k < n; k++) {
+            const double mine = (double)set->data[p.model->offset[i] + k];
+            if (!(fabs(mine - g[k]) <= 3e-5 * most)) { /* f32 through twelve ops */
+                fail_msg("%s, element %d: %.9g, in f64 %.9g", p.model->parameters[i].name, (int)k, mine,
+                         g[k]);
+            }
+        }
+    }
+    lvni_set_destroy(set);
+    tear_down(&p);
+}
+
+/* Every parameter moved along a random direction d: (L(p + h d) - L(p - h d)) / 2h = g d. */
+static void f64_agrees_with_differences(void **state)
+{
+    (void)state;
+    problem p;
+    set_up(&p);
+    loss_in_f64(&p, true);
+    lvn_set_grad_enabled(false);
+    for (int i = 0; i < PARAMETERS; i++) {
+        const lvni_rng rng = {.key = lvni_rng_make_key(99, (uint64_t)i)};
+        const int64_t n = lvn_numel(p.wide_parameter[i]);
+        double *w = p.wide_parameter[i]->data, value[2], claimed = 0.0;
+        const double *g = p.wide_parameter[i]->grad->data, h = 1e-6 / sqrt((double)n);
+        for (int side = 0; side < 2; side++) {
+            for (int64_t k = 0; k < n; k++) {
+                w[k] += (side == 0 ? h : -2 * h) * lvni_rng_normal(&rng, (uint64_t)k);
+            }
+            value[side] = loss_in_f64(&p, false);
+        }
+        for (int64_t k = 0; k < n; k++) {
+            const double d = lvni_rng_normal(&rng, (uint64_t)k);
+            w[k] += h * d;
+            claimed += g[k] * d;
+        }
+        const double numeric = (value[0] - value[1]) / (2 * h);
+        if (!(fabs(numeric - claimed) <= 1e-5 * fabs(claimed) + 1e-15 / h)) {
+            fail_msg("%s: differences give %.9g, lvn_backward %.9g", p.model->parameters[i].name, numeric,
+                     claimed);
+        }
+    }
+    lvn_set_grad_enabled(true);
+    tear_down(&p);
+}
+
+int main(void)
+{
+    if (lvni_cpu_start() != LVN_OK) {
+        fprintf(stderr, "%s\n", lvn_last_error()->message);
+        return 1;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(names_and_shapes),
+        cmocka_unit_test(too_small_a_picture_is_refused),
+        cmocka_unit_test(cnn_agrees_with_f64),
+        cmocka_unit_test(f64_agrees_with_differences),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
