@@ -4,13 +4,13 @@ usage: test_examples.py TENSORS CLASSIFIER PHOTOS LEVIN     registered in exampl
 """
 import json
 import re
-import struct
 import subprocess
 import sys
 import tempfile
 import unittest
-import zlib
 from pathlib import Path
+
+from small_png import write_png
 
 TENSORS, CLASSIFIER, PHOTOS, LEVIN = sys.argv[1:5]
 
@@ -25,16 +25,6 @@ def run(*words, cwd, status=0):
 def best_accuracy(out):
     lines = [json.loads(line) for line in Path(out, "metrics.jsonl").read_text().splitlines()]
     return max(line["val/acc"] for line in lines if "val/acc" in line)
-
-
-def write_png(path, size, colour):
-    """An RGB picture of one colour (ISO/IEC 15948: signature, IHDR, IDAT, IEND)."""
-    def chunk(kind, data):
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-    rows = (b"\0" + bytes(colour) * size) * size
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", size, size, 8, 2, 0, 0, 0))
-                     + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
 
 
 class Examples(unittest.TestCase):
