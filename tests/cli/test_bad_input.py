@@ -123,6 +123,7 @@ class Case(unittest.TestCase):
         if code != OK:
             self.assertTrue(any(line.startswith(("error: ", "stopped: ")) for line in done.stderr.splitlines()), told)
         self.assertNotIn("Sanitizer", done.stderr, told)
+        self.assertNotIn("runtime error:", done.stderr, told)  # of the undefined-behaviour sanitizer
         return done.stdout, done.stderr
 
     def refused(self, words, says, code=USAGE):
