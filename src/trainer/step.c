@@ -24,7 +24,7 @@ static lvn_status run_shard(lvni_trainer *t, lvni_shard_job *job)
     lvn_tensor *loss = root->cls->training_step(root, &b->batch, &job->step);
     const double value = lvn_item(loss);
     lvn_status s = LVN_OK;
-    if (loss != NULL && !isfinite(value)) {
+    if (loss != NULL && lvn_numel(loss) == 1 && !isfinite(value)) {
         s = lvn_error_set(LVN_ERR_NON_FINITE, __FILE__, __LINE__,
                           "the loss is %g at step %lld (epoch %lld), shard %lld: try a smaller optim.lr or gradient_clip_val=1",
                           value, (long long)t->at.step, (long long)t->at.epoch, (long long)b->shard);

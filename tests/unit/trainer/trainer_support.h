@@ -1,0 +1,61 @@
+/* What the trainer's tests share: a dataset in memory, a network small enough to be worked out in double
+ * precision, and a trainer with its loader, ready to step. */
+#ifndef LEVIN_TESTS_TRAINER_SUPPORT_H
+#define LEVIN_TESTS_TRAINER_SUPPORT_H
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "trainer/trainer.h"
+
+enum { FEATURES = 6, CLASSES = 3, MEMORY_MAX = 256 };
+
+/* Sample i: standard normal features of the stream i (a vector, or a picture of side x side x 3), label i %
+ * CLASSES. */
+typedef struct memory {
+    lvn_dataset base; /* first */
+    int64_t n;
+    int side;                    /* 0: vectors of FEATURES */
+    bool unreadable[MEMORY_MAX]; /* LVN_ERR_CORRUPT */
+    bool nan[MEMORY_MAX];        /* feature 0 is NaN */
+} memory;
+
+void memory_init(memory *m, int64_t n, int side);
+void memory_features(int64_t sample, double out[FEATURES]); /* as the f32 of the dataset */
+
+/* logits = x w^T + b; mean cross entropy. Writes down which samples it saw in which step. */
+extern const lvn_module_class softmax_regression;
+enum { SEEN_STEPS = 64 };
+extern struct seen {
+    int n;
+    int64_t sample[MEMORY_MAX];
+} seen[SEEN_STEPS]; /* in the order of shards when there is one lane */
+
+/* A model, a trainer, its loader. */
+typedef struct bench {
+    lvni_model *model;
+    lvni_trainer *trainer;
+} bench;
+
+typedef struct setting {
+    const lvn_module_class *cls; /* NULL: softmax_regression; else given lvni_zoo_arguments of the dataset */
+    int64_t batch_size;          /* E */
+    int shards, lanes, workers;
+    lvni_optim_options optim; /* kind sgd with lr 0 means sgd with lr 1 */
+    lvni_schedule schedule;
+    double clip;
+    bool skip;
+    const char *out;
+} setting;
+
+void bench_open(bench *b, const memory *data, const setting *s);
+void bench_close(bench *b);
+void bench_start_loader(bench *b); /* at the trainer's position; bench_open did it once */
+void bench_steps(bench *b, int n); /* the test fails when a step does */
+/* One number for weights, buffers, optimizer state and the epoch's metrics, bit for bit. */
+uint64_t bench_hash(const bench *b);
+
+#endif
