@@ -219,7 +219,7 @@ lvn_status lvni_fit_plan(const lvni_fit_request *request)
     run r = {.request = request};
     lvn_status s = prepare(&r);
     if (s == LVN_OK) {
-        const int64_t sets = r.plan.shards == 1 ? 1 : r.plan.lanes + r.plan.waiting_sets + 1;
+        const int64_t sets = r.plan.lanes + r.plan.waiting_sets;
         if (request->note != NULL) {
             printf("%s\n", request->note);
         }

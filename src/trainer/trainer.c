@@ -17,15 +17,14 @@ static lvn_status make_lanes_and_sets(lvni_trainer *t)
     }
     own->team = plan->cores; /* merges and updates run between the shards, on all cores */
     own->wgrad_team = plan->wgrad_threads;
-    const int most = lanes + plan->waiting_sets + 1;
+    const int n = lanes + plan->waiting_sets;
     t->job = lvni_calloc(LVNI_TAG_TRAINER, (size_t)lanes, sizeof *t->job);
     t->slot = lvni_calloc(LVNI_TAG_TRAINER, (size_t)lanes, sizeof *t->slot);
-    t->set = lvni_calloc(LVNI_TAG_TRAINER, (size_t)most, sizeof *t->set);
-    t->free_set = lvni_calloc(LVNI_TAG_TRAINER, (size_t)most, sizeof *t->free_set);
+    t->set = lvni_calloc(LVNI_TAG_TRAINER, (size_t)n, sizeof *t->set);
+    t->free_set = lvni_calloc(LVNI_TAG_TRAINER, (size_t)n, sizeof *t->free_set);
     if (t->job == NULL || t->slot == NULL || t->set == NULL || t->free_set == NULL) {
         return LVN_ERR_MEMORY;
     }
-    const int n = plan->shards == 1 ? 1 : most;
     for (; t->n_sets < n; t->n_sets++) {
         LVN_TRY(lvni_set_create(t->o.model, &t->set[t->n_sets]));
         t->free_set[t->n_free++] = t->n_sets;
