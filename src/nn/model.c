@@ -126,6 +126,15 @@ void lvni_model_destroy(lvni_model *m)
     lvni_free(m);
 }
 
+int64_t lvni_model_count(const lvni_model *m)
+{
+    int64_t n = 0;
+    for (int i = 0; i < m->n_parameters; i++) {
+        n += m->parameters[i].numel;
+    }
+    return n;
+}
+
 void lvni_model_touch(lvni_model *m)
 {
     for (int i = 0; i < m->n_parameters; i++) {

@@ -45,6 +45,8 @@ lvn_status lvni_model_build(const lvn_module_class *cls, const void *arguments, 
 void lvni_model_destroy(lvni_model *model);
 /* Call after the weights were changed in place: reordered copies are out of date. */
 void lvni_model_touch(lvni_model *model);
+/* Elements of all parameters, without the gaps of the flat buffer. */
+int64_t lvni_model_count(const lvni_model *model);
 /* The arguments given to lvni_model_build, for the root's build(). */
 const void *lvni_builder_arguments(const lvn_builder *b);
 void lvni_builder_set_layout(lvn_builder *b, lvni_layout layout); /* of the parameter made last */

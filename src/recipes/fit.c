@@ -76,7 +76,7 @@ static void banner(const run *r)
         lvni_log_line(LVNI_LOG_INFO, "%s", r->request->note);
     }
     lvni_log_line(LVNI_LOG_INFO, "model %s: %lld parameters in %d tensors, seed %lld, precision %s", r->request->cls->name,
-             (long long)r->model->n_weights, r->model->n_parameters, (long long)lvni_config_int(c, "seed"),
+             (long long)lvni_model_count(r->model), r->model->n_parameters, (long long)lvni_config_int(c, "seed"),
              lvni_config_str(c, "precision"));
     for (char *line = plan.data, *end; line != NULL && (end = strchr(line, '\n')) != NULL; line = end + 1) {
         *end = '\0';
@@ -225,7 +225,7 @@ lvn_status lvni_fit_plan(const lvni_fit_request *request)
         }
         s = lvni_plan_print(&r.plan, stdout);
         printf("model %s: %lld parameters; weights %.1f MiB, %lld gradient set%s of the same size\n", request->cls->name,
-               (long long)r.model->n_weights, (double)r.model->n_weights * 4.0 / 1048576.0, (long long)sets, sets == 1 ? "" : "s");
+               (long long)lvni_model_count(r.model), (double)r.model->n_weights * 4.0 / 1048576.0, (long long)sets, sets == 1 ? "" : "s");
     }
     run_free(&r);
     return s;
