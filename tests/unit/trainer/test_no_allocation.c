@@ -1,0 +1,53 @@
+/* A step allocates nothing after warm-up: levin's own counters stand still, over epoch borders too. */
+#include "trainer_support.h"
+
+#include "core/alloc.h"
+#include "kernels/kernels.h"
+
+#include <stdio.h>
+
+static void counters_stand_still(void **state)
+{
+    (void)state;
+    memory data;
+    memory_init(&data, 45, 8); /* an epoch: 20, 20 and 5 samples, so one shard of the third step is empty */
+    const struct {
+        int lanes, workers;
+    } layouts[] = {{1, 0}, {2, 2}, {3, 1}, {6, 0}};
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+        const setting s = {
+            .cls = lvni_zoo_find("cnn"),
+            .batch_size = 20,
+            .shards = 6,
+            .lanes = layouts[i].lanes,
+            .workers = layouts[i].workers,
+            .optim = {.kind = LVNI_OPTIM_ADAMW, .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8},
+            .clip = 0.5};
+        bench b;
+        bench_open(&b, &data, &s);
+        bench_steps(&b, 9);
+        uint64_t before[LVNI_TAG_COUNT];
+        for (int tag = 0; tag < LVNI_TAG_COUNT; tag++) {
+            before[tag] = lvni_alloc_get_stats((lvni_tag)tag).calls;
+        }
+        bench_steps(&b, 12); /* steps 10 to 21 */
+        for (int tag = 0; tag < LVNI_TAG_COUNT; tag++) {
+            const uint64_t calls = lvni_alloc_get_stats((lvni_tag)tag).calls - before[tag];
+            if (calls != 0) {
+                fail_msg("%d lanes, %d workers: %d allocations under tag %d in twelve steps",
+                         layouts[i].lanes, layouts[i].workers, (int)calls, tag);
+            }
+        }
+        bench_close(&b);
+    }
+}
+
+int main(void)
+{
+    if (lvni_cpu_start() != LVN_OK) {
+        fprintf(stderr, "%s\n", lvn_last_error()->message);
+        return 1;
+    }
+    const struct CMUnitTest tests[] = {cmocka_unit_test(counters_stand_still)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
