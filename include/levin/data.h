@@ -34,7 +34,8 @@ typedef struct lvn_dataset_class {
     int (*fields)(const lvn_dataset *dataset, lvn_field out[LVN_MAX_FIELDS]);
     int64_t (*length)(const lvn_dataset *dataset);
     /* Write field i of sample key->sample to field[i] (the field's bytes). Called from several threads at once. A sample that cannot be
-     * read is LVN_ERR_CORRUPT, LVN_ERR_IO or LVN_ERR_NOT_FOUND: `on_error` decides; any other error stops the run. */
+     * read is LVN_ERR_CORRUPT, LVN_ERR_IO, LVN_ERR_NOT_FOUND or LVN_ERR_UNSUPPORTED (a picture of a kind
+     * that cannot be decoded): `on_error` decides; any other error stops the run. */
     lvn_status (*get)(const lvn_dataset *dataset, const lvn_sample_key *key, void *const field[]);
     void (*destroy)(lvn_dataset *dataset);
     /* Optional: what to call sample i in messages and prediction files (a path); NULL: its number. */

@@ -40,7 +40,8 @@ struct lvn_module {
 LVN_API lvn_tensor *lvn_forward(const lvn_module *module, lvn_tensor *x);
 
 /* Report a metric of the shard (one element, a mean over the shard's samples). Names: up to 31 characters; up to 16 a step.
- * They appear as train/NAME or val/NAME, averaged over samples in shard order. NULL values are passed over (the scope failed). */
+ * They appear as train/NAME or val/NAME, averaged over samples in shard order. NULL values are passed over (the scope failed); more than
+ * one element, a longer name or a 17th metric fails the scope. */
 LVN_API void lvn_log(lvn_step *step, const char *name, const lvn_tensor *value);
 
 /* ---- in build() ---- */
@@ -74,6 +75,7 @@ typedef struct lvn_nn_conv2d_options {
     int stride, padding, dilation, groups; /* 0: 1, 0, 1, 1 */
     bool no_bias;
 } lvn_nn_conv2d_options;
+/* x (N, H, W, in) -> (N, H', W', out) as lvn_conv2d; parameters weight (out, kernel, kernel, in / groups) and bias (out). */
 LVN_API lvn_module *lvn_nn_conv2d_with(lvn_builder *b, const char *name, int in, int out, int kernel,
                                        const lvn_nn_conv2d_options *o);
 #define lvn_nn_conv2d(b, name, in, out, kernel, ...)         \
@@ -84,6 +86,7 @@ typedef struct lvn_nn_linear_options {
     size_t struct_size;
     bool no_bias;
 } lvn_nn_linear_options;
+/* x (N, in) -> (N, out); parameters weight (out, in) and bias (out). */
 LVN_API lvn_module *lvn_nn_linear_with(lvn_builder *b, const char *name, int64_t in, int64_t out,
                                        const lvn_nn_linear_options *o);
 #define lvn_nn_linear(b, name, in, out, ...)        \
@@ -92,15 +95,17 @@ LVN_API lvn_module *lvn_nn_linear_with(lvn_builder *b, const char *name, int64_t
 
 typedef struct lvn_nn_batch_norm_options {
     size_t struct_size;
-    double eps;      /* 0: 1e-5 */
-    double momentum; /* 0: 0.1 */
+    double eps; /* 0: 1e-5 */
 } lvn_nn_batch_norm_options;
-/* Over all axes but the last (channels). Statistics are those of the shard; running statistics are registered buffers. */
-LVN_API lvn_module *lvn_nn_batch_norm_with(lvn_builder *b, const char *name, int channels, const lvn_nn_batch_norm_options *o);
-#define lvn_nn_batch_norm(b, name, channels, ...)      \
-    lvn_nn_batch_norm_with((b), (name), (channels),    \
+/* x (..., channels) -> the same shape: over all axes but the last. Parameters weight, bias (channels); in training the shard's own statistics;
+ * the registered buffers running_mean, running_var (channels) move by `momentum` per step (0.1 is usual; 0: they stay) and serve evaluation. */
+LVN_API lvn_module *lvn_nn_batch_norm_with(lvn_builder *b, const char *name, int channels, double momentum,
+                                           const lvn_nn_batch_norm_options *o);
+#define lvn_nn_batch_norm(b, name, channels, momentum, ...)         \
+    lvn_nn_batch_norm_with((b), (name), (channels), (momentum),      \
                            &(lvn_nn_batch_norm_options){.struct_size = sizeof(lvn_nn_batch_norm_options), __VA_ARGS__})
 
+/* Any shape; 0 <= p < 1. */
 LVN_API lvn_module *lvn_nn_dropout(lvn_builder *b, const char *name, double p);
 
 #ifdef __cplusplus

@@ -3,6 +3,7 @@
  * An op returns its result, which belongs to the innermost open scope. On failure it returns NULL, keeps the thread's first
  * error and marks the scope: from then on every op in that scope returns NULL, as does an op that is given NULL. So formulas are
  * written as formulas and checked once, at lvn_scope_close() or lvn_backward().
+ * Outside of all scopes a tensor lives until its thread ends: open one.
  * Types: f32 runs on the cpu backend, f64 on the reference backend. All inputs of an op have the same type, labels are i64.
  * Named options stand behind the positional arguments: lvn_conv2d(x, w, b, .stride = 2); leaving one out, or 0, gives
  * PyTorch's default. */
@@ -51,14 +52,17 @@ LVN_API lvn_tensor *lvn_sqrt(lvn_tensor *x);
 LVN_API lvn_tensor *lvn_relu(lvn_tensor *x);
 
 /* ---- reductions; axes may be negative ---- */
+/* Sums and means of f32 are added in fixed blocks: the same bits on any number of threads. An empty axis: sum 0, mean an error. */
 LVN_API lvn_tensor *lvn_sum(lvn_tensor *x);  /* over everything: shape () */
 LVN_API lvn_tensor *lvn_mean(lvn_tensor *x); /* over everything: shape () */
 LVN_API lvn_tensor *lvn_sum_axes(lvn_tensor *x, const int *axes, int n_axes, bool keepdim);
 LVN_API lvn_tensor *lvn_mean_axes(lvn_tensor *x, const int *axes, int n_axes, bool keepdim);
+/* The gradient goes to the first maximum; NaN counts as the largest. */
 LVN_API lvn_tensor *lvn_max_axis(lvn_tensor *x, int axis, bool keepdim);
 LVN_API lvn_tensor *lvn_argmax(lvn_tensor *x, int axis, bool keepdim); /* i64; the first maximum */
 
 /* ---- shapes ---- */
+/* Both share the memory of x; nothing is copied. */
 LVN_API lvn_tensor *lvn_reshape(lvn_tensor *x, int ndim, const int64_t *shape); /* one size may be -1 */
 LVN_API lvn_tensor *lvn_flatten(lvn_tensor *x, int start_axis);                 /* axes from start_axis on become one */
 
@@ -88,6 +92,7 @@ typedef struct lvn_pool2d_options {
     size_t struct_size;
     int stride, padding; /* 0: the kernel, 0 */
 } lvn_pool2d_options;
+/* (N, H, W, C) -> (N, H', W', C), H' = (H + 2 padding - kernel) / stride + 1; padding at most half the kernel. */
 LVN_API lvn_tensor *lvn_max_pool2d_with(lvn_tensor *x, int kernel, const lvn_pool2d_options *o);
 #define lvn_max_pool2d(x, kernel, ...) \
     lvn_max_pool2d_with((x), (kernel), &(lvn_pool2d_options){.struct_size = sizeof(lvn_pool2d_options), __VA_ARGS__})
@@ -97,6 +102,7 @@ LVN_API lvn_tensor *lvn_global_avg_pool2d(lvn_tensor *x); /* (N, H, W, C) -> (N,
  * batch's mean and unbiased variance (C), without gradient. Ioffe & Szegedy 2015, algorithm 1. */
 LVN_API lvn_tensor *lvn_batch_norm_train(lvn_tensor *x, lvn_tensor *gamma, lvn_tensor *beta, double eps, lvn_tensor **mean,
                                          lvn_tensor **variance);
+/* (x - mean) / sqrt(variance + eps) * gamma + beta with given statistics; no gradient for mean and variance. Shapes as above. */
 LVN_API lvn_tensor *lvn_batch_norm_eval(lvn_tensor *x, lvn_tensor *gamma, lvn_tensor *beta, lvn_tensor *mean,
                                         lvn_tensor *variance, double eps);
 

@@ -55,6 +55,7 @@ typedef struct lvn_error {
     char message[1024];
     const char *file; /* where the error was born (borrowed, static) */
     int line;
+    uint64_t serial; /* counted up with every error of the thread: tells a new one from an old one */
     int n_frames;                      /* context added on the way up, innermost first */
     char frames[LVN_ERROR_FRAMES][160];
 } lvn_error;

@@ -33,6 +33,7 @@ LVN_API lvn_tensor *lvn_tensor_wrap(void *data, lvn_dtype dtype, int ndim, const
 LVN_API lvn_tensor *lvn_retain(lvn_tensor *t); /* returns t; NULL is fine */
 LVN_API void lvn_release(lvn_tensor *t);       /* NULL is fine */
 
+/* Of NULL (a failed op) all of these give nothing: LVN_DTYPE_COUNT, 0, NULL. */
 LVN_API lvn_dtype lvn_tensor_dtype(const lvn_tensor *t);
 LVN_API int lvn_ndim(const lvn_tensor *t);
 LVN_API int64_t lvn_size(const lvn_tensor *t, int axis); /* negative axes count from the end; 0 when out of range */

@@ -13,6 +13,12 @@ static void tape_destroy(struct lvni_tape *tape)
     lvni_free(tape);
 }
 
+/* Before main: lanes must not write the pointer while others read it. */
+__attribute__((constructor)) static void register_free(void)
+{
+    lvni_ctx_free_tape = tape_destroy;
+}
+
 struct lvni_tape *lvni_tape_get(void)
 {
     lvni_ctx *ctx = lvni_ctx_get();
@@ -20,7 +26,6 @@ struct lvni_tape *lvni_tape_get(void)
         return NULL;
     }
     if (ctx->tape == NULL) {
-        lvni_ctx_free_tape = tape_destroy;
         ctx->tape = LVNI_NEW(LVNI_TAG_TENSOR, struct lvni_tape);
     }
     return ctx->tape;
@@ -34,7 +39,9 @@ lvn_status lvn_scope_open(void)
     }
     LVN_ARG(tape->depth < LVNI_SCOPES, "more than %d scopes are open", LVNI_SCOPES);
     tape->depth++;
-    tape->scope[tape->depth] = (lvni_scope){.first = tape->n_tensors, .failed = tape->scope[tape->depth - 1].failed};
+    tape->scope[tape->depth] = (lvni_scope){.first = tape->n_tensors,
+                                             .failed = tape->scope[tape->depth - 1].failed,
+                                             .serial = lvn_last_error()->serial};
     return LVN_OK;
 }
 
@@ -65,18 +72,36 @@ lvn_status lvn_scope_status(void)
     return tape == NULL ? LVN_ERR_MEMORY : tape->scope[tape->depth].failed;
 }
 
+int lvni_scope_depth(void)
+{
+    const struct lvni_tape *tape = lvni_tape_get();
+    return tape == NULL ? 0 : tape->depth;
+}
+
 bool lvni_scope_failed(void)
 {
     return lvn_scope_status() != LVN_OK;
+}
+
+/* An op fails because of an error of this scope, or because it was given NULL: an error from before the scope is not its reason. */
+static void name_null(const struct lvni_tape *tape, const char *op)
+{
+    const lvn_error *e = lvn_last_error();
+    if (op == NULL) {
+        op = "an op";
+    }
+    if (e->code == LVN_OK) {
+        lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__, "%s was given NULL", op);
+    } else if (tape->depth > 0 && e->serial == tape->scope[tape->depth].serial) {
+        lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__, "%s was given NULL; the thread's last error before: %s", op, e->message);
+    }
 }
 
 lvn_tensor *lvni_op_fail(const char *op)
 {
     struct lvni_tape *tape = lvni_tape_get();
     if (tape != NULL && tape->scope[tape->depth].failed == LVN_OK) {
-        if (lvn_last_error()->code == LVN_OK) {
-            lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__, "%s was given NULL", op == NULL ? "an op" : op);
-        }
+        name_null(tape, op);
         if (op != NULL) {
             const char *path = lvni_ctx_get()->module_path;
             lvn_error_frame("%s%s%s", op, path[0] != '\0' ? " in " : "", path);

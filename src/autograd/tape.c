@@ -80,14 +80,6 @@ void lvni_tape_drop_nodes(struct lvni_tape *tape)
     }
 }
 
-void lvni_tape_clear(void)
-{
-    struct lvni_tape *tape = lvni_tape_get();
-    if (tape != NULL) {
-        lvni_tape_drop_nodes(tape);
-    }
-}
-
 bool lvn_set_grad_enabled(bool enabled)
 {
     struct lvni_tape *tape = lvni_tape_get();

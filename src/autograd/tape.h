@@ -67,14 +67,12 @@ lvn_status lvni_grad_give(lvni_node *node, int i, lvn_tensor *t);
 /* ---- what ops do ---- */
 /* The innermost scope has failed, or an input is NULL: the op must return NULL. */
 bool lvni_scope_failed(void);
+int lvni_scope_depth(void); /* open scopes; 0: outside of all */
 /* Mark the scope as failed with the thread's last error (first one wins); returns NULL for the op to return. */
 lvn_tensor *lvni_op_fail(const char *op);
 /* Give an op's result to the innermost scope; returns it. NULL passes through as a failure. */
 lvn_tensor *lvni_adopt(lvn_tensor *t);
 /* Run a kernel and adopt all its outputs. The first one; NULL on failure. */
 lvn_tensor *lvni_op_run(lvni_op op, lvni_args *args, unsigned want);
-
-/* Drop every node of the thread's tape. */
-void lvni_tape_clear(void);
 
 #endif

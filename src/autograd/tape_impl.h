@@ -9,6 +9,7 @@ enum { LVNI_SCOPES = 64 };
 typedef struct lvni_scope {
     int64_t first;     /* index in tensors[] of the scope's first tensor */
     lvn_status failed; /* of the first op that failed, LVN_OK before */
+    uint64_t serial;   /* of the thread's error record when the scope was opened */
 } lvni_scope;
 
 struct lvni_tape {

@@ -240,6 +240,9 @@ lvn_status lvni_config_assign(lvni_config *config, const lvni_assignment *a)
                  row->name, a->origin);
     }
     slot->seen_source = a->source;
+    if (a->layer == LVNI_LAYER_SAVED && (row->flags & LVNI_OPT_LAYOUT) != 0) {
+        return LVN_OK; /* of an early version's file; this process has its own machine */
+    }
     const char *text = !a->back ? a->text : row->fallback != NULL ? row->fallback : "";
     lvni_value value = {0};
     LVN_TRY(lvni_option_parse(row, text, a->quoted, a->origin, &value));

@@ -88,7 +88,7 @@ static void write_value(lvni_str *out, const lvni_option *row, const lvni_value 
 /* Unset rows are left out where reading nothing gives the same again. */
 static bool saved(const lvni_slot *slot)
 {
-    if (slot->row->alias_of != NULL || (slot->row->flags & LVNI_OPT_NOT_SAVED) != 0 || slot->value.later) {
+    if (slot->row->alias_of != NULL || (slot->row->flags & (LVNI_OPT_NOT_SAVED | LVNI_OPT_LAYOUT)) != 0 || slot->value.later) {
         return false;
     }
     return slot->value.set || (slot->row->flags & LVNI_OPT_AUTO) != 0 || slot->layer != LVNI_LAYER_DEFAULT;

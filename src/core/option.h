@@ -25,6 +25,7 @@ enum {
     LVNI_OPT_NOT_SAVED = 2, /* not part of config.yaml and of checkpoints (config, resume, overwrite) */
     LVNI_OPT_LATER = 4,     /* the key is known, but only its default works in this version */
     LVNI_OPT_HIDDEN = 8,    /* not in the help */
+    LVNI_OPT_LAYOUT = 32,   /* changes the time and no bit: neither saved nor taken from a saved configuration */
     LVNI_OPT_INF = 16,      /* inf and -inf are numbers for this row, within its range */
 };
 

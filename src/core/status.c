@@ -51,6 +51,7 @@ lvn_status lvn_error_set(lvn_status code, const char *file, int line, const char
     last_error.code = code;
     last_error.file = file;
     last_error.line = line;
+    last_error.serial++;
     last_error.n_frames = 0;
     return code;
 }
@@ -70,7 +71,9 @@ void lvn_error_frame(const char *fmt, ...)
 lvn_status lvn_error_adopt(const lvn_error *error)
 {
     if (error != &last_error) {
+        const uint64_t serial = last_error.serial + 1;
         last_error = *error;
+        last_error.serial = serial;
     }
     return last_error.code;
 }

@@ -40,7 +40,7 @@ typedef enum lvni_op {
 enum {
     LVNI_OPTIONAL_LAST = 1, /* the last input may be NULL (a bias) */
     LVNI_OPTIONAL_OUT = 2,  /* outputs after the first may be refused by the caller (see want in lvni_run) */
-    LVNI_REDUCING = 4,      /* bits depend on the team: runs with wgrad_team */
+    LVNI_REDUCING = 4,      /* bits depend on wgrad_team: the kernel runs with just that team */
 };
 
 typedef struct lvni_args {
@@ -72,7 +72,7 @@ lvn_status lvni_run(lvni_op op, lvni_args *args, unsigned want);
 /* Which implementation oneDNN chose, for the guards of the law. */
 typedef struct lvni_cpu_stats {
     uint64_t primitives_created;
-    uint64_t slow_primitives;     /* implementation name starts with "ref": a warning was logged */
+    uint64_t slow_primitives;     /* implementation name starts with "ref": refused */
     char last_slow[128];
 } lvni_cpu_stats;
 lvni_cpu_stats lvni_cpu_get_stats(void);

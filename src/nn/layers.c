@@ -1,5 +1,6 @@
 /* Layers with parameters: convolution, linear, batch norm; and dropout. */
 #include "core/math.h"
+#include "core/options_struct.h"
 #include "nn/builder_impl.h"
 
 typedef struct conv2d {
@@ -48,7 +49,7 @@ lvn_module *lvn_nn_conv2d_with(lvn_builder *b, const char *name, int in, int out
     m->in = in;
     m->out = out;
     m->kernel = kernel;
-    m->options = *o;
+    lvni_options_copy(&m->options, sizeof m->options, o);
     return lvni_builder_build(b, &m->base);
 }
 
@@ -89,7 +90,9 @@ lvn_module *lvn_nn_linear_with(lvn_builder *b, const char *name, int64_t in, int
     }
     m->in = in;
     m->out = out;
-    m->no_bias = o->no_bias;
+    lvn_nn_linear_options own;
+    lvni_options_copy(&own, sizeof own, o);
+    m->no_bias = own.no_bias;
     return lvni_builder_build(b, &m->base);
 }
 
@@ -131,15 +134,18 @@ static lvn_tensor *batch_norm_forward(const lvn_module *module, lvn_tensor *x)
 static const lvn_module_class batch_norm_class = {
     .name = "batch_norm", .size = sizeof(batch_norm), .build = batch_norm_build, .forward = batch_norm_forward};
 
-lvn_module *lvn_nn_batch_norm_with(lvn_builder *b, const char *name, int channels, const lvn_nn_batch_norm_options *o)
+lvn_module *lvn_nn_batch_norm_with(lvn_builder *b, const char *name, int channels, double momentum,
+                                   const lvn_nn_batch_norm_options *o)
 {
     batch_norm *m = (batch_norm *)(void *)lvni_builder_new_module(b, &batch_norm_class, name);
     if (m == NULL) {
         return NULL;
     }
     m->channels = channels;
-    m->eps = o->eps > 0.0 ? o->eps : 1e-5;
-    m->momentum = o->momentum > 0.0 ? o->momentum : 0.1;
+    lvn_nn_batch_norm_options own;
+    lvni_options_copy(&own, sizeof own, o);
+    m->eps = own.eps > 0.0 ? own.eps : 1e-5;
+    m->momentum = momentum;
     return lvni_builder_build(b, &m->base);
 }
 

@@ -110,6 +110,7 @@ void lvni_model_destroy(lvni_model *m)
         lvni_free(module);
     }
     for (int i = 0; i < m->n_parameters; i++) {
+        lvni_cpu_weights_forget(m->parameters[i].tensor->id, m->parameters[i].tensor->id);
         lvn_release(m->parameters[i].tensor);
         lvni_free(m->parameters[i].name);
     }
@@ -142,21 +143,33 @@ void lvni_model_touch(lvni_model *m)
     }
 }
 
+static bool can_forward(const lvn_module *module)
+{
+    if (module == NULL) {
+        lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__, "lvn_forward was given NULL as the module");
+    } else if (module->cls->forward == NULL) {
+        lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__, "lvn_forward: the class %s has no forward", module->cls->name);
+    } else {
+        return true;
+    }
+    return false;
+}
+
 lvn_tensor *lvn_forward(const lvn_module *module, lvn_tensor *x)
 {
-    if (module == NULL || module->cls->forward == NULL || x == NULL || lvn_scope_open() != LVN_OK) {
-        if (x != NULL) {
-            lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__, "lvn_forward: %s",
-                          module == NULL ? "the module is NULL" : "the module has no forward, or scopes are nested too deep");
-        }
+    const bool inner = lvni_scope_depth() > 0; /* outside of all scopes closing one would drop the tape */
+    if (!can_forward(module) || x == NULL || (inner && lvn_scope_open() != LVN_OK)) {
         return lvni_op_fail("forward");
     }
     lvni_ctx *ctx = lvni_ctx_get();
     const char *outside = ctx->module_path;
     ctx->module_path = module->path;
     lvn_tensor *y = module->cls->forward(module, x);
-    y = y == x ? lvn_retain(y) : lvn_keep(y);
     ctx->module_path = outside;
+    if (!inner) {
+        return y;
+    }
+    y = y == x ? lvn_retain(y) : lvn_keep(y);
     lvn_scope_close(); /* a failure has marked the scope outside */
     return y == NULL ? NULL : lvni_adopt(y);
 }
@@ -184,11 +197,19 @@ static lvni_step_metric *metric_of(lvn_step *step, const char *name)
 
 void lvn_log(lvn_step *step, const char *name, const lvn_tensor *value)
 {
-    lvni_step_metric *m = value == NULL ? NULL : metric_of(step, name);
-    if (m != NULL) {
-        m->sum += lvn_item(value) * step->weight;
-        m->weight += step->weight;
+    if (value == NULL) {
+        return; /* the scope has failed and tells why */
     }
+    lvni_step_metric *m = strlen(name) < LVNI_METRIC_NAME ? metric_of(step, name) : NULL;
+    if (m == NULL || lvn_numel(value) != 1) {
+        lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__,
+                      "lvn_log of %s: a metric is one number (this has %lld), with a name of at most %d characters, at most %d in a step", name,
+                      (long long)lvn_numel(value), LVNI_METRIC_NAME - 1, LVNI_METRICS);
+        lvni_op_fail("lvn_log");
+        return;
+    }
+    m->sum += lvn_item(value) * step->weight;
+    m->weight += step->weight;
 }
 
 void lvni_metrics_add(lvn_step *total, const lvn_step *part)

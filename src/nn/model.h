@@ -19,14 +19,18 @@ typedef struct lvni_parameter {
     lvni_layout layout;
 } lvni_parameter;
 
+typedef struct lvni_model lvni_model;
+
 struct lvn_buffer {
     char *name;
     lvn_tensor *tensor;
-    int64_t numel, offset; /* in the set's record part */
+    const lvni_model *model; /* whose it is */
+    int index;                      /* in model->buffers */
+    int64_t numel, offset;          /* in the set's record part */
     double fill, momentum;
 };
 
-typedef struct lvni_model {
+struct lvni_model {
     lvn_module *root;
     lvn_module **modules; /* all, root first; owned */
     int n_modules;
@@ -38,7 +42,7 @@ typedef struct lvni_model {
     int64_t *offset;        /* n_parameters + 1 entries, in elements, multiples of 16 */
     int64_t n_weights;      /* length of the flat buffer */
     int64_t n_records;      /* length of a set's record part: per buffer its elements and one weight */
-} lvni_model;
+};
 
 /* Build the network and set its weights from the seed. */
 lvn_status lvni_model_build(const lvn_module_class *cls, const void *arguments, uint64_t seed, lvni_model **out);
@@ -91,6 +95,5 @@ typedef struct lvni_zoo_arguments {
     double dropout;
 } lvni_zoo_arguments;
 const lvn_module_class *lvni_zoo_find(const char *name); /* "cnn", "mlp"; NULL when unknown */
-const char *const *lvni_zoo_names(void);                 /* NULL-terminated */
 
 #endif

@@ -67,10 +67,8 @@ lvn_status lvn_buffer_push(const lvn_buffer *buffer, const lvn_tensor *value)
     }
     LVN_ARG(value != NULL && value->dtype == LVN_F32 && lvn_numel(value) == buffer->numel,
             "buffer %s takes %lld f32 values", buffer->name, (long long)buffer->numel);
-    int index = 0;
-    while (set->model->buffers[index] != buffer) {
-        index++;
-    }
+    LVN_ARG(buffer->model == set->model, "buffer %s belongs to another model than the one in training", buffer->name);
+    const int index = buffer->index;
     if (set->recorded[index]) {
         LVN_FAIL(LVN_ERR_UNSUPPORTED, "buffer %s was pushed twice in one forward: a module with running statistics can be used once per step",
                  buffer->name);

@@ -16,11 +16,11 @@ static lvn_status cnn_build(lvn_module *module, lvn_builder *b)
     const lvni_zoo_arguments *a = lvni_builder_arguments(b);
     LVN_ARG(a->image_size >= 4, "model=cnn needs image_size of at least 4, not %d", a->image_size);
     m->conv[0] = lvn_nn_conv2d(b, "conv1", 3, 32, 3, .padding = 1, .no_bias = true);
-    m->norm[0] = lvn_nn_batch_norm(b, "norm1", 32);
+    m->norm[0] = lvn_nn_batch_norm(b, "norm1", 32, 0.1);
     m->conv[1] = lvn_nn_conv2d(b, "conv2", 32, 64, 3, .padding = 1, .no_bias = true);
-    m->norm[1] = lvn_nn_batch_norm(b, "norm2", 64);
+    m->norm[1] = lvn_nn_batch_norm(b, "norm2", 64, 0.1);
     m->conv[2] = lvn_nn_conv2d(b, "conv3", 64, 128, 3, .padding = 1, .no_bias = true);
-    m->norm[2] = lvn_nn_batch_norm(b, "norm3", 128);
+    m->norm[2] = lvn_nn_batch_norm(b, "norm3", 128, 0.1);
     m->dropout = lvn_nn_dropout(b, "dropout", a->dropout);
     m->head = lvn_nn_linear(b, "head", 128, a->n_classes);
     return lvn_builder_status(b);
@@ -87,10 +87,4 @@ const lvn_module_class *lvni_zoo_find(const char *name)
         }
     }
     return NULL;
-}
-
-const char *const *lvni_zoo_names(void)
-{
-    static const char *const names[] = {"cnn", "mlp", NULL};
-    return names;
 }

@@ -1,5 +1,6 @@
 /* Convolution and pooling of images (N, H, W, C). */
 #include "autograd/tape.h"
+#include "core/options_struct.h"
 
 static lvn_status conv2d_backward(lvni_node *n, lvn_tensor *dy)
 {
@@ -36,16 +37,18 @@ static int or_default(int value, int fallback)
     return value == 0 ? fallback : value;
 }
 
-lvn_tensor *lvn_conv2d_with(lvn_tensor *x, lvn_tensor *w, lvn_tensor *b, const lvn_conv2d_options *o)
+lvn_tensor *lvn_conv2d_with(lvn_tensor *x, lvn_tensor *w, lvn_tensor *b, const lvn_conv2d_options *options)
 {
+    lvn_conv2d_options o;
+    lvni_options_copy(&o, sizeof o, options);
     if (x == NULL || w == NULL || lvni_scope_failed()) {
         return lvni_op_fail("conv2d");
     }
-    const int stride = or_default(o->stride, 1), dilation = or_default(o->dilation, 1);
+    const int stride = or_default(o.stride, 1), dilation = or_default(o.dilation, 1);
     const lvni_conv_attr attr = {.stride = {stride, stride},
-                                 .padding = {o->padding, o->padding},
+                                 .padding = {o.padding, o.padding},
                                  .dilation = {dilation, dilation},
-                                 .groups = or_default(o->groups, 1)};
+                                 .groups = or_default(o.groups, 1)};
     lvni_args args = {.in = {x, w, b}, .attr = &attr};
     lvn_tensor *y = lvni_op_run(LVNI_OP_conv2d, &args, 1);
     lvni_node *node = lvni_record("conv2d", conv2d_backward, y, (lvn_tensor *[]){x, w, b}, 3);
@@ -68,14 +71,16 @@ static lvn_status max_pool2d_backward(lvni_node *n, lvn_tensor *dy)
     return lvni_grad_give(n, 0, a.out[0]);
 }
 
-lvn_tensor *lvn_max_pool2d_with(lvn_tensor *x, int kernel, const lvn_pool2d_options *o)
+lvn_tensor *lvn_max_pool2d_with(lvn_tensor *x, int kernel, const lvn_pool2d_options *options)
 {
+    lvn_pool2d_options o;
+    lvni_options_copy(&o, sizeof o, options);
     if (x == NULL || lvni_scope_failed()) {
         return lvni_op_fail("max_pool2d");
     }
-    const int stride = or_default(o->stride, kernel);
+    const int stride = or_default(o.stride, kernel);
     const lvni_pool_attr attr = {
-        .kernel = {kernel, kernel}, .stride = {stride, stride}, .padding = {o->padding, o->padding}};
+        .kernel = {kernel, kernel}, .stride = {stride, stride}, .padding = {o.padding, o.padding}};
     const bool recorded = lvni_records(&x, 1);
     lvni_args args = {.in = {x}, .attr = &attr};
     lvn_tensor *y = lvni_op_run(LVNI_OP_max_pool2d, &args, recorded ? 3 : 1);

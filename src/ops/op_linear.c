@@ -1,5 +1,6 @@
 /* Matrix products: matmul and the linear layer. */
 #include "autograd/tape.h"
+#include "core/options_struct.h"
 
 /* matmul of two tensors with transposes, owned by the caller. */
 static lvn_tensor *product(const lvn_tensor *a, bool ta, const lvn_tensor *b, bool tb, lvn_tensor *dest)
@@ -29,12 +30,14 @@ static lvn_status matmul_backward(lvni_node *n, lvn_tensor *dy)
     return LVN_OK;
 }
 
-lvn_tensor *lvn_matmul_with(lvn_tensor *a, lvn_tensor *b, const lvn_matmul_options *o)
+lvn_tensor *lvn_matmul_with(lvn_tensor *a, lvn_tensor *b, const lvn_matmul_options *options)
 {
+    lvn_matmul_options o;
+    lvni_options_copy(&o, sizeof o, options);
     if (a == NULL || b == NULL || lvni_scope_failed()) {
         return lvni_op_fail("matmul");
     }
-    const lvni_matmul_attr attr = {.trans_a = o->trans_a, .trans_b = o->trans_b};
+    const lvni_matmul_attr attr = {.trans_a = o.trans_a, .trans_b = o.trans_b};
     lvni_args args = {.in = {a, b}, .attr = &attr};
     lvn_tensor *y = lvni_op_run(LVNI_OP_matmul, &args, 1);
     lvni_node *node = lvni_record("matmul", matmul_backward, y, (lvn_tensor *[]){a, b}, 2);

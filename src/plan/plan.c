@@ -239,6 +239,11 @@ lvni_range lvni_plan_shard(const lvni_plan *plan, int64_t step, int shard)
     return r;
 }
 
+int lvni_plan_sets(const lvni_plan *plan)
+{
+    return plan->lanes + plan->waiting_sets;
+}
+
 int64_t lvni_plan_largest_shard(const lvni_plan *plan)
 {
     return ceil_div(plan->effective_batch, plan->shards);

@@ -45,7 +45,7 @@ typedef struct lvni_plan {
     int64_t last_step; /* samples of an epoch's last step, E or fewer */
     int64_t eval_batch_size;
     int sub_trees;    /* of gradients that this rank owes the others; 1 when W = 1 */
-    int waiting_sets; /* gradient sets that wait for their neighbour; each lane at work needs one more */
+    int waiting_sets; /* gradient sets that wait for their neighbour; each lane at work needs one more (lvni_plan_sets) */
 } lvni_plan;
 
 /* `start` inclusive, `count` samples (or shards, or chunks). */
@@ -64,6 +64,7 @@ lvni_range lvni_plan_slice(int64_t total, int64_t parts, int64_t i);
 lvni_range lvni_plan_step(const lvni_plan *plan, int64_t step);
 lvni_range lvni_plan_shard(const lvni_plan *plan, int64_t step, int shard);
 int64_t lvni_plan_largest_shard(const lvni_plan *plan); /* samples */
+int lvni_plan_sets(const lvni_plan *plan);              /* gradient sets of this rank */
 /* Shards of a rank, and the rank of a shard: contiguous runs. */
 lvni_range lvni_plan_shards_of(const lvni_plan *plan, int rank);
 int lvni_plan_owner(const lvni_plan *plan, int shard);

@@ -30,9 +30,17 @@ const lvni_option_table *lvni_classify_train_tables(size_t *n)
     return all;
 }
 
+typedef struct exporting {
+    lvni_classifier_card card;
+    const lvni_config *config;
+} exporting;
+
 static lvn_status export_model(void *user, const lvni_model *model, const char *path)
 {
-    return lvni_export_classifier(model, user, path);
+    const exporting *e = user;
+    lvni_classifier_card card = e->card;
+    card.wgrad_threads = (int)lvni_config_int(e->config, "wgrad_threads"); /* resolved by now */
+    return lvni_export_classifier(model, &card, path);
 }
 
 typedef lvn_status (*fit_function)(const lvni_fit_request *request);
@@ -54,14 +62,15 @@ static lvn_status with_data(lvni_config *c, fit_function fit)
     const lvni_zoo_arguments arguments = {.image_size = data.transform.size,
                                           .n_classes = data.train->n_classes,
                                           .dropout = lvni_config_float(c, "model.dropout")};
-    lvni_classifier_card card = {.model = name,
-                                 .image_size = arguments.image_size,
-                                 .n_classes = arguments.n_classes,
-                                 .class_names = data.train->class_names,
-                                 .dropout = arguments.dropout,
-                                 .eval_crop = data.transform.eval_crop};
-    memcpy(card.mean, data.transform.mean, sizeof card.mean);
-    memcpy(card.std, data.transform.std, sizeof card.std);
+    exporting e = {.card = {.model = name,
+                            .image_size = arguments.image_size,
+                            .n_classes = arguments.n_classes,
+                            .class_names = data.train->class_names,
+                            .dropout = arguments.dropout,
+                            .eval_crop = data.transform.eval_crop},
+                   .config = c};
+    memcpy(e.card.mean, data.transform.mean, sizeof e.card.mean);
+    memcpy(e.card.std, data.transform.std, sizeof e.card.std);
     const lvni_fit_request request = {.config = c,
                                       .recipe = "classify",
                                       .cls = lvni_zoo_find(name),
@@ -70,7 +79,7 @@ static lvn_status with_data(lvni_config *c, fit_function fit)
                                       .val = data.val,
                                       .note = lvni_str_text(&data.note),
                                       .export_model = export_model,
-                                      .user = &card};
+                                      .user = &e};
     const lvn_status s = fit(&request);
     lvni_image_data_free(&data);
     return s;

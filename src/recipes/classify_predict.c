@@ -89,6 +89,14 @@ static void csv_field(lvni_str *out, const char *text)
     lvni_str_char(out, '"');
 }
 
+/* -1: not known. `predict` never knows: its data need not have the model's classes. */
+static int64_t label_of(const use *u, int64_t sample)
+{
+    const lvn_dataset *d = u->data.train;
+    const int64_t label = !u->labels || d->cls->label == NULL ? -1 : d->cls->label(d, sample);
+    return label < u->exported->card.n_classes ? label : -1;
+}
+
 static void pick(use *u, int64_t sample, int64_t best, float p, bool right)
 {
     const int side = right ? 1 : 0, most = SHEET;
@@ -111,10 +119,9 @@ static lvn_status take_row(void *user, int64_t sample, const float *p, int64_t k
         LVN_FAIL(LVN_ERR_NON_FINITE, "the model %s gives %g as a probability: its weights are not finite; train again with a smaller optim.lr",
                  lvni_config_str(u->config, "model"), (double)p[best]);
     }
-    const lvn_dataset *d = u->data.train;
-    const int64_t label = d->cls->label == NULL ? -1 : d->cls->label(d, sample);
+    const int64_t label = label_of(u, sample);
     u->n++;
-    if (label >= 0 && label < k) {
+    if (label >= 0) {
         u->right += best == label;
         u->loss -= lvni_log((double)p[label] > 1e-38 ? (double)p[label] : 1e-38);
     }
@@ -150,7 +157,7 @@ static lvn_status run_model(use *u)
     lvni_lanes *all = NULL;
     lvn_status s = lvni_loader_create(&lo, &loader);
     if (s == LVN_OK) {
-        s = lvni_lanes_create(lanes, cores / lanes > 1 ? cores / lanes : 1, 1, &all);
+        s = lvni_lanes_create(lanes, cores / lanes > 1 ? cores / lanes : 1, u->exported->card.wgrad_threads, &all);
     }
     if (s == LVN_OK) {
         s = lvni_predict(u->exported->model, loader, all, take_row, u);
@@ -193,7 +200,7 @@ static lvn_status draw_sheet(const use *u, const char *path)
     for (int i = 0; s == LVN_OK && n < SHEET && (i < wrong + u->n_picked[1]); i++) {
         const int side = i < wrong ? 0 : 1, at = i < wrong ? i : i - wrong;
         const int64_t sample = u->picked[side][at];
-        const int64_t label = u->data.train->cls->label == NULL ? -1 : u->data.train->cls->label(u->data.train, sample);
+        const int64_t label = label_of(u, sample);
         s = fetch_rgb(u, sample, image, rgb + pixels * (size_t)n);
         snprintf(text[n][0], sizeof text[n][0], "%s %.0f%%", classes[u->predicted[side][at]], 100.0 * (double)u->probability[side][at]);
         if (side == 0 && label >= 0) {

@@ -5,6 +5,7 @@
 #include "core/alloc.h"
 #include "core/str.h"
 #include "core/vfs.h"
+#include "plan/plan.h"
 #include "recipes/run_dir.h"
 
 #include <jansson.h>
@@ -64,7 +65,7 @@ static void card_to_json(const lvni_classifier_card *card, lvni_str *out)
 {
     lvni_str_append(out, "{\"model\":");
     lvni_str_json(out, card->model);
-    lvni_str_printf(out, ",\"image_size\":%d,\"dropout\":", card->image_size);
+    lvni_str_printf(out, ",\"image_size\":%d,\"wgrad_threads\":%d,\"dropout\":", card->image_size, card->wgrad_threads);
     lvni_str_double(out, card->dropout);
     lvni_str_append(out, ",\"eval_crop\":");
     lvni_str_double(out, card->eval_crop);
@@ -158,6 +159,10 @@ static lvn_status check_card(const lvni_classifier_card *card)
     if (card->image_size < 4 || card->image_size > 2048) {
         LVN_FAIL(LVN_ERR_CORRUPT, "its description of the model says image_size %d; from 4 to 2048 is possible", card->image_size);
     }
+    if (card->wgrad_threads < 1 || card->wgrad_threads > LVNI_PLAN_MAX_WGRAD) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "its description of the model says wgrad_threads %d; from 1 to %d is possible", card->wgrad_threads,
+                 LVNI_PLAN_MAX_WGRAD);
+    }
     if (!(card->dropout >= 0 && card->dropout < 1) || !(card->eval_crop >= 0.01 && card->eval_crop <= 1)) {
         LVN_FAIL(LVN_ERR_CORRUPT, "its description of the model says dropout %g and eval_crop %g; at least 0 and below 1, and 0.01 to 1 are possible",
                  card->dropout, card->eval_crop);
@@ -182,6 +187,8 @@ static lvn_status read_card(lvni_exported *e, json_t *j)
         LVN_FAIL(LVN_ERR_CORRUPT, "its description of the model is not complete");
     }
     card->image_size = (int)json_integer_value(json_object_get(j, "image_size"));
+    json_t *threads = json_object_get(j, "wgrad_threads");
+    card->wgrad_threads = threads == NULL ? 1 : (int)json_integer_value(threads); /* early files do not say it */
     card->dropout = json_number_value(json_object_get(j, "dropout"));
     card->eval_crop = json_number_value(json_object_get(j, "eval_crop"));
     LVN_TRY(check_card(card));

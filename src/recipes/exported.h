@@ -11,6 +11,7 @@
 typedef struct lvni_classifier_card {
     const char *model; /* name in the zoo */
     int image_size, n_classes;
+    int wgrad_threads; /* of the training: off AVX-512, forward passes too have the bits of this team */
     const char *const *class_names;
     double dropout, eval_crop;
     float mean[3], std[3];

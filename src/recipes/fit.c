@@ -59,6 +59,7 @@ lvn_status lvni_read_config(const lvni_option_table *tables, size_t n_tables, co
 typedef struct run {
     const lvni_fit_request *request;
     lvni_plan plan;
+    lvni_schedule schedule;
     char *dir;
     lvni_str json;
     lvni_model *model;
@@ -112,6 +113,7 @@ static lvn_status make_trainer(run *r)
                               .train = r->request->train,
                               .val = r->request->val,
                               .plan = r->plan,
+                              .schedule = r->schedule,
                               .gradient_clip_val = lvni_config_float(c, "gradient_clip_val"),
                               .seed = (uint64_t)lvni_config_int(c, "seed"),
                               .max_epochs = lvni_config_int(c, "max_epochs"),
@@ -126,7 +128,6 @@ static lvn_status make_trainer(run *r)
                               .export_model = r->request->export_model == NULL ? NULL : export_named,
                               .user = r};
     lvni_read_optim(c, &o.optim);
-    lvni_read_schedule(c, &r->plan, &o.schedule);
     return lvni_trainer_create(&o, &r->trainer);
 }
 
@@ -134,6 +135,23 @@ static void warn(void *user, const char *text)
 {
     (void)user;
     lvni_log_line(LVNI_LOG_WARNING, "%s", text);
+}
+
+/* The same step has another learning rate on a cosine that ends elsewhere. */
+static void tell_moved_end(const run *r, const lvni_ckpt *ckpt)
+{
+    const int64_t was = lvni_saved_cosine_end(ckpt->config, r->plan.n_samples), is = r->schedule.total_steps;
+    if (r->schedule.kind == LVNI_SCHEDULE_COSINE && was > 0 && was != is) {
+        lvni_log_line(LVNI_LOG_INFO, "scheduler=cosine ends at step %lld now, at step %lld in the saved run: the learning rate goes on along another curve",
+                      (long long)is, (long long)was);
+    }
+}
+
+/* Weights of an exported model or a checkpoint, by name. */
+static lvn_status load_weights(const run *r)
+{
+    const char *path = lvni_config_str(r->request->config, "weights");
+    return path == NULL ? LVN_OK : lvni_model_load(r->model, path);
 }
 
 static lvn_status resume(run *r)
@@ -144,7 +162,7 @@ static lvn_status resume(run *r)
     lvni_free(dir);
     if (s == LVN_ERR_NOT_FOUND) {
         lvni_log_line(LVNI_LOG_WARNING, "%s has no checkpoint yet: the run starts from its beginning", r->dir);
-        return LVN_OK;
+        return load_weights(r);
     }
     if (s == LVN_OK) {
         s = lvni_trainer_restore(r->trainer, ckpt);
@@ -152,16 +170,10 @@ static lvn_status resume(run *r)
     if (s == LVN_OK) {
         lvni_log_line(LVNI_LOG_INFO, "resuming from %s: step %lld, epoch %lld", ckpt->path, (long long)ckpt->at.step,
                  (long long)ckpt->at.epoch);
+        tell_moved_end(r, ckpt);
     }
     lvni_ckpt_free(ckpt);
     return s;
-}
-
-/* Weights of an exported model or a checkpoint, by name. */
-static lvn_status load_weights(const run *r)
-{
-    const char *path = lvni_config_str(r->request->config, "weights");
-    return path == NULL ? LVN_OK : lvni_model_load(r->model, path);
 }
 
 static lvn_status prepare(run *r)
@@ -171,8 +183,9 @@ static lvn_status prepare(run *r)
     LVN_TRY(lvni_cpu_start());
     const int64_t n = r->request->train->cls->length(r->request->train);
     LVN_TRY(lvni_make_plan(c, n, &r->plan));
+    LVN_TRY(lvni_read_schedule(c, &r->plan, &r->schedule));
     LVN_TRY(lvni_model_build(r->request->cls, r->request->arguments, (uint64_t)lvni_config_int(c, "seed"), &r->model));
-    return load_weights(r);
+    return lvni_config_bool(c, "resume") ? LVN_OK : load_weights(r); /* a checkpoint has its own; the file may be gone by then */
 }
 
 static lvn_status train(run *r)
@@ -190,7 +203,9 @@ static lvn_status train(run *r)
     LVN_TRY(lvni_run_dir_write_config(r->dir, c)); /* only now: keys that do not fit must not spoil the run that is to be resumed */
     lvni_stop_install();
     LVN_TRY(lvni_trainer_fit(r->trainer));
-    lvni_log_line(LVNI_LOG_INFO, "done after %lld steps; %s/checkpoints/last.safetensors", (long long)r->trainer->at.step, r->dir);
+    if (r->trainer->saved_step >= 0) {
+        lvni_log_line(LVNI_LOG_INFO, "done after %lld steps; %s/checkpoints/last.safetensors", (long long)r->trainer->at.step, r->dir);
+    }
     return LVN_OK;
 }
 
@@ -206,6 +221,7 @@ lvn_status lvni_fit(const lvni_fit_request *request)
 {
     run r = {.request = request};
     const lvn_status s = train(&r);
+    lvni_stop_remove();
     if (s != LVN_OK) {
         lvni_log_line(LVNI_LOG_DEBUG, "stopped: %s", lvn_last_error()->message); /* for train.log; the command tells the person */
     }
@@ -219,13 +235,13 @@ lvn_status lvni_fit_plan(const lvni_fit_request *request)
     run r = {.request = request};
     lvn_status s = prepare(&r);
     if (s == LVN_OK) {
-        const int64_t sets = r.plan.lanes + r.plan.waiting_sets;
+        const int sets = lvni_plan_sets(&r.plan);
         if (request->note != NULL) {
             printf("%s\n", request->note);
         }
         s = lvni_plan_print(&r.plan, stdout);
-        printf("model %s: %lld parameters; weights %.1f MiB, %lld gradient set%s of the same size\n", request->cls->name,
-               (long long)lvni_model_count(r.model), (double)r.model->n_weights * 4.0 / 1048576.0, (long long)sets, sets == 1 ? "" : "s");
+        printf("model %s: %lld parameters; weights %.1f MiB, %d gradient set%s of the same size\n", request->cls->name,
+               (long long)lvni_model_count(r.model), (double)r.model->n_weights * 4.0 / 1048576.0, sets, sets == 1 ? "" : "s");
     }
     run_free(&r);
     return s;

@@ -23,6 +23,9 @@ static lvn_status train(const lvn_job *job, int n, const char *const *words)
 {
     LVN_ARG(job->module != NULL, "a job needs a module class");
     LVN_ARG(job->module->training_step != NULL, "the module class %s has no training_step", job->module->name);
+    if (job->train == NULL && lvn_last_error()->code != LVN_OK) {
+        return lvn_last_error()->code; /* opening it failed */
+    }
     LVN_ARG(job->train != NULL, "a job needs a training set");
     size_t n_tables;
     const lvni_option_table *t = tables(&n_tables);
@@ -37,8 +40,7 @@ static lvn_status train(const lvn_job *job, int n, const char *const *words)
 
 lvn_status lvn_job_train(const lvn_job *job, int n_words, const char *const *words)
 {
-    const lvn_status opened = lvn_last_error()->code; /* LVN_IMAGE_FOLDER in the job may have failed */
-    const lvn_status s = opened != LVN_OK && (job->train == NULL || job->val == NULL) ? opened : train(job, n_words, words);
+    const lvn_status s = train(job, n_words, words);
     lvn_dataset_destroy(job->train);
     lvn_dataset_destroy(job->val);
     return s;
@@ -56,5 +58,9 @@ int lvn_main(int argc, char **argv, const lvn_job *job)
         return LVNI_EXIT_OK;
     }
     lvni_cpu_clean_environment(argv);
+    if (job->val == NULL && lvn_last_error()->code != LVN_OK) { /* LVN_IMAGE_FOLDER in the job failed: not a job without validation */
+        lvn_dataset_destroy(job->train);
+        return lvni_report_status(lvn_last_error()->code);
+    }
     return lvni_report_status(lvn_job_train(job, argc - 1, (const char *const *)argv + 1));
 }

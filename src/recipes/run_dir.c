@@ -76,31 +76,30 @@ lvn_status lvni_run_dir_choose(const lvni_config *c, const char *recipe, char **
     return *path == NULL ? LVN_ERR_MEMORY : LVN_OK;
 }
 
-/* "last.safetensors.tmp-123" for the ending ".safetensors": left by a process that was killed while it wrote.
- */
-static bool is_leftover(const char *name, const char *ending)
+/* A file of a run: a whole name, or an ending that begins with a dot. */
+static bool fits(const char *name, size_t n, const char *pattern)
 {
-    const char *tail = strstr(name, ".tmp-");
-    const size_t m = strlen(ending);
-    return tail != NULL && tail[5] != '\0' && tail[5 + strspn(tail + 5, "0123456789")] == '\0' &&
-           (size_t)(tail - name) >= m && strncmp(tail - m, ending, m) == 0;
+    const size_t m = strlen(pattern);
+    return (pattern[0] == '.' ? n >= m : n == m) && strncmp(name + n - m, pattern, m) == 0;
 }
 
-static bool is_whole(const char *name, const char *ending)
+/* "last.safetensors.tmp-123" for ".safetensors": left by a process that was killed while it wrote. */
+static bool is_leftover(const char *name, const char *pattern)
 {
-    const size_t n = strlen(name), m = strlen(ending);
-    return n >= m && strcmp(name + n - m, ending) == 0;
+    const char *tail = strstr(name, ".tmp-");
+    return tail != NULL && tail[5] != '\0' && tail[5 + strspn(tail + 5, "0123456789")] == '\0' &&
+           fits(name, (size_t)(tail - name), pattern);
 }
 
 /* Remove the files that a run writes into <dir>, or only what was left half written; anything else a person
  * put there stays. */
-static void empty(const char *dir, const char *const *endings, bool leftovers_only)
+static void empty(const char *dir, const char *const *patterns, bool leftovers_only)
 {
     DIR *d = opendir(dir);
     for (struct dirent *e = NULL; d != NULL && (e = readdir(d)) != NULL;) {
-        for (int i = 0; endings[i] != NULL; i++) {
-            const bool ours =
-                is_leftover(e->d_name, endings[i]) || (!leftovers_only && is_whole(e->d_name, endings[i]));
+        for (int i = 0; patterns[i] != NULL; i++) {
+            const bool ours = is_leftover(e->d_name, patterns[i]) ||
+                              (!leftovers_only && fits(e->d_name, strlen(e->d_name), patterns[i]));
             char *path = ours ? lvni_path_join(dir, e->d_name) : NULL;
             if (path != NULL) {
                 lvni_vfs_get()->unlink(path);

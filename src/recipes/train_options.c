@@ -1,6 +1,7 @@
 /* The rows of the keys that do not depend on the recipe. Names are those of today's Lightning trainer. */
 #include "recipes/train_options.h"
 
+#include <jansson.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,6 +21,12 @@ static lvn_status check_devices(const lvni_option *row, const lvni_value *value,
     return lvni_option_fail_later(row, value, origin);
 }
 
+/* 0 would be a run that does nothing and leaves no checkpoint. */
+static lvn_status check_limit(const lvni_option *row, const lvni_value *value, const char *origin)
+{
+    return value->i != 0 ? LVN_OK : lvni_option_fail(row, value, origin, "expected at least 1, or -1 for no limit");
+}
+
 /* Counts that the batch plan keeps in an int. */
 #define A_COUNT LVNI_BETWEEN(1, 2147483647)
 
@@ -33,12 +40,12 @@ static const lvni_option run_rows[] = {
      .help = "Continue the run in `out` from its newest valid checkpoint, with its configuration.", .flags = LVNI_OPT_NOT_SAVED},
     {.name = "weights", .type = LVNI_OPT_PATH, .help = "Start from the weights of an exported model or a checkpoint."},
     {.name = "seed", .type = LVNI_OPT_INT, .fallback = "0", .range = LVNI_AT_LEAST(0), .help = "Seed of every random number of the run."},
-    {.name = "max_epochs", .type = LVNI_OPT_INT, .unit = "epochs", .fallback = "20", .range = LVNI_BETWEEN(-1, 2147483647),
+    {.name = "max_epochs", .type = LVNI_OPT_INT, .unit = "epochs", .fallback = "20", .range = LVNI_BETWEEN(-1, 2147483647), .check = check_limit,
      .help = "Passes over the training set; -1: no limit."},
-    {.name = "max_steps", .type = LVNI_OPT_INT, .unit = "steps", .fallback = "-1", .range = LVNI_BETWEEN(-1, 2147483647),
+    {.name = "max_steps", .type = LVNI_OPT_INT, .unit = "steps", .fallback = "-1", .range = LVNI_BETWEEN(-1, 2147483647), .check = check_limit,
      .help = "Optimizer steps; -1: no limit."},
     {.name = "num_workers", .type = LVNI_OPT_INT, .unit = "threads", .range = {.used = true, .min = 0, .max = 256},
-     .flags = LVNI_OPT_AUTO, .help = "Threads that load and decode samples; 0: none of their own; auto: one per core, 8 at most."},
+     .flags = LVNI_OPT_AUTO | LVNI_OPT_LAYOUT, .help = "Threads that load and decode samples; 0: none of their own; auto: one per core, 8 at most."},
     {.name = "on_error", .type = LVNI_OPT_CHOICE, .choices = "stop|skip", .fallback = "stop",
      .help = "What an unreadable sample does: stop the run, or be left out and counted."},
     {.name = "precision", .type = LVNI_OPT_CHOICE, .choices = "32-true|bf16-mixed|16-mixed|bf16-true", .fallback = "32-true",
@@ -87,7 +94,7 @@ static const lvni_option batch_rows[] = {
      .help = "Consecutive shards that may see each other's values; pins the bits of a run."},
     {.name = "wgrad_threads", .type = LVNI_OPT_INT, .unit = "threads", .range = LVNI_BETWEEN(1, 16), .flags = LVNI_OPT_AUTO,
      .help = "Virtual team of the kernels whose sums depend on it; pins the bits of a run."},
-    {.name = "lanes", .type = LVNI_OPT_INT, .range = LVNI_BETWEEN(1, 64), .flags = LVNI_OPT_AUTO,
+    {.name = "lanes", .type = LVNI_OPT_INT, .range = LVNI_BETWEEN(1, 64), .flags = LVNI_OPT_AUTO | LVNI_OPT_LAYOUT,
      .help = "Shards in work at once; for speed alone."},
     {.name = "drop_last", .type = LVNI_OPT_BOOL, .fallback = "false", .help = "Leave out the short last step of an epoch."},
     LVNI_OPTION_ALIAS("accumulate_grad_batch", "accumulate_grad_batches"),
@@ -139,6 +146,18 @@ static lvn_status resolve(lvni_config *c, const char *name, int64_t value)
     return lvni_config_is_set(c, name) ? LVN_OK : lvni_config_set(c, name, text, "resolved at start");
 }
 
+/* A later version that knows more devices must go on with a run on those that it began with. */
+static lvn_status resolve_devices(lvni_config *c)
+{
+    static const char *const auto_is[][2] = {{"accelerator", "cpu"}, {"devices", "1"}, {"strategy", "single"}};
+    for (size_t i = 0; i < sizeof auto_is / sizeof *auto_is; i++) {
+        if (strcmp(lvni_config_str(c, auto_is[i][0]), "auto") == 0) {
+            LVN_TRY(lvni_config_set(c, auto_is[i][0], auto_is[i][1], "resolved at start"));
+        }
+    }
+    return LVN_OK;
+}
+
 lvn_status lvni_make_plan(lvni_config *c, int64_t n_samples, lvni_plan *out)
 {
     if (!lvni_config_is_set(c, "batch_size") && !lvni_config_is_set(c, "batch_size_per_device")) {
@@ -157,6 +176,7 @@ lvn_status lvni_make_plan(lvni_config *c, int64_t n_samples, lvni_plan *out)
                                  .eval_batch_size = or_zero(c, "eval_batch_size"),
                                  .drop_last = lvni_config_bool(c, "drop_last")};
     LVN_TRY(lvni_plan_make(&o, out));
+    LVN_TRY(resolve_devices(c));
     LVN_TRY(resolve(c, "shards", out->shards));
     LVN_TRY(resolve(c, "group", out->group));
     LVN_TRY(resolve(c, "wgrad_threads", out->wgrad_threads));
@@ -176,15 +196,47 @@ void lvni_read_optim(const lvni_config *c, lvni_optim_options *o)
                               .eps = lvni_config_float(c, "optim.eps")};
 }
 
-void lvni_read_schedule(const lvni_config *c, const lvni_plan *plan, lvni_schedule *s)
+/* Steps of the whole run; INT64_MAX: no end. */
+static int64_t horizon(int64_t epochs, int64_t steps, int64_t steps_per_epoch)
 {
-    const int64_t epochs = lvni_config_int(c, "max_epochs"), steps = lvni_config_int(c, "max_steps");
-    int64_t total = epochs >= 0 ? epochs * plan->steps_per_epoch : INT64_MAX;
-    if (steps >= 0 && steps < total) {
-        total = steps;
+    const int64_t total = epochs >= 0 ? epochs * steps_per_epoch : INT64_MAX;
+    return steps >= 0 && steps < total ? steps : total;
+}
+
+lvn_status lvni_read_schedule(const lvni_config *c, const lvni_plan *plan, lvni_schedule *s)
+{
+    const bool cosine = strcmp(lvni_config_str(c, "scheduler.name"), "cosine") == 0;
+    const int64_t warmup = lvni_config_int(c, "scheduler.warmup_steps");
+    const int64_t total = horizon(lvni_config_int(c, "max_epochs"), lvni_config_int(c, "max_steps"), plan->steps_per_epoch);
+    if (cosine && total == INT64_MAX) {
+        LVN_FAIL(LVN_ERR_USAGE, "scheduler=cosine ends with the run, and with max_epochs=-1 max_steps=-1 the run has no end: give max_epochs or max_steps");
     }
-    *s = (lvni_schedule){
-        .kind = strcmp(lvni_config_str(c, "scheduler.name"), "cosine") == 0 ? LVNI_SCHEDULE_COSINE : LVNI_SCHEDULE_CONSTANT,
-        .warmup_steps = lvni_config_int(c, "scheduler.warmup_steps"),
-        .total_steps = total};
+    if (warmup > 0 && warmup >= total) {
+        LVN_FAIL(LVN_ERR_USAGE, "scheduler.warmup_steps=%lld leaves nothing of the run's %lld step%s: give fewer, or a larger max_epochs or max_steps",
+                 (long long)warmup, (long long)total, total == 1 ? "" : "s");
+    }
+    *s = (lvni_schedule){.kind = cosine ? LVNI_SCHEDULE_COSINE : LVNI_SCHEDULE_CONSTANT, .warmup_steps = warmup, .total_steps = total};
+    return LVN_OK;
+}
+
+static int64_t number_of(const json_t *saved, const char *name, int64_t otherwise)
+{
+    const json_t *value = json_object_get(saved, name);
+    return json_is_integer(value) ? (int64_t)json_integer_value(value) : otherwise;
+}
+
+int64_t lvni_saved_cosine_end(const char *config_json, int64_t n_samples)
+{
+    json_t *saved = config_json == NULL ? NULL : json_loads(config_json, 0, NULL);
+    const char *name = json_string_value(json_object_get(saved, "scheduler.name"));
+    const int64_t batch = number_of(saved, "batch_size", number_of(saved, "batch_size_per_device", 0)) *
+                          number_of(saved, "accumulate_grad_batches", 1);
+    int64_t end = 0;
+    if (name != NULL && strcmp(name, "cosine") == 0 && batch > 0) {
+        const bool drop = json_is_true(json_object_get(saved, "drop_last"));
+        const int64_t per_epoch = n_samples / batch + (n_samples % batch != 0 && !drop ? 1 : 0);
+        end = horizon(number_of(saved, "max_epochs", -1), number_of(saved, "max_steps", -1), per_epoch);
+    }
+    json_decref(saved);
+    return end;
 }

@@ -17,6 +17,9 @@ int lvni_worker_count(const lvni_config *config);
 /* The plan of n training samples; resolved values are written back into the configuration. */
 lvn_status lvni_make_plan(lvni_config *config, int64_t n_samples, lvni_plan *out);
 void lvni_read_optim(const lvni_config *config, lvni_optim_options *out);
-void lvni_read_schedule(const lvni_config *config, const lvni_plan *plan, lvni_schedule *out);
+/* LVN_ERR_USAGE when the run's length does not fit the schedule. */
+lvn_status lvni_read_schedule(const lvni_config *config, const lvni_plan *plan, lvni_schedule *out);
+/* Where the cosine of a saved run (the configuration of its checkpoint) ends with this many samples; 0: it had none. */
+int64_t lvni_saved_cosine_end(const char *config_json, int64_t n_samples);
 
 #endif

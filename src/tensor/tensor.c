@@ -213,24 +213,27 @@ const char *lvni_shape_string(int ndim, const int64_t *shape, char out[96])
 
 lvn_dtype lvn_tensor_dtype(const lvn_tensor *t)
 {
-    return t->dtype;
+    return t == NULL ? LVN_DTYPE_COUNT : t->dtype;
 }
 
 int lvn_ndim(const lvn_tensor *t)
 {
-    return t->ndim;
+    return t == NULL ? 0 : t->ndim;
 }
 
 int64_t lvn_size(const lvn_tensor *t, int axis)
 {
+    if (t == NULL) {
+        return 0;
+    }
     const int i = axis < 0 ? axis + t->ndim : axis;
     return i < 0 || i >= t->ndim ? 0 : t->shape[i];
 }
 
 int64_t lvn_numel(const lvn_tensor *t)
 {
-    int64_t n = 1;
-    for (int i = 0; i < t->ndim; i++) {
+    int64_t n = t == NULL ? 0 : 1;
+    for (int i = 0; t != NULL && i < t->ndim; i++) {
         n *= t->shape[i];
     }
     return n;
@@ -238,12 +241,12 @@ int64_t lvn_numel(const lvn_tensor *t)
 
 void *lvn_data(lvn_tensor *t)
 {
-    return t->data;
+    return t == NULL ? NULL : t->data;
 }
 
 const void *lvn_const_data(const lvn_tensor *t)
 {
-    return t->data;
+    return t == NULL ? NULL : t->data;
 }
 
 double lvn_item(const lvn_tensor *t)

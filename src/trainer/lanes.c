@@ -124,11 +124,6 @@ int lvni_lanes_count(const lvni_lanes *all)
     return all->n;
 }
 
-lvni_ctx *lvni_lanes_ctx(lvni_lanes *all, int i)
-{
-    return all->lane[i].ctx;
-}
-
 static void wake_others(lvni_lanes *all, int n, lvni_lane_work work, void *user)
 {
     pthread_mutex_lock(&all->lock);

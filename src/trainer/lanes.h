@@ -13,7 +13,6 @@ typedef lvn_status (*lvni_lane_work)(void *user, int lane);
 lvn_status lvni_lanes_create(int n, int team, int wgrad_team, lvni_lanes **out);
 void lvni_lanes_destroy(lvni_lanes *lanes);
 int lvni_lanes_count(const lvni_lanes *lanes);
-lvni_ctx *lvni_lanes_ctx(lvni_lanes *lanes, int lane);
 /* Run work(user, 0 .. n - 1), lane i on its thread, and wait for all. The status and error of the lowest lane that failed. */
 lvn_status lvni_lanes_run(lvni_lanes *lanes, int n, lvni_lane_work work, void *user);
 

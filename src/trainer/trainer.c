@@ -17,7 +17,7 @@ static lvn_status make_lanes_and_sets(lvni_trainer *t)
     }
     own->team = plan->cores; /* merges and updates run between the shards, on all cores */
     own->wgrad_team = plan->wgrad_threads;
-    const int n = lanes + plan->waiting_sets;
+    const int n = lvni_plan_sets(plan);
     t->job = lvni_calloc(LVNI_TAG_TRAINER, (size_t)lanes, sizeof *t->job);
     t->slot = lvni_calloc(LVNI_TAG_TRAINER, (size_t)lanes, sizeof *t->slot);
     t->set = lvni_calloc(LVNI_TAG_TRAINER, (size_t)n, sizeof *t->set);

@@ -109,6 +109,7 @@ lvn_status lvni_predict(const lvni_model *model, lvni_loader *loader, lvni_lanes
 
 /* Signals that ask for a stop (SIGINT, SIGTERM, SIGUSR1): noted, looked at between steps. A second SIGINT ends the process. */
 void lvni_stop_install(void);
+void lvni_stop_remove(void);  /* the handlers from before are back; the signal stays noted until the next install */
 int lvni_stop_signal(void); /* 0: none */
 
 #endif

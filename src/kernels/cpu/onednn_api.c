@@ -10,7 +10,6 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* engine and statistics; a leaf lock */
 static dnnl_engine_t engine;
 static lvni_cpu_stats stats;
-static bool warned;
 
 static lvn_status check(dnnl_status_t s, const char *what, int line)
 {
@@ -116,23 +115,41 @@ static const char *impl_name(const_dnnl_primitive_desc_t pd)
     return name;
 }
 
-static void count_primitive(const_dnnl_primitive_desc_t pd)
+static void describe_work(const lvni_dnn_work *w, char *text, size_t size)
 {
-    const char *name = impl_name(pd);
+    static const char *const names[] = {"conv2d", "conv2d_grad_input", "conv2d_grad_weight", "matmul"};
+    const lvni_dnn_matmul_shape *m = &w->shape.matmul;
+    const lvni_dnn_conv_shape *c = &w->shape.conv;
+    if (w->op == LVNI_DNN_MATMUL) {
+        snprintf(text, size, "matmul of (%lld, %lld)%s and (%lld, %lld)%s", (long long)m->m, (long long)m->k,
+                 m->trans_a != 0 ? " transposed" : "", (long long)m->k, (long long)m->n, m->trans_b != 0 ? " transposed" : "");
+        return;
+    }
+    snprintf(text, size, "%s of x (%lld, %lld, %lld, %lld), w (%lld, %lld, %lld, %lld), stride %lld %lld, padding %lld %lld, "
+             "dilation %lld %lld, groups %lld", names[w->op], (long long)c->n, (long long)c->ih, (long long)c->iw,
+             (long long)c->ic, (long long)c->oc, (long long)c->kh, (long long)c->kw, (long long)(c->ic / c->groups),
+             (long long)c->stride[0], (long long)c->stride[1], (long long)c->padding[0], (long long)c->padding[1],
+             (long long)c->dilation[0], (long long)c->dilation[1], (long long)c->groups);
+}
+
+/* A reference implementation can be thousands of times slower: better no run than one that seems to hang. */
+static lvn_status count_or_refuse(const lvni_dnn_work *work, const char *name)
+{
     const bool slow = strncmp(name, "ref", 3) == 0;
     pthread_mutex_lock(&lock);
-    stats.primitives_created++;
+    stats.primitives_created += slow ? 0 : 1;
     if (slow) {
         stats.slow_primitives++;
         snprintf(stats.last_slow, sizeof stats.last_slow, "%s", name);
     }
-    const bool say = slow && !warned;
-    warned = warned || slow;
     pthread_mutex_unlock(&lock);
-    if (say) {
-        fprintf(stderr, "levin: warning: oneDNN has only a reference implementation (%s) for a shape of this network; "
-                        "that layer will be very slow\n", name);
+    if (slow) {
+        char text[320];
+        describe_work(work, text, sizeof text);
+        LVN_FAIL(LVN_ERR_UNSUPPORTED, "%s: oneDNN has only its slow reference implementation (%s) for this shape on this CPU (%s); "
+                 "change the layer's shape", text, name, lvni_dnn_describe());
     }
+    return LVN_OK;
 }
 
 struct lvni_cpu_stats lvni_dnn_stats(void)
@@ -234,7 +251,6 @@ static lvn_status fill(lvni_dnn_prim *p, dnnl_primitive_desc_t pd, int n_args, c
             LVN_TRY(gradient ? make_reorder(p, chosen, plain) : make_reorder(p, plain, chosen));
         }
     }
-    count_primitive(pd);
     return LVN_OK;
 }
 
@@ -357,8 +373,10 @@ lvn_status lvni_dnn_create(const lvni_dnn_work *work, lvni_dnn_prim *out)
     lvni_dnn_prim p = {0};
     LVN_TRY(work_pd(work, &d, &pd));
     const bool gradient = work->op == LVNI_DNN_CONV_GRAD_WEIGHT;
-    const lvn_status s = fill(&p, pd, work->bias != 0 ? 4 : 3, work_args[work->op],
-                              work->op == LVNI_DNN_MATMUL ? NULL : &d.plain, gradient);
+    lvn_status s = count_or_refuse(work, impl_name(pd));
+    if (s == LVN_OK) {
+        s = fill(&p, pd, work->bias != 0 ? 4 : 3, work_args[work->op], work->op == LVNI_DNN_MATMUL ? NULL : &d.plain, gradient);
+    }
     dnnl_primitive_desc_destroy(pd);
     if (s != LVN_OK) {
         lvni_dnn_prim_destroy(&p);

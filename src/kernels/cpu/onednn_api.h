@@ -59,7 +59,8 @@ typedef struct lvni_dnn_work {
 
 /* The name of the implementation that the current OpenMP setting of the thread gets. */
 lvn_status lvni_dnn_implementation(const lvni_dnn_work *work, char name[64]);
-/* Make a primitive with the current OpenMP setting. *out is untouched on failure. */
+/* Make a primitive with the current OpenMP setting. *out is untouched on failure. LVN_ERR_UNSUPPORTED: oneDNN has only its
+ * reference implementation. */
 lvn_status lvni_dnn_create(const lvni_dnn_work *work, lvni_dnn_prim *out);
 void lvni_dnn_prim_destroy(lvni_dnn_prim *p);
 
@@ -77,7 +78,7 @@ lvn_status lvni_dnn_setup(const char *isa);
 /* "avx512 v4, oneDNN 2.6.3" */
 const char *lvni_dnn_describe(void);
 
-/* Counts of lvni_cpu_get_stats; a slow implementation is also named once on stderr. */
+/* Counts of lvni_cpu_get_stats. */
 struct lvni_cpu_stats lvni_dnn_stats(void);
 
 #endif

@@ -25,7 +25,7 @@ typedef struct net {
 static lvn_status net_build(lvn_module *module, lvn_builder *b)
 {
     net *m = (net *)module;
-    m->norm = lvn_nn_batch_norm(b, "norm", C, .momentum = 0.25);
+    m->norm = lvn_nn_batch_norm(b, "norm", C, 0.25);
     m->drop = lvn_nn_dropout(b, "drop", 0.5);
     m->drop2 = lvn_nn_dropout(b, "other", 0.5);
     return lvn_builder_status(b);

@@ -113,7 +113,7 @@ static lvn_status no_outputs(probe *m, lvn_builder *b)
 
 static lvn_status no_channels(probe *m, lvn_builder *b)
 {
-    m->child = lvn_nn_batch_norm(b, "norm", 0);
+    m->child = lvn_nn_batch_norm(b, "norm", 0, 0.1);
     return lvn_builder_status(b);
 }
 
