@@ -200,8 +200,8 @@ void lvn_log(lvn_step *step, const char *name, const lvn_tensor *value)
     if (value == NULL) {
         return; /* the scope has failed and tells why */
     }
-    lvni_step_metric *m = strlen(name) < LVNI_METRIC_NAME ? metric_of(step, name) : NULL;
-    if (m == NULL || lvn_numel(value) != 1) {
+    lvni_step_metric *m = strlen(name) < LVNI_METRIC_NAME && lvn_numel(value) == 1 ? metric_of(step, name) : NULL;
+    if (m == NULL) {
         lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__,
                       "lvn_log of %s: a metric is one number (this has %lld), with a name of at most %d characters, at most %d in a step", name,
                       (long long)lvn_numel(value), LVNI_METRIC_NAME - 1, LVNI_METRICS);
