@@ -1,0 +1,198 @@
+/* What lanes bring: steps of model=cnn with shards=2 on two lanes of one thread each, against one lane of one
+ * thread. usage: bench_lanes     run by `make bench`; wants two idle cores Both runs step in turns, so that
+ * what else the machine does hits both; prints ms per step and the factor as median [least, largest] of the
+ * turns, checks that both runs have the same bits, writes out/bench/lanes.json. Exit 1 when a line is missed.
+ */
+#include "core/clock.h"
+#include "kernels/kernels.h"
+#include "trainer/trainer.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+
+enum { TURNS = 15, STEPS = 8, CLASSES = 10, SAMPLES = 1024, MOST = 64 };
+static const double line_to_beat = 1.7;
+
+/* Pictures of noise, made once: a step should find its batch at the price of a copy. */
+typedef struct noise {
+    lvn_dataset base;
+    int side;
+} noise;
+static float pixels[SAMPLES + MOST * MOST * 3];
+
+static int noise_fields(const lvn_dataset *dataset, lvn_field out[LVN_MAX_FIELDS])
+{
+    const int side = ((const noise *)(const void *)dataset)->side;
+    out[0] = (lvn_field){.name = "image", .dtype = LVN_F32, .ndim = 3, .shape = {side, side, 3}};
+    out[1] = (lvn_field){.name = "label", .dtype = LVN_I64, .ndim = 0};
+    return 2;
+}
+
+static int64_t noise_length(const lvn_dataset *dataset)
+{
+    (void)dataset;
+    return SAMPLES;
+}
+
+static lvn_status noise_get(const lvn_dataset *dataset, const lvn_sample_key *key, void *const field[])
+{
+    const size_t side = (size_t)((const noise *)(const void *)dataset)->side;
+    memcpy(field[0], pixels + key->sample, side * side * 3 * sizeof(float));
+    *(int64_t *)field[1] = key->sample % CLASSES;
+    return LVN_OK;
+}
+
+static const lvn_dataset_class noise_class = {
+    .name = "noise", .fields = noise_fields, .length = noise_length, .get = noise_get};
+
+typedef struct bench {
+    const char *name;
+    int side;
+    int64_t batch; /* E, two shards */
+} bench;
+
+static const bench benches[] = {{"cnn_32x32_64", 32, 64}, {"cnn_64x64_32", 64, 32}};
+
+typedef struct run {
+    lvni_model *model;
+    lvni_trainer *trainer;
+} run;
+
+static lvn_status open_run(const bench *b, const lvn_dataset *data, int lanes, run *r)
+{
+    const lvni_zoo_arguments arguments = {.image_size = b->side, .n_classes = CLASSES, .dropout = 0.1};
+    LVN_TRY(lvni_model_build(lvni_zoo_find("cnn"), &arguments, 1, &r->model));
+    lvni_trainer_options o = {
+        .model = r->model,
+        .train = data,
+        .optim = {.kind = LVNI_OPTIM_ADAMW, .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8},
+        .seed = 1,
+        .max_epochs = -1,
+        .max_steps = -1,
+        .log_every_n_steps = 1000,
+        .quiet = true,
+        .config_json = "{}"};
+    const lvni_plan_options plan = {.n_samples = SAMPLES,
+                                    .batch_size = b->batch,
+                                    .shards = 2,
+                                    .lanes = lanes,
+                                    .cores = lanes,
+                                    .wgrad_threads = 1};
+    LVN_TRY(lvni_plan_make(&plan, &o.plan));
+    LVN_TRY(lvni_trainer_create(&o, &r->trainer));
+    const lvni_loader_options loader = {.dataset = data, .plan = &o.plan, .training = true, .seed = 1};
+    return lvni_loader_create(&loader, &r->trainer->loader);
+}
+
+/* Milliseconds per step. */
+static lvn_status turn(run *r, double *ms)
+{
+    const uint64_t start = lvni_now_ns();
+    for (int i = 0; i < STEPS; i++) {
+        lvni_step_result result;
+        LVN_TRY(lvni_trainer_step(r->trainer, &result));
+    }
+    *ms = lvni_seconds_since(start) * 1e3 / STEPS;
+    return LVN_OK;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void report(FILE *json, const char *name, const char *what, const char *unit, double *values,
+                   double line)
+{
+    qsort(values, TURNS, sizeof *values, by_value);
+    const double median = values[TURNS / 2];
+    printf("%-14s %-10s %8.2f %s  [%.2f, %.2f]", name, what, median, unit, values[0], values[TURNS - 1]);
+    if (line > 0) {
+        printf("  line %.1f: %s", line, median >= line ? "met" : "MISSED");
+    }
+    printf("\n");
+    fprintf(json, ",\n  \"%s/%s\": {\"median\": %.4f, \"min\": %.4f, \"max\": %.4f, \"line\": %.1f}", name,
+            what, median, values[0], values[TURNS - 1], line);
+}
+
+static lvn_status measure(const bench *b, run r[2], FILE *json, bool *met)
+{
+    double one[TURNS], two[TURNS], factor[TURNS], warm_up;
+    LVN_TRY(turn(&r[0], &warm_up));
+    LVN_TRY(turn(&r[1], &warm_up));
+    for (int i = 0; i < TURNS; i++) {
+        LVN_TRY(turn(&r[0], &one[i]));
+        LVN_TRY(turn(&r[1], &two[i]));
+        factor[i] = one[i] / two[i];
+    }
+    if (memcmp(r[0].model->weights, r[1].model->weights, (size_t)r[0].model->n_weights * sizeof(float)) !=
+        0) {
+        LVN_FAIL(LVN_ERR_MISMATCH, "one lane and two lanes came to different weights");
+    }
+    report(json, b->name, "one_lane", "ms", one, 0);
+    report(json, b->name, "two_lanes", "ms", two, 0);
+    report(json, b->name, "factor", "x ", factor, line_to_beat);
+    *met = *met && factor[TURNS / 2] >= line_to_beat;
+    return LVN_OK;
+}
+
+static lvn_status run_bench(const bench *b, FILE *json, bool *met)
+{
+    const noise data = {.base = {.cls = &noise_class, .n_classes = CLASSES}, .side = b->side};
+    run r[2] = {{NULL, NULL}, {NULL, NULL}};
+    lvn_status s = open_run(b, &data.base, 1, &r[0]);
+    if (s == LVN_OK) {
+        s = open_run(b, &data.base, 2, &r[1]);
+    }
+    if (s == LVN_OK) {
+        s = measure(b, r, json, met);
+    }
+    for (int i = 0; i < 2; i++) {
+        lvni_trainer_destroy(r[i].trainer);
+        lvni_model_destroy(r[i].model);
+    }
+    return s;
+}
+
+int main(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) < 2) {
+        printf("bench_lanes needs two cores, this process may use %d: skipped\n", CPU_COUNT(&set));
+        return 0;
+    }
+    mkdir("out", 0777);
+    mkdir("out/bench", 0777);
+    FILE *json = fopen("out/bench/lanes.json", "w");
+    if (json == NULL || lvni_cpu_start() != LVN_OK) {
+        fprintf(stderr, "bench_lanes: cannot write out/bench/lanes.json, or: %s\n",
+                lvn_last_error()->message);
+        return 1;
+    }
+    const lvni_rng rng = {.key = lvni_rng_make_key(1, lvni_rng_purpose("noise"))};
+    for (size_t i = 0; i < sizeof pixels / sizeof *pixels; i++) {
+        pixels[i] = (float)lvni_rng_normal(&rng, i);
+    }
+    struct utsname machine;
+    uname(&machine);
+    printf("%s %s, %s, gcc %s, median [least, largest] of %d turns of %d steps\n", machine.sysname,
+           machine.machine, lvni_cpu_describe(), __VERSION__, TURNS, STEPS);
+    fprintf(json,
+            "{\n  \"machine\": \"%s %s\",\n  \"cpu\": \"%s\",\n  \"compiler\": \"gcc %s\",\n  \"turns\": %d",
+            machine.release, machine.machine, lvni_cpu_describe(), __VERSION__, TURNS);
+    bool met = true;
+    lvn_status s = LVN_OK;
+    for (size_t i = 0; i < sizeof benches / sizeof *benches && s == LVN_OK; i++) {
+        s = run_bench(&benches[i], json, &met);
+    }
+    if (s != LVN_OK) {
+        fprintf(stderr, "bench_lanes: %s\n", lvn_last_error()->message);
+    }
+    fprintf(json, "\n}\n");
+    return fclose(json) == 0 && s == LVN_OK && met ? 0 : 1;
+}
