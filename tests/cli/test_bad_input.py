@@ -234,6 +234,16 @@ class Words(Case):
         self.refused(["devices=0"], ["devices 0", "expected how many devices"])
         self.refused(["devices=banana"], ["devices banana", "expected how many devices"])
 
+    def test_a_run_without_steps(self):
+        for key in ("max_steps", "max_epochs"):
+            self.refused([f"{key}=0"], [f"{key} 0", "expected at least 1, or -1 for no limit", "command line"])
+
+    def test_schedule_and_length(self):
+        self.refused(["scheduler=cosine", "max_epochs=-1", "max_steps=-1"], ["scheduler=cosine", "has no end", "give max_epochs or max_steps"])
+        self.refused(["scheduler.warmup_steps=2"], ["scheduler.warmup_steps=2", "the run's 2 steps", "max_steps"])
+        self.refused(["max_epochs=1", "max_steps=-1", "scheduler.warmup_steps=9"], ["scheduler.warmup_steps=9", "the run's 2 steps"])
+        self.train("scheduler=cosine", "scheduler.warmup_steps=1")
+
     def test_impossible_batch_plan(self):
         self.refused(["shards=7"], ["batch_size 6", "7 shards", "smallest that works: 7"])
         self.refused(["batch_size_per_device=4"], ["batch_size=6 and batch_size_per_device=4 disagree", "give one of them"])
@@ -387,6 +397,17 @@ class Out(Case):
         self.assertNotEqual(read(f"{self.out}/checkpoints/last.safetensors"), before["checkpoints/last.safetensors"])
         self.assertEqual(read(f"{self.out}/notes.txt"), b"mine")
         self.no_leftovers()
+
+    def test_only_the_own_files_are_overwritten(self):
+        """A name that ends like one of ours is not ours."""
+        self.train()
+        mine = [f"{self.out}/{name}" for name in ("pretrain.log", "base_config.yaml", "old_metrics.jsonl", "pretrain.log.tmp-12", "weights.safetensors")]
+        for path in mine:
+            write(path, b"mine")
+        write(f"{self.out}/train.log.tmp-12", b"of a killed process")
+        self.train("overwrite=true")
+        self.assertEqual([path for path in mine if not os.path.exists(path)], [])
+        self.assertFalse(os.path.exists(f"{self.out}/train.log.tmp-12"))
 
     def test_an_empty_folder_will_do(self):
         os.mkdir(self.out)
@@ -623,6 +644,43 @@ class Resume(Case):
         self.assertEqual(tree(f"{self.out}/checkpoints"), before)
         self.assertEqual(read(f"{self.out}/config.yaml"), config)
 
+    def test_weights_have_moved(self):
+        """The checkpoint has what came of them."""
+        shutil.copy(self.exported, f"{self.dir}/start.safetensors")
+        self.train(f"weights={self.dir}/start.safetensors", "max_steps=4", "max_epochs=9")
+        goal = self.hashes()
+        self.train("overwrite=true", f"weights={self.dir}/start.safetensors", "max_steps=2", "max_epochs=9")
+        os.remove(f"{self.dir}/start.safetensors")
+        self.train("resume=true", "max_steps=4", "max_epochs=9", says=["resuming from"])
+        self.assertEqual(self.hashes(), goal)
+        shutil.rmtree(f"{self.out}/checkpoints")  # now they are needed
+        self.train("resume=true", code=FAILURE, says=[f"{self.dir}/start.safetensors"])
+
+    def test_the_end_has_moved(self):
+        """The same step of a cosine has another learning rate then: said, once."""
+        self.train("scheduler=cosine", "max_epochs=3", "max_steps=-1", "optim.lr=0.01")  # 2 steps each
+        _, told = self.train("resume=true", "max_epochs=4", "max_steps=-1", says=["scheduler=cosine ends at step 8 now, at step 6 in the saved run"])
+        self.assertEqual(told.count("another curve"), 1)
+        _, told = self.train("resume=true", "max_epochs=4", "max_steps=-1")
+        self.assertNotIn("another curve", told)
+
+    def test_layout_is_not_saved(self):
+        """What a resumed run takes over is what its bits hang on: devices, and no lanes or threads."""
+        self.train("lanes=1", "num_workers=1", "shards=2", "max_epochs=9")
+        config = read(f"{self.out}/config.yaml").decode()
+        for line in ("accelerator: cpu", "strategy: single", "shards: 2"):
+            self.assertIn(line, config.splitlines())
+        self.assertRegex(config, r'(?m)^devices: "?1"?$')
+        self.assertNotRegex(config, r"(?m)^(lanes|num_workers):")
+        whole = read(f"{self.out}/checkpoints/last.safetensors")
+        head = json.loads(whole[8:8 + struct.unpack("<Q", whole[:8])[0]])
+        saved = json.loads(head["__metadata__"]["levin.config"])
+        self.assertEqual([saved.get(key) for key in ("accelerator", "devices", "strategy", "shards")], ["cpu", "1", "single", 2])
+        self.assertEqual([key for key in ("lanes", "num_workers") if key in saved], [])
+        write(f"{self.out}/config.yaml", (config + "lanes: 64\nnum_workers: 256\n").encode())  # as early versions wrote it
+        self.train("resume=true", "max_steps=4")
+        self.assertNotRegex(read(f"{self.out}/config.yaml").decode(), r"(?m)^(lanes|num_workers):")
+
     def test_keys_that_do_not_fit(self):
         """They are refused and leave the run as it was."""
         self.train()
@@ -687,6 +745,36 @@ class Models(Case):
         path = self.crafted("m", change=lambda data: b"\0\0\xc0\x7f" * (len(data) // 4))
         self.predict(path, [path, "weights are not finite"])
         self.levin(["eval", f"model={path}", f"data={self.photos}"], FAILURE, [path, "weights are not finite"])
+
+    def test_team_of_the_training(self):
+        """Where forward passes see the team, predict and eval must use the one of the training."""
+        def team(path):
+            whole = read(path)
+            head = json.loads(whole[8:8 + struct.unpack("<Q", whole[:8])[0]])
+            return json.loads(head["__metadata__"]["classifier"])["wgrad_threads"]
+
+        self.train("wgrad_threads=3", "shards=2")
+        self.assertEqual(team(f"{self.out}/exported_models/exported_last.safetensors"), 3)
+        for value in (0, 17, "3"):
+            path = self.crafted("m", {"wgrad_threads": value})
+            self.predict(path, [path, "its description of the model says wgrad_threads", "from 1 to 16"])
+        whole = read(self.exported)
+        head = json.loads(whole[8:8 + struct.unpack("<Q", whole[:8])[0]])
+        card = json.loads(head["__metadata__"]["classifier"])
+        del card["wgrad_threads"]  # of an early version: 1
+        head["__metadata__"] = {"format": "pt", "classifier": json.dumps(card)}
+        text = json.dumps(head).encode()
+        write(f"{self.dir}/early.safetensors", struct.pack("<Q", len(text)) + text + whole[8 + struct.unpack("<Q", whole[:8])[0]:])
+        self.levin(["predict", f"model={self.dir}/early.safetensors", f"data={self.photos}", f"output={self.dir}/p.csv"], OK)
+
+    def test_more_classes_than_the_model(self):
+        """predict does not know labels: a page of pictures must not look for their names."""
+        shapes = ["data=builtin:shapes", "data.count=40"]
+        self.levin(["train", "classify", *shapes, "data.classes=3", f"out={self.out}", "model=mlp", "image_size=16", "max_steps=1"], OK)
+        self.levin(["predict", f"model={self.out}", *shapes, "data.classes=8", f"sheet={self.dir}/s.png", f"output={self.dir}/p.csv"], OK)
+        self.assertEqual(read(f"{self.dir}/s.png")[:4], b"\x89PNG")
+        self.assertEqual(len(read(f"{self.dir}/p.csv").splitlines()), 1 + 40)
+        self.levin(["eval", f"model={self.out}", *shapes, "data.classes=8", f"sheet={self.dir}/t.png"], FAILURE, ["data.classes=3"])
 
     def test_unknown_classes(self):
         data = f"{self.dir}/data"

@@ -65,6 +65,7 @@ static const lvni_option run_rows[] = {
      .fallback = "single",
      .choices = "single|dp|ddp",
      .spellings = "none=single"},
+    {.name = "lanes", .type = LVNI_OPT_INT, .fallback = "1", .flags = LVNI_OPT_LAYOUT},
     {.name = "on_error", .type = LVNI_OPT_CHOICE, .fallback = "stop", .choices = "stop|skip"},
     {.name = "scheduler.name", .type = LVNI_OPT_CHOICE, .fallback = "none", .choices = "none|cosine"},
     {.name = "scheduler", .alias_of = "scheduler.name"},

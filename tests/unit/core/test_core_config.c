@@ -503,6 +503,25 @@ static void the_written_yaml_is_plain_to_read(void **state)
     lvni_str_free(&text);
 }
 
+/* Neither written nor taken from what an early version wrote, but as free as any key elsewhere. */
+static void layout_is_not_saved(void **state)
+{
+    (void)state;
+    lvni_str text = {0};
+    assert_int_equal(yaml("lanes: 3\n"), LVN_OK);
+    assert_int_equal(lvni_config_int(config, "lanes"), 3);
+    assert_int_equal(lvni_config_write_yaml(config, &text), LVN_OK);
+    assert_int_equal(lvni_config_to_json(config, &text), LVN_OK);
+    assert_null(strstr(text.data, "lanes"));
+    lvni_str_free(&text);
+    lvni_config *other;
+    assert_int_equal(make_config(&other), LVN_OK);
+    assert_int_equal(lvni_config_load_yaml(other, LVNI_LAYER_SAVED, "saved", "lanes: 7\nseed: 5\n", 16), LVN_OK);
+    assert_int_equal(lvni_config_int(other, "lanes"), 1);
+    assert_int_equal(lvni_config_int(other, "seed"), 5);
+    lvni_config_destroy(other);
+}
+
 static void the_json_is_json(void **state)
 {
     (void)state;
@@ -592,6 +611,7 @@ int main(void)
         T(yaml_has_limits),
         T(what_is_written_reads_back_the_same),
         T(the_written_yaml_is_plain_to_read),
+        T(layout_is_not_saved),
         T(the_json_is_json),
         T(mistakes_in_tables_are_found),
         T(the_help_shows_every_row),

@@ -189,7 +189,23 @@ static void places_in_memory_do_not_matter(void **state)
     }
 }
 
-/* Last: every shape above was made. */
+/* The bad case of all instruction sets: padding far beyond a large window, one channel. */
+static void reference_implementations_are_refused(void **state)
+{
+    (void)state;
+    static const conv_case c = {2, 9, 9, 1, 1, 7, 1, 12, 1, 1};
+    conv_data d = conv_data_make(&c);
+    const lvni_cpu_stats before = lvni_cpu_get_stats();
+    assert_int_equal(run_grad_input(&d, 1), LVN_ERR_UNSUPPORTED);
+    const char *says = lvn_last_error()->message;
+    assert_non_null(strstr(says, "conv2d_grad_input of x (2, 9, 9, 1), w (1, 7, 7, 1), stride 1 1, padding 12 12"));
+    assert_non_null(strstr(says, "oneDNN has only its slow reference implementation (ref"));
+    assert_int_equal(lvni_cpu_get_stats().slow_primitives, before.slow_primitives + 1);
+    assert_int_equal(lvni_cpu_get_stats().primitives_created, before.primitives_created);
+    conv_data_free(&d);
+}
+
+/* Every shape above was made. */
 static void no_reference_implementation(void **state)
 {
     (void)state;
@@ -220,6 +236,7 @@ int main(void)
         cmocka_unit_test(products_do_not_see_the_team),
         cmocka_unit_test(places_in_memory_do_not_matter),
         cmocka_unit_test(no_reference_implementation),
+        cmocka_unit_test(reference_implementations_are_refused),
     };
     return cmocka_run_group_tests(tests, start, NULL);
 }

@@ -105,6 +105,7 @@ static void ranks_own_contiguous_shards(void **state)
     const lvni_plan p = PLAN(.batch_size = 960, .shards = 96, .devices = 12, .rank = 7);
     assert_int_equal(p.sub_trees, 1);
     assert_int_equal(p.waiting_sets, 3);
+    assert_int_equal(lvni_plan_sets(&p), p.lanes + 3);
 }
 
 static void what_the_machine_chooses(void **state)
