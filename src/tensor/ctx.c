@@ -9,8 +9,8 @@
 #include <xmmintrin.h>
 #endif
 
-void (*lvni_ctx_free_tape)(struct lvni_tape *);
-void (*lvni_ctx_free_scratch)(struct lvni_scratch *);
+_Atomic(lvni_tape_free) lvni_ctx_free_tape;
+_Atomic(lvni_scratch_free) lvni_ctx_free_scratch;
 
 static _Thread_local lvni_ctx *current;
 static _Thread_local lvni_ctx *fallback; /* made at first use, freed when the thread ends */

@@ -40,8 +40,10 @@ void lvni_ctx_set(lvni_ctx *ctx);
 lvni_ctx *lvni_ctx_create(int team, int wgrad_team);
 /* Frees what the context holds; its tensors must be gone. Parts above tensor/ register how theirs is freed. */
 void lvni_ctx_destroy(lvni_ctx *ctx);
-extern void (*lvni_ctx_free_tape)(struct lvni_tape *);
-extern void (*lvni_ctx_free_scratch)(struct lvni_scratch *);
+typedef void (*lvni_tape_free)(struct lvni_tape *);
+typedef void (*lvni_scratch_free)(struct lvni_scratch *);
+extern _Atomic(lvni_tape_free) lvni_ctx_free_tape; /* atomic: every lane registers the same at its first use */
+extern _Atomic(lvni_scratch_free) lvni_ctx_free_scratch;
 
 /* Flush denormals to zero in the calling thread (part of the law: every thread that computes calls it). */
 void lvni_thread_set_ftz(void);
