@@ -31,14 +31,11 @@ static lvn_status run_shard(lvni_trainer *t, lvni_shard_job *job)
     } else {
         s = lvn_backward_scaled(loss, weight); /* the gradient comes out as w_s g_s */
     }
-    if (s != LVN_OK) {
-        lvni_op_fail(NULL); /* marks the scope, so that closing it gives the error back */
-    }
     const lvn_status closed = lvn_scope_close();
     lvni_set_finish(job->set);
     ctx->gradients = NULL;
     ctx->records = NULL;
-    return s != LVN_OK ? s : closed;
+    return closed != LVN_OK ? closed : s; /* what failed first */
 }
 
 static lvn_status shard_work(void *user, int lane)
@@ -140,14 +137,14 @@ lvn_status lvni_trainer_step(lvni_trainer *t, lvni_step_result *r)
         }
     }
     const int root = tree.n_pending > 0 ? tree.pending[0].slot : LVNI_TREE_EMPTY;
-    lvn_status s = LVN_OK;
     if (root != LVNI_TREE_EMPTY) { /* else no sample of the step could be read: nothing to learn from */
-        s = update(t, t->set[root], r);
+        const lvn_status s = update(t, t->set[root], r);
         t->free_set[t->n_free++] = root;
+        LVN_TRY(s); /* the position stays with the weights */
     }
     t->at.step++;
     t->at.step_in_epoch++;
     t->at.samples_seen += r->samples;
     lvni_metrics_add(&t->epoch_sum, &r->metrics);
-    return s;
+    return LVN_OK;
 }
