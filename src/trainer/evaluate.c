@@ -55,17 +55,30 @@ static lvn_status give_rows(const evaluation *e, int lane, lvni_predict_row row,
     return LVN_OK;
 }
 
+/* Training that is asked to stop does not wait for a long validation. */
+static lvn_status check_stop(void)
+{
+    if (lvni_stop_signal() != 0) {
+        LVN_FAIL(LVN_ERR_CANCELLED, "a signal stopped the evaluation");
+    }
+    return LVN_OK;
+}
+
 /* All chunks; in each wave results are added, or rows given out, in chunk order. */
 static lvn_status run(evaluation *e, lvni_loader *loader, lvni_lanes *lanes, lvn_step *sum, lvni_predict_row row, void *user)
 {
     const int most = lvni_lanes_count(lanes) < MAX_LANES ? lvni_lanes_count(lanes) : MAX_LANES;
     lvn_status s = LVN_OK;
-    for (bool more = true; more && s == LVN_OK;) {
+    bool more = true;
+    for (int64_t wave = 0; more && s == LVN_OK; wave++) {
         int n = 0;
         while (n < most && (s = lvni_loader_next(loader, &e->batch[n])) == LVN_OK && e->batch[n] != NULL) {
             n++;
         }
         more = n == most;
+        if (s == LVN_OK && n > 0 && wave > 0) {
+            s = check_stop();
+        }
         if (s == LVN_OK && n > 0) {
             s = lvni_lanes_run(lanes, n, chunk_work, e);
         }
