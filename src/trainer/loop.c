@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 
 static bool finished(const lvni_trainer *t)
@@ -112,8 +113,23 @@ static bool reports(const lvn_step *step, const char *name)
     return false;
 }
 
+/* Made, and turned back, only now: its threads would decode at the expense of training. */
+static lvn_status start_validation(lvni_trainer *t)
+{
+    if (t->val_loader != NULL) {
+        return lvni_loader_rewind(t->val_loader);
+    }
+    const lvni_loader_options o = {.dataset = t->o.val,
+                                   .plan = &t->o.plan,
+                                   .seed = t->o.seed,
+                                   .workers = t->o.workers,
+                                   .skip_unreadable = t->o.skip_unreadable};
+    return lvni_loader_create(&o, &t->val_loader);
+}
+
 static lvn_status validate(lvni_trainer *t)
 {
+    LVN_TRY(start_validation(t));
     LVN_TRY(lvni_evaluate(t->o.model, t->val_loader, t->lanes, &t->last_val));
     tell_unreadable(t->val_loader);
     const double loss = lvni_metric_mean(&t->last_val, "loss");
@@ -122,35 +138,6 @@ static lvn_status validate(lvni_trainer *t)
                  "the validation loss is %g after step %lld (epoch %lld): try a smaller optim.lr or "
                  "gradient_clip_val=1",
                  loss, (long long)t->at.step, (long long)t->at.epoch);
-    }
-    return lvni_loader_rewind(t->val_loader);
-}
-
-/* After an epoch's last step: validation, means, the checkpoint of the next epoch's beginning. */
-static lvn_status end_epoch(lvni_trainer *t)
-{
-    if (t->val_loader != NULL) {
-        LVN_TRY(validate(t));
-    }
-    const bool validated =
-        t->val_loader != NULL && t->last_val.n_metrics > 0; /* else no sample of it could be read */
-    LVN_TRY(lvni_report_epoch(t, validated));
-    const bool best = improved(t, validated);
-    t->at.epoch++;
-    t->at.step_in_epoch = 0;
-    t->epoch_sum = (lvn_step){0};
-    t->at.finished = finished(t);
-    return save(t, best);
-}
-
-/* With on_error=skip: a run that learned nothing must not end as if it had. */
-static lvn_status check_readable(const lvni_trainer *t)
-{
-    if (lvni_loader_get_stats(t->loader).unreadable == t->o.plan.n_samples || t->at.samples_seen == 0) {
-        LVN_FAIL(LVN_ERR_CORRUPT,
-                 "none of the training samples read in %lld steps (of %lld samples in all) could be used: "
-                 "see the warnings for their names",
-                 (long long)t->at.step, (long long)t->o.plan.n_samples);
     }
     return LVN_OK;
 }
@@ -174,16 +161,74 @@ static lvn_status stop(lvni_trainer *t, int signal_number, bool saved)
         name, (long long)t->at.step, (long long)t->at.epoch);
 }
 
+/* A sample, a file or the user's code failed after the last step: what was learned up to there is good, and is saved. Adds to the
+ * error where the run can go on. */
+static lvn_status keep(lvni_trainer *t, lvn_status failed)
+{
+    lvn_error error = *lvn_last_error();
+    const size_t n = strlen(error.message);
+    if (failed == LVN_ERR_NON_FINITE || failed == LVN_ERR_INTERNAL || t->o.out == NULL || t->at.step == 0) {
+        return failed;
+    }
+    const bool saved = t->saved_step == t->at.step || save(t, false) == LVN_OK;
+    if (saved) {
+        snprintf(error.message + n, sizeof error.message - n,
+                 "; step %lld (epoch %lld) is saved: resume=true goes on from there", (long long)t->at.step, (long long)t->at.epoch);
+    } else {
+        snprintf(error.message + n, sizeof error.message - n, "; and saving step %lld failed: %s", (long long)t->at.step,
+                 lvn_last_error()->message);
+    }
+    return lvn_error_adopt(&error);
+}
+
+static bool epoch_done(const lvni_trainer *t)
+{
+    return t->at.step_in_epoch >= t->o.plan.steps_per_epoch;
+}
+
+/* After an epoch's last step: validation, means, the checkpoint of the next epoch's beginning. What ends the run during validation leaves
+ * the position between the two: all steps of the epoch done, the epoch not; resuming begins here. */
+static lvn_status end_epoch(lvni_trainer *t)
+{
+    const lvn_status s = t->o.val != NULL ? validate(t) : LVN_OK;
+    if (s == LVN_ERR_CANCELLED && lvni_stop_signal() != 0) {
+        return stop(t, lvni_stop_signal(), false);
+    }
+    if (s != LVN_OK) {
+        return keep(t, s);
+    }
+    const bool validated =
+        t->o.val != NULL && t->last_val.n_metrics > 0; /* else no sample of it could be read */
+    LVN_TRY(lvni_report_epoch(t, validated));
+    const bool best = improved(t, validated);
+    t->at.epoch++;
+    t->at.step_in_epoch = 0;
+    t->epoch_sum = (lvn_step){0};
+    t->at.finished = finished(t);
+    return save(t, best);
+}
+
+/* With on_error=skip: a run that learned nothing must not end as if it had. */
+static lvn_status check_readable(const lvni_trainer *t)
+{
+    if (lvni_loader_get_stats(t->loader).unreadable == t->o.plan.n_samples || t->at.samples_seen == 0) {
+        LVN_FAIL(LVN_ERR_CORRUPT,
+                 "none of the training samples read in %lld steps (of %lld samples in all) could be used: "
+                 "see the warnings for their names",
+                 (long long)t->at.step, (long long)t->o.plan.n_samples);
+    }
+    return LVN_OK;
+}
+
 /* Between two steps: end of the epoch, periodic checkpoint, a signal. */
 static lvn_status after_step(lvni_trainer *t)
 {
     const int64_t every = t->o.save_every_n_steps;
-    const bool epoch_done = t->at.step_in_epoch == t->o.plan.steps_per_epoch;
     bool saved = false;
-    if (epoch_done || finished(t)) {
+    if (epoch_done(t) || finished(t)) {
         LVN_TRY(check_readable(t));
     }
-    if (epoch_done) {
+    if (epoch_done(t)) {
         LVN_TRY(end_epoch(t));
         saved = true;
     } else if (finished(t) || (every > 0 && t->at.step % every == 0)) {
@@ -197,12 +242,18 @@ static lvn_status after_step(lvni_trainer *t)
 
 static lvn_status loop(lvni_trainer *t)
 {
+    if (epoch_done(t)) {
+        LVN_TRY(end_epoch(t)); /* resumed where the validation is missing */
+    }
+    LVN_TRY(finished(t) ? LVN_OK : start_loader(t));
     while (!finished(t)) {
         lvni_step_result result;
-        LVN_TRY(lvni_trainer_step(t, &result));
+        const lvn_status s = lvni_trainer_step(t, &result);
+        if (s != LVN_OK) {
+            return keep(t, s);
+        }
         tell_unreadable(t->loader);
-        LVN_TRY(
-            lvni_report_step(t, &result, t->at.step_in_epoch == t->o.plan.steps_per_epoch || finished(t)));
+        LVN_TRY(lvni_report_step(t, &result, epoch_done(t) || finished(t)));
         LVN_TRY(after_step(t));
     }
     return LVN_OK;
@@ -222,7 +273,7 @@ static void tell_last_good(const lvni_trainer *t)
 
 lvn_status lvni_trainer_fit(lvni_trainer *t)
 {
-    if (finished(t)) {
+    if (finished(t) && !epoch_done(t)) {
         lvni_log_line(
             LVNI_LOG_INFO,
             "nothing to do: the run is at step %lld, epoch %lld; a larger max_epochs or max_steps trains on",
@@ -230,10 +281,7 @@ lvn_status lvni_trainer_fit(lvni_trainer *t)
         return LVN_OK;
     }
     LVN_TRY(lvni_report_open(t));
-    lvn_status s = start_loader(t);
-    if (s == LVN_OK) {
-        s = loop(t);
-    }
+    const lvn_status s = loop(t);
     if (s == LVN_ERR_NON_FINITE) {
         tell_last_good(t);
     }

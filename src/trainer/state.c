@@ -1,10 +1,9 @@
 /* What a checkpoint of a run holds: parameters, buffers, optimizer state, the position, and the epoch's metric sums. */
 #include "core/alloc.h"
 #include "core/str.h"
-#include "trainer/trainer.h"
+#include "trainer/identity.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { NAME = 200 };
@@ -54,25 +53,44 @@ static void entries_free(entries *e)
     lvni_free(e->name);
 }
 
-/* "loss 1.5 32;acc 10 32;" : name, sum, weight, exact */
-static void print_metrics(const lvn_step *sum, lvni_str *out)
+/* What is neither tensor nor position, as text. */
+typedef struct texts {
+    lvni_str path, metrics, run, machine;
+} texts;
+
+static void texts_free(texts *x)
 {
-    for (int i = 0; i < sum->n_metrics; i++) {
-        lvni_str_printf(out, "%s %.17g %.17g;", sum->metric[i].name, sum->metric[i].sum, sum->metric[i].weight);
-    }
+    lvni_str_free(&x->path);
+    lvni_str_free(&x->metrics);
+    lvni_str_free(&x->run);
+    lvni_str_free(&x->machine);
 }
 
-static void parse_metrics(const char *text, lvn_step *sum)
+static lvn_status write_texts(const lvni_trainer *t, const char *name, texts *x)
 {
-    *sum = (lvn_step){0};
-    for (int used = 0; text != NULL && sum->n_metrics < LVNI_METRICS; text += used) {
-        used = 0;
-        lvni_step_metric *m = &sum->metric[sum->n_metrics];
-        if (sscanf(text, "%31s %lf %lf;%n", m->name, &m->sum, &m->weight, &used) != 3 || used == 0) {
-            return;
-        }
-        sum->n_metrics++;
-    }
+    lvni_str_printf(&x->path, "%s/checkpoints/%s.safetensors", t->o.out, name);
+    lvni_identity_print(t, &x->run, &x->machine);
+    LVN_TRY(lvni_epoch_sums_write(&t->epoch_sum, &x->metrics));
+    LVN_TRY(lvni_str_status(&x->path));
+    LVN_TRY(lvni_str_status(&x->run));
+    return lvni_str_status(&x->machine);
+}
+
+static lvn_status write_file(const lvni_trainer *t, const entries *e, const texts *x)
+{
+    char schedule[48];
+    snprintf(schedule, sizeof schedule, "updates=%lld", (long long)t->optim->steps);
+    const lvni_st_meta extra[] = {{.key = EPOCH_METRICS, .value = lvni_str_text(&x->metrics)},
+                                  {.key = LVNI_IDENTITY_RUN, .value = lvni_str_text(&x->run)},
+                                  {.key = LVNI_IDENTITY_MACHINE, .value = lvni_str_text(&x->machine)}};
+    const lvni_ckpt_content content = {.at = t->at,
+                                       .config = t->o.config_json,
+                                       .schedule = schedule,
+                                       .extra = extra,
+                                       .n_extra = sizeof extra / sizeof *extra,
+                                       .tensors = e->tensor,
+                                       .n_tensors = e->n};
+    return lvni_ckpt_save(lvni_str_text(&x->path), &content);
 }
 
 lvn_status lvni_trainer_save(lvni_trainer *t, const char *name)
@@ -81,26 +99,13 @@ lvn_status lvni_trainer_save(lvni_trainer *t, const char *name)
         return LVN_OK;
     }
     entries e;
+    texts x = {0};
     LVN_TRY(gather(t, &e));
-    char schedule[48];
-    snprintf(schedule, sizeof schedule, "updates=%lld", (long long)t->optim->steps);
-    lvni_str metrics = {0}, path = {0};
-    print_metrics(&t->epoch_sum, &metrics);
-    lvni_str_printf(&path, "%s/checkpoints/%s.safetensors", t->o.out, name);
-    const lvni_st_meta extra = {.key = EPOCH_METRICS, .value = lvni_str_text(&metrics)};
-    const lvni_ckpt_content content = {.at = t->at,
-                                       .config = t->o.config_json,
-                                       .schedule = schedule,
-                                       .extra = &extra,
-                                       .n_extra = 1,
-                                       .tensors = e.tensor,
-                                       .n_tensors = e.n};
-    lvn_status s = lvni_str_status(&path);
+    lvn_status s = write_texts(t, name, &x);
     if (s == LVN_OK) {
-        s = lvni_ckpt_save(lvni_str_text(&path), &content);
+        s = write_file(t, &e, &x);
     }
-    lvni_str_free(&metrics);
-    lvni_str_free(&path);
+    texts_free(&x);
     entries_free(&e);
     return s;
 }
@@ -119,42 +124,104 @@ lvn_status lvni_trainer_link_best(lvni_trainer *t)
     return s;
 }
 
-/* Copy one tensor of the file over the run's. */
-static lvn_status load_entry(const lvni_ckpt *ckpt, const lvni_st_tensor *mine)
+static bool begins(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+/* What a person can do about a tensor that only one side has. */
+static const char *advice(const char *tensor)
+{
+    return begins(tensor, LVNI_CKPT_OPTIM)
+               ? "it was written with another optimizer: give optim.name and optim.momentum as they were"
+               : "it was written by a run with another model: give model and model.* as they were";
+}
+
+/* The run's tensor must be in the file, as it is here. */
+static lvn_status check_entry(const lvni_ckpt *ckpt, const lvni_st_tensor *mine)
 {
     const lvni_st_tensor *theirs = lvni_st_find(ckpt->file, mine->name);
     if (theirs == NULL) {
-        LVN_FAIL(LVN_ERR_MISMATCH, "%s has no tensor %s: it was written by a run with another model or optimizer", ckpt->path, mine->name);
+        LVN_FAIL(LVN_ERR_USAGE, "%s has no tensor %s: %s, or start a new run from its weights (weights=%s)", ckpt->path, mine->name,
+                 advice(mine->name), ckpt->path);
     }
     const size_t axes = (size_t)mine->ndim * sizeof mine->shape[0];
     if (theirs->dtype != mine->dtype || theirs->ndim != mine->ndim || memcmp(theirs->shape, mine->shape, axes) != 0) {
-        LVN_FAIL(LVN_ERR_MISMATCH, "%s: tensor %s has another shape or type than in this run", ckpt->path, mine->name);
+        LVN_FAIL(LVN_ERR_USAGE, "%s: tensor %s has another shape or type than in this run: give model, model.* and the data's classes as "
+                 "they were", ckpt->path, mine->name);
     }
-    void *memory;
-    memcpy(&memory, &mine->data, sizeof memory);
-    memcpy(memory, theirs->data, theirs->bytes);
     return LVN_OK;
+}
+
+/* Does one of the run's tensors have this name? */
+static bool has_entry(const entries *e, const char *name)
+{
+    for (int64_t i = 0; i < e->n; i++) {
+        if (strcmp(e->tensor[i].name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Both ways: state that would be left aside (momentum, ...) would change the run without a word. */
+static lvn_status check_tensors(const lvni_ckpt *ckpt, const entries *e)
+{
+    for (int64_t i = 0; i < e->n; i++) {
+        LVN_TRY(check_entry(ckpt, &e->tensor[i]));
+    }
+    for (int64_t i = 0; i < lvni_st_count(ckpt->file); i++) {
+        const char *name = lvni_st_at(ckpt->file, i)->name;
+        if (!has_entry(e, name)) {
+            LVN_FAIL(LVN_ERR_USAGE, "%s has the tensor %s, which this run does not have: %s, or start a new run from its weights (weights=%s)",
+                     ckpt->path, name, advice(name), ckpt->path);
+        }
+    }
+    return LVN_OK;
+}
+
+static lvn_status read_texts(const lvni_ckpt *ckpt, lvn_step *sums, long long *updates)
+{
+    const char *metrics = lvni_st_meta_get(ckpt->file, EPOCH_METRICS);
+    if (metrics == NULL || lvni_epoch_sums_read(metrics, sums) != LVN_OK) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s: its metadata " EPOCH_METRICS " is %.200s: it cannot be resumed; remove it, and the run goes on from an "
+                 "older checkpoint, or from none", ckpt->path, metrics == NULL ? "missing" : metrics);
+    }
+    if (ckpt->schedule == NULL || sscanf(ckpt->schedule, "updates=%lld", updates) != 1) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s: its metadata " LVNI_CKPT_SCHEDULE " is %.200s, not updates=NUMBER", ckpt->path,
+                 ckpt->schedule == NULL ? "missing" : ckpt->schedule);
+    }
+    return LVN_OK;
+}
+
+static void load(const lvni_ckpt *ckpt, const entries *e)
+{
+    for (int64_t i = 0; i < e->n; i++) {
+        const lvni_st_tensor *theirs = lvni_st_find(ckpt->file, e->tensor[i].name);
+        void *memory;
+        memcpy(&memory, &e->tensor[i].data, sizeof memory);
+        memcpy(memory, theirs->data, theirs->bytes);
+    }
 }
 
 lvn_status lvni_trainer_restore(lvni_trainer *t, const lvni_ckpt *ckpt)
 {
     entries e;
+    lvn_step sums;
+    long long updates = 0;
     LVN_TRY(gather(t, &e));
-    lvn_status s = LVN_OK;
-    for (int64_t i = 0; i < e.n && s == LVN_OK; i++) {
-        s = load_entry(ckpt, &e.tensor[i]);
+    lvn_status s = check_tensors(ckpt, &e);
+    s = s == LVN_OK ? read_texts(ckpt, &sums, &updates) : s;
+    s = s == LVN_OK ? lvni_identity_check(t, ckpt) : s;
+    if (s == LVN_OK) { /* nothing was touched so far */
+        load(ckpt, &e);
+        t->at = ckpt->at;
+        t->at.finished = false;
+        t->saved_step = ckpt->at.step;
+        t->optim->steps = updates;
+        t->epoch_sum = sums;
+        lvni_model_touch(t->o.model);
     }
     entries_free(&e);
-    LVN_TRY(s);
-    t->at = ckpt->at;
-    t->at.finished = false;
-    t->saved_step = ckpt->at.step;
-    long long updates = ckpt->at.step;
-    if (ckpt->schedule != NULL) {
-        sscanf(ckpt->schedule, "updates=%lld", &updates);
-    }
-    t->optim->steps = updates;
-    parse_metrics(lvni_st_meta_get(ckpt->file, EPOCH_METRICS), &t->epoch_sum);
-    lvni_model_touch(t->o.model);
-    return LVN_OK;
+    return s;
 }

@@ -3,6 +3,7 @@
 
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "trainer/identity.h"
 
 #include <math.h>
 
@@ -32,16 +33,6 @@ static lvn_status make_lanes_and_sets(lvni_trainer *t)
     return LVN_OK;
 }
 
-static lvn_status make_val_loader(lvni_trainer *t)
-{
-    const lvni_loader_options o = {.dataset = t->o.val,
-                                   .plan = &t->o.plan,
-                                   .seed = t->o.seed,
-                                   .workers = t->o.workers,
-                                   .skip_unreadable = t->o.skip_unreadable};
-    return t->o.val == NULL ? LVN_OK : lvni_loader_create(&o, &t->val_loader);
-}
-
 lvn_status lvni_trainer_create(const lvni_trainer_options *options, lvni_trainer **out)
 {
     *out = NULL;
@@ -53,12 +44,10 @@ lvn_status lvni_trainer_create(const lvni_trainer_options *options, lvni_trainer
     t->start_ns = lvni_now_ns();
     t->at = (lvni_ckpt_position){.best_score = (double)NAN, .best_step = -1};
     t->saved_step = -1;
+    t->data_identity = lvni_identity_of_data(options->train);
     lvn_status s = make_lanes_and_sets(t);
     if (s == LVN_OK) {
         s = lvni_optim_create(&options->optim, options->model->n_weights, &t->optim);
-    }
-    if (s == LVN_OK) {
-        s = make_val_loader(t);
     }
     if (s != LVN_OK) {
         lvni_trainer_destroy(t);

@@ -4,7 +4,8 @@
  *   trainer.c   create and destroy
  *   loop.c      epochs: steps, reports, validation, checkpoints, stopping
  *   evaluate.c  validation and prediction in fixed chunks
- *   state.c     what a checkpoint holds */
+ *   state.c     what a checkpoint holds; epoch_sums.c: the epoch's metric sums as text
+ *   identity.c  is a checkpoint of this run? */
 #ifndef LEVIN_TRAINER_TRAINER_H
 #define LEVIN_TRAINER_TRAINER_H
 
@@ -65,11 +66,12 @@ typedef struct lvni_trainer {
     int n_free;
     int *slot;               /* per lane: number of the set it works in */
     lvni_optim *optim;
-    lvni_loader *loader, *val_loader;
+    lvni_loader *loader, *val_loader; /* NULL until needed */
     lvni_ckpt_position at;
     int64_t saved_step;      /* of checkpoints/last; -1: none written yet */
     lvn_step epoch_sum;      /* metrics of the epoch so far */
     struct lvni_metrics *log;  /* metrics.jsonl */
+    uint64_t data_identity;  /* of the training set (identity.h) */
     uint64_t start_ns;
     int64_t samples_this_run;
     int64_t logged_at;       /* samples_this_run and time of the last logging point, for the rate */
@@ -81,7 +83,7 @@ typedef struct lvni_trainer {
 
 lvn_status lvni_trainer_create(const lvni_trainer_options *options, lvni_trainer **out);
 void lvni_trainer_destroy(lvni_trainer *trainer);
-/* Continue from a checkpoint: before lvni_trainer_fit. LVN_ERR_MISMATCH when tensors do not fit. */
+/* Continue from a checkpoint: before lvni_trainer_fit. LVN_ERR_USAGE when it is of another model, optimizer or (within an epoch) run. */
 lvn_status lvni_trainer_restore(lvni_trainer *trainer, const lvni_ckpt *ckpt);
 /* Train to the end. LVN_ERR_CANCELLED: stopped by a signal, the checkpoint is written. */
 lvn_status lvni_trainer_fit(lvni_trainer *trainer);
@@ -100,6 +102,9 @@ double lvni_metric_mean(const lvn_step *step, const char *name);
 /* state.c */
 lvn_status lvni_trainer_save(lvni_trainer *trainer, const char *name); /* checkpoints/<name>.safetensors */
 lvn_status lvni_trainer_link_best(lvni_trainer *trainer);              /* best = last */
+/* epoch_sums.c: [["loss", sum, weight], ...], exact. Reading: LVN_ERR_CORRUPT (without the file's name) when it is anything else. */
+lvn_status lvni_epoch_sums_write(const lvn_step *sums, lvni_str *out);
+lvn_status lvni_epoch_sums_read(const char *text, lvn_step *sums);
 
 /* Metrics of a dataset in evaluation mode: chunks of plan->eval_batch_size dealt to the lanes, added in chunk order. */
 lvn_status lvni_evaluate(const lvni_model *model, lvni_loader *loader, lvni_lanes *lanes, lvn_step *result);

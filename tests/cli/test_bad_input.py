@@ -685,8 +685,8 @@ class Resume(Case):
         """They are refused and leave the run as it was."""
         self.train()
         config, hashes = read(f"{self.out}/config.yaml"), self.hashes()
-        for word in ("model=cnn", "optim=sgd"):
-            self.train("resume=true", word, "max_steps=4", code=FAILURE, says=["last.safetensors has no tensor", "another model or optimizer"])
+        for word, says in (("model=cnn", "another model"), ("optim=sgd", "another optimizer: give optim.name")):
+            self.train("resume=true", word, "max_steps=4", code=USAGE, says=["last.safetensors", says, "weights="])
             self.assertEqual(read(f"{self.out}/config.yaml"), config)
             self.assertEqual(self.hashes(), hashes)
         self.levin(["train", "classify", f"data={self.photos}", f"out={self.out}", "resume=true", "max_steps=4"], OK, ["resuming from"])

@@ -1,0 +1,136 @@
+/* What the bits of a run follow from (identity.h): written into checkpoints, compared when one is restored. */
+#include "trainer/identity.h"
+
+#include "core/str.h"
+#include "data/dataset.h"
+#include "kernels/kernels.h"
+#include "log/run_log.h"
+
+#include <levin/version.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { N_KEYS = 7, VALUE = 32 };
+
+static const struct key {
+    const char *name, *meaning, *old_value; /* old_value: what to give to have it back; the value follows */
+} keys[N_KEYS] = {
+    {"effective_batch", "samples of an optimizer step", "give batch_size so that batch_size x accumulate_grad_batches is "},
+    {"shards", "parts of an effective batch", "give shards="},
+    {"wgrad_threads", "virtual team", "give wgrad_threads="},
+    {"n_samples", "training samples", "give the training data of then (data, val_split), samples: "},
+    {"drop_last", "leave out the short last step", "give drop_last="},
+    {"seed", "seed of the run", "give seed="},
+    {"data", "names and order of the training samples", "give the training data of then (data, val_split), identity "},
+};
+
+typedef struct values {
+    char text[N_KEYS][VALUE];
+} values;
+
+/* FNV-1a */
+static uint64_t hash(uint64_t h, const void *bytes, size_t n)
+{
+    const unsigned char *p = bytes;
+    for (size_t i = 0; i < n; i++) {
+        h = (h ^ p[i]) * UINT64_C(0x100000001b3);
+    }
+    return h;
+}
+
+uint64_t lvni_identity_of_data(const lvn_dataset *d)
+{
+    const int64_t n = d->cls->length(d);
+    uint64_t h = hash(UINT64_C(0xcbf29ce484222325), &n, sizeof n);
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t sample = lvni_dataset_index(d, i);
+        const char *name = d->cls->sample_name == NULL ? NULL : d->cls->sample_name(d, sample);
+        h = name == NULL ? hash(h, &sample, sizeof sample) : hash(h, name, strlen(name) + 1);
+    }
+    return h;
+}
+
+static values values_of(const lvni_trainer *t)
+{
+    const lvni_plan *p = &t->o.plan;
+    values v;
+    snprintf(v.text[0], VALUE, "%lld", (long long)p->effective_batch);
+    snprintf(v.text[1], VALUE, "%d", p->shards);
+    snprintf(v.text[2], VALUE, "%d", p->wgrad_threads);
+    snprintf(v.text[3], VALUE, "%lld", (long long)p->n_samples);
+    snprintf(v.text[4], VALUE, "%s", p->drop_last ? "true" : "false");
+    snprintf(v.text[5], VALUE, "%llu", (unsigned long long)t->o.seed);
+    snprintf(v.text[6], VALUE, "%016llx", (unsigned long long)t->data_identity);
+    return v;
+}
+
+static void print_machine(lvni_str *out)
+{
+    lvni_str_printf(out, "levin %s, %s", LEVIN_VERSION, lvni_cpu_describe());
+}
+
+void lvni_identity_print(const lvni_trainer *t, lvni_str *run, lvni_str *machine)
+{
+    const values v = values_of(t);
+    for (int i = 0; i < N_KEYS; i++) {
+        lvni_str_printf(run, "%s%s=%s", i > 0 ? " " : "", keys[i].name, v.text[i]);
+    }
+    print_machine(machine);
+}
+
+/* "batch=3 shards=2": the value of a name, cut to its room; false when it is not there. */
+static bool find_value(const char *text, const char *name, char out[VALUE])
+{
+    const size_t n = strlen(name);
+    for (const char *word = text; *word != '\0'; word += strspn(word, " ")) {
+        const size_t length = strcspn(word, " ");
+        if (length > n && strncmp(word, name, n) == 0 && word[n] == '=') {
+            snprintf(out, VALUE, "%.*s", (int)(length - n - 1 < VALUE ? length - n - 1 : VALUE), word + n + 1);
+            return true;
+        }
+        word += length;
+    }
+    return false;
+}
+
+static lvn_status tell_difference(const lvni_ckpt *ckpt, const struct key *key, const char *was, const char *is)
+{
+    if (ckpt->at.step_in_epoch > 0) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "%s was written within epoch %lld, after its step %lld, by a run with %s=%s (%s), and this one has %s=%s: %s%s, or start a "
+                 "new run from its weights (weights=%s)",
+                 ckpt->path, (long long)ckpt->at.epoch, (long long)ckpt->at.step_in_epoch, key->name, was, key->meaning, key->name, is,
+                 key->old_value, was, ckpt->path);
+    }
+    lvni_log_line(LVNI_LOG_WARNING, "%s=%s (%s) was %s in the saved run: from epoch %lld on this is another run", key->name, is,
+                  key->meaning, was, (long long)ckpt->at.epoch);
+    return LVN_OK;
+}
+
+static lvn_status tell_machine(const lvni_ckpt *ckpt)
+{
+    const char *was = lvni_st_meta_get(ckpt->file, LVNI_IDENTITY_MACHINE);
+    lvni_str is = {0};
+    print_machine(&is);
+    const lvn_status s = lvni_str_status(&is);
+    if (s == LVN_OK && was != NULL && strcmp(was, lvni_str_text(&is)) != 0) {
+        lvni_log_line(LVNI_LOG_WARNING,
+                      "law off: this checkpoint was written on %s, this machine is %s: results are the same within rounding, not to the bit",
+                      was, lvni_str_text(&is));
+    }
+    lvni_str_free(&is);
+    return s;
+}
+
+lvn_status lvni_identity_check(const lvni_trainer *t, const lvni_ckpt *ckpt)
+{
+    const char *run = lvni_st_meta_get(ckpt->file, LVNI_IDENTITY_RUN);
+    const values v = values_of(t);
+    for (int i = 0; i < N_KEYS && run != NULL; i++) {
+        char was[VALUE];
+        if (find_value(run, keys[i].name, was) && strcmp(was, v.text[i]) != 0) {
+            LVN_TRY(tell_difference(ckpt, &keys[i], was, v.text[i]));
+        }
+    }
+    return tell_machine(ckpt);
+}
