@@ -1,0 +1,24 @@
+"""What of metrics.jsonl the law speaks of: everything but times, rates and memory."""
+import json
+
+NOT_LAW = ("time_s", "throughput/", "memory/")
+
+
+def law_lines(run, only=None):
+    """[(step, {name: value})] in the order of the file; only: lines with a name that begins so. Values as they were written, digit by digit."""
+    lines = []
+    for text in open(f"{run}/metrics.jsonl"):
+        row = json.loads(text, parse_float=str, parse_int=str)
+        step = int(row.pop("step"))
+        row = {name: value for name, value in row.items() if not name.startswith(NOT_LAW)}
+        if only is None or any(name.startswith(only) for name in row):
+            lines.append((step, row))
+    return lines
+
+
+def first_difference(a, b):
+    """For messages: where two lists of lines part; "" when they are equal."""
+    for x, y in zip(a, b):
+        if x != y:
+            return f"{x} and {y}"
+    return "" if len(a) == len(b) else f"{len(a)} and {len(b)} lines"
