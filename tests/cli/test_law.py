@@ -11,6 +11,8 @@ import subprocess
 import sys
 import tempfile
 
+from law_lines import first_difference, law_lines
+
 LEVIN = os.path.abspath(sys.argv[1])
 PHOTOS = os.path.join(sys.argv[2], "clothing") if len(sys.argv) > 2 else ""
 HAVE_PHOTOS = os.path.isdir(PHOTOS)
@@ -35,15 +37,15 @@ def levin(words, cores=None, env=None):
     return done.stdout
 
 
-def hashes(out):
-    lines = levin(["ckpt", "hash", f"{out}/checkpoints/last.safetensors"]).split()
+def hashes(out, which="last"):
+    lines = levin(["ckpt", "hash", f"{out}/checkpoints/{which}.safetensors"]).split()
     return lines[1], lines[3]  # weights, state
 
 
 DATA = [f"data={PHOTOS}"] if HAVE_PHOTOS else ["data=builtin:shapes", "data.count=341", "data.classes=10"]
 COMMON = ["train", "classify", "model=cnn", "image_size=32", "val_split=0", "shards=6", "augment.hflip=0.5", "augment.brightness=0.4",
           "augment.contrast=0.4", "augment.saturation=0.4", "augment.hue=0.1", "model.dropout=0.1", "optim=adamw", "gradient_clip_val=1",
-          "quiet=true", "seed=7"]
+          "quiet=true", "seed=7", "log_every_n_steps=1"]
 
 
 def train(words, data=None, **how):
@@ -52,6 +54,13 @@ def train(words, data=None, **how):
     out = f"{work}/run{runs}"
     levin(COMMON + (data or DATA) + words + [f"out={out}"], **how)
     return out
+
+
+def same(run, first, what):
+    """State, and every number of metrics.jsonl but times, rates and memory."""
+    check(hashes(run) == hashes(first), what)
+    parts = first_difference(law_lines(run), law_lines(first))
+    check(parts == "", f"{what}: metrics.jsonl {parts}")
 
 
 def layouts(team):
@@ -66,13 +75,30 @@ def layouts(team):
         ("1 lane, one core", ["lanes=1", "num_workers=0"], {"cores": CORES[:1]}),
         ("hostile OpenMP variables", ["lanes=2"], {"env": {"OMP_DYNAMIC": "true", "OMP_THREAD_LIMIT": "1", "OMP_NUM_THREADS": "7"}}),
     ]:
-        check(hashes(train(pinned + words, **how)) == want, f"team {team}: {name}")
+        same(train(pinned + words, **how), first, f"team {team}: {name}")
     stopped = train(pinned + ["lanes=1", "max_steps=18"])  # step 7 of epoch 2: an epoch has 11 steps
     levin(["train", "classify", f"out={stopped}", "resume=true", "max_steps=-1", "lanes=2", "num_workers=2", "quiet=true"])
-    check(hashes(stopped) == want, f"team {team}: resumed at step 7 of epoch 2, with other lanes")
-    metrics = [open(f"{d}/metrics.jsonl").read().count("\n") for d in (first, stopped)]
-    check(metrics[1] >= metrics[0], "the resumed run has all lines of metrics.jsonl")
+    same(stopped, first, f"team {team}: resumed at step 7 of epoch 2, with other lanes")
+    means = law_lines(stopped, only="epoch/")
+    check([step for step, _ in means] == [11, 22], "the interrupted epoch has its means, over all of its steps")
     return first, want
+
+
+def validation():
+    """Metrics of validation, the choice of the best epoch and predictions do not follow the lanes either."""
+    first, table = None, None
+    for lanes in (1, 2, 3):
+        run = train(["val_split=0.2", "wgrad_threads=2", "batch_size=32", "max_epochs=3", "eval_batch_size=8", f"lanes={lanes}"])
+        if first is not None:
+            same(run, first, f"{lanes} lanes with validation")
+            check(hashes(run, "best") == hashes(first, "best"), f"{lanes} lanes with validation: best")
+        first = first or run
+        check([("val/loss" in row, "val/acc" in row) for _, row in law_lines(run, only="val/")] == 3 * [(True, True)], "every epoch is validated")
+        output = f"{run}/predictions.csv"
+        levin(["predict", f"model={run}", *[word for word in DATA if word != "data.classes=10"], f"output={output}", f"lanes={lanes}", "eval_batch_size=8"])
+        text = open(output).read()
+        table = table or text
+        check(text == table and text.count("\n") == 342, f"{lanes} lanes predict the same table")
 
 
 def dialects():
@@ -134,13 +160,16 @@ def damage(run, want):
 
 
 try:
-    print(f"data: {'341 photos' if HAVE_PHOTOS else 'built-in shapes (no photos here: LEVIN_TEST_DATA is not set to a folder with clothing/)'}")
+    print(f"data: {'341 photos' if HAVE_PHOTOS else 'built-in shapes'}")
     one, want1 = layouts(1)
     two, want2 = layouts(2)
+    validation()
     dialects()
     one_pixel()
     damage(one, want1)
 finally:
     shutil.rmtree(work, ignore_errors=True)
 print(f"{len(failures)} failures")
+if not HAVE_PHOTOS:
+    print("skipped part: real photos (LEVIN_TEST_DATA names no folder with clothing/); the built-in shapes stood in for them")
 sys.exit(1 if failures else 0)
