@@ -92,7 +92,6 @@ static void error_in_validation_keeps_the_epoch(void **state)
     val.unreadable[9] = true;
     bench b;
     open_for_fit(&b, &data, &val.base);
-    assert_null(b.trainer->val_loader); /* not before it is needed: it would decode beside training */
     assert_int_equal(lvni_trainer_fit(b.trainer), LVN_ERR_CORRUPT);
     assert_non_null(strstr(lvn_last_error()->message, "sample 9 is damaged"));
     assert_non_null(strstr(lvn_last_error()->message, "step 3 (epoch 0) is saved: resume=true"));
@@ -166,6 +165,41 @@ static void stop_signal_ends_a_long_validation(void **state)
     lvni_stop_install(); /* forgets the signal */
     finish(&data, &val.base);
     lvni_stop_remove();
+}
+
+/* Threads that decode for a validation far away would take time from training. */
+static void validation_decodes_when_it_is_its_turn(void **state)
+{
+    (void)state;
+    memory data, val;
+    memory_init(&data, 40, 0);
+    memory_init(&val, 30, 0);
+    stopping_class = *val.base.cls;
+    memory_get = stopping_class.get;
+    stopping_class.get = stopping_get;
+    val.base.cls = &stopping_class;
+    asked_for = 0;
+    bench b;
+    open_for_fit(&b, &data, NULL);
+    lvni_trainer_options o = b.trainer->o;
+    o.val = &val.base;
+    o.workers = 1; /* the only one that counts */
+    o.max_epochs = 1;
+    lvni_trainer *t;
+    assert_int_equal(lvni_trainer_create(&o, &t), LVN_OK);
+    usleep(20000);
+    assert_int_equal(asked_for, 0);
+    assert_int_equal(lvni_trainer_fit(t), LVN_OK);
+    usleep(20000);
+    assert_int_equal(asked_for, 30);
+    t->o.max_epochs = 2;
+    lvni_loader_destroy(t->loader);
+    t->loader = NULL;
+    lvni_report_close(t);
+    assert_int_equal(lvni_trainer_fit(t), LVN_OK);
+    assert_int_equal(asked_for, 60);
+    lvni_trainer_destroy(t);
+    bench_close(&b);
 }
 
 /* ---- a step that fails moves nothing ---- */
@@ -324,6 +358,7 @@ int main(void)
         cmocka_unit_test(error_in_validation_keeps_the_epoch),
         cmocka_unit_test(unreadable_sample_keeps_the_steps_before),
         cmocka_unit_test(stop_signal_ends_a_long_validation),
+        cmocka_unit_test(validation_decodes_when_it_is_its_turn),
         cmocka_unit_test(failed_update_does_not_move_the_position),
         cmocka_unit_test(within_an_epoch_only_the_same_run_goes_on),
         cmocka_unit_test(metric_sums_keep_names_and_bits),
