@@ -39,7 +39,7 @@ typedef struct tensors {
 
 static lvn_status gather(const lvni_model *m, tensors *t)
 {
-    *t = (tensors){.entry = lvni_calloc(LVNI_TAG_CKPT, (size_t)(m->n_parameters + m->n_buffers), sizeof *t->entry),
+    *t = (tensors){.entry = lvni_calloc(LVNI_TAG_CKPT, (size_t)m->n_parameters + (size_t)m->n_buffers, sizeof *t->entry),
                    .memory = lvni_alloc(LVNI_TAG_CKPT, (size_t)m->n_weights * sizeof(float))};
     if (t->entry == NULL || t->memory == NULL) {
         return LVN_ERR_MEMORY;

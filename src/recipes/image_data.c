@@ -138,7 +138,7 @@ lvn_status lvni_image_data_open(const lvni_config *c, lvni_image_data *out)
     }
     if (status == LVN_OK) {
         lvni_str_printf(&out->note, "data %s: %lld pictures in %d classes; %lld to train, %lld to validate", lvni_config_str(c, "data"),
-                        (long long)(n[0] + n[1]), out->train->n_classes, (long long)n[0], (long long)n[1]);
+                        (long long)n[0] + (long long)n[1], out->train->n_classes, (long long)n[0], (long long)n[1]);
         status = lvni_str_status(&out->note);
     }
     lvni_free(part[0]);

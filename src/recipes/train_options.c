@@ -211,7 +211,7 @@ lvn_status lvni_read_schedule(const lvni_config *c, const lvni_plan *plan, lvni_
     if (cosine && total == INT64_MAX) {
         LVN_FAIL(LVN_ERR_USAGE, "scheduler=cosine ends with the run, and with max_epochs=-1 max_steps=-1 the run has no end: give max_epochs or max_steps");
     }
-    if (warmup > 0 && warmup >= total) {
+    if (cosine && warmup > 0 && warmup >= total) { /* with a constant rate a short trial of a long warm-up is fine */
         LVN_FAIL(LVN_ERR_USAGE, "scheduler.warmup_steps=%lld leaves nothing of the run's %lld step%s: give fewer, or a larger max_epochs or max_steps",
                  (long long)warmup, (long long)total, total == 1 ? "" : "s");
     }

@@ -124,7 +124,7 @@ lvn_status lvni_report_step(lvni_trainer *t, const lvni_step_result *r, bool las
 lvn_status lvni_report_epoch(lvni_trainer *t, bool validated)
 {
     char text[LVNI_METRICS][48], val_text[LVNI_METRICS][48];
-    lvni_metric row[LINE];
+    lvni_metric row[LINE] = {0};
     int n = metric_rows(&t->epoch_sum, "epoch", text, row);
     if (validated) {
         n += metric_rows(&t->last_val, "val", val_text, row + n);
@@ -132,8 +132,9 @@ lvn_status lvni_report_epoch(lvni_trainer *t, bool validated)
     lvni_str line = {0};
     lvni_str_printf(&line, "epoch %lld done at step %lld:", (long long)t->at.epoch + 1, (long long)t->at.step);
     for (int i = 0; i < n; i++) {
-        const bool epoch_mean = strncmp(row[i].name, "epoch/", 6) == 0;
-        lvni_str_printf(&line, " %s%s %.4f", epoch_mean ? "train/" : "", row[i].name + (epoch_mean ? 6 : 0), row[i].value);
+        const char *name = row[i].name != NULL ? row[i].name : "";
+        const bool epoch_mean = strncmp(name, "epoch/", 6) == 0;
+        lvni_str_printf(&line, " %s%s %.4f", epoch_mean ? "train/" : "", name + (epoch_mean ? 6 : 0), row[i].value);
     }
     lvni_log_line(LVNI_LOG_INFO, "%s", lvni_str_text(&line));
     lvni_str_free(&line);

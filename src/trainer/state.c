@@ -27,7 +27,7 @@ static void add(entries *e, const char *prefix, const char *middle, const char *
 static lvn_status gather(const lvni_trainer *t, entries *e)
 {
     const lvni_model *m = t->o.model;
-    const size_t n = (size_t)(m->n_parameters * (1 + t->optim->n_slots) + m->n_buffers);
+    const size_t n = (size_t)m->n_parameters * (size_t)(1 + t->optim->n_slots) + (size_t)m->n_buffers;
     *e = (entries){.tensor = lvni_calloc(LVNI_TAG_CKPT, n, sizeof *e->tensor), .name = lvni_calloc(LVNI_TAG_CKPT, n, NAME)};
     if (e->tensor == NULL || e->name == NULL) {
         lvni_free(e->tensor);

@@ -240,9 +240,10 @@ class Words(Case):
 
     def test_schedule_and_length(self):
         self.refused(["scheduler=cosine", "max_epochs=-1", "max_steps=-1"], ["scheduler=cosine", "has no end", "give max_epochs or max_steps"])
-        self.refused(["scheduler.warmup_steps=2"], ["scheduler.warmup_steps=2", "the run's 2 steps", "max_steps"])
-        self.refused(["max_epochs=1", "max_steps=-1", "scheduler.warmup_steps=9"], ["scheduler.warmup_steps=9", "the run's 2 steps"])
+        self.refused(["scheduler=cosine", "scheduler.warmup_steps=2"], ["scheduler.warmup_steps=2", "the run's 2 steps", "max_steps"])
+        self.refused(["scheduler=cosine", "max_epochs=1", "max_steps=-1", "scheduler.warmup_steps=9"], ["scheduler.warmup_steps=9", "the run's 2 steps"])
         self.train("scheduler=cosine", "scheduler.warmup_steps=1")
+        self.train("scheduler.warmup_steps=9", "overwrite=true")
 
     def test_impossible_batch_plan(self):
         self.refused(["shards=7"], ["batch_size 6", "7 shards", "smallest that works: 7"])

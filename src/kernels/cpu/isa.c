@@ -10,13 +10,27 @@ static const lvni_vec *chosen;
 static char wish[16];
 static bool wish_refused;
 
+/* The features by which processors of a level differ from those below; named one by one, since not every compiler knows the
+ * levels' names here. */
+static bool has_v3(void)
+{
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
+           __builtin_cpu_supports("bmi2");
+}
+
+static bool has_v4(void)
+{
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+
 static void choose(void)
 {
     static const lvni_vec *const tables[] = {&lvni_vec_v2, &lvni_vec_v3, &lvni_vec_v4};
     __builtin_cpu_init();
     int best = 0;
-    if (__builtin_cpu_supports("x86-64-v3")) {
-        best = __builtin_cpu_supports("x86-64-v4") ? 2 : 1;
+    if (has_v3()) {
+        best = has_v4() ? 2 : 1;
     }
     const char *env = getenv("LEVIN_CPU_ISA");
     if (env != NULL && *env != 0) {

@@ -69,10 +69,13 @@ static lvn_status run_with_weights(conv_call *call, lvni_dnn_prim *p, dnnl_strea
 static lvn_status run(conv_call *call)
 {
     lvni_dnn_found f = {0};
-    LVN_TRY(lvni_dnn_lookup(&call->key, &f));
+    const bool gradient = call->key.work.op == LVNI_DNN_CONV_GRAD_WEIGHT;
+    lvn_status s = lvni_dnn_lookup(&call->key, &f);
+    if (s != LVN_OK || f.prim == NULL) {
+        return s;
+    }
     const int before = lvni_omp_enter(f.team);
-    const lvn_status s = call->key.work.op == LVNI_DNN_CONV_GRAD_WEIGHT ? run_gradient(call, f.prim, f.stream)
-                                                                        : run_with_weights(call, f.prim, f.stream);
+    s = gradient ? run_gradient(call, f.prim, f.stream) : run_with_weights(call, f.prim, f.stream);
     lvni_omp_leave(before);
     return s;
 }
@@ -83,7 +86,7 @@ static lvn_status begin(conv_call *call, lvni_dnn_op op, const lvni_conv_attr *a
 {
     const lvni_ctx *ctx = lvni_ctx_get();
     if (ctx == NULL) {
-        return lvn_last_error()->code;
+        return LVN_ERR_MEMORY; /* the only reason; recorded */
     }
     memset(call, 0, sizeof *call);
     call->key.work.op = op;

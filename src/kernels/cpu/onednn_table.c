@@ -134,13 +134,19 @@ static entry *find(entry *e, const lvni_dnn_key *key)
 lvn_status lvni_dnn_lookup(const lvni_dnn_key *key, lvni_dnn_found *found)
 {
     table *t = NULL;
-    LVN_TRY(get_table(&t));
+    const lvn_status s = get_table(&t);
+    if (s != LVN_OK || t == NULL) {
+        return s;
+    }
     entry **head = &t->buckets[bucket_of(key)], *e = find(*head, key);
     if (e == NULL) {
         if (t->count == MAX_ENTRIES) {
             clear(t); /* pictures of ever new sizes; making them again is quick while oneDNN still has the code */
         }
         LVN_TRY(make(key, &e));
+        if (e == NULL) {
+            LVN_FAIL(LVN_ERR_INTERNAL, "a primitive was made and is not there");
+        }
         e->next = *head;
         *head = e;
         t->count++;

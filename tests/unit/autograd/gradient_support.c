@@ -48,11 +48,11 @@ lvn_tensor *make_leaf(lvn_dtype dtype, uint64_t seed, const dims *shape, domain 
 {
     lvn_tensor *t = make_constant(dtype, seed, shape->ndim, shape->size);
     const lvni_rng rng = {.key = lvni_rng_make_key(seed, lvni_rng_purpose("order"))};
-    const int64_t n = lvn_numel(t);
+    const int64_t n = lvn_numel(t), middle = n / 2;
     for (int64_t e = 0; e < n && from != NORMAL; e++) {
         set(t, e,
             from == POSITIVE ? fabs(element(t, e)) + 0.5
-                             : ((double)(place(&rng, e, n) - n / 2) + 0.25) * 0.1);
+                             : ((double)place(&rng, e, n) - (double)middle + 0.25) * 0.1);
     }
     return lvn_require_grad(t);
 }

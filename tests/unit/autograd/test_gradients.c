@@ -140,7 +140,7 @@ static void check_row(const row *r)
     char name[96];
     snprintf(name, sizeof name, "%s, row %d", r->op, (int)(r - rows));
     for (int i = 0; i < r->n; i++) {
-        in[i] = make_leaf(LVN_F64, (uint64_t)(10 + i), &r->shape[i], r->from);
+        in[i] = make_leaf(LVN_F64, 10u + (uint64_t)i, &r->shape[i], r->from);
     }
     check_gradients(name, r->f, in, r->n, r->tolerance);
     for (int i = 0; i < r->n; i++) {

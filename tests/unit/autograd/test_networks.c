@@ -86,7 +86,7 @@ static const network networks[] = {
 static double run(const network *w, lvn_dtype dtype, lvn_tensor **in)
 {
     for (int i = 0; i < w->n; i++) {
-        in[i] = make_leaf(dtype, (uint64_t)(20 + i), &w->shape[i], w->from);
+        in[i] = make_leaf(dtype, 20u + (uint64_t)i, &w->shape[i], w->from);
     }
     lvni_ctx_get()->at = (lvni_position){.seed = 1, .step = 2, .shard = 3, .training = true};
     lvn_clear_error();

@@ -44,7 +44,7 @@ static lvn_status pass(lvn_tensor *const *in, lvn_tensor *labels)
 static void make_inputs(lvn_dtype dtype, lvn_tensor **in)
 {
     for (int i = 0; i < LEAVES; i++) {
-        in[i] = make_leaf(dtype, (uint64_t)(40 + i), &shapes[i], NORMAL);
+        in[i] = make_leaf(dtype, 40u + (uint64_t)i, &shapes[i], NORMAL);
     }
 }
 

@@ -57,7 +57,7 @@ static void resampling_equals_the_double_reference(void **state)
     };
     for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
         const int w = cases[i].w, h = cases[i].h, ow = cases[i].ow, oh = cases[i].oh;
-        uint8_t *rgb = malloc((size_t)(w * h * 3)); /* exact size: a sanitizer sees a byte too far */
+        uint8_t *rgb = malloc((size_t)w * (size_t)h * 3); /* exact size: a sanitizer sees a byte too far */
         random_picture(rgb, w * h * 3, i + 1);
         float out[30 * 30 * 3];
         const lvni_picture picture = {rgb, w, h, 1.0};
