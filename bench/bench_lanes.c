@@ -159,8 +159,10 @@ static lvn_status run_bench(const bench *b, FILE *json, bool *met)
     return s;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    (void)argc;
+    lvni_cpu_clean_environment(argv); /* as the command does: threads that wait must not hold a core for long */
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) < 2) {
         printf("bench_lanes needs two cores, this process may use %d: skipped\n", CPU_COUNT(&set));
