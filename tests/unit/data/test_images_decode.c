@@ -18,7 +18,6 @@
 
 enum { W = 48, H = 32 };
 
-/* The analyser does not see that a status of LVN_OK comes with pixels: this says so. */
 static lvn_status decode(const uint8_t *bytes, size_t n, double need, lvni_picture_info *info, lvni_picture *picture)
 {
     lvni_data_scratch *scratch = lvni_data_scratch_get();
@@ -26,14 +25,13 @@ static lvn_status decode(const uint8_t *bytes, size_t n, double need, lvni_pictu
     if (status != LVN_OK) {
         return status;
     }
-    const lvn_status decoded = lvni_picture_decode(scratch, bytes, n, "a/b.jpg", info, need, picture);
-    return decoded == LVN_OK && picture->rgb == NULL ? LVN_ERR_INTERNAL : decoded;
+    return lvni_picture_decode(scratch, bytes, n, "a/b.jpg", info, need, picture);
 }
 
 static int largest_difference(const uint8_t *a, const uint8_t *b, int n)
 {
-    int worst = 0;
-    for (int i = 0; i < n; i++) {
+    int worst = b == NULL ? 256 : 0; /* a picture without pixels is as far away as can be */
+    for (int i = 0; b != NULL && i < n; i++) {
         worst = abs(a[i] - b[i]) > worst ? abs(a[i] - b[i]) : worst;
     }
     return worst;
@@ -89,7 +87,8 @@ static void grey_jpeg_becomes_rgb(void **state)
     lvni_picture_info info = {0};
     lvni_picture picture = {0};
     assert_int_equal(decode(jpeg, n, 1.0, &info, &picture), LVN_OK);
-    for (int i = 0; i < W * H * 3; i++) {
+    assert_non_null(picture.rgb);
+    for (int i = 0; picture.rgb != NULL && i < W * H * 3; i++) {
         assert_int_equal(picture.rgb[i], 77);
     }
     free(jpeg);
