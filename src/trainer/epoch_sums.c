@@ -4,7 +4,6 @@
 
 #include <jansson.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* JSON has no numbers that are not finite. */
@@ -24,6 +23,12 @@ static bool to_double(const json_t *value, double *out)
     return strcmp(word, "nan") == 0 || strcmp(word, "inf") == 0 || strcmp(word, "-inf") == 0;
 }
 
+static int append(const char *bytes, size_t n, void *out)
+{
+    lvni_str_append_n(out, bytes, n);
+    return 0;
+}
+
 lvn_status lvni_epoch_sums_write(const lvn_step *sums, lvni_str *out)
 {
     json_t *all = json_array();
@@ -32,13 +37,11 @@ lvn_status lvni_epoch_sums_write(const lvn_step *sums, lvni_str *out)
         const lvni_step_metric *m = &sums->metric[i];
         good = json_array_append_new(all, json_pack("[s,o,o]", m->name, number(m->sum), number(m->weight))) == 0;
     }
-    char *text = good ? json_dumps(all, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
+    good = good && json_dump_callback(all, append, out, JSON_COMPACT | JSON_REAL_PRECISION(17)) == 0;
     json_decref(all);
-    if (text == NULL) {
+    if (!good) {
         LVN_FAIL(LVN_ERR_MEMORY, "no host memory (or a name that is not UTF-8) for the sums of %d metrics", sums->n_metrics);
     }
-    lvni_str_append(out, text);
-    free(text); /* jansson's, from malloc */
     return lvni_str_status(out);
 }
 
