@@ -3,6 +3,7 @@
  *   step.c      one optimizer step: load, forward and backward per shard, merge in the tree, clip, update
  *   trainer.c   create and destroy
  *   loop.c      epochs: steps, reports, validation, checkpoints, stopping
+ *   keep.c      checkpoints, the best epoch, stopping; validate.c: validation after an epoch
  *   evaluate.c  validation and prediction in fixed chunks
  *   state.c     what a checkpoint holds; epoch_sums.c: the epoch's metric sums as text
  *   identity.c  is a checkpoint of this run? */

@@ -1,0 +1,125 @@
+/* What a run leaves behind: checkpoints between steps, the best epoch, and where it can go on after a signal or an error. Called by
+ * the loop (loop.c). */
+#include "core/str.h"
+#include "trainer/loop_impl.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Is this epoch the best so far? By val/acc, then val/loss, then train/loss, whichever the module reports
+ * first. */
+bool lvni_loop_improved(lvni_trainer *t, bool validated)
+{
+    double score = validated ? lvni_metric_mean(&t->last_val, "acc") : (double)NAN;
+    if (isnan(score) && validated) {
+        score = -lvni_metric_mean(&t->last_val, "loss");
+    } else if (isnan(score)) {
+        score = -lvni_metric_mean(&t->epoch_sum, "loss");
+    }
+    if (isnan(score) || (!isnan(t->at.best_score) && score <= t->at.best_score)) {
+        return false;
+    }
+    t->at.best_score = score;
+    t->at.best_step = t->at.step;
+    return true;
+}
+
+static bool all_finite(const float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        if (!isfinite(x[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* A checkpoint that cannot be used must not take the place of one that can: the loss tells only one step
+ * later. */
+static lvn_status check_weights(const lvni_trainer *t)
+{
+    const lvni_model *m = t->o.model;
+    const char *name = NULL;
+    for (int i = 0; i < m->n_buffers && name == NULL; i++) {
+        const lvn_tensor *b = m->buffers[i]->tensor;
+        name = b->dtype == LVN_F32 && !all_finite(b->data, lvn_numel(b)) ? m->buffers[i]->name : NULL;
+    }
+    for (int i = 0; i < m->n_parameters && name == NULL; i++) {
+        const lvn_tensor *p = m->parameters[i].tensor;
+        name = all_finite(p->data, lvn_numel(p)) ? NULL : m->parameters[i].name;
+    }
+    if (name != NULL) {
+        LVN_FAIL(
+            LVN_ERR_NON_FINITE,
+            "%s is not finite after step %lld (epoch %lld): try a smaller optim.lr or gradient_clip_val=1",
+            name, (long long)t->at.step, (long long)t->at.epoch);
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_loop_save(lvni_trainer *t, bool best)
+{
+    LVN_TRY(check_weights(t));
+    LVN_TRY(lvni_trainer_save(t, "last"));
+    t->saved_step = t->at.step;
+    if (best) {
+        LVN_TRY(lvni_trainer_link_best(t));
+    }
+    if (t->o.export_model != NULL) {
+        LVN_TRY(t->o.export_model(t->o.user, "last"));
+    }
+    return best && t->o.export_model != NULL ? t->o.export_model(t->o.user, "best") : LVN_OK;
+}
+
+/* A signal asked for the end: save, and say where the run can go on. */
+lvn_status lvni_loop_stop(lvni_trainer *t, int signal_number, bool saved)
+{
+    const char *name = signal_number == SIGINT ? "Ctrl-C" : signal_number == SIGTERM ? "SIGTERM" : "SIGUSR1";
+    const lvn_status s = saved ? LVN_OK : lvni_loop_save(t, false);
+    if (s != LVN_OK && signal_number == SIGUSR1) {
+        return s; /* its exit code promises a checkpoint */
+    }
+    if (s != LVN_OK) {
+        LVN_FAIL(LVN_ERR_CANCELLED,
+                 "stopped by %s after step %lld (epoch %lld), but the checkpoint could not be saved: %s",
+                 name, (long long)t->at.step, (long long)t->at.epoch, lvn_last_error()->message);
+    }
+    LVN_FAIL(
+        LVN_ERR_CANCELLED,
+        "stopped by %s after step %lld (epoch %lld); the checkpoint is saved: resume=true goes on from there",
+        name, (long long)t->at.step, (long long)t->at.epoch);
+}
+
+/* A sample, a file or the user's code failed after the last step: what was learned up to there is good, and is saved. Adds to the
+ * error where the run can go on. */
+lvn_status lvni_loop_keep(lvni_trainer *t, lvn_status failed)
+{
+    lvn_error error = *lvn_last_error();
+    const size_t n = strlen(error.message);
+    if (failed == LVN_ERR_NON_FINITE || failed == LVN_ERR_INTERNAL || t->o.out == NULL || t->at.step == 0) {
+        return failed;
+    }
+    const bool saved = t->saved_step == t->at.step || lvni_loop_save(t, false) == LVN_OK;
+    if (saved) {
+        snprintf(error.message + n, sizeof error.message - n,
+                 "; step %lld (epoch %lld) is saved: resume=true goes on from there", (long long)t->at.step, (long long)t->at.epoch);
+    } else {
+        snprintf(error.message + n, sizeof error.message - n, "; and saving step %lld failed: %s", (long long)t->at.step,
+                 lvn_last_error()->message);
+    }
+    return lvn_error_adopt(&error);
+}
+
+/* After a value that is not finite: what is left to go on from. */
+void lvni_loop_tell_last_good(const lvni_trainer *t)
+{
+    const lvn_error *e = lvn_last_error();
+    if (t->saved_step >= 0 && t->o.out != NULL) {
+        lvn_error_set(e->code, e->file, e->line, "%s; %s/checkpoints/last.safetensors keeps step %lld",
+                      e->message, t->o.out, (long long)t->saved_step);
+    } else {
+        lvn_error_set(e->code, e->file, e->line, "%s; no checkpoint was written before", e->message);
+    }
+}

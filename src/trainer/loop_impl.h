@@ -1,0 +1,25 @@
+/* The parts of the loop that stand in files of their own. For this folder. */
+#ifndef LEVIN_TRAINER_LOOP_IMPL_H
+#define LEVIN_TRAINER_LOOP_IMPL_H
+
+#include "trainer/trainer.h"
+
+/* keep.c */
+/* Is this epoch the best so far? By val/acc, then val/loss, then train/loss, whichever the module reports first; notes the score. */
+bool lvni_loop_improved(lvni_trainer *t, bool validated);
+/* checkpoints/last and the exported model; best: these are the best ones, too. Weights that are not finite are never saved. */
+lvn_status lvni_loop_save(lvni_trainer *t, bool best);
+/* A signal asked for the end: save (unless `saved`), and say where the run can go on. Never LVN_OK. */
+lvn_status lvni_loop_stop(lvni_trainer *t, int signal_number, bool saved);
+/* An error between steps: save what was learned before it, and add to the error where the run can go on. Returns `failed`. */
+lvn_status lvni_loop_keep(lvni_trainer *t, lvn_status failed);
+/* After a value that is not finite: add to the error what is left to go on from. */
+void lvni_loop_tell_last_good(const lvni_trainer *t);
+
+/* validate.c */
+lvn_status lvni_loop_validate(lvni_trainer *t); /* result in t->last_val */
+void lvni_loop_tell_unreadable(lvni_loader *loader);
+/* With on_error=skip: LVN_ERR_CORRUPT when no sample at all could be read. */
+lvn_status lvni_loop_check_readable(const lvni_trainer *t);
+
+#endif

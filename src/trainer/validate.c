@@ -1,0 +1,66 @@
+/* Validation after an epoch, and samples that could not be read. Called by the loop (loop.c). */
+#include "log/run_log.h"
+#include "trainer/loop_impl.h"
+
+#include <math.h>
+#include <string.h>
+
+void lvni_loop_tell_unreadable(lvni_loader *loader)
+{
+    lvni_str text = {0};
+    if (lvni_loader_report(loader, &text)) {
+        lvni_log_line(LVNI_LOG_WARNING, "%s", lvni_str_text(&text));
+    }
+    lvni_str_free(&text);
+}
+
+static bool reports(const lvn_step *step, const char *name)
+{
+    for (int i = 0; i < step->n_metrics; i++) {
+        if (strcmp(step->metric[i].name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Made, and turned back, only now: its threads would decode at the expense of training. */
+static lvn_status start_validation(lvni_trainer *t)
+{
+    if (t->val_loader != NULL) {
+        return lvni_loader_rewind(t->val_loader);
+    }
+    const lvni_loader_options o = {.dataset = t->o.val,
+                                   .plan = &t->o.plan,
+                                   .seed = t->o.seed,
+                                   .workers = t->o.workers,
+                                   .skip_unreadable = t->o.skip_unreadable};
+    return lvni_loader_create(&o, &t->val_loader);
+}
+
+lvn_status lvni_loop_validate(lvni_trainer *t)
+{
+    LVN_TRY(start_validation(t));
+    LVN_TRY(lvni_evaluate(t->o.model, t->val_loader, t->lanes, &t->last_val));
+    lvni_loop_tell_unreadable(t->val_loader);
+    const double loss = lvni_metric_mean(&t->last_val, "loss");
+    if (reports(&t->last_val, "loss") && !isfinite(loss)) {
+        LVN_FAIL(LVN_ERR_NON_FINITE,
+                 "the validation loss is %g after step %lld (epoch %lld): try a smaller optim.lr or "
+                 "gradient_clip_val=1",
+                 loss, (long long)t->at.step, (long long)t->at.epoch);
+    }
+    return LVN_OK;
+}
+
+/* With on_error=skip: a run that learned nothing must not end as if it had. */
+lvn_status lvni_loop_check_readable(const lvni_trainer *t)
+{
+    if (lvni_loader_get_stats(t->loader).unreadable == t->o.plan.n_samples || t->at.samples_seen == 0) {
+        LVN_FAIL(LVN_ERR_CORRUPT,
+                 "none of the training samples read in %lld steps (of %lld samples in all) could be used: "
+                 "see the warnings for their names",
+                 (long long)t->at.step, (long long)t->o.plan.n_samples);
+    }
+    return LVN_OK;
+}
