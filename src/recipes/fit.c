@@ -11,6 +11,7 @@
 #include "recipes/train_options.h"
 #include "trainer/trainer.h"
 
+#include <jansson.h>
 #include <levin/version.h>
 #include <stdio.h>
 #include <string.h>
@@ -147,6 +148,40 @@ static void tell_moved_end(const run *r, const lvni_ckpt *ckpt)
     }
 }
 
+static int append_json(const char *bytes, size_t n, void *out)
+{
+    lvni_str_append_n(out, bytes, n);
+    return 0;
+}
+
+/* Every key that the resumed run takes with another value: from here on it is that run. */
+static void tell_changes(const run *r, const lvni_ckpt *ckpt)
+{
+    static const char *const harmless[] = {"max_epochs", "max_steps", "log_every_n_steps", "checkpoint.every_n_steps", "on_error", NULL};
+    json_t *was = ckpt->config == NULL ? NULL : json_loads(ckpt->config, JSON_DECODE_ANY, NULL);
+    json_t *is = json_loads(lvni_str_text(&r->json), JSON_DECODE_ANY, NULL);
+    const char *key;
+    json_t *value;
+    json_object_foreach(is, key, value)
+    {
+        const json_t *old = json_object_get(was, key);
+        bool told = old == NULL || json_equal(old, value);
+        for (int i = 0; harmless[i] != NULL && !told; i++) {
+            told = strcmp(key, harmless[i]) == 0;
+        }
+        if (!told) {
+            lvni_str a = {0}, b = {0};
+            json_dump_callback(old, append_json, &a, JSON_ENCODE_ANY | JSON_COMPACT);
+            json_dump_callback(value, append_json, &b, JSON_ENCODE_ANY | JSON_COMPACT);
+            lvni_log_line(LVNI_LOG_WARNING, "%s is %s from here on; so far this run had %s", key, lvni_str_text(&b), lvni_str_text(&a));
+            lvni_str_free(&a);
+            lvni_str_free(&b);
+        }
+    }
+    json_decref(was);
+    json_decref(is);
+}
+
 /* Weights of an exported model or a checkpoint, by name. */
 static lvn_status load_weights(const run *r)
 {
@@ -169,8 +204,9 @@ static lvn_status resume(run *r)
     }
     if (s == LVN_OK) {
         lvni_log_line(LVNI_LOG_INFO, "resuming from %s: step %lld, epoch %lld", ckpt->path, (long long)ckpt->at.step,
-                 (long long)ckpt->at.epoch);
+                 (long long)ckpt->at.epoch + 1);
         tell_moved_end(r, ckpt);
+        tell_changes(r, ckpt);
     }
     lvni_ckpt_free(ckpt);
     return s;
@@ -200,7 +236,9 @@ static lvn_status train(run *r)
     if (resuming) {
         LVN_TRY(resume(r));
     }
-    LVN_TRY(lvni_run_dir_write_config(r->dir, c)); /* only now: keys that do not fit must not spoil the run that is to be resumed */
+    if (!lvni_trainer_finished(r->trainer)) { /* only now: keys that do not fit, or train nothing, must not spoil the run that is there */
+        LVN_TRY(lvni_run_dir_write_config(r->dir, c));
+    }
     lvni_stop_install();
     LVN_TRY(lvni_trainer_fit(r->trainer));
     if (r->trainer->saved_step >= 0) {
@@ -227,7 +265,26 @@ lvn_status lvni_fit(const lvni_fit_request *request)
     }
     run_free(&r);
     lvni_log_close();
+    lvni_run_dir_release();
     return s;
+}
+
+/* How long the whole run is, and whether its directory is free. */
+static void print_length(const run *r)
+{
+    const lvni_config *c = r->request->config;
+    const int64_t epochs = lvni_config_int(c, "max_epochs"), steps = lvni_config_int(c, "max_steps");
+    const int64_t all = epochs < 0 ? steps : epochs * r->plan.steps_per_epoch;
+    const int64_t total = steps >= 0 && (all < 0 || steps < all) ? steps : all;
+    if (total >= 0) {
+        printf("the run: %lld steps, %.4g epochs\n", (long long)total, (double)total / (double)r->plan.steps_per_epoch);
+    }
+    char *dir = NULL;
+    if (lvni_run_dir_choose(c, r->request->recipe, &dir) != LVN_OK) {
+        printf("but it would not start: %s\n", lvn_last_error()->message);
+        lvn_clear_error();
+    }
+    lvni_free(dir);
 }
 
 lvn_status lvni_fit_plan(const lvni_fit_request *request)
@@ -240,6 +297,7 @@ lvn_status lvni_fit_plan(const lvni_fit_request *request)
             printf("%s\n", request->note);
         }
         s = lvni_plan_print(&r.plan, stdout);
+        print_length(&r);
         printf("model %s: %lld parameters; weights %.1f MiB, %d gradient set%s of the same size\n", request->cls->name,
                (long long)lvni_model_count(r.model), (double)r.model->n_weights * 4.0 / 1048576.0, sets, sets == 1 ? "" : "s");
     }

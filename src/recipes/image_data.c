@@ -127,7 +127,11 @@ lvn_status lvni_image_data_open(const lvni_config *c, lvni_image_data *out)
     LVN_TRY(need_data(c));
     LVN_TRY(read_transform(c, &out->transform));
     source s;
-    LVN_TRY(open_source(c, LVNI_SCAN_CLASSES, &s));
+    const lvn_status opened = open_source(c, LVNI_SCAN_CLASSES, &s);
+    if (opened != LVN_OK) {
+        lvn_error_frame("data=%s (%s)", lvni_config_str(c, "data"), lvni_config_origin(c, "data"));
+        return opened;
+    }
     int64_t *part[2] = {NULL, NULL}, n[2] = {0, 0};
     lvn_status status = cut(c, &s, &out->transform, part, n);
     if (status == LVN_OK) {

@@ -30,7 +30,7 @@ static lvn_status train(const lvn_job *job, int n, const char *const *words)
     size_t n_tables;
     const lvni_option_table *t = tables(&n_tables);
     lvni_config *c;
-    LVN_TRY(lvni_read_config(t, n_tables, "this program with the word help", job->options, n, words, &c));
+    LVN_TRY(lvni_read_config(t, n_tables, "PROGRAM help", job->options, n, words, &c));
     const lvni_fit_request request = {
         .config = c, .recipe = job->module->name, .cls = job->module, .train = job->train, .val = job->val};
     const lvn_status s = lvni_fit(&request);

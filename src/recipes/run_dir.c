@@ -6,9 +6,13 @@
 #include "log/run_log.h"
 
 #include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 char *lvni_path_join(const char *dir, const char *name)
 {
@@ -29,6 +33,41 @@ static bool is_empty_dir(const char *path)
     }
     closedir(d);
     return n <= 2; /* "." and ".." */
+}
+
+static bool is_run_dir(const char *path)
+{
+    static const char *const signs[] = {"config.yaml", "train.log", "checkpoints"};
+    bool found = false;
+    for (int i = 0; i < 3 && !found; i++) {
+        char *sign = lvni_path_join(path, signs[i]);
+        found = sign != NULL && lvni_path_exists(sign);
+        lvni_free(sign);
+    }
+    return found;
+}
+
+/* Two processes in one run would write over each other. The lock goes with the process; where the file system has none, there is none. */
+static int lock_fd = -1;
+
+static lvn_status lock(const char *path)
+{
+    LVN_TRY(lvni_mkdirs(path));
+    lvni_run_dir_release();
+    lock_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (lock_fd >= 0 && flock(lock_fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+        lvni_run_dir_release();
+        LVN_FAIL(LVN_ERR_USAGE, "another process is training in out=%s: wait for its end, or give another out", path);
+    }
+    return LVN_OK;
+}
+
+void lvni_run_dir_release(void)
+{
+    if (lock_fd >= 0) {
+        close(lock_fd);
+        lock_fd = -1;
+    }
 }
 
 static lvn_status choose_number(const char *recipe, char **path)
@@ -70,6 +109,10 @@ lvn_status lvni_run_dir_choose(const lvni_config *c, const char *recipe, char **
     }
     if (!resume && !overwrite && lvni_path_exists(out) && !is_empty_dir(out)) {
         LVN_FAIL(LVN_ERR_USAGE, "out=%s exists: resume=true continues that run, overwrite=true replaces it",
+                 out);
+    }
+    if (overwrite && lvni_path_exists(out) && !is_empty_dir(out) && !is_run_dir(out)) {
+        LVN_FAIL(LVN_ERR_USAGE, "out=%s is no run directory (no train.log, no checkpoints/): overwrite=true replaces runs only; give another out",
                  out);
     }
     *path = lvni_strdup(LVNI_TAG_CONFIG, out);
@@ -135,7 +178,10 @@ static lvn_status make_parts(const char *path, bool overwrite)
 
 lvn_status lvni_run_dir_make(const char *path, bool overwrite, bool resume)
 {
-    lvn_status s = make_parts(path, overwrite);
+    lvn_status s = lock(path);
+    if (s == LVN_OK) {
+        s = make_parts(path, overwrite);
+    }
     char *log = s == LVN_OK ? lvni_path_join(path, "train.log") : NULL;
     if (log != NULL) {
         s = lvni_log_open(log, resume);

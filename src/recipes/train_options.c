@@ -34,7 +34,7 @@ static const lvni_option run_rows[] = {
     {.name = "config", .type = LVNI_OPT_PATH, .help = "YAML file with any of these keys; the command line wins.",
      .flags = LVNI_OPT_NOT_SAVED},
     {.name = "out", .type = LVNI_OPT_PATH, .help = "Run directory to make; unset: out/<recipe>-<number>.", .flags = LVNI_OPT_NOT_SAVED},
-    {.name = "overwrite", .type = LVNI_OPT_BOOL, .fallback = "false", .help = "Empty a run directory that exists and start anew.",
+    {.name = "overwrite", .type = LVNI_OPT_BOOL, .fallback = "false", .help = "Replace the run in a directory that exists; other files in it stay.",
      .flags = LVNI_OPT_NOT_SAVED},
     {.name = "resume", .type = LVNI_OPT_BOOL, .fallback = "false",
      .help = "Continue the run in `out` from its newest valid checkpoint, with its configuration.", .flags = LVNI_OPT_NOT_SAVED},
@@ -104,6 +104,9 @@ const lvni_option_table lvni_batch_options = LVNI_OPTION_TABLE("batch plan", bat
 static const lvni_option optim_rows[] = {
     {.name = "optim.name", .type = LVNI_OPT_CHOICE, .choices = "sgd|adamw", .fallback = "adamw", .help = "Optimizer."},
     LVNI_OPTION_ALIAS("optim", "optim.name"),
+    LVNI_OPTION_ALIAS("lr", "optim.lr"),
+    LVNI_OPTION_ALIAS("learning_rate", "optim.lr"),
+    LVNI_OPTION_ALIAS("weight_decay", "optim.weight_decay"),
     {.name = "optim.lr", .type = LVNI_OPT_FLOAT, .fallback = "0.001", .range = LVNI_AT_LEAST(0), .help = "Learning rate."},
     {.name = "optim.momentum", .type = LVNI_OPT_FLOAT, .fallback = "0.9", .range = LVNI_FROM_TO_BELOW(0, 1), .help = "Momentum (sgd)."},
     {.name = "optim.weight_decay", .type = LVNI_OPT_FLOAT, .fallback = "0.01", .range = LVNI_AT_LEAST(0),

@@ -99,11 +99,11 @@ static lvn_status tell_difference(const lvni_ckpt *ckpt, const struct key *key, 
         LVN_FAIL(LVN_ERR_USAGE,
                  "%s was written within epoch %lld, after its step %lld, by a run with %s=%s (%s), and this one has %s=%s: %s%s, or start a "
                  "new run from its weights (weights=%s)",
-                 ckpt->path, (long long)ckpt->at.epoch, (long long)ckpt->at.step_in_epoch, key->name, was, key->meaning, key->name, is,
+                 ckpt->path, (long long)ckpt->at.epoch + 1, (long long)ckpt->at.step_in_epoch, key->name, was, key->meaning, key->name, is,
                  key->old_value, was, ckpt->path);
     }
     lvni_log_line(LVNI_LOG_WARNING, "%s=%s (%s) was %s in the saved run: from epoch %lld on this is another run", key->name, is,
-                  key->meaning, was, (long long)ckpt->at.epoch);
+                  key->meaning, was, (long long)ckpt->at.epoch + 1);
     return LVN_OK;
 }
 

@@ -54,7 +54,7 @@ static lvn_status check_weights(const lvni_trainer *t)
         LVN_FAIL(
             LVN_ERR_NON_FINITE,
             "%s is not finite after step %lld (epoch %lld): try a smaller optim.lr or gradient_clip_val=1",
-            name, (long long)t->at.step, (long long)t->at.epoch);
+            name, (long long)t->at.step, (long long)t->at.epoch + 1);
     }
     return LVN_OK;
 }
@@ -83,13 +83,13 @@ lvn_status lvni_loop_stop(lvni_trainer *t, int signal_number, bool saved)
     }
     if (s != LVN_OK) {
         LVN_FAIL(LVN_ERR_CANCELLED,
-                 "stopped by %s after step %lld (epoch %lld), but the checkpoint could not be saved: %s",
-                 name, (long long)t->at.step, (long long)t->at.epoch, lvn_last_error()->message);
+                 "%s after step %lld (epoch %lld), but the checkpoint could not be saved: %s",
+                 name, (long long)t->at.step, (long long)t->at.epoch + 1, lvn_last_error()->message);
     }
     LVN_FAIL(
         LVN_ERR_CANCELLED,
-        "stopped by %s after step %lld (epoch %lld); the checkpoint is saved: resume=true goes on from there",
-        name, (long long)t->at.step, (long long)t->at.epoch);
+        "%s after step %lld (epoch %lld); the checkpoint is saved: resume=true goes on from there",
+        name, (long long)t->at.step, (long long)t->at.epoch + 1);
 }
 
 /* A sample, a file or the user's code failed after the last step: what was learned up to there is good, and is saved. Adds to the
@@ -104,7 +104,7 @@ lvn_status lvni_loop_keep(lvni_trainer *t, lvn_status failed)
     const bool saved = t->saved_step == t->at.step || lvni_loop_save(t, false) == LVN_OK;
     if (saved) {
         snprintf(error.message + n, sizeof error.message - n,
-                 "; step %lld (epoch %lld) is saved: resume=true goes on from there", (long long)t->at.step, (long long)t->at.epoch);
+                 "; step %lld (epoch %lld) is saved: resume=true goes on from there", (long long)t->at.step, (long long)t->at.epoch + 1);
     } else {
         snprintf(error.message + n, sizeof error.message - n, "; and saving step %lld failed: %s", (long long)t->at.step,
                  lvn_last_error()->message);

@@ -91,12 +91,17 @@ static lvn_status loop(lvni_trainer *t)
     return LVN_OK;
 }
 
+bool lvni_trainer_finished(const lvni_trainer *t)
+{
+    return finished(t) && !epoch_done(t);
+}
+
 lvn_status lvni_trainer_fit(lvni_trainer *t)
 {
-    if (finished(t) && !epoch_done(t)) {
+    if (lvni_trainer_finished(t)) {
         lvni_log_line(
             LVNI_LOG_INFO,
-            "nothing to do: the run is at step %lld, epoch %lld; a larger max_epochs or max_steps trains on",
+            "nothing to do: the run is at step %lld, %lld epochs are done; a larger max_epochs or max_steps trains on",
             (long long)t->at.step, (long long)t->at.epoch);
         return LVN_OK;
     }

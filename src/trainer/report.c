@@ -96,16 +96,24 @@ static void show(lvni_trainer *t, const lvni_step_result *r, double now_s, bool 
     lvni_progress_update(&t->progress, &state, now_s, logged, last);
 }
 
+/* Samples per second since the last measurement; one over a few milliseconds says nothing, so the old rate stays then. */
+static void measure_rate(lvni_trainer *t, double now_s)
+{
+    const double s = now_s - t->logged_at_s;
+    if (s > 0.0 && (s >= 0.2 || !(t->rate > 0.0))) {
+        t->rate = (double)(t->samples_this_run - t->logged_at) / s;
+        t->logged_at = t->samples_this_run;
+        t->logged_at_s = now_s;
+    }
+}
+
 lvn_status lvni_report_step(lvni_trainer *t, const lvni_step_result *r, bool last_of_epoch)
 {
     const double now_s = lvni_seconds_since(t->start_ns);
     const bool logged = t->at.step % t->o.log_every_n_steps == 0 || last_of_epoch;
     t->samples_this_run += r->samples;
     if (logged) {
-        const double s = now_s - t->logged_at_s;
-        t->rate = s > 0.0 ? (double)(t->samples_this_run - t->logged_at) / s : 0.0;
-        t->logged_at = t->samples_this_run;
-        t->logged_at_s = now_s;
+        measure_rate(t, now_s);
     }
     show(t, r, now_s, logged, last_of_epoch);
     if (!logged || t->log == NULL) {

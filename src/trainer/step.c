@@ -27,7 +27,7 @@ static lvn_status run_shard(lvni_trainer *t, lvni_shard_job *job)
     if (loss != NULL && lvn_numel(loss) == 1 && !isfinite(value)) {
         s = lvn_error_set(LVN_ERR_NON_FINITE, __FILE__, __LINE__,
                           "the loss is %g at step %lld (epoch %lld), shard %lld: try a smaller optim.lr or gradient_clip_val=1",
-                          value, (long long)t->at.step, (long long)t->at.epoch, (long long)b->shard);
+                          value, (long long)t->at.step, (long long)t->at.epoch + 1, (long long)b->shard);
     } else {
         s = lvn_backward_scaled(loss, weight); /* the gradient comes out as w_s g_s */
     }
@@ -110,7 +110,7 @@ static lvn_status update(lvni_trainer *t, const lvni_set *total, lvni_step_resul
     if (!isfinite(r->grad_norm)) {
         LVN_FAIL(LVN_ERR_NON_FINITE,
                  "the gradient's norm is %g at step %lld (epoch %lld): try a smaller optim.lr",
-                 r->grad_norm, (long long)t->at.step, (long long)t->at.epoch);
+                 r->grad_norm, (long long)t->at.step, (long long)t->at.epoch + 1);
     }
     double scale = 1.0 / total->weight;
     const double clip = t->o.gradient_clip_val;

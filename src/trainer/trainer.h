@@ -88,6 +88,8 @@ void lvni_trainer_destroy(lvni_trainer *trainer);
 lvn_status lvni_trainer_restore(lvni_trainer *trainer, const lvni_ckpt *ckpt);
 /* Train to the end. LVN_ERR_CANCELLED: stopped by a signal, the checkpoint is written. */
 lvn_status lvni_trainer_fit(lvni_trainer *trainer);
+/* Nothing is left to do: neither steps nor the validation of the last epoch. */
+bool lvni_trainer_finished(const lvni_trainer *trainer);
 
 /* One optimizer step (step.c). */
 lvn_status lvni_trainer_step(lvni_trainer *trainer, lvni_step_result *result);

@@ -48,7 +48,7 @@ lvn_status lvni_loop_validate(lvni_trainer *t)
         LVN_FAIL(LVN_ERR_NON_FINITE,
                  "the validation loss is %g after step %lld (epoch %lld): try a smaller optim.lr or "
                  "gradient_clip_val=1",
-                 loss, (long long)t->at.step, (long long)t->at.epoch);
+                 loss, (long long)t->at.step, (long long)t->at.epoch + 1);
     }
     return LVN_OK;
 }

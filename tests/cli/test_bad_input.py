@@ -6,6 +6,7 @@ Each case runs the program itself and looks at three things: the exit code (the 
 standard error (what, where, which value, what to do), and the files: nothing that was there is lost, nothing half written stays.
 """
 import base64
+import fcntl
 import json
 import os
 import shutil
@@ -534,7 +535,7 @@ class Stops(Case):
         p.send_signal(number)
         _, told = p.communicate(timeout=WAIT_S)
         self.assertEqual(p.returncode, code, told)
-        self.assertIn(f"stopped: stopped by {name} after step", told)
+        self.assertIn(f"stopped: {name} after step", told)
         self.assertIn("resume=true goes on from there", told)
         self.no_leftovers()
         done = self.steps()
@@ -562,7 +563,7 @@ class Stops(Case):
     def test_stopped_but_cannot_save(self):
         """130 and 143 say who stopped the run, 85 promises a checkpoint."""
         who = self.nobody()
-        for number, code, says in ((signal.SIGINT, SIGINT, "stopped: stopped by Ctrl-C"), (signal.SIGUSR1, FAILURE, "error: cannot create")):
+        for number, code, says in ((signal.SIGINT, SIGINT, "stopped: Ctrl-C"), (signal.SIGUSR1, FAILURE, "error: cannot create")):
             self.out = f"{self.dir}/run{code}"
             p = self.start("data.count=100000", before=who, saved=False)
             os.chmod(f"{self.out}/checkpoints", 0o555)
@@ -622,6 +623,33 @@ class Resume(Case):
         self.train()
         shutil.rmtree(f"{self.out}/checkpoints")
         self.train("resume=true", says=["has no checkpoint yet", "starts from its beginning"])
+
+    def test_a_run_that_trains_nothing_writes_nothing(self):
+        self.train()
+        before = read(f"{self.out}/config.yaml")
+        self.train("resume=true", "optim.lr=5", says=["nothing to do", "optim.lr is 5"])
+        self.assertEqual(read(f"{self.out}/config.yaml"), before)
+
+    def test_changed_keys_are_told(self):
+        self.train()
+        _, told = self.train("resume=true", "max_steps=4", "optim.lr=0.002",
+                             says=["warning: optim.lr is 0.002 from here on; so far this run had 0.001"])
+        self.assertNotIn("max_steps is", told)
+
+    def test_two_processes_in_one_run(self):
+        os.mkdir(self.out)
+        holder = os.open(self.out, os.O_RDONLY | os.O_DIRECTORY)
+        fcntl.flock(holder, fcntl.LOCK_EX)
+        self.train(code=USAGE, says=["another process is training in", self.out])
+        self.assertEqual(os.listdir(self.out), [])
+        os.close(holder)
+        self.train()
+
+    def test_overwrite_replaces_runs_only(self):
+        os.mkdir(self.out)
+        write(f"{self.out}/thesis.txt", b"do not touch")
+        self.train("overwrite=true", code=USAGE, says=["is no run directory", "overwrite=true replaces runs only"])
+        self.assertEqual(os.listdir(self.out), ["thesis.txt"])
 
     def test_newest_is_damaged(self):
         """Falls back to the newest that is whole, and says so."""

@@ -78,7 +78,7 @@ class Readme(unittest.TestCase):
         self.assertEqual((self.cwd / "page.png").read_bytes()[:8], b"\x89PNG\r\n\x1a\n")
 
     def test_resume_goes_on(self):
-        self.assertIn("resuming from out/mine/checkpoints/last.safetensors: step 30, epoch 30", self.output["resume"])
+        self.assertIn("resuming from out/mine/checkpoints/last.safetensors: step 30, epoch 31", self.output["resume"])
         self.assertIn("epoch 40 done at step 40", self.output["resume"])
 
     def test_the_hashes_are_equal(self):

@@ -98,7 +98,7 @@ def signals(whole):
     for at in (3, STEPS + 5):
         out, step = stopped_within_an_epoch("sigterm", signal.SIGTERM, at, "lanes=1")
         said = resume(out, "lanes=2", "num_workers=1")
-        check(f"step {step}, epoch {step // STEPS}" in said, f"stopped by SIGTERM after step {step}, and resumed from it")
+        check(f"step {step}, epoch {step // STEPS + 1}" in said, f"stopped by SIGTERM after step {step}, and resumed from it")
         check("law off" not in said and "another run" not in said, "on the same machine without a warning")
         same(out, whole, f"SIGTERM after step {step}")
     out, step = stopped_within_an_epoch("kill", signal.SIGKILL, STEPS + 8, "checkpoint.every_n_steps=3", "lanes=2")
@@ -128,7 +128,7 @@ def other_values(whole):
     check(hashes(out) == before, "and the checkpoint stays as it was")
     resume(out, f"max_steps={STEPS}")
     said = resume(out, "batch_size=20", "seed=4", f"max_steps={STEPS + 5}")
-    told = [line.split("=")[0] for line in said.splitlines() if "from epoch 1 on this is another run" in line]
+    told = [line.split("=")[0] for line in said.splitlines() if "from epoch 2 on this is another run" in line]
     check(told == ["warning: effective_batch", "warning: seed", "warning: data"],  # the seed also cuts val_split
           "between two epochs batch_size and seed may change, with a warning each")
     said = resume(out, f"max_steps={STEPS + 20}")
