@@ -67,7 +67,10 @@ static lvn_status with_data(lvni_config *c, fit_function fit)
                             .n_classes = arguments.n_classes,
                             .class_names = data.train->class_names,
                             .dropout = arguments.dropout,
-                            .eval_crop = data.transform.eval_crop},
+                            .eval_crop = data.transform.eval_crop,
+                            .data = data.identity,
+                            .val_split = lvni_config_float(c, "val_split"),
+                            .seed = lvni_config_int(c, "seed")},
                    .config = c};
     memcpy(e.card.mean, data.transform.mean, sizeof e.card.mean);
     memcpy(e.card.std, data.transform.std, sizeof e.card.std);

@@ -2,21 +2,20 @@
 #include "core/alloc.h"
 #include "core/math.h"
 #include "core/vfs.h"
-#include "data/contact_sheet.h"
 #include "data/dataset.h"
 #include "kernels/kernels.h"
 #include "log/run_log.h"
 #include "recipes/classify.h"
 #include "recipes/fit.h"
 #include "recipes/image_data.h"
+#include "recipes/picks.h"
 #include "recipes/train_options.h"
 #include "trainer/trainer.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-enum { SHEET_COLUMNS = 8, SHEET_ROWS = 4, SHEET = SHEET_COLUMNS * SHEET_ROWS };
+#include <strings.h>
 
 static const lvni_option use_rows[] = {
     {.name = "config", .type = LVNI_OPT_PATH, .help = "YAML file with any of these keys.", .flags = LVNI_OPT_NOT_SAVED},
@@ -27,13 +26,18 @@ static const lvni_option use_rows[] = {
     {.name = "num_workers", .type = LVNI_OPT_INT, .unit = "threads", .range = {.used = true, .min = 0, .max = 256}, .flags = LVNI_OPT_AUTO,
      .help = "Threads that decode."},
     {.name = "on_error", .type = LVNI_OPT_CHOICE, .choices = "stop|skip", .fallback = "stop", .help = "What an unreadable picture does."},
-    {.name = "sheet", .type = LVNI_OPT_PATH, .help = "Draw pictures with their predictions into this PNG file."},
+    {.name = "sheet", .type = LVNI_OPT_PATH, .help = "Draw pictures with their predictions into this PNG file (.png)."},
 };
 static const lvni_option_table use_table = LVNI_OPTION_TABLE("model in use", use_rows);
 static const lvni_option predict_rows[] = {
     {.name = "output", .type = LVNI_OPT_PATH, .fallback = "predictions.csv", .help = "Table to write: file, class, probability."},
 };
 static const lvni_option_table predict_table = LVNI_OPTION_TABLE("predict", predict_rows);
+static const lvni_option eval_rows[] = {
+    {.name = "split", .type = LVNI_OPT_CHOICE, .choices = "all|train|val", .fallback = "all",
+     .help = "Part of the data to measure on: the folder's train/ or val/, or else the part of the training run, given the same data."},
+};
+static const lvni_option_table eval_table = LVNI_OPTION_TABLE("eval", eval_rows);
 
 const lvni_option_table *lvni_classify_predict_tables(size_t *n)
 {
@@ -47,8 +51,17 @@ const lvni_option_table *lvni_classify_predict_tables(size_t *n)
 
 const lvni_option_table *lvni_classify_eval_tables(size_t *n)
 {
-    return *n = 2, lvni_classify_predict_tables(&(size_t){0}); /* the same without the table to write */
+    static lvni_option_table all[3];
+    all[0] = lvni_image_options;
+    all[1] = use_table;
+    all[2] = eval_table;
+    *n = 3;
+    return all;
 }
+
+typedef struct class_count {
+    int64_t right, n;
+} class_count;
 
 /* What the rows of a prediction are turned into. */
 typedef struct use {
@@ -59,10 +72,8 @@ typedef struct use {
     lvni_str csv;
     int64_t n, right;
     double loss;
-    int64_t *picked[2]; /* sample numbers for the page: wrong ones, right ones */
-    int n_picked[2];
-    int64_t predicted[2][SHEET];
-    float probability[2][SHEET];
+    class_count *classes; /* (n_classes), of known labels */
+    lvni_picks *picks;    /* for the page; NULL without */
 } use;
 
 static const char *name_of(const use *u, int64_t sample, char number[24])
@@ -97,17 +108,6 @@ static int64_t label_of(const use *u, int64_t sample)
     return label < u->exported->card.n_classes ? label : -1;
 }
 
-static void pick(use *u, int64_t sample, int64_t best, float p, bool right)
-{
-    const int side = right ? 1 : 0, most = SHEET;
-    if (u->picked[side] != NULL && u->n_picked[side] < most) {
-        const int i = u->n_picked[side]++;
-        u->picked[side][i] = sample;
-        u->predicted[side][i] = best;
-        u->probability[side][i] = p;
-    }
-}
-
 static lvn_status take_row(void *user, int64_t sample, const float *p, int64_t k)
 {
     use *u = user;
@@ -123,9 +123,14 @@ static lvn_status take_row(void *user, int64_t sample, const float *p, int64_t k
     u->n++;
     if (label >= 0) {
         u->right += best == label;
+        u->classes[label].right += best == label;
+        u->classes[label].n++;
         u->loss -= lvni_log((double)p[label] > 1e-38 ? (double)p[label] : 1e-38);
     }
-    pick(u, sample, best, p[best], label < 0 || best == label);
+    if (u->picks != NULL) {
+        const lvni_pick pick = {.sample = sample, .label = label, .predicted = best, .probability = p[best]};
+        LVN_TRY(lvni_picks_offer(u->picks, &pick));
+    }
     if (!u->labels) {
         char number[24];
         csv_field(&u->csv, name_of(u, sample, number));
@@ -174,75 +179,68 @@ static lvn_status run_model(use *u)
     return s;
 }
 
-/* One picture as bytes, drawn by the dataset itself. */
-static lvn_status fetch_rgb(const use *u, int64_t sample, float *image, uint8_t *rgb)
+static bool ends_in_png(const char *path)
 {
-    int64_t label;
-    void *fields[LVN_MAX_FIELDS] = {image, &label};
-    const lvn_sample_key key = {.sample = sample};
-    LVN_TRY(u->data.train->cls->get(u->data.train, &key, fields));
-    lvni_transform_to_rgb(&u->data.transform, image, rgb);
+    const size_t n = strlen(path);
+    return n > 4 && strcasecmp(path + n - 4, ".png") == 0;
+}
+
+static lvn_status check_words(const use *u)
+{
+    const char *sheet = lvni_config_str(u->config, "sheet");
+    if (lvni_config_str(u->config, "model") == NULL) {
+        LVN_FAIL(LVN_ERR_USAGE, "model= is missing: a run directory or an exported .safetensors file");
+    }
+    if (sheet != NULL && !ends_in_png(sheet)) {
+        LVN_FAIL(LVN_ERR_USAGE, "sheet=%s: the page is a PNG file; give a name that ends in .png", sheet);
+    }
     return LVN_OK;
 }
 
-/* Up to half a page of wrong ones, then right ones. */
-static lvn_status draw_sheet(const use *u, const char *path)
+static void tell_trained(const use *u)
 {
-    const size_t pixels = (size_t)u->data.transform.size * (size_t)u->data.transform.size * 3;
-    float *image = lvni_alloc(LVNI_TAG_DATA, pixels * sizeof *image);
-    uint8_t *rgb = lvni_alloc(LVNI_TAG_DATA, pixels * SHEET);
-    lvni_sheet_item *item = lvni_calloc(LVNI_TAG_DATA, SHEET, sizeof *item);
-    char (*text)[2][48] = lvni_calloc(LVNI_TAG_DATA, SHEET, sizeof *text);
-    lvn_status s = image == NULL || rgb == NULL || item == NULL || text == NULL ? LVN_ERR_MEMORY : LVN_OK;
-    const char *const *classes = u->exported->card.class_names;
-    const int wrong = u->n_picked[0] < SHEET / 2 ? u->n_picked[0] : SHEET / 2;
-    int n = 0;
-    for (int i = 0; s == LVN_OK && n < SHEET && (i < wrong + u->n_picked[1]); i++) {
-        const int side = i < wrong ? 0 : 1, at = i < wrong ? i : i - wrong;
-        const int64_t sample = u->picked[side][at];
-        const int64_t label = label_of(u, sample);
-        s = fetch_rgb(u, sample, image, rgb + pixels * (size_t)n);
-        snprintf(text[n][0], sizeof text[n][0], "%s %.0f%%", classes[u->predicted[side][at]], 100.0 * (double)u->probability[side][at]);
-        if (side == 0 && label >= 0) {
-            snprintf(text[n][1], sizeof text[n][1], "is %s", classes[label]);
-        }
-        item[n] = (lvni_sheet_item){.rgb = rgb + pixels * (size_t)n,
-                                    .verdict = label < 0 ? LVNI_VERDICT_NONE : side == 0 ? LVNI_VERDICT_WRONG : LVNI_VERDICT_RIGHT,
-                                    .line1 = text[n][0],
-                                    .line2 = text[n][1]};
-        n++;
+    const int64_t n = u->data.train->cls->length(u->data.train), trained = u->data.n_trained;
+    if (trained == n) {
+        lvni_log_line(LVNI_LOG_INFO, "note: all of these %lld pictures were trained on", (long long)n);
+    } else if (trained > 0) {
+        lvni_log_line(LVNI_LOG_INFO, "note: %lld of these %lld pictures were trained on; split=val measures the others", (long long)trained,
+                      (long long)n);
     }
-    if (s == LVN_OK && n > 0) {
-        s = lvni_contact_sheet_write(path, item, n, SHEET_COLUMNS, u->data.transform.size);
-    }
-    lvni_free(image);
-    lvni_free(rgb);
-    lvni_free(item);
-    lvni_free(text);
-    return s;
 }
 
 static lvn_status open_and_run(use *u)
 {
-    const char *model = lvni_config_str(u->config, "model"), *sheet = lvni_config_str(u->config, "sheet");
-    if (model == NULL) {
-        LVN_FAIL(LVN_ERR_USAGE, "model= is missing: a run directory or an exported .safetensors file");
-    }
+    LVN_TRY(check_words(u));
     LVN_TRY(lvni_cpu_start());
-    LVN_TRY(lvni_exported_open(model, lvni_config_str(u->config, "checkpoint"), &u->exported));
-    LVN_TRY(lvni_image_data_for_model(u->config, &u->exported->card, u->labels, &u->data));
-    for (int i = 0; i < 2 && sheet != NULL; i++) {
-        u->picked[i] = lvni_calloc(LVNI_TAG_DATA, SHEET, sizeof *u->picked[i]);
-        if (u->picked[i] == NULL) {
-            return LVN_ERR_MEMORY;
-        }
+    LVN_TRY(lvni_exported_open(lvni_config_str(u->config, "model"), lvni_config_str(u->config, "checkpoint"), &u->exported));
+    const lvni_classifier_card *card = &u->exported->card;
+    LVN_TRY(u->labels ? lvni_image_data_for_eval(u->config, card, &u->data) : lvni_image_data_for_model(u->config, card, &u->data));
+    tell_trained(u);
+    if (lvni_config_str(u->config, "sheet") != NULL) {
+        LVN_TRY(lvni_picks_create(card->n_classes, &u->picks));
+    }
+    u->classes = lvni_calloc(LVNI_TAG_DATA, (size_t)card->n_classes, sizeof *u->classes);
+    if (u->classes == NULL) {
+        return LVN_ERR_MEMORY;
     }
     LVN_TRY(run_model(u));
     if (u->n == 0) {
         LVN_FAIL(LVN_ERR_CORRUPT, "data=%s: none of its %lld pictures could be read: see the warning for their names",
                  lvni_config_str(u->config, "data"), (long long)u->data.train->cls->length(u->data.train));
     }
-    return sheet == NULL ? LVN_OK : draw_sheet(u, sheet);
+    return LVN_OK;
+}
+
+/* After the results: a page that cannot be written must not cost them. */
+static lvn_status draw_sheet(const use *u)
+{
+    const char *path = lvni_config_str(u->config, "sheet");
+    if (path == NULL) {
+        return LVN_OK;
+    }
+    LVN_TRY(lvni_picks_draw(u->picks, u->data.train, &u->data.transform, u->exported->card.class_names, path));
+    printf("sheet in %s\n", path);
+    return LVN_OK;
 }
 
 static void use_free(use *u)
@@ -250,8 +248,16 @@ static void use_free(use *u)
     lvni_image_data_free(&u->data);
     lvni_exported_close(u->exported);
     lvni_str_free(&u->csv);
-    lvni_free(u->picked[0]);
-    lvni_free(u->picked[1]);
+    lvni_picks_destroy(u->picks);
+    lvni_free(u->classes);
+}
+
+static lvn_status write_table(const use *u)
+{
+    const char *output = lvni_config_str(u->config, "output");
+    LVN_TRY(lvni_file_write(output, lvni_str_text(&u->csv), u->csv.len));
+    printf("%lld predictions in %s\n", (long long)u->n, output);
+    return LVN_OK;
 }
 
 lvn_status lvni_classify_predict(int n, const char *const *words)
@@ -263,16 +269,44 @@ lvn_status lvni_classify_predict(int n, const char *const *words)
     use u = {.config = c};
     lvni_str_append(&u.csv, "file,class,probability\n");
     lvn_status s = open_and_run(&u);
-    const char *output = lvni_config_str(c, "output");
-    if (s == LVN_OK) {
-        s = lvni_file_write(output, lvni_str_text(&u.csv), u.csv.len);
-    }
-    if (s == LVN_OK) {
-        printf("%lld predictions in %s\n", (long long)u.n, output);
-    }
+    s = s == LVN_OK ? write_table(&u) : s;
+    s = s == LVN_OK ? draw_sheet(&u) : s;
     use_free(&u);
     lvni_config_destroy(c);
     return s;
+}
+
+/* Characters, not bytes: continuation bytes of UTF-8 take no room. */
+static int width_of(const char *text)
+{
+    int n = 0;
+    for (; *text != '\0'; text++) {
+        n += ((unsigned char)*text & 0xc0) != 0x80;
+    }
+    return n;
+}
+
+/* acc, and a line for each class that has pictures here. */
+static void print_accuracy(const use *u)
+{
+    const lvni_classifier_card *card = &u->exported->card;
+    printf("acc %.4f  loss %.4f  (%lld of %lld right)\n", (double)u->right / (double)u->n, u->loss / (double)u->n, (long long)u->right,
+           (long long)u->n);
+    int name = 0, digits = 0;
+    for (int i = 0; i < card->n_classes; i++) {
+        if (u->classes[i].n > 0) {
+            const int width = width_of(card->class_names[i]), of = snprintf(NULL, 0, "%lld", (long long)u->classes[i].n);
+            name = width > name ? width : name;
+            digits = of > digits ? of : digits;
+        }
+    }
+    for (int i = 0; i < card->n_classes; i++) {
+        const class_count *k = &u->classes[i];
+        if (k->n > 0) {
+            printf("  %s%*s  %*lld/%-*lld  %5.1f %%\n", card->class_names[i], name - width_of(card->class_names[i]), "", digits,
+                   (long long)k->right, digits, (long long)k->n, 100.0 * (double)k->right / (double)k->n);
+        }
+    }
 }
 
 lvn_status lvni_classify_eval(int n, const char *const *words)
@@ -282,10 +316,10 @@ lvn_status lvni_classify_eval(int n, const char *const *words)
     lvni_config *c;
     LVN_TRY(lvni_read_config(tables, n_tables, "levin help eval", NULL, n, words, &c));
     use u = {.config = c, .labels = true};
-    const lvn_status s = open_and_run(&u);
-    if (s == LVN_OK && u.n > 0) {
-        printf("acc %.4f  loss %.4f  (%lld of %lld right)\n", (double)u.right / (double)u.n, u.loss / (double)u.n, (long long)u.right,
-               (long long)u.n);
+    lvn_status s = open_and_run(&u);
+    if (s == LVN_OK) {
+        print_accuracy(&u);
+        s = draw_sheet(&u);
     }
     use_free(&u);
     lvni_config_destroy(c);

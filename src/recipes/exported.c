@@ -75,7 +75,15 @@ static void card_to_json(const lvni_classifier_card *card, lvni_str *out)
         lvni_str_append(out, i == 0 ? "" : ",");
         lvni_str_json(out, card->class_names[i]);
     }
-    lvni_str_append(out, "]}");
+    lvni_str_append(out, "]");
+    if (card->data != NULL) {
+        lvni_str_append(out, ",\"data\":");
+        lvni_str_json(out, card->data);
+        lvni_str_append(out, ",\"val_split\":");
+        lvni_str_double(out, card->val_split);
+        lvni_str_printf(out, ",\"seed\":%lld", (long long)card->seed);
+    }
+    lvni_str_append(out, "}");
 }
 
 lvn_status lvni_export_classifier(const lvni_model *model, const lvni_classifier_card *card, const char *path)
@@ -176,6 +184,27 @@ static lvn_status check_card(const lvni_classifier_card *card)
     return LVN_OK;
 }
 
+/* The split of the training, for `eval`. Early files do not tell it. */
+static lvn_status read_split(lvni_exported *e, const json_t *j)
+{
+    const char *data = json_string_value(json_object_get(j, "data"));
+    const json_t *val_split = json_object_get(j, "val_split"), *seed = json_object_get(j, "seed");
+    if (data == NULL) {
+        return LVN_OK;
+    }
+    e->card.val_split = json_number_value(val_split);
+    e->card.seed = json_integer_value(seed);
+    if (!json_is_number(val_split) || !(e->card.val_split >= 0 && e->card.val_split < 1)) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "its description of the model says val_split %g; at least 0 and below 1 is possible", e->card.val_split);
+    }
+    if (!json_is_integer(seed) || e->card.seed < 0) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "its description of the model says seed %lld; a whole number of at least 0 is possible", (long long)e->card.seed);
+    }
+    e->data = lvni_strdup(LVNI_TAG_CONFIG, data);
+    e->card.data = e->data;
+    return e->data == NULL ? LVN_ERR_MEMORY : LVN_OK;
+}
+
 static lvn_status read_card(lvni_exported *e, json_t *j)
 {
     lvni_classifier_card *card = &e->card;
@@ -192,6 +221,7 @@ static lvn_status read_card(lvni_exported *e, json_t *j)
     card->dropout = json_number_value(json_object_get(j, "dropout"));
     card->eval_crop = json_number_value(json_object_get(j, "eval_crop"));
     LVN_TRY(check_card(card));
+    LVN_TRY(read_split(e, j));
     e->model_name = lvni_strdup(LVNI_TAG_CONFIG, name);
     e->class_names = lvni_calloc(LVNI_TAG_CONFIG, n, sizeof *e->class_names);
     if (e->model_name == NULL || e->class_names == NULL) {
@@ -294,5 +324,6 @@ void lvni_exported_close(lvni_exported *e)
     }
     lvni_free(e->class_names);
     lvni_free(e->model_name);
+    lvni_free(e->data);
     lvni_free(e);
 }

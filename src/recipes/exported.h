@@ -15,13 +15,17 @@ typedef struct lvni_classifier_card {
     const char *const *class_names;
     double dropout, eval_crop;
     float mean[3], std[3];
+    /* What the validation part of the training follows from; data NULL: the file does not say (early ones). */
+    const char *data; /* lvni_image_data.identity */
+    double val_split;
+    int64_t seed;
 } lvni_classifier_card;
 
 lvn_status lvni_export_classifier(const lvni_model *model, const lvni_classifier_card *card, const char *path);
 
 typedef struct lvni_exported {
     lvni_classifier_card card;
-    char *model_name;
+    char *model_name, *data;
     char **class_names; /* owned; card points at them */
     lvni_model *model;
 } lvni_exported;

@@ -5,7 +5,9 @@
 #include "data/image_folder.h"
 #include "data/shapes.h"
 #include "data/split.h"
+#include "trainer/identity.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define SHAPES "builtin:shapes"
@@ -95,7 +97,7 @@ static lvn_status view(const source *s, const int64_t *indices, int64_t n, const
 }
 
 /* Indices of the two parts: the folder's own train/ and val/, or a seeded split. */
-static lvn_status cut(const lvni_config *c, const source *s, const lvni_transform *t, int64_t *part[2], int64_t n[2])
+static lvn_status cut(const source *s, const lvni_transform *t, double val_split, uint64_t seed, int64_t *part[2], int64_t n[2])
 {
     if (s->scan != NULL && s->scan->has_parts) {
         LVN_TRY(lvni_image_scan_select(s->scan, LVNI_PART_TRAIN, &part[0], &n[0]));
@@ -103,10 +105,24 @@ static lvn_status cut(const lvni_config *c, const source *s, const lvni_transfor
     }
     lvn_dataset *all;
     LVN_TRY(view(s, NULL, 0, t, &all));
-    const lvn_status status = lvni_split_dataset(all, lvni_config_float(c, "val_split"), (uint64_t)lvni_config_int(c, "seed"),
-                                                 &part[0], &n[0], &part[1], &n[1]);
+    const lvn_status status = lvni_split_dataset(all, val_split, seed, &part[0], &n[0], &part[1], &n[1]);
     lvn_dataset_destroy(all);
     return status;
+}
+
+/* Shapes have no names: what they are drawn from stands for them. */
+static lvn_status identify(const source *s, const lvni_transform *t, char identity[96])
+{
+    if (s->scan == NULL) {
+        snprintf(identity, 96, SHAPES " count=%lld classes=%d seed=%llu", (long long)s->shapes.count, s->shapes.classes,
+                 (unsigned long long)s->shapes.seed);
+        return LVN_OK;
+    }
+    lvn_dataset *all;
+    LVN_TRY(view(s, NULL, 0, t, &all));
+    snprintf(identity, 96, "%lld pictures %016llx", (long long)s->scan->n, (unsigned long long)lvni_identity_of_data(all));
+    lvn_dataset_destroy(all);
+    return LVN_OK;
 }
 
 static lvn_status open_source(const lvni_config *c, lvni_scan_mode mode, source *s)
@@ -133,7 +149,10 @@ lvn_status lvni_image_data_open(const lvni_config *c, lvni_image_data *out)
         return opened;
     }
     int64_t *part[2] = {NULL, NULL}, n[2] = {0, 0};
-    lvn_status status = cut(c, &s, &out->transform, part, n);
+    lvn_status status = cut(&s, &out->transform, lvni_config_float(c, "val_split"), (uint64_t)lvni_config_int(c, "seed"), part, n);
+    if (status == LVN_OK) {
+        status = identify(&s, &out->transform, out->identity);
+    }
     if (status == LVN_OK) {
         status = view(&s, part[0], n[0], &out->transform, &out->train);
     }
@@ -154,7 +173,8 @@ lvn_status lvni_image_data_open(const lvni_config *c, lvni_image_data *out)
     return status;
 }
 
-lvn_status lvni_image_data_for_model(const lvni_config *c, const lvni_classifier_card *card, bool labels, lvni_image_data *out)
+/* The transform that the model was validated with. */
+static lvn_status open_for(const lvni_config *c, const lvni_classifier_card *card, lvni_scan_mode mode, source *s, lvni_image_data *out)
 {
     *out = (lvni_image_data){0};
     LVN_TRY(need_data(c));
@@ -163,16 +183,84 @@ lvn_status lvni_image_data_for_model(const lvni_config *c, const lvni_classifier
     out->transform.eval_crop = card->eval_crop;
     memcpy(out->transform.mean, card->mean, sizeof card->mean);
     memcpy(out->transform.std, card->std, sizeof card->std);
+    return open_source(c, mode, s);
+}
+
+lvn_status lvni_image_data_for_model(const lvni_config *c, const lvni_classifier_card *card, lvni_image_data *out)
+{
     source s;
-    LVN_TRY(open_source(c, labels ? LVNI_SCAN_EVAL : LVNI_SCAN_FLAT, &s));
-    lvn_status status = LVN_OK;
-    if (labels && s.scan != NULL) {
-        status = lvni_image_scan_relabel(s.scan, card->class_names, card->n_classes);
-    } else if (s.scan == NULL && s.shapes.classes != card->n_classes && labels) {
-        status = lvn_error_set(LVN_ERR_MISMATCH, __FILE__, __LINE__, "the model knows %d classes; give data.classes=%d", card->n_classes, card->n_classes);
+    LVN_TRY(open_for(c, card, LVNI_SCAN_FLAT, &s, out));
+    const lvn_status status = view(&s, NULL, 0, &out->transform, &out->train);
+    lvni_image_scan_release(s.scan);
+    return status;
+}
+
+static lvn_status use_classes_of(const lvni_classifier_card *card, const source *s)
+{
+    if (s->scan != NULL) {
+        return lvni_image_scan_relabel(s->scan, card->class_names, card->n_classes);
+    }
+    if (s->shapes.classes != card->n_classes) {
+        LVN_FAIL(LVN_ERR_MISMATCH, "the model knows %d classes; give data.classes=%d", card->n_classes, card->n_classes);
+    }
+    return LVN_OK;
+}
+
+/* Without the same list of pictures, the cut of the training cannot be made again. A folder's own val/ needs no cut. */
+static lvn_status check_split(const lvni_config *c, const lvni_classifier_card *card, const source *s, const char *identity)
+{
+    const char *split = lvni_config_str(c, "split");
+    if (s->scan != NULL && s->scan->has_parts) {
+        return LVN_OK;
+    }
+    if (card->data == NULL) {
+        LVN_FAIL(LVN_ERR_USAGE, "split=%s: the model %s does not record its split, as files of early versions; give split=all, or data= a folder "
+                 "of pictures it was not trained on", split, lvni_config_str(c, "model"));
+    }
+    if (strcmp(card->data, identity) != 0) {
+        LVN_FAIL(LVN_ERR_USAGE, "split=%s: data=%s are not the pictures the model was trained with (here %s, then %s): its split cannot be made "
+                 "again; give the data of the training, or split=all", split, lvni_config_str(c, "data"), identity, card->data);
+    }
+    return LVN_OK;
+}
+
+/* The view that split= asks for; with all, how much of it was trained on. */
+static lvn_status choose_part(const lvni_config *c, const lvni_classifier_card *card, const source *s, lvni_image_data *out)
+{
+    const char *split = lvni_config_str(c, "split");
+    const bool all = strcmp(split, "all") == 0;
+    if (!all) {
+        LVN_TRY(check_split(c, card, s, out->identity));
+    } else if (card->data == NULL || strcmp(card->data, out->identity) != 0) {
+        return view(s, NULL, 0, &out->transform, &out->train);
+    }
+    int64_t *part[2] = {NULL, NULL}, n[2] = {0, 0};
+    lvn_status status = cut(s, &out->transform, card->val_split, (uint64_t)card->seed, part, n);
+    const int wanted = strcmp(split, "val") == 0 ? 1 : 0;
+    if (status == LVN_OK && all) {
+        out->n_trained = n[0];
+        status = view(s, NULL, 0, &out->transform, &out->train);
+    } else if (status == LVN_OK && n[wanted] == 0) {
+        status = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__, "split=%s: this part has no pictures (val_split of the training was %g)", split,
+                               card->val_split);
+    } else if (status == LVN_OK) {
+        status = view(s, part[wanted], n[wanted], &out->transform, &out->train);
+    }
+    lvni_free(part[0]);
+    lvni_free(part[1]);
+    return status;
+}
+
+lvn_status lvni_image_data_for_eval(const lvni_config *c, const lvni_classifier_card *card, lvni_image_data *out)
+{
+    source s;
+    LVN_TRY(open_for(c, card, LVNI_SCAN_EVAL, &s, out));
+    lvn_status status = use_classes_of(card, &s);
+    if (status == LVN_OK) {
+        status = identify(&s, &out->transform, out->identity);
     }
     if (status == LVN_OK) {
-        status = view(&s, NULL, 0, &out->transform, &out->train);
+        status = choose_part(c, card, &s, out);
     }
     lvni_image_scan_release(s.scan);
     return status;

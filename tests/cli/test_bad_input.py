@@ -805,6 +805,56 @@ class Models(Case):
         self.assertEqual(len(read(f"{self.dir}/p.csv").splitlines()), 1 + 40)
         self.levin(["eval", f"model={self.out}", *shapes, "data.classes=8", f"sheet={self.dir}/t.png"], FAILURE, ["data.classes=3"])
 
+    def test_page(self):
+        use = ["eval", f"model={self.model}", f"data={self.photos}"]
+        self.levin([*use, f"sheet={self.dir}/page.jpg"], USAGE, [f"sheet={self.dir}/page.jpg", "ends in .png"])
+        self.levin([*use, f"sheet={self.dir}/page.png/"], USAGE, ["ends in .png"])
+        said, _ = self.levin([*use, f"sheet={self.dir}/none/page.png"], FAILURE, [f"{self.dir}/none/page.png"])
+        self.assertRegex(said, r"^acc [01]\.\d{4}  loss \d+\.\d{4}  \(\d+ of 12 right\)\n  cat  \d/6 ")  # the page's trouble costs no result
+        said, _ = self.levin([*use, f"sheet={self.dir}/page.PNG"], OK)
+        self.assertTrue(said.endswith(f"\nsheet in {self.dir}/page.PNG\n"), said)
+        self.assertEqual(read(f"{self.dir}/page.PNG")[:4], b"\x89PNG")
+
+    def test_split(self):
+        """12 pictures, 5 of each 6 trained on."""
+        def of(*words, model=self.model, code=OK, says=()):
+            return self.levin(["eval", f"model={model}", *words], code, says)
+
+        note = "pictures were trained on"
+        self.assertIn(" of 2 right)", of(f"data={self.photos}", "split=val")[0])
+        self.assertIn(" of 10 right)", of(f"data={self.photos}", "split=train")[0])
+        said, told = of(f"data={self.photos}")
+        self.assertIn(" of 12 right)", said)
+        self.assertIn(f"note: 10 of these 12 {note}; split=val measures the others\n", told)
+        moved = f"{self.dir}/moved"
+        shutil.copytree(self.photos, moved)
+        self.assertIn(f"10 of these 12 {note}", of(f"data={moved}")[1])
+        png(f"{moved}/cat/more.png", 20, 18, lambda x, y: (x, y, 0))
+        self.assertNotIn(note, of(f"data={moved}")[1])
+        of(f"data={moved}", "split=val", code=USAGE, says=["split=val", moved, "here 13 pictures ", "then 12 pictures ", "split=all"])
+        of(f"data={self.photos}", "split=test", code=USAGE, says=["split", "one of all, train, val"])
+
+        own = f"{self.dir}/own"  # a folder with its own parts
+        photos(f"{own}/train")
+        photos(f"{own}/val", n=3)
+        self.assertIn(" of 6 right)", of(f"data={own}", "split=val")[0])
+        self.train(data=own)
+        self.assertIn(f"12 of these 18 {note}", of(f"data={own}", model=self.out)[1])
+
+        shapes = ["data=builtin:shapes", "data.count=30", "data.classes=3"]
+        self.train(*shapes, "overwrite=true", "val_split=0")
+        self.assertIn(f"all of these 30 {note}", of(*shapes, model=self.out)[1])
+        self.assertNotIn(note, of(*shapes, "data.seed=1", model=self.out)[1])
+        of(*shapes, "split=val", model=self.out, code=USAGE, says=["split=val: this part has no pictures", "val_split of the training was 0"])
+
+    def test_split_is_not_recorded(self):
+        path = self.crafted("m", {"data": None})  # as in early versions
+        use = ["eval", f"model={path}", f"data={self.photos}"]
+        self.assertNotIn("trained on", self.levin(use, OK)[1])
+        self.levin([*use, "split=val"], USAGE, [path, "does not record its split", "split=all"])
+        for key, value in (("val_split", 1), ("val_split", "x"), ("seed", -1), ("seed", 0.5)):
+            self.predict(self.crafted("m", {key: value}), ["its description of the model says " + key])
+
     def test_unknown_classes(self):
         data = f"{self.dir}/data"
         photos(data, ["cat", "wolf"])
