@@ -74,7 +74,7 @@ class Readme(unittest.TestCase):
         self.assertEqual(list(rows[0]), ["file", "class", "probability"])
         self.assertEqual(len(rows), 24)
         self.assertTrue(all(Path(row["file"]).parent.name == row["class"] for row in rows))
-        self.assertIn("(24 of 24 right)", self.output["use"])
+        self.assertIn("(4 of 4 right)", self.output["use"])
         self.assertEqual((self.cwd / "page.png").read_bytes()[:8], b"\x89PNG\r\n\x1a\n")
 
     def test_resume_goes_on(self):
