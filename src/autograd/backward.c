@@ -109,6 +109,23 @@ lvn_status lvni_grad_give(lvni_node *node, int i, lvn_tensor *t)
     return slice != NULL ? give_parameter(leaf, slice, t) : accumulate(&leaf->grad, t);
 }
 
+lvn_status lvni_grad_weight_and_bias(lvni_node *n, lvni_op op, lvni_args *a)
+{
+    const bool weight = lvni_grad_wanted(n, 1), bias = lvni_grad_wanted(n, 2);
+    if (!weight && !bias) {
+        return LVN_OK;
+    }
+    a->out[0] = lvni_grad_dest(n, 1);
+    a->out[1] = bias ? lvni_grad_dest(n, 2) : NULL;
+    LVN_TRY(lvni_grad_run(op, a, bias ? 3u : 1u));
+    const lvn_status s = bias ? lvni_grad_give(n, 2, a->out[1]) : LVN_OK;
+    if (s == LVN_OK && weight) {
+        return lvni_grad_give(n, 1, a->out[0]);
+    }
+    lvn_release(a->out[0]);
+    return s;
+}
+
 static lvn_tensor *seed_gradient(const lvn_tensor *loss, double seed)
 {
     const lvni_desc d = lvni_tensor_desc(loss);

@@ -63,6 +63,8 @@ lvn_tensor *lvni_grad_dest(lvni_node *node, int i);
 lvn_status lvni_grad_run(lvni_op op, lvni_args *args, unsigned want);
 /* Hand over (moves t, also on failure). */
 lvn_status lvni_grad_give(lvni_node *node, int i, lvn_tensor *t);
+/* Run a kernel whose outputs are the gradients of inputs 1 (weight) and 2 (bias), where wanted, and hand them over. */
+lvn_status lvni_grad_weight_and_bias(lvni_node *node, lvni_op op, lvni_args *args);
 
 /* ---- what ops do ---- */
 /* The innermost scope has failed, or an input is NULL: the op must return NULL. */

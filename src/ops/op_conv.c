@@ -15,21 +15,7 @@ static lvn_status conv2d_backward(lvni_node *n, lvn_tensor *dy)
         LVN_TRY(lvni_run(LVNI_OP_conv2d_grad_input, &a, 1));
         LVN_TRY(lvni_grad_give(n, 0, a.out[0]));
     }
-    const bool want_b = lvni_grad_wanted(n, 2);
-    if (!lvni_grad_wanted(n, 1) && !want_b) {
-        return LVN_OK;
-    }
-    lvni_args a = {.in = {dy, x}, .out = {lvni_grad_dest(n, 1), want_b ? lvni_grad_dest(n, 2) : NULL}, .attr = &attr};
-    LVN_TRY(lvni_grad_run(LVNI_OP_conv2d_grad_weight, &a, want_b ? 3u : 1u));
-    lvn_status s = LVN_OK;
-    if (want_b) {
-        s = lvni_grad_give(n, 2, a.out[1]);
-    }
-    if (s == LVN_OK && lvni_grad_wanted(n, 1)) {
-        return lvni_grad_give(n, 1, a.out[0]);
-    }
-    lvn_release(a.out[0]);
-    return s;
+    return lvni_grad_weight_and_bias(n, LVNI_OP_conv2d_grad_weight, &(lvni_args){.in = {dy, x}, .attr = &attr});
 }
 
 static int or_default(int value, int fallback)

@@ -55,21 +55,7 @@ static lvn_status linear_backward(lvni_node *n, lvn_tensor *dy)
     if (lvni_grad_wanted(n, 0)) {
         LVN_TRY(lvni_grad_give(n, 0, product(dy, false, n->saved[1], false, NULL)));
     }
-    const bool want_b = lvni_grad_wanted(n, 2);
-    if (!lvni_grad_wanted(n, 1) && !want_b) {
-        return LVN_OK;
-    }
-    lvni_args a = {.in = {dy, n->saved[0]}, .out = {lvni_grad_dest(n, 1), want_b ? lvni_grad_dest(n, 2) : NULL}};
-    LVN_TRY(lvni_grad_run(LVNI_OP_linear_grad_weight, &a, want_b ? 3u : 1u));
-    lvn_status s = LVN_OK;
-    if (want_b) {
-        s = lvni_grad_give(n, 2, a.out[1]);
-    }
-    if (s == LVN_OK && lvni_grad_wanted(n, 1)) {
-        return lvni_grad_give(n, 1, a.out[0]);
-    }
-    lvn_release(a.out[0]);
-    return s;
+    return lvni_grad_weight_and_bias(n, LVNI_OP_linear_grad_weight, &(lvni_args){.in = {dy, n->saved[0]}});
 }
 
 lvn_tensor *lvn_linear(lvn_tensor *x, lvn_tensor *w, lvn_tensor *b)
