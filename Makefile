@@ -1,10 +1,11 @@
 # The human door; CMake (CMakePresets.json) does the work. `make help` lists what there is.
-.PHONY: all help build deps try-deps lint-deps check test demo asan tsan bench lint fmt clean
+.PHONY: all help install uninstall build deps try-deps lint-deps check test demo asan tsan bench lint fmt clean
 JOBS ?= $(shell nproc)
+PREFIX ?= /usr/local
 all: build ## build build/levin (installs nothing)
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build:
 	@tools/build default $(JOBS)
@@ -48,6 +49,12 @@ lint: lint-deps ## clang-tidy; LINT_BASE=REV: only files changed since REV
 
 fmt: lint-deps ## clang-format all C files that git knows
 	@git ls-files '*.c' '*.h' | xargs -r clang-format -i
+
+install: build ## install below PREFIX (/usr/local); DESTDIR goes in front of it
+	@DESTDIR='$(DESTDIR)' tools/install build '$(PREFIX)'
+
+uninstall: ## remove what the last `make install` put there
+	@DESTDIR='$(DESTDIR)' tools/install --uninstall '$(PREFIX)'
 
 clean: ## remove the build folders
 	rm -rf build build-asan build-tsan

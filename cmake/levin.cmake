@@ -21,23 +21,35 @@ function(levin_folder name)
     cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LIBS" ${ARGN})
     add_library(levin_${name} STATIC ${ARG_SOURCES})
     set_property(GLOBAL APPEND PROPERTY LEVIN_FOLDERS levin_${name})
+    set_property(GLOBAL APPEND PROPERTY LEVIN_LIBS ${ARG_LIBS})
     target_link_libraries(levin_${name} PUBLIC levin_flags ${ARG_LIBS} Threads::Threads m)
     foreach(dep ${ARG_DEPS})
         target_link_libraries(levin_${name} PUBLIC levin_${dep})
     endforeach()
 endfunction()
 
-# levin_library(): build/liblevin.so from all folders. Everything is compiled with hidden visibility, so it exports what
-# LVN_API marks and nothing else (the test check_symbols). Libraries of the system are private to it.
+# levin_library(): build/liblevin.so and build/liblevin.a from all folders. Everything is compiled with hidden visibility, so
+# the .so exports what LVN_API marks and nothing else (the test check_symbols). Libraries of the system are private to both.
 function(levin_library)
     get_property(folders GLOBAL PROPERTY LEVIN_FOLDERS)
+    get_property(libs GLOBAL PROPERTY LEVIN_LIBS)
+    list(REMOVE_DUPLICATES libs)
     list(TRANSFORM folders REPLACE "(.+)" "$<TARGET_OBJECTS:\\1>" OUTPUT_VARIABLE objects)
     add_library(liblevin SHARED ${objects})
-    target_link_libraries(liblevin PRIVATE ${folders}) # for what they need; their objects are all there already
-    target_include_directories(liblevin INTERFACE ${CMAKE_SOURCE_DIR}/include)
-    set_target_properties(liblevin PROPERTIES OUTPUT_NAME levin VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
-        LINKER_LANGUAGE C LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
-    if(NOT LEVIN_SANITIZE) # the sanitizers' own symbols come with the program
+    add_library(liblevin_static STATIC ${objects})
+    target_link_libraries(liblevin PRIVATE ${libs} Threads::Threads m)
+    target_link_libraries(liblevin_static PRIVATE ${libs} Threads::Threads m)
+    set_target_properties(liblevin PROPERTIES EXPORT_NAME levin VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
+    set_target_properties(liblevin_static PROPERTIES EXPORT_NAME static)
+    foreach(target liblevin liblevin_static)
+        target_include_directories(${target} INTERFACE $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include>
+            $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+        set_target_properties(${target} PROPERTIES OUTPUT_NAME levin LINKER_LANGUAGE C
+            LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR} ARCHIVE_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+    endforeach()
+    if(LEVIN_SANITIZE)
+        target_link_options(liblevin PRIVATE -fsanitize=${LEVIN_SANITIZE})
+    else() # the sanitizers' own symbols come with the program
         target_link_options(liblevin PRIVATE -Wl,--no-undefined)
     endif()
 endfunction()

@@ -1,0 +1,32 @@
+# What `make install` puts where: the command, both libraries, headers, and what pkg-config and find_package(levin) read.
+# Both find the rest relative to themselves, so PREFIX and DESTDIR need not be known here.
+include(CMakePackageConfigHelpers)
+
+set(levin_package ${CMAKE_INSTALL_LIBDIR}/cmake/levin)
+install(TARGETS levin)
+install(TARGETS liblevin EXPORT levin-shared)
+install(TARGETS liblevin_static EXPORT levin-static)
+install(DIRECTORY include/levin TYPE INCLUDE)
+
+# Two lists of targets: who links the shared library needs none of the packages that levin itself is built from.
+install(EXPORT levin-shared NAMESPACE levin:: FILE levinTargets.cmake DESTINATION ${levin_package})
+install(EXPORT levin-static NAMESPACE levin:: FILE levinStaticTargets.cmake DESTINATION ${levin_package})
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/levinConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES cmake/levinConfig.cmake ${CMAKE_BINARY_DIR}/levinConfigVersion.cmake DESTINATION ${levin_package})
+
+# <prefix>/lib/pkgconfig -> <prefix>
+file(RELATIVE_PATH levin_up ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+string(REGEX REPLACE "/$" "" levin_up ${levin_up})
+configure_file(cmake/levin.pc.in levin.pc @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/levin.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+# The manual page is what the command says of itself.
+if(NOT LEVIN_SANITIZE)
+    add_custom_command(OUTPUT levin.1 DEPENDS levin tools/man-page
+        COMMAND ${CMAKE_SOURCE_DIR}/tools/man-page $<TARGET_FILE:levin> levin.1)
+    add_custom_target(man ALL DEPENDS levin.1)
+    install(FILES ${CMAKE_BINARY_DIR}/levin.1 TYPE MAN RENAME man1/levin.1)
+endif()
+install(FILES README.md LICENSE TYPE DOC)
+install(DIRECTORY docs TYPE DOC)
+install(DIRECTORY examples TYPE DOC PATTERN CMakeLists.txt EXCLUDE)

@@ -1,0 +1,26 @@
+# find_package(levin): the target levin::levin, the shared library.
+# find_package(levin COMPONENTS static): also levin::static, which needs the packages that levin is built from.
+include("${CMAKE_CURRENT_LIST_DIR}/levinTargets.cmake")
+
+set(levin_static_FOUND FALSE)
+if("static" IN_LIST levin_FIND_COMPONENTS)
+    include(CMakeFindDependencyMacro)
+    find_dependency(Threads)
+    find_dependency(OpenMP COMPONENTS C)
+    find_dependency(dnnl CONFIG)
+    find_dependency(PkgConfig)
+    foreach(levin_pair yaml:yaml-0.1 jansson:jansson turbojpeg:libturbojpeg spng:spng xxhash:libxxhash)
+        string(REPLACE ":" ";" levin_pair ${levin_pair})
+        list(POP_FRONT levin_pair levin_target levin_module)
+        pkg_check_modules(${levin_target} REQUIRED QUIET IMPORTED_TARGET ${levin_module})
+    endforeach()
+    include("${CMAKE_CURRENT_LIST_DIR}/levinStaticTargets.cmake")
+    set(levin_static_FOUND TRUE)
+endif()
+
+foreach(levin_component IN LISTS levin_FIND_COMPONENTS)
+    if(levin_FIND_REQUIRED_${levin_component} AND NOT levin_${levin_component}_FOUND)
+        set(levin_FOUND FALSE)
+        set(levin_NOT_FOUND_MESSAGE "levin has no component ${levin_component}; there is: static")
+    endif()
+endforeach()
