@@ -59,6 +59,9 @@ typedef enum lvn_init {
 LVN_API lvn_tensor *lvn_builder_parameter(lvn_builder *b, const char *name, int ndim, const int64_t *shape, lvn_init init,
                                           double bound);
 
+/* Other initial values for a parameter that this module or a part of it has already made, by its name from here ("conv1.weight"). */
+LVN_API lvn_status lvn_builder_set_init(lvn_builder *b, const char *name, lvn_init init, double bound);
+
 /* State that a step changes: f32, saved in checkpoints. Every shard may push one value per step; after the last shard
  *   value = (1 - momentum) * value + momentum * (weighted tree mean of what the shards pushed). */
 LVN_API lvn_buffer *lvn_builder_buffer(lvn_builder *b, const char *name, int ndim, const int64_t *shape, double fill,

@@ -56,11 +56,29 @@ float lvni_rng_uniform(const lvni_rng *rng, uint64_t element)
     return (float)(lvni_rng_u32(rng, element) >> 8) * 0x1p-24f;
 }
 
+static double box_muller(uint32_t a, uint32_t b)
+{
+    const double u1 = ((double)a + 0.5) * 0x1p-32; /* never 0 */
+    const double u2 = (double)b * 0x1p-32;
+    return lvni_sqrt(-2.0 * lvni_log(u1)) * lvni_cos2pi(u2);
+}
+
 double lvni_rng_normal(const lvni_rng *rng, uint64_t element)
 {
-    const double u1 = ((double)lvni_rng_u32(rng, 2 * element) + 0.5) * 0x1p-32; /* never 0 */
-    const double u2 = (double)lvni_rng_u32(rng, 2 * element + 1) * 0x1p-32;
-    return lvni_sqrt(-2.0 * lvni_log(u1)) * lvni_cos2pi(u2);
+    return box_muller(lvni_rng_u32(rng, 2 * element), lvni_rng_u32(rng, 2 * element + 1));
+}
+
+void lvni_rng_fill_normal(const lvni_rng *rng, double deviation, int64_t n, float *out)
+{
+    for (int64_t e = 0; e < n; e += 2) {
+        const uint32_t counter[4] = {(uint32_t)(e / 2), rng->c, rng->b, rng->a};
+        uint32_t word[4];
+        lvni_philox(counter, rng->key.k, word);
+        out[e] = (float)(box_muller(word[0], word[1]) * deviation);
+        if (e + 1 < n) {
+            out[e + 1] = (float)(box_muller(word[2], word[3]) * deviation);
+        }
+    }
 }
 
 uint32_t lvni_rng_below(const lvni_rng *rng, uint32_t n, uint64_t *element)

@@ -171,6 +171,31 @@ lvn_tensor *lvn_builder_parameter(lvn_builder *b, const char *name, int ndim, co
     return t;
 }
 
+lvn_status lvn_builder_set_init(lvn_builder *b, const char *name, lvn_init init, double bound)
+{
+    if (b->status != LVN_OK) {
+        return b->status;
+    }
+    char *full = join(b->path, name);
+    if (full == NULL) {
+        fail(b, LVN_ERR_MEMORY);
+        return LVN_ERR_MEMORY;
+    }
+    lvni_parameter *p = NULL;
+    for (int i = 0; i < b->model->n_parameters && p == NULL; i++) {
+        p = strcmp(b->model->parameters[i].name, full) == 0 ? &b->model->parameters[i] : NULL;
+    }
+    if (p == NULL) {
+        lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__, "there is no parameter %s to give other initial values", full);
+        fail(b, LVN_ERR_INVALID);
+    } else {
+        p->init = init;
+        p->bound = bound;
+    }
+    lvni_free(full);
+    return b->status;
+}
+
 lvn_buffer *lvn_builder_buffer(lvn_builder *b, const char *name, int ndim, const int64_t *shape, double fill, double momentum)
 {
     lvni_model *m = b->model;

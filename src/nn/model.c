@@ -54,13 +54,13 @@ static void initialise(lvni_model *m, uint64_t seed)
         snprintf(purpose, sizeof purpose, "init/%s", p->name);
         const lvni_rng rng = {.key = lvni_rng_make_key(seed, lvni_rng_purpose(purpose))};
         float *w = LVNI_F32(p->tensor);
+        if (p->init == LVN_INIT_NORMAL) {
+            lvni_rng_fill_normal(&rng, p->bound, p->numel, w);
+            continue;
+        }
         for (int64_t k = 0; k < p->numel; k++) {
-            switch (p->init) {
-            case LVN_INIT_ZEROS: w[k] = 0.0f; break;
-            case LVN_INIT_ONES: w[k] = 1.0f; break;
-            case LVN_INIT_UNIFORM: w[k] = (float)(((double)lvni_rng_uniform(&rng, (uint64_t)k) * 2.0 - 1.0) * p->bound); break;
-            case LVN_INIT_NORMAL: w[k] = (float)(lvni_rng_normal(&rng, (uint64_t)k) * p->bound); break;
-            }
+            const double u = p->init == LVN_INIT_UNIFORM ? (double)lvni_rng_uniform(&rng, (uint64_t)k) * 2.0 - 1.0 : 0.0;
+            w[k] = p->init == LVN_INIT_ONES ? 1.0f : (float)(u * p->bound);
         }
     }
     for (int i = 0; i < m->n_buffers; i++) {

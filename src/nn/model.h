@@ -94,6 +94,7 @@ typedef struct lvni_zoo_arguments {
     int image_size, n_classes;
     double dropout;
 } lvni_zoo_arguments;
-const lvn_module_class *lvni_zoo_find(const char *name); /* "cnn", "mlp"; NULL when unknown */
+const lvn_module_class *lvni_zoo_find(const char *name); /* "cnn", "resnet18", ...; NULL when unknown */
+double lvni_zoo_dropout(const char *name);               /* what model.dropout=auto means */
 
 #endif

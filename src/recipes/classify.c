@@ -9,11 +9,11 @@
 #include <string.h>
 
 static const lvni_option model_rows[] = {
-    {.name = "model.name", .type = LVNI_OPT_CHOICE, .choices = "cnn|mlp", .fallback = "cnn",
-     .help = "Network: cnn (three convolutions with batch norm) or mlp (two hidden layers)."},
+    {.name = "model.name", .type = LVNI_OPT_CHOICE, .choices = "cnn|mlp|resnet18|resnet34|resnet50", .fallback = "cnn",
+     .help = "Network: cnn (three convolutions with batch norm), mlp (two hidden layers), or one with the names and shapes of torchvision."},
     LVNI_OPTION_ALIAS("model", "model.name"),
-    {.name = "model.dropout", .type = LVNI_OPT_FLOAT, .fallback = "0.1", .range = LVNI_FROM_TO_BELOW(0, 1),
-     .help = "Dropout before the last layer."},
+    {.name = "model.dropout", .type = LVNI_OPT_FLOAT, .range = LVNI_FROM_TO_BELOW(0, 1), .flags = LVNI_OPT_AUTO,
+     .help = "Dropout before the last layer; auto: 0.1 for cnn and mlp, else 0."},
 };
 static const lvni_option_table model_table = LVNI_OPTION_TABLE("model", model_rows);
 
@@ -45,20 +45,24 @@ static lvn_status export_model(void *user, const lvni_model *model, const char *
 
 typedef lvn_status (*fit_function)(const lvni_fit_request *request);
 
+static lvn_status resolve(lvni_config *c, const char *name, double value)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%.9g", value);
+    return lvni_config_is_set(c, name) ? LVN_OK : lvni_config_set(c, name, text, "resolved at start");
+}
+
 static lvn_status with_data(lvni_config *c, fit_function fit)
 {
     lvni_image_data data;
     LVN_TRY(lvni_image_data_open(c, &data));
-    if (!lvni_config_is_set(c, "image_size")) {
-        char size[16];
-        snprintf(size, sizeof size, "%d", data.transform.size);
-        const lvn_status s = lvni_config_set(c, "image_size", size, "resolved at start");
-        if (s != LVN_OK) {
-            lvni_image_data_free(&data);
-            return s;
-        }
-    }
     const char *name = lvni_config_str(c, "model.name");
+    lvn_status s = resolve(c, "image_size", data.transform.size);
+    s = s == LVN_OK ? resolve(c, "model.dropout", lvni_zoo_dropout(name)) : s;
+    if (s != LVN_OK) {
+        lvni_image_data_free(&data);
+        return s;
+    }
     const lvni_zoo_arguments arguments = {.image_size = data.transform.size,
                                           .n_classes = data.train->n_classes,
                                           .dropout = lvni_config_float(c, "model.dropout")};
@@ -83,7 +87,7 @@ static lvn_status with_data(lvni_config *c, fit_function fit)
                                       .note = lvni_str_text(&data.note),
                                       .export_model = export_model,
                                       .user = &e};
-    const lvn_status s = fit(&request);
+    s = fit(&request);
     lvni_image_data_free(&data);
     return s;
 }

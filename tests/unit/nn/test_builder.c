@@ -130,6 +130,13 @@ static lvn_status own_error(probe *m, lvn_builder *b)
     LVN_FAIL(LVN_ERR_USAGE, "the picture is too small");
 }
 
+static lvn_status init_of_nothing(probe *m, lvn_builder *b)
+{
+    m->child = lvn_nn_linear(b, "head", 3, 4);
+    lvn_builder_set_init(b, "head.wait", LVN_INIT_ZEROS, 0);
+    return lvn_builder_status(b);
+}
+
 static void what_is_refused(void **state)
 {
     (void)state;
@@ -145,6 +152,7 @@ static void what_is_refused(void **state)
         {nameless_child, LVN_ERR_INVALID, "name"},
         {null_child, LVN_ERR_INVALID, "name"},
         {groups, LVN_ERR_INVALID, "conv: a convolution from 6 to 8 channels with kernel 3 and 4 groups"},
+        {init_of_nothing, LVN_ERR_INVALID, "no parameter head.wait"},
         {no_outputs, LVN_ERR_INVALID, "head: a linear layer from 128 to 0"},
         {no_channels, LVN_ERR_INVALID, "norm: batch norm over 0 channels"},
         {all_dropped, LVN_ERR_INVALID, "drop: "},
@@ -230,6 +238,31 @@ static void initial_values_follow_from_seed_and_path(void **state)
     lvni_model_destroy(NULL);
 }
 
+static lvn_status other_values(probe *m, lvn_builder *b)
+{
+    m->child = lvn_nn_conv2d(b, "conv", 3, 5, 3);
+    lvn_builder_set_init(b, "conv.weight", LVN_INIT_NORMAL, 0.25);
+    lvn_builder_set_init(b, "conv.bias", LVN_INIT_ONES, 0);
+    return lvn_builder_status(b);
+}
+
+static void parts_can_be_given_other_values(void **state)
+{
+    (void)state;
+    lvni_model *m;
+    assert_int_equal(build(other_values, 5, &m), LVN_OK);
+    const lvni_parameter *w = find(m, "conv.weight"), *bias = find(m, "conv.bias");
+    const lvni_rng rng = {.key = lvni_rng_make_key(5, lvni_rng_purpose("init/conv.weight"))};
+    assert_int_equal(w->numel, 135); /* odd: the last block of random numbers is used by half */
+    for (int64_t k = 0; k < w->numel; k++) {
+        assert_true(LVNI_F32(w->tensor)[k] == (float)(lvni_rng_normal(&rng, (uint64_t)k) * 0.25));
+    }
+    for (int64_t k = 0; k < bias->numel; k++) {
+        assert_true(LVNI_F32(bias->tensor)[k] == 1.0f);
+    }
+    lvni_model_destroy(m);
+}
+
 static void memory_may_fail(void **state)
 {
     (void)state;
@@ -306,7 +339,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_refused),    cmocka_unit_test(initial_values_follow_from_seed_and_path),
         cmocka_unit_test(memory_may_fail),    cmocka_unit_test(forward_tells_paths),
-        cmocka_unit_test(forward_of_nothing),
+        cmocka_unit_test(forward_of_nothing), cmocka_unit_test(parts_can_be_given_other_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

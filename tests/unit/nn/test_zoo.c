@@ -67,7 +67,33 @@ static void names_and_shapes(void **state)
     assert_parameters(m, mlp, 6);
     assert_int_equal(m->n_buffers, 0);
     lvni_model_destroy(m);
-    assert_null(lvni_zoo_find("resnet18"));
+    assert_null(lvni_zoo_find("resnet19"));
+}
+
+/* Weights as torchvision counts them for 1000 classes; names and values are compared in tests/golden. */
+static void residual_networks_have_their_sizes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        int tensors, buffers;
+        int64_t weights;
+    } nets[] = {{"resnet18", 62, 40, 11689512}, {"resnet34", 110, 72, 21797672}, {"resnet50", 161, 106, 25557032}};
+    for (size_t i = 0; i < sizeof nets / sizeof *nets; i++) {
+        lvni_model *m = make(nets[i].name, 64, 1000);
+        assert_int_equal(m->n_parameters, nets[i].tensors);
+        assert_int_equal(m->n_buffers, nets[i].buffers);
+        assert_true(lvni_model_count(m) == nets[i].weights);
+        assert_string_equal(m->parameters[0].name, "conv1.weight");
+        assert_string_equal(m->parameters[3].name, "layer1.0.conv1.weight");
+        assert_string_equal(m->parameters[m->n_parameters - 2].name, "fc.weight");
+        double squares = 0.0; /* of the stem: normal with variance 2 / (64 * 49) */
+        for (int64_t k = 0; k < m->parameters[0].numel; k++) {
+            squares += pow((double)LVNI_F32(m->parameters[0].tensor)[k], 2);
+        }
+        assert_true(fabs(squares / (double)m->parameters[0].numel * 64 * 49 / 2 - 1) < 0.05);
+        lvni_model_destroy(m);
+    }
 }
 
 static void too_small_a_picture_is_refused(void **state)
@@ -256,6 +282,7 @@ int main(void)
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_and_shapes),
+        cmocka_unit_test(residual_networks_have_their_sizes),
         cmocka_unit_test(too_small_a_picture_is_refused),
         cmocka_unit_test(cnn_agrees_with_f64),
         cmocka_unit_test(f64_agrees_with_differences),
