@@ -16,6 +16,7 @@ static const char overview[] =
     "  levin eval model=out/x data=DIR                 measure a trained model\n"
     "  levin plan train classify data=DIR ...          what would run, without running it\n"
     "  levin ckpt hash FILE                            hash of the weights and of the whole state in a checkpoint\n"
+    "  levin ops [NAME]                                the kernel ops: types, backends, attributes\n"
     "  levin help train.classify | predict | eval      all keys, with defaults\n"
     "\n"
     "Keys come from the command line or from config=FILE (YAML). First try:\n"
@@ -41,7 +42,7 @@ int lvni_cmd_help(int n, const char *const *words)
     if (strcmp(topic, "eval") == 0) {
         return print_tables(lvni_classify_eval_tables);
     }
-    if (topic[0] != '\0' && strcmp(topic, "plan") != 0 && strcmp(topic, "ckpt") != 0) {
+    if (topic[0] != '\0' && strcmp(topic, "plan") != 0 && strcmp(topic, "ckpt") != 0 && strcmp(topic, "ops") != 0) {
         fprintf(stderr, "error: there is no help on %s\n", topic);
         fputs(overview, stderr);
         return LVNI_EXIT_USAGE;

@@ -15,7 +15,8 @@ static const struct command {
     bool computes; /* uses the cpu backend: the environment must be clean */
 } commands[] = {
     {"train", lvni_cmd_train, true}, {"predict", lvni_cmd_predict, true}, {"eval", lvni_cmd_eval, true},
-    {"plan", lvni_cmd_plan, true},   {"ckpt", lvni_cmd_ckpt, false},      {"help", lvni_cmd_help, false},
+    {"plan", lvni_cmd_plan, true},   {"ckpt", lvni_cmd_ckpt, false},      {"ops", lvni_cmd_ops, false},
+    {"help", lvni_cmd_help, false},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 

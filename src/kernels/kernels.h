@@ -10,7 +10,7 @@
 
 enum { LVNI_MAX_IN = 6, LVNI_MAX_OUT = 4 };
 
-/* ---- attributes (one struct per op that has any) ---- */
+/* ---- attributes (one struct per op that has any; in words: attrs.def) ---- */
 typedef struct lvni_no_attr { char unused; } lvni_no_attr; /* attr is NULL; attr_size in the table is 0 */
 typedef struct lvni_scale_attr { double mul, add; } lvni_scale_attr;          /* y = x * mul + add */
 typedef struct lvni_axes_attr { uint32_t mask; bool keepdim; } lvni_axes_attr; /* bit i: axis i is reduced */
@@ -58,6 +58,7 @@ typedef struct lvni_op_info {
     unsigned flags;
     const char *sentence;
     size_t attr_size;
+    const char *attributes; /* in words */
     lvni_shape_rule shape;
     lvni_kernel ref, cpu;
 } lvni_op_info;

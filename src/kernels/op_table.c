@@ -4,6 +4,10 @@
 /* 0 for ops without attributes: nobody copies the byte behind a NULL. */
 #define ATTR_SIZE(type) _Generic((type *)0, lvni_no_attr * : (size_t)0, default : sizeof(type))
 
+#define LVNI_ATTR(type, fields) static const char text_##type[] = fields;
+#include "kernels/attrs.def"
+#undef LVNI_ATTR
+
 const lvni_op_info lvni_ops[LVNI_OP_COUNT] = {
 #define LVNI_OP(op, inputs, outputs, attr_type, op_flags, text)                                              \
     [LVNI_OP_##op] = {.name = #op,                                                                           \
@@ -12,6 +16,7 @@ const lvni_op_info lvni_ops[LVNI_OP_COUNT] = {
                       .flags = (op_flags),                                                                   \
                       .sentence = (text),                                                                    \
                       .attr_size = ATTR_SIZE(attr_type),                                                     \
+                      .attributes = text_##attr_type,                                                     \
                       .shape = lvni_shape_##op,                                                              \
                       .ref = lvni_ref_##op,                                                                  \
                       .cpu = lvni_cpu_##op},

@@ -1,0 +1,55 @@
+"""`levin ops` tells what the op table says.
+
+usage: test_ops.py SOURCE_DIR LEVIN
+"""
+import re
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+SOURCE, LEVIN = Path(sys.argv[1]), sys.argv[2]
+ROW = re.compile(r'^LVNI_OP\((\w+), (\d), (\d), (\w+), ([\w| ]+), "(.*)"\)$', re.M)
+ROWS = ROW.findall((SOURCE / "src/kernels/ops.def").read_text())
+
+
+def levin(*words, status=0):
+    done = subprocess.run([LEVIN, *words], capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == status, f"{words} ended with {done.returncode}: {done.stderr}"
+    return done.stdout if status == 0 else done.stderr
+
+
+class Ops(unittest.TestCase):
+    def test_every_row_is_there(self):
+        told = levin("ops").splitlines()
+        self.assertRegex(told[0], r"^op +in +out +f32 +f64 +")
+        self.assertEqual([line.split()[0] for line in told[1:-1]], [row[0] for row in ROWS])
+        self.assertTrue(told[-1].startswith(f"{len(ROWS)} ops"))
+        for line, (name, n_in, n_out, _, _, sentence) in zip(told[1:-1], ROWS):
+            words = line.split(None, 5)
+            self.assertEqual(words[1].split("-")[-1], n_in, name)
+            self.assertEqual(words[2].split("-")[-1], n_out, name)
+            self.assertEqual(words[3:5], ["cpu", "ref"], name)
+            self.assertEqual(words[5], sentence)
+
+    def test_one_op(self):
+        told = levin("ops", "conv2d")
+        self.assertIn("inputs      2-3; the last may be left out", told)
+        self.assertIn("attributes  stride, padding, dilation", told)
+        self.assertIn("the same on any number of threads", told)
+        told = levin("ops", "linear_grad_weight")
+        self.assertIn("outputs     1-2", told)
+        self.assertIn("attributes  none", told)
+        self.assertIn("wgrad_threads", told)
+
+    def test_mistakes(self):
+        self.assertIn("did you mean softmax?", levin("ops", "sofmax", status=64))
+        self.assertIn("there is no op qqqqqqqq; `levin ops` lists all", levin("ops", "qqqqqqqq", status=64))
+        self.assertIn("usage: levin ops [NAME]", levin("ops", "add", "sub", status=64))
+
+    def test_the_overview_names_it(self):
+        self.assertIn("levin ops [NAME]", levin("help"))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
