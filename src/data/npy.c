@@ -1,0 +1,259 @@
+/* Reading and writing .npy (npy.h). The header is a Python dictionary literal with three keys, which a reader of exactly that takes apart. */
+#include "data/npy.h"
+
+#include "core/alloc.h"
+#include "core/vfs.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char magic[6] = {(char)0x93, 'N', 'U', 'M', 'P', 'Y'};
+enum { HEADER_V1 = 10, HEADER_V2 = 12, ALIGN = 64 };
+
+bool lvni_npy_is(const void *bytes, size_t n)
+{
+    return n >= sizeof magic && memcmp(bytes, magic, sizeof magic) == 0;
+}
+
+/* ---- the dictionary ---- */
+
+typedef struct text {
+    const char *at, *end;
+} text;
+
+static void skip_spaces(text *t)
+{
+    while (t->at < t->end && (*t->at == ' ' || *t->at == '\n' || *t->at == '\t')) {
+        t->at++;
+    }
+}
+
+static bool take(text *t, char c)
+{
+    skip_spaces(t);
+    if (t->at < t->end && *t->at == c) {
+        t->at++;
+        return true;
+    }
+    return false;
+}
+
+static bool take_word(text *t, const char *word)
+{
+    const size_t n = strlen(word);
+    skip_spaces(t);
+    if ((size_t)(t->end - t->at) >= n && memcmp(t->at, word, n) == 0) {
+        t->at += n;
+        return true;
+    }
+    return false;
+}
+
+/* A quoted word shorter than `room`, without escapes. */
+static bool take_quoted(text *t, char *out, size_t room)
+{
+    skip_spaces(t);
+    if (t->at == t->end || (*t->at != '\'' && *t->at != '"')) {
+        return false;
+    }
+    const char quote = *t->at++;
+    size_t n = 0;
+    while (t->at < t->end && *t->at != quote && n + 1 < room) {
+        out[n++] = *t->at++;
+    }
+    out[n] = '\0';
+    return take(t, quote);
+}
+
+static bool take_number(text *t, int64_t *out)
+{
+    skip_spaces(t);
+    const char *const start = t->at;
+    *out = 0;
+    for (; t->at < t->end && *t->at >= '0' && *t->at <= '9'; t->at++) {
+        if (__builtin_mul_overflow(*out, 10, out) || __builtin_add_overflow(*out, *t->at - '0', out)) {
+            return false;
+        }
+    }
+    const bool some = t->at > start;
+    (void)take(t, 'L'); /* long integers of Python 2 */
+    return some;
+}
+
+/* "(3, 4)", "(3,)", "()"; the number of axes, -1 when it is none of these, or too many. */
+static int take_shape(text *t, int64_t shape[LVNI_ARRAY_MAX_NDIM])
+{
+    int n = 0;
+    if (!take(t, '(')) {
+        return -1;
+    }
+    while (!take(t, ')')) {
+        if (n == LVNI_ARRAY_MAX_NDIM || !take_number(t, &shape[n++])) {
+            return -1;
+        }
+        if (!take(t, ',')) {
+            return take(t, ')') ? n : -1;
+        }
+    }
+    return n;
+}
+
+/* "<f4": byte order, kind, bytes. */
+static bool parse_type(const char *descr, lvni_array *out)
+{
+    static const struct {
+        const char *name;
+        lvni_array_type type;
+    } known[] = {
+        {"b1", LVNI_ARRAY_BOOL}, {"u1", LVNI_ARRAY_U8},  {"i1", LVNI_ARRAY_I8},  {"u2", LVNI_ARRAY_U16}, {"i2", LVNI_ARRAY_I16}, {"u4", LVNI_ARRAY_U32},
+        {"i4", LVNI_ARRAY_I32},  {"u8", LVNI_ARRAY_U64}, {"i8", LVNI_ARRAY_I64}, {"f2", LVNI_ARRAY_F16}, {"f4", LVNI_ARRAY_F32}, {"f8", LVNI_ARRAY_F64},
+    };
+    if (descr[0] == '\0' || strchr("<>|=", descr[0]) == NULL) {
+        return false;
+    }
+    out->big_endian = descr[0] == '>';
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        if (strcmp(descr + 1, known[i].name) == 0) {
+            out->type = known[i].type;
+            return true;
+        }
+    }
+    return false;
+}
+
+static lvn_status parse_dictionary(text t, const char *name, lvni_array *out)
+{
+    char key[32], descr[32] = "";
+    int64_t shape[LVNI_ARRAY_MAX_NDIM] = {0};
+    int ndim = -1;
+    bool good = take(&t, '{'), order = false;
+    while (good && !take(&t, '}')) {
+        good = take_quoted(&t, key, sizeof key) && take(&t, ':');
+        if (good && strcmp(key, "descr") == 0) {
+            if (!take_quoted(&t, descr, sizeof descr) || !parse_type(descr, out)) {
+                LVN_FAIL(LVN_ERR_UNSUPPORTED, "%s: elements of the type %s cannot be read; save the array as bool, an integer or a float of 2, 4 or 8 bytes",
+                         name, descr[0] != '\0' ? descr : "of a record");
+            }
+        } else if (good && strcmp(key, "fortran_order") == 0) {
+            out->fortran = take_word(&t, "True");
+            good = order = out->fortran || take_word(&t, "False");
+        } else if (good && strcmp(key, "shape") == 0) {
+            ndim = take_shape(&t, shape);
+            good = ndim >= 0;
+        } else {
+            good = false;
+        }
+        (void)take(&t, ',');
+    }
+    if (!good || descr[0] == '\0' || !order || ndim < 0) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s: damaged .npy header (descr, fortran_order and a shape of at most %d axes are expected)", name, LVNI_ARRAY_MAX_NDIM);
+    }
+    return lvni_array_set_shape(out, name, ndim, shape);
+}
+
+/* ---- reading ---- */
+
+lvn_status lvni_npy_parse_header(const void *bytes, size_t n, const char *name, lvni_array *out, size_t *data_at)
+{
+    const uint8_t *b = bytes;
+    *out = (lvni_array){0};
+    if (!lvni_npy_is(bytes, n) || n < HEADER_V2) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s: not a .npy file (%zu bytes)", name, n);
+    }
+    if (b[6] < 1 || b[6] > 3) {
+        LVN_FAIL(LVN_ERR_UNSUPPORTED, "%s: .npy format %d.%d is not known; 1.0, 2.0 and 3.0 are", name, b[6], b[7]);
+    }
+    const size_t start = b[6] == 1 ? HEADER_V1 : HEADER_V2;
+    size_t length = (size_t)b[8] | (size_t)b[9] << 8;
+    if (b[6] > 1) {
+        length |= (size_t)b[10] << 16 | (size_t)b[11] << 24;
+    }
+    if (length > n - start) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s: the .npy header ends at byte %zu of a file of %zu", name, start + length, n);
+    }
+    *data_at = start + length;
+    const char *at = (const char *)b + start;
+    return parse_dictionary((text){at, at + length}, name, out);
+}
+
+lvn_status lvni_npy_parse(const void *bytes, size_t n, const char *name, lvni_array *out)
+{
+    size_t at;
+    LVN_TRY(lvni_npy_parse_header(bytes, n, name, out, &at));
+    const size_t need = (size_t)out->count * lvni_array_type_bytes(out->type);
+    if (need > n - at) {
+        char shape[192];
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s: cut off: %s of %s needs %zu bytes, %zu are there", name, lvni_array_shape_text(out, shape),
+                 lvni_array_type_name(out->type), need, n - at);
+    }
+    out->data = (const uint8_t *)bytes + at;
+    return LVN_OK;
+}
+
+lvn_status lvni_npy_open(const char *path, lvni_array *out)
+{
+    *out = (lvni_array){0};
+    char *bytes;
+    size_t n;
+    LVN_TRY(lvni_file_read(path, (size_t)1 << 40, &bytes, &n));
+    const lvn_status s = lvni_npy_parse(bytes, n, path, out);
+    if (s != LVN_OK) {
+        lvni_free(bytes);
+        *out = (lvni_array){0};
+        return s;
+    }
+    out->owned = bytes;
+    return LVN_OK;
+}
+
+/* ---- writing ---- */
+
+/* Magic, version, length, dictionary, spaces and a line end up to a multiple of ALIGN; returns all its bytes. */
+static size_t make_header(char header[512], const char *descr, int ndim, const int64_t *shape)
+{
+    size_t n = HEADER_V1;
+    n += (size_t)snprintf(header + n, 512 - n, "{'descr': '%s', 'fortran_order': False, 'shape': (", descr);
+    for (int i = 0; i < ndim; i++) {
+        n += (size_t)snprintf(header + n, 512 - n, ndim == 1 ? "%lld," : i > 0 ? ", %lld" : "%lld", (long long)shape[i]);
+    }
+    n += (size_t)snprintf(header + n, 512 - n, "), }");
+    const size_t all = (n + 1 + ALIGN - 1) / ALIGN * ALIGN;
+    memset(header + n, ' ', all - n - 1);
+    header[all - 1] = '\n';
+    memcpy(header, magic, sizeof magic);
+    header[6] = 1;
+    header[7] = 0;
+    header[8] = (char)((all - HEADER_V1) & 255);
+    header[9] = (char)((all - HEADER_V1) >> 8);
+    return all;
+}
+
+static lvn_status write_array(const char *path, const char *descr, int ndim, const int64_t *shape, const void *data, size_t element)
+{
+    LVN_ARG(ndim >= 0 && ndim <= LVNI_ARRAY_MAX_NDIM, "%s: an array of %d axes cannot be written (at most %d)", path, ndim, LVNI_ARRAY_MAX_NDIM);
+    lvni_array a = {0};
+    LVN_TRY(lvni_array_set_shape(&a, path, ndim, shape));
+    char header[512];
+    const size_t n = make_header(header, descr, ndim, shape);
+    lvni_atomic_file *f;
+    LVN_TRY(lvni_atomic_open(path, &f));
+    lvn_status s = lvni_atomic_write(f, header, n);
+    if (s == LVN_OK) {
+        s = lvni_atomic_write(f, data, (size_t)a.count * element);
+    }
+    if (s != LVN_OK) {
+        lvni_atomic_abort(f);
+        return s;
+    }
+    return lvni_atomic_commit(f);
+}
+
+lvn_status lvni_npy_write_f32(const char *path, int ndim, const int64_t *shape, const float *data)
+{
+    return write_array(path, "<f4", ndim, shape, data, sizeof *data);
+}
+
+lvn_status lvni_npy_write_i64(const char *path, int ndim, const int64_t *shape, const int64_t *data)
+{
+    return write_array(path, "<i8", ndim, shape, data, sizeof *data);
+}
