@@ -194,11 +194,6 @@ void lvni_ckpt_free(lvni_ckpt *c)
     }
 }
 
-void lvni_ckpt_file_name(int64_t epoch, int64_t step, char out[80])
-{
-    snprintf(out, 80, "epoch=%04lld-step=%lld.safetensors", (long long)epoch, (long long)step);
-}
-
 /* ---- best is last ---- */
 
 static lvn_status copy_content(int fd, const char *from, char *buffer, lvni_atomic_file *file)

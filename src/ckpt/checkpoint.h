@@ -70,11 +70,12 @@ void lvni_ckpt_free(lvni_ckpt *ckpt); /* NULL is fine */
 lvn_status lvni_ckpt_newest_valid(const char *dir, void (*warn)(void *user, const char *text), void *user,
                                   lvni_ckpt **out);
 
+/* What a user means by a path: of a run directory its last checkpoint (checkpoints/last.safetensors), else the path itself.
+ * *file is freed by the caller (lvni_free). LVN_ERR_NOT_FOUND: a folder without a checkpoint. */
+lvn_status lvni_ckpt_file_of(const char *path, char **file);
+
 /* Make `to` the same file as `from` (best from last): a hard link, or a synced copy where links are not to be
  * had. Replaces `to` in one step; on failure the old `to` stays. */
 lvn_status lvni_ckpt_link(const char *from, const char *to);
-
-/* "epoch=0004-step=120.safetensors" */
-void lvni_ckpt_file_name(int64_t epoch, int64_t step, char out[80]);
 
 #endif

@@ -1,4 +1,5 @@
-/* Which checkpoint a run resumes from (lvni_ckpt_newest_valid of checkpoint.h): the newest that is whole. */
+/* Which checkpoint is meant by a run directory: to resume from, the newest that is whole (lvni_ckpt_newest_valid of checkpoint.h);
+ * to look at or to take weights from, the last one (lvni_ckpt_file_of). */
 #include "ckpt/checkpoint.h"
 
 #include "core/alloc.h"
@@ -8,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 typedef struct candidate {
     char *path;
@@ -150,4 +152,24 @@ lvn_status lvni_ckpt_newest_valid(const char *dir, void (*warn)(void *user, cons
     }
     lvni_free(s.list);
     return status;
+}
+
+lvn_status lvni_ckpt_file_of(const char *path, char **file)
+{
+    static const char last[] = "/checkpoints/last.safetensors";
+    struct stat info;
+    const bool is_dir = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+    const size_t n = strlen(path), room = n + sizeof last;
+    *file = lvni_alloc(LVNI_TAG_CKPT, room);
+    if (*file == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    snprintf(*file, room, "%s%s", path, is_dir ? last : "");
+    if (is_dir && stat(*file, &info) != 0) {
+        lvni_free(*file);
+        *file = NULL;
+        LVN_FAIL(LVN_ERR_NOT_FOUND, "%s is a folder without checkpoints/last.safetensors: give a run directory that has a checkpoint, or a "
+                 "file", path);
+    }
+    return LVN_OK;
 }

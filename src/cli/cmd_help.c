@@ -15,7 +15,7 @@ static const char overview[] =
     "  levin predict model=out/x data=DIR output=F.csv label pictures with a trained model\n"
     "  levin eval model=out/x data=DIR                 measure a trained model\n"
     "  levin plan train classify data=DIR ...          what would run, without running it\n"
-    "  levin ckpt hash FILE                            hash of the weights and of the whole state in a checkpoint\n"
+    "  levin ckpt hash FILE or RUN                     hashes of weights and state in a checkpoint, or in a run's last one\n"
     "  levin ops [NAME]                                the kernel ops: types, backends, attributes\n"
     "  levin help train.classify | predict | eval      all keys, with defaults\n"
     "\n"

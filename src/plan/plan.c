@@ -254,13 +254,6 @@ lvni_range lvni_plan_shards_of(const lvni_plan *plan, int rank)
     return lvni_plan_slice(plan->shards, plan->devices, rank);
 }
 
-int lvni_plan_owner(const lvni_plan *plan, int shard)
-{
-    const int size = plan->shards / plan->devices, larger = plan->shards % plan->devices;
-    const int border = larger * (size + 1); /* shards of the ranks that own one more */
-    return shard < border ? shard / (size + 1) : larger + (shard - border) / size;
-}
-
 int64_t lvni_plan_eval_chunks(const lvni_plan *plan, int64_t n)
 {
     return ceil_div(n, plan->eval_batch_size);

@@ -65,9 +65,8 @@ lvni_range lvni_plan_step(const lvni_plan *plan, int64_t step);
 lvni_range lvni_plan_shard(const lvni_plan *plan, int64_t step, int shard);
 int64_t lvni_plan_largest_shard(const lvni_plan *plan); /* samples */
 int lvni_plan_sets(const lvni_plan *plan);              /* gradient sets of this rank */
-/* Shards of a rank, and the rank of a shard: contiguous runs. */
+/* Shards of a rank: a contiguous run. */
 lvni_range lvni_plan_shards_of(const lvni_plan *plan, int rank);
-int lvni_plan_owner(const lvni_plan *plan, int shard);
 
 /* Evaluation of n samples in index order: how many chunks, the samples of one, the chunks of a rank
  * (contiguous). */

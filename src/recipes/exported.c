@@ -146,10 +146,15 @@ static lvn_status load_all(lvni_model *m, const lvni_st_file *file, const char *
 
 lvn_status lvni_model_load(lvni_model *model, const char *path)
 {
+    char *name;
+    LVN_TRY(lvni_ckpt_file_of(path, &name));
     lvni_st_file *file;
-    LVN_TRY(lvni_st_open(path, LVNI_ST_VERIFY, &file));
-    const lvn_status s = load_all(model, file, path);
-    lvni_st_close(file);
+    lvn_status s = lvni_st_open(name, LVNI_ST_VERIFY, &file);
+    if (s == LVN_OK) {
+        s = load_all(model, file, name);
+        lvni_st_close(file);
+    }
+    lvni_free(name);
     return s;
 }
 

@@ -34,7 +34,7 @@ typedef struct lvni_exported {
 lvn_status lvni_exported_open(const char *path, const char *which, lvni_exported **out);
 void lvni_exported_close(lvni_exported *exported);
 
-/* Set a model's weights and buffers by name from an exported model or a checkpoint. LVN_ERR_MISMATCH names the tensor. */
+/* Set a model's weights and buffers by name from an exported model, a checkpoint, or the last one of a run directory. LVN_ERR_MISMATCH names the tensor. */
 lvn_status lvni_model_load(lvni_model *model, const char *path);
 
 #endif

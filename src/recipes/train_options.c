@@ -38,7 +38,7 @@ static const lvni_option run_rows[] = {
      .flags = LVNI_OPT_NOT_SAVED},
     {.name = "resume", .type = LVNI_OPT_BOOL, .fallback = "false",
      .help = "Continue the run in `out` from its newest valid checkpoint, with its configuration.", .flags = LVNI_OPT_NOT_SAVED},
-    {.name = "weights", .type = LVNI_OPT_PATH, .help = "Start from the weights of an exported model or a checkpoint."},
+    {.name = "weights", .type = LVNI_OPT_PATH, .help = "Start from the weights of an exported model, a checkpoint, or a run directory (its last checkpoint)."},
     {.name = "seed", .type = LVNI_OPT_INT, .fallback = "0", .range = LVNI_AT_LEAST(0), .help = "Seed of every random number of the run."},
     {.name = "max_epochs", .type = LVNI_OPT_INT, .unit = "epochs", .fallback = "20", .range = LVNI_BETWEEN(-1, 2147483647), .check = check_limit,
      .help = "Passes over the training set; -1: no limit."},

@@ -1,9 +1,10 @@
 """The programs of examples/, run as their users run them: what they print, what they learn, what they refuse.
 
-usage: test_examples.py TENSORS CLASSIFIER PHOTOS LEVIN     registered in examples/CMakeLists.txt
+usage: test_examples.py TENSORS CLASSIFIER PHOTOS STANDARDISE LEVIN     registered in examples/CMakeLists.txt
 """
 import json
 import re
+import struct
 import subprocess
 import sys
 import tempfile
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from small_png import write_png
 
-TENSORS, CLASSIFIER, PHOTOS, LEVIN = sys.argv[1:5]
+TENSORS, CLASSIFIER, PHOTOS, STANDARDISE, LEVIN = sys.argv[1:6]
 
 
 def run(*words, cwd, status=0):
@@ -25,6 +26,18 @@ def run(*words, cwd, status=0):
 def best_accuracy(out):
     lines = [json.loads(line) for line in Path(out, "metrics.jsonl").read_text().splitlines()]
     return max(line["val/acc"] for line in lines if "val/acc" in line)
+
+
+def floats(path):
+    """The f32 tensors of a safetensors file."""
+    data = path.read_bytes()
+    (size,) = struct.unpack_from("<Q", data)
+    tensors = {}
+    for name, t in json.loads(data[8 : 8 + size]).items():
+        if t.get("dtype") == "F32":
+            start, end = (8 + size + offset for offset in t["data_offsets"])
+            tensors[name] = struct.unpack(f"<{(end - start) // 4}f", data[start:end])
+    return tensors
 
 
 class Examples(unittest.TestCase):
@@ -67,6 +80,25 @@ class Examples(unittest.TestCase):
     def test_the_classifier_names_a_wrong_key(self):
         told = run(CLASSIFIER, "max_epoch=1", cwd=self.cwd, status=64).stderr
         self.assertIn("max_epochs", told)
+
+    def test_the_standardiser_learns_the_instruments(self):
+        run(STANDARDISE, "out=run", "seed=1", cwd=self.cwd)
+        self.assertGreaterEqual(best_accuracy(self.cwd / "run"), 0.95)  # on columns as they come no network gets far beyond 0.25
+        state = floats(self.cwd / "run/checkpoints/last.safetensors")
+        seen = state["model/input.seen"][0]
+        self.assertAlmostEqual(seen, 1 - 0.98**378, delta=1e-5)  # 6 epochs of 63 steps
+        for c, (mean, spread) in enumerate([(300, 5), (101325, 400), (1e-4, 3e-5), (12, 2)]):
+            self.assertAlmostEqual(state["model/input.mean"][c] / seen, mean, delta=0.1 * spread)
+            self.assertAlmostEqual((state["model/input.variance"][c] / seen) ** 0.5, spread, delta=0.06 * spread)
+
+    def test_the_standardiser_keeps_the_law(self):
+        """A buffer of a user's module: one hash for any lanes, and when resumed."""
+        steps = ("max_epochs=1", "max_steps=9")
+        for name, words in {"one": ("lanes=1",), "two": ("lanes=2", "num_workers=2"), "parts": ("max_epochs=1", "max_steps=4")}.items():
+            run(STANDARDISE, f"out={name}", *steps, *words, cwd=self.cwd)
+        run(STANDARDISE, "out=parts", "resume=true", "max_steps=9", cwd=self.cwd)
+        hashes = {run(LEVIN, "ckpt", "hash", f"{name}/checkpoints/last.safetensors", cwd=self.cwd).stdout for name in ("one", "two", "parts")}
+        self.assertEqual(len(hashes), 1)
 
     def test_photos_from_a_folder(self):
         for part, count in (("train", 6), ("val", 2)):

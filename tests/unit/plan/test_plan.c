@@ -93,9 +93,6 @@ static void ranks_own_contiguous_shards(void **state)
             for (int rank = 0; rank < w; rank++) {
                 const lvni_plan p = PLAN(.batch_size = 64, .shards = s, .devices = w, .rank = rank);
                 assert_int_equal(p.shard_begin, next);
-                for (int shard = p.shard_begin; shard < p.shard_end; shard++) {
-                    assert_int_equal(lvni_plan_owner(&p, shard), rank);
-                }
                 assert_true(p.shard_end > p.shard_begin);
                 next = p.shard_end;
             }

@@ -36,31 +36,14 @@ static part define(const double *values, const bool *present, int lo, int hi)
     return (part){a.sum + b.sum, true};
 }
 
-static part define_f32(const float *values, const bool *present, int lo, int hi)
-{
-    if (hi - lo == 1) {
-        return (part){(double)values[lo], present[lo]};
-    }
-    int p = 1;
-    while (2 * p < hi - lo) {
-        p = 2 * p;
-    }
-    const part a = define_f32(values, present, lo, lo + p), b = define_f32(values, present, lo + p, hi);
-    if (!a.some || !b.some) {
-        return a.some ? a : b;
-    }
-    return (part){(double)((float)a.sum + (float)b.sum), true};
-}
-
 /* Values of very different size, so that another order of additions gives other bits. */
-static void draw(int n, uint32_t round, double *values, float *values_f32, bool *present)
+static void draw(int n, uint32_t round, double *values, bool *present)
 {
     const lvni_rng rng = {.key = {{7, 11}}, .a = (uint32_t)n, .b = round, .c = 0};
     for (int i = 0; i < n; i++) {
         const uint64_t e = (uint64_t)i;
         values[i] = ((double)lvni_rng_uniform(&rng, 3 * e) - 0.5) *
                     ldexp(1.0, (int)(lvni_rng_u32(&rng, 3 * e + 1) % 40));
-        values_f32[i] = (float)values[i];
         present[i] = round == 0 || lvni_rng_u32(&rng, 3 * e + 2) % (round + 1) != 0;
     }
 }
@@ -116,20 +99,16 @@ static void sums_are_the_definition(void **state)
 {
     (void)state;
     double values[MAX_N];
-    float values_f32[MAX_N];
     bool present[MAX_N];
     for (int n = 1; n <= MAX_N; n++) {
         for (uint32_t round = 0; round < 8; round++) {
-            draw(n, round, values, values_f32, present);
+            draw(n, round, values, present);
             const part want = define(values, present, 0, n);
             const part got = walk(values, present, n);
             assert_true(got.some == want.some);
             assert_true(!want.some || same(got.sum, want.sum));
             const double sum = lvni_tree_sum_f64(values, present, n);
             assert_true(same(sum, want.some ? want.sum : 0.0));
-            const part want_f32 = define_f32(values_f32, present, 0, n);
-            const float sum_f32 = lvni_tree_sum_f32(values_f32, present, n);
-            assert_true(same((double)sum_f32, want_f32.some ? want_f32.sum : 0.0));
             if (round == 0) {
                 assert_true(same(lvni_tree_sum_f64(values, NULL, n), want.sum));
             }
