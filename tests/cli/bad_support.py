@@ -1,0 +1,188 @@
+"""What the tests of bad input share: a trained model, small pictures, and ways to run the program and look at what it left.
+
+Each case runs the program itself and looks at three things: the exit code (the table of src/core/exit_code.h), the message on
+standard error (what, where, which value, what to do), and the files: nothing that was there is lost, nothing half written stays.
+Python's standard library only. The program's path is the first argument, names of cases may follow.
+"""
+import base64
+import json
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import zlib
+
+LEVIN = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else ""
+OK, FAILURE, USAGE, REQUEUE, SIGINT, SIGTERM = 0, 1, 64, 85, 130, 143
+WAIT_S = 60
+NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+
+# 24 x 16 pixels: 8 columns of 250, then 16 of 20; blocks of one colour, so that decoding gives exactly these values.
+JPEG = base64.b64decode(
+    "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAAgGBgcGBQgHBwcJCQgKDBQNDAsLDBkSEw8UHRofHh0aHBwgJC4nICIsIxwcKDcpLDAxNDQ0Hyc5PT"
+    "gyPC4zNDL/2wBDAQkJCQwLDBgNDRgyIRwhMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjIyMjL/wAARCAAQ"
+    "ABgDAREAAhEBAxEB/8QAHwAAAQUBAQEBAQEAAAAAAAAAAAECAwQFBgcICQoL/8QAtRAAAgEDAwIEAwUFBAQAAAF9AQIDAAQRBRIhMUEGE1FhBy"
+    "JxFDKBkaEII0KxwRVS0fAkM2JyggkKFhcYGRolJicoKSo0NTY3ODk6Q0RFRkdISUpTVFVWV1hZWmNkZWZnaGlqc3R1dnd4eXqDhIWGh4iJipKT"
+    "lJWWl5iZmqKjpKWmp6ipqrKztLW2t7i5usLDxMXGx8jJytLT1NXW19jZ2uHi4+Tl5ufo6erx8vP09fb3+Pn6/8QAHwEAAwEBAQEBAQEBAQAAAA"
+    "AAAAECAwQFBgcICQoL/8QAtREAAgECBAQDBAcFBAQAAQJ3AAECAxEEBSExBhJBUQdhcRMiMoEIFEKRobHBCSMzUvAVYnLRChYkNOEl8RcYGRom"
+    "JygpKjU2Nzg5OkNERUZHSElKU1RVVldYWVpjZGVmZ2hpanN0dXZ3eHl6goOEhYaHiImKkpOUlZaXmJmaoqOkpaanqKmqsrO0tba3uLm6wsPExc"
+    "bHyMnK0tPU1dbX2Nna4uPk5ebn6Onq8vP09fb3+Pn6/9oADAMBAAIRAxEAPwD3qgD4ZoAKAPuagD4ZoAKAP//Z"
+)
+GREY_JPEG = base64.b64decode(
+    "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAAgGBgcGBQgHBwcJCQgKDBQNDAsLDBkSEw8UHRofHh0aHBwgJC4nICIsIxwcKDcpLDAxNDQ0Hyc5PT"
+    "gyPC4zNDL/wAALCAAQABgBAREA/8QAHwAAAQUBAQEBAQEAAAAAAAAAAAECAwQFBgcICQoL/8QAtRAAAgEDAwIEAwUFBAQAAAF9AQIDAAQRBRIh"
+    "MUEGE1FhByJxFDKBkaEII0KxwRVS0fAkM2JyggkKFhcYGRolJicoKSo0NTY3ODk6Q0RFRkdISUpTVFVWV1hZWmNkZWZnaGlqc3R1dnd4eXqDhI"
+    "WGh4iJipKTlJWWl5iZmqKjpKWmp6ipqrKztLW2t7i5usLDxMXGx8jJytLT1NXW19jZ2uHi4+Tl5ufo6erx8vP09fb3+Pn6/9oACAEBAAA/APeq"
+    "+GaK+5q+GaK//9k="
+)
+
+
+def half(x, _):
+    return (250,) * 3 if x < 8 else (20,) * 3
+
+
+def png(path, width, height, pixel):
+    rows = b"".join(b"\0" + b"".join(bytes(pixel(x, y)) for x in range(width)) for y in range(height))
+
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    write(path, b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+
+def write(path, data):
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    with open(path, "wb") as f:
+        f.write(data)
+
+
+def read(path):
+    with open(path, "rb") as f:
+        return f.read()
+
+
+def with_orientation(jpeg, value):
+    """The JPEG with an Exif segment that says how it is to be turned."""
+    exif = b"Exif\0\0II*\0\x08\0\0\0\x01\0" + struct.pack("<HHIHHI", 0x0112, 3, 1, value, 0, 0)
+    return jpeg[:2] + b"\xff\xe1" + struct.pack(">H", len(exif) + 2) + exif + jpeg[2:]
+
+
+def photos(folder, classes=("cat", "dog"), n=6):
+    """A folder of small pictures: the classes differ in their red."""
+    for c, name in enumerate(classes):
+        for i in range(n):
+            png(f"{folder}/{name}/{i}.png", 20, 18, lambda x, y: (30 + 170 * c, (x * 5 + i * 9) % 256, y * 7))
+
+
+def tree(folder):
+    """Every file below with its content: what must not change."""
+    return {os.path.relpath(os.path.join(d, f), folder): read(os.path.join(d, f)) for d, _, files in os.walk(folder) for f in files}
+
+
+class Case(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.shared = tempfile.mkdtemp(prefix="levin-bad-")
+        os.chmod(cls.shared, 0o755)
+        photos(f"{cls.shared}/photos")
+        cls.model = f"{cls.shared}/model"
+        done = subprocess.run([LEVIN] + cls.words(f"{cls.shared}/photos", cls.model), capture_output=True, text=True, timeout=WAIT_S)
+        assert done.returncode == 0, done.stderr
+        cls.exported = f"{cls.model}/exported_models/exported_last.safetensors"
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.shared)
+
+    def setUp(self):
+        self.dir = tempfile.mkdtemp(prefix="levin-bad-")
+        os.chmod(self.dir, 0o777)
+        self.out = f"{self.dir}/run"
+        self.photos = f"{self.shared}/photos"
+        self.addCleanup(shutil.rmtree, self.dir, ignore_errors=True)
+
+    @staticmethod
+    def words(data, out, *more):
+        return ["train", "classify", f"data={data}", f"out={out}", "model=mlp", "image_size=16", "batch_size=6", "max_steps=2", *more]
+
+    def levin(self, words, code, says=(), env=None, before=()):
+        """Run it; `says`: pieces of the message on standard error. Returns standard output and standard error."""
+        done = subprocess.run([*before, LEVIN, *words], capture_output=True, text=True, timeout=WAIT_S, stdin=subprocess.DEVNULL,
+                              env=dict(os.environ, **(env or {})))
+        told = f"levin {' '.join(words)}\nexit code {done.returncode}\n{done.stdout}{done.stderr}"
+        self.assertEqual(done.returncode, code, told)
+        for piece in says:
+            self.assertIn(piece, done.stderr, told)
+        if code != OK:
+            self.assertTrue(any(line.startswith(("error: ", "stopped: ")) for line in done.stderr.splitlines()), told)
+        self.assertNotIn("Sanitizer", done.stderr, told)
+        self.assertNotIn("runtime error:", done.stderr, told)  # of the undefined-behaviour sanitizer
+        return done.stdout, done.stderr
+
+    def refused(self, words, says, code=USAGE):
+        """A training that must not begin: no run directory appears."""
+        self.levin(self.words(self.photos, self.out) + words, code, says)
+        self.assertFalse(os.path.exists(self.out))
+
+    def train(self, *more, data=None, code=OK, says=(), **how):
+        return self.levin(self.words(data or self.photos, self.out, *more), code, says, **how)
+
+    def hashes(self, out=None, which="last"):
+        return self.levin(["ckpt", "hash", f"{out or self.out}/checkpoints/{which}.safetensors"], OK)[0]
+
+    def no_leftovers(self, out=None):
+        self.assertEqual([n for n in tree(out or self.out) if ".tmp" in n], [])
+
+    def nobody(self):
+        """The words before a command that make it an ordinary user's; skips where that cannot be arranged."""
+        if os.getuid() != 0:
+            return []
+        if shutil.which("setpriv") is None:
+            self.skipTest("root, and no setpriv to become somebody else")
+        if subprocess.run([*NOBODY, LEVIN, "--version"], capture_output=True).returncode != 0:
+            self.skipTest(f"an ordinary user cannot run {LEVIN}")
+        return NOBODY
+
+    def start(self, *more, **how):
+        """A training without an end, returned when its first metrics are written."""
+        words = ["train", "classify", "data=builtin:shapes", "data.count=60", f"out={self.out}", "model=mlp", "image_size=16", "batch_size=6",
+                 "max_epochs=-1", "log_every_n_steps=1", *more]
+        p = subprocess.Popen([*how.get("before", ()), LEVIN, *words], stdout=how.get("stdout", subprocess.DEVNULL), stderr=subprocess.PIPE, text=True)
+        self.addCleanup(self.end, p)
+        saved = f"{self.out}/checkpoints/last.safetensors"
+        self.wait_for(lambda: self.steps() >= 2 and (os.path.exists(saved) or not how.get("saved", True)), p)
+        return p
+
+    @staticmethod
+    def end(p):
+        if p.poll() is None:
+            p.kill()
+        p.wait()
+        p.stderr.close()
+
+    def steps(self):
+        try:
+            return max((json.loads(line)["step"] for line in read(f"{self.out}/metrics.jsonl").splitlines()), default=0)
+        except (OSError, ValueError):
+            return 0
+
+    def wait_for(self, condition, p):
+        end = time.monotonic() + WAIT_S
+        while not condition():
+            self.assertIsNone(p.poll(), "the run ended by itself")
+            self.assertLess(time.monotonic(), end, "nothing happened")
+            time.sleep(0.01)
+
+    def resume(self, steps, code=OK, says=()):
+        return self.levin(["train", "classify", "data=builtin:shapes", f"out={self.out}", "resume=true", f"max_steps={steps}"], code, says)
+
+
+def main():
+    if not os.access(LEVIN, os.X_OK):
+        sys.exit(f"usage: {sys.argv[0]} LEVIN [test names]")
+    unittest.main(verbosity=1)

@@ -1,0 +1,121 @@
+"""Run directories that exist, cannot be written, or fill up.
+
+usage: test_bad_out.py LEVIN [test names]
+"""
+import os
+import subprocess
+
+from bad_support import Case, FAILURE, main, OK, read, tree, USAGE, write
+
+
+class Out(Case):
+    """Where a run is written."""
+
+    def test_exists(self):
+        self.train()
+        before = tree(self.out)
+        self.train(code=USAGE, says=[f"out={self.out} exists", "resume=true continues", "overwrite=true replaces"])
+        self.train("resume=true", "overwrite=true", code=USAGE, says=["resume=true and overwrite=true exclude each other"])
+        self.assertEqual(tree(self.out), before)
+        write(f"{self.out}/notes.txt", b"mine")
+        write(f"{self.out}/checkpoints/last.safetensors.tmp-1", b"of a killed process")
+        self.train("overwrite=true", "seed=5")
+        self.assertNotEqual(read(f"{self.out}/checkpoints/last.safetensors"), before["checkpoints/last.safetensors"])
+        self.assertEqual(read(f"{self.out}/notes.txt"), b"mine")
+        self.no_leftovers()
+
+    def test_only_the_own_files_are_overwritten(self):
+        """A name that ends like one of ours is not ours."""
+        self.train()
+        mine = [f"{self.out}/{name}" for name in ("pretrain.log", "base_config.yaml", "old_metrics.jsonl", "pretrain.log.tmp-12", "weights.safetensors")]
+        for path in mine:
+            write(path, b"mine")
+        write(f"{self.out}/train.log.tmp-12", b"of a killed process")
+        self.train("overwrite=true")
+        self.assertEqual([path for path in mine if not os.path.exists(path)], [])
+        self.assertFalse(os.path.exists(f"{self.out}/train.log.tmp-12"))
+
+    def test_an_empty_folder_will_do(self):
+        os.mkdir(self.out)
+        self.train()
+
+    def test_refused_words_do_not_overwrite(self):
+        self.train()
+        before = tree(self.out)
+        self.train("overwrite=true", "shards=9", code=USAGE)
+        self.train("overwrite=true", data=f"{self.dir}/none", code=FAILURE)
+        self.train("overwrite=true", f"weights={self.dir}/none", code=FAILURE, says=[f"{self.dir}/none"])
+        self.assertEqual(tree(self.out), before)
+
+    def test_is_a_file(self):
+        write(self.out, b"precious")
+        for more in ([], ["overwrite=true"], ["resume=true"]):
+            self.train(*more, code=USAGE, says=[f"out={self.out} is a file", "a run needs a directory"])
+        self.assertEqual(read(self.out), b"precious")
+        self.levin(self.words(self.photos, f"{self.out}/below"), FAILURE, [self.out, "Not a directory"])
+        self.assertEqual(read(self.out), b"precious")
+
+    def test_read_only(self):
+        who = self.nobody()
+        os.mkdir(self.out)
+        os.chmod(self.out, 0o555)
+        self.train(code=FAILURE, says=[self.out, "Permission denied", "check the permissions or choose another place"], before=who)
+        self.assertEqual(os.listdir(self.out), [])
+        self.levin(["predict", f"model={self.model}", f"data={self.photos}", f"output={self.out}/p.csv"], FAILURE,
+                   [f"{self.out}/p.csv", "Permission denied"], before=who)
+        self.assertEqual(os.listdir(self.out), [])
+
+    def mount(self, size):
+        os.mkdir(f"{self.dir}/small")
+        done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=777", "tmpfs", f"{self.dir}/small"], capture_output=True, text=True)
+        if done.returncode != 0:
+            self.skipTest(f"a small file system cannot be mounted here: {done.stderr.strip()}")
+        self.addCleanup(subprocess.run, ["umount", "-l", f"{self.dir}/small"])
+        self.out = f"{self.dir}/small/run"
+
+    def fill(self, leave):
+        """Leaves that many bytes free."""
+        info = os.statvfs(f"{self.dir}/small")
+        with open(f"{self.dir}/small/filler", "wb") as f:
+            f.write(b"\0" * (info.f_bavail * info.f_bsize - leave))
+
+    def test_64_kilobytes(self):
+        """The checkpoint does not fit: an error, and no half of it."""
+        self.mount("64k")
+        says = ["error: cannot write", "checkpoints/last.safetensors", "No space left on device", "free some space"]
+        self.train(code=FAILURE, says=says)
+        self.assertEqual(os.listdir(f"{self.out}/checkpoints"), [])
+        self.no_leftovers()
+        self.assertIn(b"No space left", read(f"{self.out}/train.log"))
+
+    def test_fills_up(self):
+        """The old checkpoint and the old model stay whole, and the run can go on when there is space again."""
+        self.mount("12m")
+        self.train()
+        kept, old = self.hashes(), tree(self.out)
+        for leave in (65536, 0):
+            self.fill(leave)
+            self.train("resume=true", "max_steps=4", code=FAILURE, says=["No space left on device", "free some space"])
+            os.remove(f"{self.dir}/small/filler")
+            self.assertEqual(self.hashes(), kept)
+            for name in old:
+                if name.endswith(".safetensors"):
+                    self.assertEqual(read(f"{self.out}/{name}"), old[name], name)
+            self.no_leftovers()
+        self.train("resume=true", "max_steps=4", says=["resuming from", "step 2"])
+        whole = f"{self.dir}/whole"
+        self.levin(self.words(self.photos, whole, "max_steps=4"), OK)
+        self.assertEqual(self.hashes(), self.hashes(whole))  # as if nothing had happened
+
+    def test_predictions_fill_up(self):
+        self.mount("64k")
+        table = f"{self.dir}/small/p.csv"
+        write(table, b"old")
+        self.fill(0)
+        self.levin(["predict", f"model={self.model}", f"data={self.photos}", f"output={table}"], FAILURE, [table, "No space left on device"])
+        self.assertEqual(read(table), b"old")
+        self.assertEqual(sorted(os.listdir(f"{self.dir}/small")), ["filler", "p.csv"])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""Bad folders and pictures of somebody else.
+
+usage: test_bad_pictures.py LEVIN [test names]
+"""
+import os
+
+from bad_support import Case, FAILURE, GREY_JPEG, half, JPEG, main, OK, photos, png, read, with_orientation, write
+
+
+class Pictures(Case):
+    """What lies in a data folder."""
+
+    def test_missing_folder(self):
+        self.refused([f"data={self.dir}/none"], [f"data={self.dir}/none: No such file", "give a folder with one sub-folder"], FAILURE)
+
+    def test_a_file_is_no_folder(self):
+        self.refused([f"data={self.photos}/cat/0.png"], ["0.png is a file", "one sub-folder of pictures per class"])
+
+    def test_empty_folder(self):
+        os.mkdir(f"{self.dir}/empty")
+        self.refused([f"data={self.dir}/empty"], [f"{self.dir}/empty: no pictures (.jpg, .jpeg, .png)"])
+
+    def test_one_class(self):
+        photos(f"{self.dir}/one", ["cat"])
+        self.refused([f"data={self.dir}/one"], [f"{self.dir}/one", "two or more classes, found 1: cat", "add a sub-folder"])
+
+    def test_loose_pictures(self):
+        self.refused([f"data={self.photos}/cat"], ["6 of 6 pictures lie in no class folder", "0.png"])
+
+    def bad_picture(self, name, content, *says):
+        """on_error=stop names the file, on_error=skip counts and names it and trains with the rest."""
+        data = f"{self.dir}/data"
+        photos(data)
+        write(f"{data}/cat/{name}", content)
+        self.train("val_split=0", "max_steps=3", data=data, code=FAILURE, says=[f"{data}/cat/{name}", "on_error=skip", *says])
+        self.no_leftovers()
+        _, told = self.train("val_split=0", "max_steps=-1", "max_epochs=2", "on_error=skip", "overwrite=true", data=data)
+        self.assertEqual(told.count("1 unreadable sample left out (on_error=skip): cat/" + name), 1, told)
+        self.assertIn("cat/" + name, read(f"{self.out}/train.log").decode())
+        self.levin(["predict", f"model={self.out}", f"data={data}", f"output={self.dir}/p.csv"], FAILURE, [name, *says])
+        self.assertFalse(os.path.exists(f"{self.dir}/p.csv"))
+        self.levin(["predict", f"model={self.out}", f"data={data}", f"output={self.dir}/p.csv", "on_error=skip"], OK, [name])
+        rows = read(f"{self.dir}/p.csv").decode().splitlines()
+        self.assertEqual(len(rows), 1 + 12)
+        self.assertFalse([r for r in rows if name in r])
+
+    def test_zero_bytes(self):
+        self.bad_picture("zero.jpg", b"", "the file is empty (0 bytes)")
+
+    def test_truncated_jpeg(self):
+        self.bad_picture("cut.jpg", JPEG[:-6], "damaged JPEG data", "Premature end")
+
+    def test_no_picture_at_all(self):
+        self.bad_picture("text.png", b"hello", "neither a JPEG nor a PNG", "5 bytes")
+
+    def test_damaged_png(self):
+        whole = read(f"{self.photos}/cat/0.png")
+        self.bad_picture("cut.png", whole[:-20], "damaged PNG")
+
+    def test_all_unreadable(self):
+        data = f"{self.dir}/data"
+        for c in ("cat", "dog"):
+            for i in range(4):
+                write(f"{data}/{c}/{i}.jpg", b"")
+        says = ["8 unreadable samples left out", "error: none of the training samples", "8 samples"]
+        self.train("val_split=0", "on_error=skip", data=data, code=FAILURE, says=says)
+        self.assertEqual(os.listdir(f"{self.out}/checkpoints"), [])  # no model that learned nothing
+        write(f"{self.dir}/p.csv", b"kept")
+        use = [f"model={self.model}", f"data={data}", "on_error=skip"]
+        self.levin(["predict", *use, f"output={self.dir}/p.csv"], FAILURE, [f"data={data}", "none of its 8 pictures could be read"])
+        self.assertEqual(read(f"{self.dir}/p.csv"), b"kept")
+        self.levin(["eval", *use], FAILURE, [f"data={data}", "none of its 8 pictures could be read"])
+
+    def test_validation_all_unreadable(self):
+        """With on_error=skip the run goes on, and the best model is the one of the best training loss."""
+        data = f"{self.dir}/data"
+        photos(f"{data}/train")
+        write(f"{data}/val/cat/0.jpg", b"")
+        self.train("max_steps=-1", "max_epochs=1", "on_error=skip", data=data, says=["1 unreadable sample left out", "val/cat/0.jpg"])
+        self.assertEqual(self.hashes(), self.hashes(which="best"))
+
+    def predictions(self, folder):
+        self.levin(["predict", f"model={self.model}", f"data={folder}", f"output={self.dir}/p.csv"], OK)
+        return dict(row.split(",", 1) for row in read(f"{self.dir}/p.csv").decode().splitlines()[1:])
+
+    def test_grey_jpeg(self):
+        """A JPEG in grey gives what the same picture in colour gives, and can be trained on."""
+        data = f"{self.dir}/data"
+        photos(data)
+        write(f"{data}/cat/grey.jpg", GREY_JPEG)
+        png(f"{data}/cat/grey.png", 24, 16, half)
+        p = self.predictions(data)
+        self.assertEqual(p["cat/grey.jpg"], p["cat/grey.png"])
+        self.assertNotEqual(p["cat/grey.jpg"], p["cat/0.png"])
+        self.train("max_epochs=1", data=data)
+
+    def test_exif_rotation(self):
+        """Turned as the camera says: the same prediction as for a picture that was turned before."""
+        data = f"{self.dir}/turned"
+        as_seen = {
+            1: (24, 16, half),
+            2: (24, 16, lambda x, y: half(23 - x, y)),
+            3: (24, 16, lambda x, y: half(23 - x, 15 - y)),
+            6: (16, 24, lambda x, y: half(y, x)),
+            8: (16, 24, lambda x, y: half(23 - y, x)),
+        }
+        for value, (width, height, pixel) in as_seen.items():
+            write(f"{data}/{value}.jpg", with_orientation(JPEG, value))
+            png(f"{data}/{value}.png", width, height, pixel)
+        p = self.predictions(data)
+        for value in as_seen:
+            self.assertEqual(p[f"{value}.jpg"], p[f"{value}.png"], f"orientation {value}")
+        self.assertEqual(len({p[f"{v}.png"] for v in (1, 3, 6, 8)}), 4)  # they can be told apart
+
+    def test_no_permission(self):
+        data = f"{self.dir}/data"
+        photos(data)
+        who = self.nobody()
+        os.chmod(f"{data}/cat/3.png", 0)
+        says = [f"{data}/cat/3.png", "Permission denied", "on_error=skip"]
+        self.train("val_split=0", data=data, code=FAILURE, says=says, before=who)
+        self.train("val_split=0", "max_epochs=1", "on_error=skip", "overwrite=true", data=data, says=["left out (on_error=skip): cat/3.png"], before=who)
+        os.chmod(f"{data}/dog", 0)
+        self.train("overwrite=true", "on_error=skip", data=data, code=FAILURE, says=[f"{data}/dog", "Permission denied"], before=who)
+        os.chmod(f"{data}/dog", 0o755)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""Runs that go on: damaged checkpoints, moved ends, keys that do not fit.
+
+usage: test_bad_resume.py LEVIN [test names]
+"""
+import fcntl
+import json
+import os
+import shutil
+import struct
+
+from bad_support import Case, FAILURE, main, OK, read, tree, USAGE, write
+
+
+class Resume(Case):
+    """A run directory in a bad state."""
+
+    def spoil(self, which, at=-50):
+        """One bit of a file of its own (best may be a second name of last)."""
+        path = f"{self.out}/checkpoints/{which}.safetensors"
+        data = bytearray(read(path))
+        data[at] ^= 1
+        os.remove(path)
+        write(path, bytes(data))
+
+    def test_nothing_there(self):
+        self.train("resume=true", code=USAGE, says=[f"there is no run to resume in {self.out}"])
+        self.levin(self.words(self.photos, self.out, "resume=true")[:2] + ["resume=true"], USAGE, ["data= is missing"])
+        self.levin(["train", "classify", f"data={self.photos}", "resume=true"], USAGE, ["resume=true needs out=DIR"])
+
+    def test_no_checkpoint_yet(self):
+        self.train()
+        shutil.rmtree(f"{self.out}/checkpoints")
+        self.train("resume=true", says=["has no checkpoint yet", "starts from its beginning"])
+
+    def test_a_run_that_trains_nothing_writes_nothing(self):
+        self.train()
+        before = read(f"{self.out}/config.yaml")
+        self.train("resume=true", "optim.lr=5", says=["nothing to do", "optim.lr is 5"])
+        self.assertEqual(read(f"{self.out}/config.yaml"), before)
+
+    def test_changed_keys_are_told(self):
+        self.train()
+        _, told = self.train("resume=true", "max_steps=4", "optim.lr=0.002",
+                             says=["warning: optim.lr is 0.002 from here on; so far this run had 0.001"])
+        self.assertNotIn("max_steps is", told)
+
+    def test_two_processes_in_one_run(self):
+        os.mkdir(self.out)
+        holder = os.open(self.out, os.O_RDONLY | os.O_DIRECTORY)
+        fcntl.flock(holder, fcntl.LOCK_EX)
+        self.train(code=USAGE, says=["another process is training in", self.out])
+        self.assertEqual(os.listdir(self.out), [])
+        os.close(holder)
+        self.train()
+
+    def test_overwrite_replaces_runs_only(self):
+        os.mkdir(self.out)
+        write(f"{self.out}/thesis.txt", b"do not touch")
+        self.train("overwrite=true", code=USAGE, says=["is no run directory", "overwrite=true replaces runs only"])
+        self.assertEqual(os.listdir(self.out), ["thesis.txt"])
+
+    def test_newest_is_damaged(self):
+        """Falls back to the newest that is whole, and says so."""
+        self.train("max_steps=-1", "max_epochs=1")  # best and last: step 2
+        shutil.copy(f"{self.out}/checkpoints/best.safetensors", f"{self.dir}/older")
+        self.train("max_steps=3", "max_epochs=9", "resume=true")
+        shutil.move(f"{self.dir}/older", f"{self.out}/checkpoints/best.safetensors")
+        goal = self.hashes()
+        self.spoil("last")
+        self.train("max_steps=3", "max_epochs=9", "resume=true",
+                   says=["warning: checkpoint passed over", "last.safetensors", "does not match its checksum", "resuming from", "best.safetensors: step 2"])
+        self.assertEqual(self.hashes(), goal)
+
+    def test_all_are_damaged(self):
+        self.train()
+        self.spoil("best")
+        self.spoil("last", at=9)
+        before = tree(f"{self.out}/checkpoints")
+        config = read(f"{self.out}/config.yaml")
+        self.train("resume=true", code=FAILURE, says=["none of its 2 checkpoints can be used", "overwrite=true", "checksum"])
+        self.assertEqual(tree(f"{self.out}/checkpoints"), before)
+        self.assertEqual(read(f"{self.out}/config.yaml"), config)
+
+    def test_weights_have_moved(self):
+        """The checkpoint has what came of them."""
+        shutil.copy(self.exported, f"{self.dir}/start.safetensors")
+        self.train(f"weights={self.dir}/start.safetensors", "max_steps=4", "max_epochs=9")
+        goal = self.hashes()
+        self.train("overwrite=true", f"weights={self.dir}/start.safetensors", "max_steps=2", "max_epochs=9")
+        os.remove(f"{self.dir}/start.safetensors")
+        self.train("resume=true", "max_steps=4", "max_epochs=9", says=["resuming from"])
+        self.assertEqual(self.hashes(), goal)
+        shutil.rmtree(f"{self.out}/checkpoints")  # now they are needed
+        self.train("resume=true", code=FAILURE, says=[f"{self.dir}/start.safetensors"])
+
+    def test_a_run_stands_for_its_last_checkpoint(self):
+        """For `ckpt hash` and weights=."""
+        self.assertEqual(self.levin(["ckpt", "hash", self.model], OK)[0], self.hashes(self.model))
+        self.train(f"weights={self.model}", "max_steps=1", "optim.lr=0")
+        of_weights = [out.split()[1] for out in (self.hashes(), self.hashes(self.model))]
+        self.assertEqual(*of_weights)
+        os.mkdir(f"{self.dir}/empty")
+        says = [f"{self.dir}/empty is a folder without checkpoints/last.safetensors"]
+        self.levin(["ckpt", "hash", f"{self.dir}/empty"], FAILURE, says)
+        self.train("overwrite=true", f"weights={self.dir}/empty", code=FAILURE, says=says)
+        self.levin(["ckpt", "hash", f"{self.dir}/none"], FAILURE, [f"{self.dir}/none"])
+
+    def test_the_end_has_moved(self):
+        """The same step of a cosine has another learning rate then: said, once."""
+        self.train("scheduler=cosine", "max_epochs=3", "max_steps=-1", "optim.lr=0.01")  # 2 steps each
+        _, told = self.train("resume=true", "max_epochs=4", "max_steps=-1", says=["scheduler=cosine ends at step 8 now, at step 6 in the saved run"])
+        self.assertEqual(told.count("another curve"), 1)
+        _, told = self.train("resume=true", "max_epochs=4", "max_steps=-1")
+        self.assertNotIn("another curve", told)
+
+    def test_layout_is_not_saved(self):
+        """What a resumed run takes over is what its bits hang on: devices, and no lanes or threads."""
+        self.train("lanes=1", "num_workers=1", "shards=2", "max_epochs=9")
+        config = read(f"{self.out}/config.yaml").decode()
+        for line in ("accelerator: cpu", "strategy: single", "shards: 2"):
+            self.assertIn(line, config.splitlines())
+        self.assertRegex(config, r'(?m)^devices: "?1"?$')
+        self.assertNotRegex(config, r"(?m)^(lanes|num_workers):")
+        whole = read(f"{self.out}/checkpoints/last.safetensors")
+        head = json.loads(whole[8:8 + struct.unpack("<Q", whole[:8])[0]])
+        saved = json.loads(head["__metadata__"]["levin.config"])
+        self.assertEqual([saved.get(key) for key in ("accelerator", "devices", "strategy", "shards")], ["cpu", "1", "single", 2])
+        self.assertEqual([key for key in ("lanes", "num_workers") if key in saved], [])
+        write(f"{self.out}/config.yaml", (config + "lanes: 64\nnum_workers: 256\n").encode())  # as early versions wrote it
+        self.train("resume=true", "max_steps=4")
+        self.assertNotRegex(read(f"{self.out}/config.yaml").decode(), r"(?m)^(lanes|num_workers):")
+
+    def test_keys_that_do_not_fit(self):
+        """They are refused and leave the run as it was."""
+        self.train()
+        config, hashes = read(f"{self.out}/config.yaml"), self.hashes()
+        for word, says in (("model=cnn", "another model"), ("optim=sgd", "another optimizer: give optim.name")):
+            self.train("resume=true", word, "max_steps=4", code=USAGE, says=["last.safetensors", says, "weights="])
+            self.assertEqual(read(f"{self.out}/config.yaml"), config)
+            self.assertEqual(self.hashes(), hashes)
+        self.levin(["train", "classify", f"data={self.photos}", f"out={self.out}", "resume=true", "max_steps=4"], OK, ["resuming from"])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,123 @@
+"""Values that are not finite, signals, readers that go away.
+
+usage: test_bad_stops.py LEVIN [test names]
+"""
+import json
+import os
+import signal
+
+from bad_support import Case, FAILURE, main, OK, read, REQUEUE, SIGINT, SIGTERM, tree, WAIT_S, write
+
+
+class Stops(Case):
+    """What ends a run in the middle."""
+
+    def test_loss_is_not_finite(self):
+        self.train("max_steps=1", "checkpoint.every_n_steps=1")
+        kept, files = self.hashes(), tree(self.out)
+        self.train("resume=true", "optim.lr=1e30", "max_steps=9", code=FAILURE,
+                   says=["the validation loss is", "after step 2", "smaller optim.lr", f"{self.out}/checkpoints/last.safetensors keeps step 1"])
+        self.assertEqual(self.hashes(), kept)
+        for name in files:
+            if name.endswith(".safetensors"):
+                self.assertEqual(read(f"{self.out}/{name}"), files[name], name)
+        self.no_leftovers()
+        self.levin(["eval", f"model={self.out}", f"data={self.photos}"], OK)
+        self.train("resume=true", "optim.lr=0.001", "max_steps=4", says=["resuming from", "step 1"])
+
+    def test_loss_is_not_finite_without_validation(self):
+        self.train("val_split=0", "max_steps=1")
+        self.train("val_split=0", "resume=true", "max_steps=2")
+        kept = self.hashes()
+        self.train("val_split=0", "resume=true", "optim.lr=1e30", "max_steps=-1", code=FAILURE,
+                   says=["the loss is", "at step 3", "smaller optim.lr", f"{self.out}/checkpoints/last.safetensors keeps step 2"])
+        self.assertEqual(self.hashes(), kept)
+
+    def test_loss_is_not_finite_at_once(self):
+        self.train("optim.lr=1e30", "max_steps=9", code=FAILURE, says=["the loss is", "smaller optim.lr", "no checkpoint was written before"])
+        self.assertEqual(os.listdir(f"{self.out}/checkpoints"), [])
+
+    def test_weights_are_not_finite(self):
+        """The last step breaks the weights: no loss shows it any more, but they must not become the checkpoint."""
+        self.train("val_split=0", "max_steps=1")
+        kept = self.hashes()
+        self.train("val_split=0", "resume=true", "optim.lr=1e39", code=FAILURE, says=["is not finite after step 2", "smaller optim.lr", "keeps step 1"])
+        self.assertEqual(self.hashes(), kept)
+        self.levin(["eval", f"model={self.out}", f"data={self.photos}"], OK)
+
+    def stopped_by(self, number, code, name):
+        p = self.start()
+        before = self.steps()
+        p.send_signal(number)
+        _, told = p.communicate(timeout=WAIT_S)
+        self.assertEqual(p.returncode, code, told)
+        self.assertIn(f"stopped: {name} after step", told)
+        self.assertIn("resume=true goes on from there", told)
+        self.no_leftovers()
+        done = self.steps()
+        self.assertGreaterEqual(done, before)
+        hashes = self.hashes()
+        self.resume(done, says=[f"step {done},"])  # it is at this step: nothing is repeated, nothing is to do
+        self.assertEqual(self.hashes(), hashes)
+        self.resume(done + 3, says=["resuming from", f"step {done},"])
+        self.assertEqual(self.steps(), done + 3)
+        return done + 3
+
+    def test_ctrl_c(self):
+        steps = self.stopped_by(signal.SIGINT, SIGINT, "Ctrl-C")
+        stopped, self.out = self.hashes(), f"{self.dir}/whole"
+        words = ["data=builtin:shapes", "data.count=60", f"out={self.out}", "model=mlp", "image_size=16", "batch_size=6", "max_epochs=-1"]
+        self.levin(["train", "classify", *words, f"max_steps={steps}"], OK)
+        self.assertEqual(self.hashes(), stopped)  # the same bits as without the stop
+
+    def test_sigterm(self):
+        self.stopped_by(signal.SIGTERM, SIGTERM, "SIGTERM")
+
+    def test_sigusr1(self):
+        self.stopped_by(signal.SIGUSR1, REQUEUE, "SIGUSR1")
+
+    def test_stopped_but_cannot_save(self):
+        """130 and 143 say who stopped the run, 85 promises a checkpoint."""
+        who = self.nobody()
+        for number, code, says in ((signal.SIGINT, SIGINT, "stopped: Ctrl-C"), (signal.SIGUSR1, FAILURE, "error: cannot create")):
+            self.out = f"{self.dir}/run{code}"
+            p = self.start("data.count=100000", before=who, saved=False)
+            os.chmod(f"{self.out}/checkpoints", 0o555)
+            p.send_signal(number)
+            _, told = p.communicate(timeout=WAIT_S)
+            self.assertEqual(p.returncode, code, told)
+            self.assertIn(says, told)
+            self.assertIn("checkpoints/last.safetensors\": Permission denied", told)
+            self.assertEqual("but the checkpoint could not be saved" in told, code == SIGINT, told)
+
+    def test_kill_9(self):
+        p = self.start("checkpoint.every_n_steps=1")
+        p.kill()
+        p.wait()
+        self.assertEqual(p.returncode, -signal.SIGKILL)
+        hashes = self.hashes()  # whole, whatever was being written
+        self.assertIn("weights", hashes)
+        write(f"{self.out}/checkpoints/last.safetensors.tmp-4711", b"half a checkpoint")
+        write(f"{self.out}/exported_models/exported_last.safetensors.tmp-4711", b"half a model")
+        done = self.steps()
+        self.resume(done + 3, says=["resuming from"])
+        self.assertEqual(self.steps(), done + 3)
+        lines = [json.loads(line)["step"] for line in read(f"{self.out}/metrics.jsonl").splitlines()]
+        self.assertEqual(lines, sorted(lines))
+        self.no_leftovers()
+
+    def test_reader_goes_away(self):
+        """levin train ... | head"""
+        reader, writer = os.pipe()
+        p = self.start(stdout=writer)
+        os.close(writer)
+        os.close(reader)
+        here = self.steps()
+        self.wait_for(lambda: self.steps() > here + 2, p)
+        p.send_signal(signal.SIGTERM)
+        p.communicate(timeout=WAIT_S)
+        self.assertEqual(p.returncode, SIGTERM)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""Bad words: keys, values, YAML, batch plans.
+
+usage: test_bad_words.py LEVIN [test names]
+"""
+from bad_support import Case, main, USAGE, write
+
+
+class Words(Case):
+    """What a person types."""
+
+    def test_no_words(self):
+        out, _ = self.levin([], USAGE, ["a command is missing", "levin COMMAND"])
+        self.assertIn("levin train classify data=DIR", out)
+
+    def test_unknown_command(self):
+        self.levin(["trian"], USAGE, ["unknown command trian", "did you mean train?", "levin help"])
+        self.levin(["frobnicate"], USAGE, ["unknown command frobnicate", "levin help"])
+
+    def test_unknown_recipe(self):
+        self.levin(["train"], USAGE, ["which recipe?", "usage: levin train classify"])
+        self.levin(["train", "clasify"], USAGE, ["unknown recipe clasify", "did you mean classify?", "usage:"])
+        self.levin(["train", "frob"], USAGE, ["unknown recipe frob", "this version has classify"])
+        self.levin(["train", "pose"], USAGE, ["the recipe pose comes with a later version"])
+        self.levin(["plan", "tain"], USAGE, ["plan what?", "usage: levin plan train classify"])
+
+    def test_unknown_key(self):
+        self.refused(["bach_size=3"], ["unknown key `bach_size`", "did you mean `batch_size`?", "command line"])
+        self.refused(["optim.lrr=3"], ["unknown key `optim.lrr`", "did you mean `optim.lr`?"])
+
+    def test_no_key(self):
+        self.refused(["lonely"], ["`lonely` is not understood", "key=value"])
+
+    def test_wrong_type(self):
+        self.refused(["batch_size=many"], ["batch_size `many`", "whole number", "at least 1", "command line"])
+        self.refused(["optim.lr=nan"], ["optim.lr `nan`", "expected a number"])
+        self.refused(["val_split=1"], ["val_split `1`", "at least 0 and below 1"])
+        self.refused(["optim=sdg"], ["optim.name `sdg`", "sgd, adamw", "did you mean `sgd`?"])
+
+    def test_too_large_for_an_int(self):
+        """2^32 + 1 must not become 1."""
+        for key in ("shards", "accumulate_grad_batches", "group"):
+            self.refused([f"{key}=4294967297"], [f"{key} `4294967297`", "from 1 to 2147483647"])
+        self.refused(["max_epochs=4294967297"], ["max_epochs `4294967297`", "from -1 to 2147483647"])
+        self.refused(["seed=99999999999999999999"], ["seed `99999999999999999999`", "whole number"])
+
+    def test_what_a_later_version_brings(self):
+        for value in ("2", "9", "17", "-1", "[0,1]"):
+            self.refused([f"devices={value}"], [f"devices {value}", "come with a later version", "devices=1", "command line"])
+        self.refused(["gpus=4"], ["devices 4", "come with a later version"])
+        self.refused(["precision=bf16-mixed"], ["precision bf16-mixed", "comes with a later version", "precision=32-true"])
+        self.refused(["accelerator=gpu"], ["accelerator cuda", "come with a later version", "accelerator=cpu"])
+        self.refused(["num_nodes=2"], ["num_nodes 2", "come with a later version"])
+
+    def test_no_such_devices(self):
+        self.refused(["devices=0"], ["devices 0", "expected how many devices"])
+        self.refused(["devices=banana"], ["devices banana", "expected how many devices"])
+
+    def test_a_run_without_steps(self):
+        for key in ("max_steps", "max_epochs"):
+            self.refused([f"{key}=0"], [f"{key} 0", "expected at least 1, or -1 for no limit", "command line"])
+
+    def test_schedule_and_length(self):
+        self.refused(["scheduler=cosine", "max_epochs=-1", "max_steps=-1"], ["scheduler=cosine", "has no end", "give max_epochs or max_steps"])
+        self.refused(["scheduler=cosine", "scheduler.warmup_steps=2"], ["scheduler.warmup_steps=2", "the run's 2 steps", "max_steps"])
+        self.refused(["scheduler=cosine", "max_epochs=1", "max_steps=-1", "scheduler.warmup_steps=9"], ["scheduler.warmup_steps=9", "the run's 2 steps"])
+        self.train("scheduler=cosine", "scheduler.warmup_steps=1")
+        self.train("scheduler.warmup_steps=9", "overwrite=true")
+
+    def test_impossible_batch_plan(self):
+        self.refused(["shards=7"], ["batch_size 6", "7 shards", "smallest that works: 7"])
+        self.refused(["batch_size_per_device=4"], ["batch_size=6 and batch_size_per_device=4 disagree", "give one of them"])
+        self.refused(["shards=4", "group=3"], ["group=3", "4 shards", "nearest that works: 2"])
+        self.refused(["batch_size=40", "drop_last=true"], ["drop_last=true", "effective batch of 40", "drop_last=false"])
+
+    def test_yaml(self):
+        def told(text, *says):
+            write(f"{self.dir}/job.yaml", text)
+            self.refused([f"config={self.dir}/job.yaml"], says)
+
+        told(b"batch_size: 4\nbach_size: 3\n", "unknown key `bach_size`", "did you mean `batch_size`?", "job.yaml:2")
+        told(b"optim:\n  lr: fast\n", "optim.lr `fast`", "expected a number", "job.yaml:2")
+        told(b"seed: 1\n\tx: 1\n", "job.yaml:2:1", "tab character")
+        told(b"batch_size: 4\nbatch_size: 8\n", "job.yaml:2", "`batch_size` stands twice")
+        told(b"seed: [1,\n", "job.yaml:")
+        told(b"\0\1\2", "job.yaml")
+        self.refused([f"config={self.dir}/none.yaml"], ["none.yaml", "No such file"])
+
+
+if __name__ == "__main__":
+    main()
