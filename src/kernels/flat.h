@@ -18,6 +18,8 @@ static inline int64_t lvni_flat_blocks(int64_t n)
 void lvni_flat_add(float *a, const float *b, int64_t n);
 /* a *= s */
 void lvni_flat_scale(float *a, float s, int64_t n);
+/* a += t * (b - a): where the two are equal, a stays as it is to the bit. */
+void lvni_flat_lerp(float *a, const float *b, float t, int64_t n);
 /* partial[i] = sum of g^2 over block i, in f64; lvni_flat_blocks(n) entries. A value that is not finite makes its block's
  * sum inf or NaN. Blocks of a larger buffer may be asked for in pieces that start at multiples of LVNI_FLAT_BLOCK. */
 void lvni_flat_block_sumsq(const float *g, int64_t n, double *partial);
@@ -30,11 +32,12 @@ typedef struct lvni_flat_sgd_params {
     double lr, momentum, dampening, weight_decay;
     double grad_scale; /* 1 / (loss scale * shards) times the clipping factor */
     double clip_value; /* 0: no clamp */
+    double trust;      /* factor on gradient and decay (LARS); 0: none */
     bool nesterov;
     bool first_step;   /* the momentum buffer holds nothing yet: it becomes the gradient */
 } lvni_flat_sgd_params;
 
-/* g += weight_decay * w; buf = momentum * buf + (1 - dampening) * g; w -= lr * (nesterov ? g + momentum * buf : buf).
+/* g = trust * (g + weight_decay * w); buf = momentum * buf + (1 - dampening) * g; w -= lr * (nesterov ? g + momentum * buf : buf).
  * momentum_buffer NULL: plain descent. */
 void lvni_flat_sgd(float *w, const float *g, float *momentum_buffer, int64_t n, const lvni_flat_sgd_params *p);
 

@@ -1,11 +1,64 @@
-/* SGD with momentum and AdamW over flat buffers (optim.h); the arithmetic is in kernels/flat.h. */
+/* SGD with momentum, Adam, AdamW and LARS over flat buffers (optim.h); the arithmetic is in kernels/flat.h. */
 #include "optim/optim.h"
 
 #include "core/alloc.h"
 #include "core/math.h"
 #include "kernels/flat.h"
 
-lvn_status lvni_optim_create(const lvni_optim_options *options, int64_t n, lvni_optim **out)
+#define TRUST_LIMIT 1e30
+
+static bool is_adam(const lvni_optim_options *p)
+{
+    return p->kind == LVNI_OPTIM_ADAM || p->kind == LVNI_OPTIM_ADAMW;
+}
+
+/* Does the parameter go on in the run? Zeros between two parameters stay zeros under every formula. */
+static bool goes_on(const lvni_optim_run *run, const lvni_optim_run *next, bool neighbours)
+{
+    return neighbours && !run->trusted && !next->trusted && run->lr_scale == next->lr_scale && run->weight_decay == next->weight_decay;
+}
+
+static lvn_status make_runs(lvni_optim *o, const lvni_optim_parameter *parameter, int n)
+{
+    o->run = lvni_calloc(LVNI_TAG_MODEL, (size_t)n, sizeof *o->run);
+    if (o->run == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    bool neighbours = false;
+    for (int i = 0; i < n; i++) {
+        const lvni_optim_parameter *p = &parameter[i];
+        const lvni_optim_run next = {.begin = p->begin,
+                                     .n = p->n,
+                                     .lr_scale = p->lr_scale,
+                                     .weight_decay = o->options.weight_decay * p->decay_scale,
+                                     .trusted = o->options.kind == LVNI_OPTIM_LARS && p->ndim > 1};
+        lvni_optim_run *run = o->n_runs > 0 ? &o->run[o->n_runs - 1] : NULL;
+        if (p->frozen) {
+            neighbours = false;
+        } else if (run != NULL && goes_on(run, &next, neighbours)) {
+            run->n = p->begin + p->n - run->begin;
+        } else {
+            o->run[o->n_runs++] = next;
+            neighbours = true;
+        }
+    }
+    return LVN_OK;
+}
+
+static void name_slots(lvni_optim *o)
+{
+    if (is_adam(&o->options)) {
+        o->n_slots = 2;
+        o->slot_name[0] = "exp_avg";
+        o->slot_name[1] = "exp_avg_sq";
+    } else if (o->options.momentum > 0.0) {
+        o->n_slots = 1;
+        o->slot_name[0] = "momentum";
+    }
+}
+
+lvn_status lvni_optim_create(const lvni_optim_options *options, int64_t n, const lvni_optim_parameter *parameter, int n_parameters,
+                             lvni_optim **out)
 {
     *out = NULL;
     lvni_optim *o = LVNI_NEW(LVNI_TAG_MODEL, lvni_optim);
@@ -14,16 +67,9 @@ lvn_status lvni_optim_create(const lvni_optim_options *options, int64_t n, lvni_
     }
     o->options = *options;
     o->n = n;
-    if (options->kind == LVNI_OPTIM_ADAMW) {
-        o->n_slots = 2;
-        o->slot_name[0] = "exp_avg";
-        o->slot_name[1] = "exp_avg_sq";
-    } else if (options->momentum > 0.0) {
-        o->n_slots = 1;
-        o->slot_name[0] = "momentum";
-    }
+    name_slots(o);
     o->partial = lvni_calloc(LVNI_TAG_MODEL, (size_t)lvni_flat_blocks(n), sizeof *o->partial);
-    bool good = o->partial != NULL;
+    bool good = o->partial != NULL && make_runs(o, parameter, n_parameters) == LVN_OK;
     for (int i = 0; i < o->n_slots && good; i++) {
         o->slot[i] = lvni_calloc(LVNI_TAG_MODEL, (size_t)n, sizeof *o->slot[i]);
         good = o->slot[i] != NULL;
@@ -44,38 +90,73 @@ void lvni_optim_destroy(lvni_optim *o)
     for (int i = 0; i < LVNI_OPTIM_SLOTS; i++) {
         lvni_free(o->slot[i]);
     }
+    lvni_free(o->run);
     lvni_free(o->partial);
     lvni_free(o);
 }
 
-void lvni_optim_step(lvni_optim *o, float *w, const float *g, double lr, double grad_scale)
+/* Blocks are counted from x: a tensor's norm does not depend on where it lies in the flat buffer. */
+static double norm(lvni_optim *o, const float *x, int64_t n)
+{
+    lvni_flat_block_sumsq(x, n, o->partial);
+    return lvni_sqrt(lvni_flat_sum_tree(o->partial, lvni_flat_blocks(n)));
+}
+
+/* Of a whole tensor; a weight or a gradient of zeros says nothing about the rate. */
+static double trust_ratio(lvni_optim *o, const lvni_optim_run *run, const float *w, const float *g, double grad_scale)
+{
+    const double of_w = norm(o, w, run->n), of_g = norm(o, g, run->n) * grad_scale;
+    if (!(of_w > 0.0 && of_g > 0.0)) {
+        return 1.0;
+    }
+    const double trust = o->options.trust_coefficient * of_w / (of_g + run->weight_decay * of_w);
+    return trust < TRUST_LIMIT ? trust : TRUST_LIMIT; /* times a gradient near 0 it must stay a number */
+}
+
+static void step_adam(lvni_optim *o, const lvni_optim_run *run, float *w, const float *g, double lr, double grad_scale)
 {
     const lvni_optim_options *p = &o->options;
     const double t = (double)(o->steps + 1);
-    if (p->kind == LVNI_OPTIM_ADAMW) {
-        const lvni_flat_adamw_params a = {.lr = lr,
-                                          .beta1 = p->beta1,
-                                          .beta2 = p->beta2,
-                                          .eps = p->eps,
-                                          .weight_decay = p->weight_decay,
-                                          .correction1 = p->beta1 > 0.0 ? 1.0 - lvni_pow(p->beta1, t) : 1.0,
-                                          .correction2 = p->beta2 > 0.0 ? 1.0 - lvni_pow(p->beta2, t) : 1.0,
-                                          .grad_scale = grad_scale,
-                                          .decoupled = true};
-        lvni_flat_adamw(w, g, o->slot[0], o->slot[1], o->n, &a);
-    } else {
-        const lvni_flat_sgd_params s = {.lr = lr,
-                                        .momentum = p->momentum,
-                                        .weight_decay = p->weight_decay,
-                                        .grad_scale = grad_scale,
-                                        .first_step = o->steps == 0};
-        lvni_flat_sgd(w, g, o->slot[0], o->n, &s);
+    const lvni_flat_adamw_params a = {.lr = lr * run->lr_scale,
+                                      .beta1 = p->beta1,
+                                      .beta2 = p->beta2,
+                                      .eps = p->eps,
+                                      .weight_decay = run->weight_decay,
+                                      .correction1 = p->beta1 > 0.0 ? 1.0 - lvni_pow(p->beta1, t) : 1.0,
+                                      .correction2 = p->beta2 > 0.0 ? 1.0 - lvni_pow(p->beta2, t) : 1.0,
+                                      .grad_scale = grad_scale,
+                                      .decoupled = p->kind == LVNI_OPTIM_ADAMW};
+    lvni_flat_adamw(w, g, o->slot[0] + run->begin, o->slot[1] + run->begin, run->n, &a);
+}
+
+static void step_sgd(lvni_optim *o, const lvni_optim_run *run, float *w, const float *g, double lr, double grad_scale)
+{
+    const lvni_optim_options *p = &o->options;
+    const lvni_flat_sgd_params s = {.lr = lr * run->lr_scale,
+                                    .momentum = p->momentum,
+                                    .dampening = p->dampening,
+                                    .weight_decay = run->weight_decay,
+                                    .grad_scale = grad_scale,
+                                    .trust = run->trusted ? trust_ratio(o, run, w, g, grad_scale) : 0.0,
+                                    .nesterov = p->nesterov,
+                                    .first_step = o->steps == 0};
+    lvni_flat_sgd(w, g, o->n_slots > 0 ? o->slot[0] + run->begin : NULL, run->n, &s);
+}
+
+void lvni_optim_step(lvni_optim *o, float *w, const float *g, double lr, double grad_scale)
+{
+    for (int i = 0; i < o->n_runs; i++) {
+        const lvni_optim_run *run = &o->run[i];
+        if (is_adam(&o->options)) {
+            step_adam(o, run, w + run->begin, g + run->begin, lr, grad_scale);
+        } else {
+            step_sgd(o, run, w + run->begin, g + run->begin, lr, grad_scale);
+        }
     }
     o->steps++;
 }
 
 double lvni_optim_gradient_norm(lvni_optim *o, const float *g)
 {
-    lvni_flat_block_sumsq(g, o->n, o->partial);
-    return lvni_sqrt(lvni_flat_sum_tree(o->partial, lvni_flat_blocks(o->n)));
+    return norm(o, g, o->n);
 }

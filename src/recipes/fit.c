@@ -7,6 +7,7 @@
 #include "kernels/kernels.h"
 #include "log/run_log.h"
 #include "recipes/exported.h"
+#include "recipes/optim_options.h"
 #include "recipes/run_dir.h"
 #include "recipes/train_options.h"
 #include "trainer/trainer.h"
@@ -128,7 +129,8 @@ static lvn_status make_trainer(run *r)
                               .config_json = lvni_str_text(&r->json),
                               .export_model = r->request->export_model == NULL ? NULL : export_named,
                               .user = r};
-    lvni_read_optim(c, &o.optim);
+    LVN_TRY(lvni_read_optim(c, &o.optim));
+    lvni_read_rules(c, &o.rules);
     return lvni_trainer_create(&o, &r->trainer);
 }
 
@@ -138,13 +140,14 @@ static void warn(void *user, const char *text)
     lvni_log_line(LVNI_LOG_WARNING, "%s", text);
 }
 
-/* The same step has another learning rate on a cosine that ends elsewhere. */
+/* The same step has another learning rate on a cosine or a line that ends elsewhere. */
 static void tell_moved_end(const run *r, const lvni_ckpt *ckpt)
 {
-    const int64_t was = lvni_saved_cosine_end(ckpt->config, r->plan.n_samples), is = r->schedule.total_steps;
-    if (r->schedule.kind == LVNI_SCHEDULE_COSINE && was > 0 && was != is) {
-        lvni_log_line(LVNI_LOG_INFO, "scheduler=cosine ends at step %lld now, at step %lld in the saved run: the learning rate goes on along another curve",
-                      (long long)is, (long long)was);
+    const int64_t was = lvni_saved_schedule_end(ckpt->config, r->plan.n_samples), is = r->schedule.total_steps;
+    const bool ends = r->schedule.kind == LVNI_SCHEDULE_COSINE || r->schedule.kind == LVNI_SCHEDULE_LINEAR;
+    if (ends && was > 0 && was != is) {
+        lvni_log_line(LVNI_LOG_INFO, "scheduler=%s ends at step %lld now, at step %lld in the saved run: the learning rate goes on along another curve",
+                      lvni_config_str(r->request->config, "scheduler.name"), (long long)is, (long long)was);
     }
 }
 
@@ -212,6 +215,19 @@ static lvn_status resume(run *r)
     return s;
 }
 
+/* Before there is a run directory: what the trainer would refuse. */
+static lvn_status check_optim(const run *r)
+{
+    lvni_optim_options optim;
+    lvni_optim_rules rules;
+    lvni_optim_parameter *parameter;
+    LVN_TRY(lvni_read_optim(r->request->config, &optim));
+    lvni_read_rules(r->request->config, &rules);
+    LVN_TRY(lvni_trainer_parameters(r->model, &rules, &parameter));
+    lvni_free(parameter);
+    return LVN_OK;
+}
+
 static lvn_status prepare(run *r)
 {
     lvni_config *c = r->request->config;
@@ -221,6 +237,7 @@ static lvn_status prepare(run *r)
     LVN_TRY(lvni_make_plan(c, n, &r->plan));
     LVN_TRY(lvni_read_schedule(c, &r->plan, &r->schedule));
     LVN_TRY(lvni_model_build(r->request->cls, r->request->arguments, (uint64_t)lvni_config_int(c, "seed"), &r->model));
+    LVN_TRY(check_optim(r));
     return lvni_config_bool(c, "resume") ? LVN_OK : load_weights(r); /* a checkpoint has its own; the file may be gone by then */
 }
 

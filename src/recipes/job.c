@@ -3,6 +3,7 @@
 #include "kernels/kernels.h"
 #include "recipes/fit.h"
 #include "recipes/report_error.h"
+#include "recipes/optim_options.h"
 #include "recipes/train_options.h"
 
 #include <levin/trainer.h>

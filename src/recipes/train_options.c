@@ -1,7 +1,6 @@
 /* The rows of the keys that do not depend on the recipe. Names are those of today's Lightning trainer. */
 #include "recipes/train_options.h"
 
-#include <jansson.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -101,29 +100,6 @@ static const lvni_option batch_rows[] = {
 };
 const lvni_option_table lvni_batch_options = LVNI_OPTION_TABLE("batch plan", batch_rows);
 
-static const lvni_option optim_rows[] = {
-    {.name = "optim.name", .type = LVNI_OPT_CHOICE, .choices = "sgd|adamw", .fallback = "adamw", .help = "Optimizer."},
-    LVNI_OPTION_ALIAS("optim", "optim.name"),
-    LVNI_OPTION_ALIAS("lr", "optim.lr"),
-    LVNI_OPTION_ALIAS("learning_rate", "optim.lr"),
-    LVNI_OPTION_ALIAS("weight_decay", "optim.weight_decay"),
-    {.name = "optim.lr", .type = LVNI_OPT_FLOAT, .fallback = "0.001", .range = LVNI_AT_LEAST(0), .help = "Learning rate."},
-    {.name = "optim.momentum", .type = LVNI_OPT_FLOAT, .fallback = "0.9", .range = LVNI_FROM_TO_BELOW(0, 1), .help = "Momentum (sgd)."},
-    {.name = "optim.weight_decay", .type = LVNI_OPT_FLOAT, .fallback = "0.01", .range = LVNI_AT_LEAST(0),
-     .help = "Weight decay; decoupled for adamw."},
-    {.name = "optim.betas", .type = LVNI_OPT_FLOAT_LIST, .fallback = "[0.9,0.999]", .range = LVNI_FROM_TO_BELOW(0, 1), .count = 2,
-     .help = "Decay of the first and second moment (adamw)."},
-    {.name = "optim.eps", .type = LVNI_OPT_FLOAT, .fallback = "1e-8", .range = LVNI_ABOVE(0), .help = "Added to the denominator (adamw)."},
-    {.name = "gradient_clip_val", .type = LVNI_OPT_FLOAT, .fallback = "0", .range = LVNI_AT_LEAST(0),
-     .help = "Largest 2-norm of a step's gradient; 0: no clipping."},
-    {.name = "scheduler.name", .type = LVNI_OPT_CHOICE, .choices = "constant|cosine", .fallback = "constant",
-     .help = "How the learning rate changes; cosine: to 0 at the end of the run."},
-    LVNI_OPTION_ALIAS("scheduler", "scheduler.name"),
-    {.name = "scheduler.warmup_steps", .type = LVNI_OPT_INT, .unit = "steps", .fallback = "0", .range = LVNI_AT_LEAST(0),
-     .help = "Steps in which the learning rate rises to optim.lr."},
-};
-const lvni_option_table lvni_optim_table = LVNI_OPTION_TABLE("optimizer", optim_rows);
-
 int lvni_usable_cores(void)
 {
     cpu_set_t set;
@@ -184,62 +160,4 @@ lvn_status lvni_make_plan(lvni_config *c, int64_t n_samples, lvni_plan *out)
     LVN_TRY(resolve(c, "group", out->group));
     LVN_TRY(resolve(c, "wgrad_threads", out->wgrad_threads));
     return resolve(c, "eval_batch_size", out->eval_batch_size);
-}
-
-void lvni_read_optim(const lvni_config *c, lvni_optim_options *o)
-{
-    size_t n;
-    const double *betas = lvni_config_float_list(c, "optim.betas", &n);
-    *o = (lvni_optim_options){.kind = strcmp(lvni_config_str(c, "optim.name"), "sgd") == 0 ? LVNI_OPTIM_SGD : LVNI_OPTIM_ADAMW,
-                              .lr = lvni_config_float(c, "optim.lr"),
-                              .weight_decay = lvni_config_float(c, "optim.weight_decay"),
-                              .momentum = lvni_config_float(c, "optim.momentum"),
-                              .beta1 = betas[0],
-                              .beta2 = betas[1],
-                              .eps = lvni_config_float(c, "optim.eps")};
-}
-
-/* Steps of the whole run; INT64_MAX: no end. */
-static int64_t horizon(int64_t epochs, int64_t steps, int64_t steps_per_epoch)
-{
-    const int64_t total = epochs >= 0 ? epochs * steps_per_epoch : INT64_MAX;
-    return steps >= 0 && steps < total ? steps : total;
-}
-
-lvn_status lvni_read_schedule(const lvni_config *c, const lvni_plan *plan, lvni_schedule *s)
-{
-    const bool cosine = strcmp(lvni_config_str(c, "scheduler.name"), "cosine") == 0;
-    const int64_t warmup = lvni_config_int(c, "scheduler.warmup_steps");
-    const int64_t total = horizon(lvni_config_int(c, "max_epochs"), lvni_config_int(c, "max_steps"), plan->steps_per_epoch);
-    if (cosine && total == INT64_MAX) {
-        LVN_FAIL(LVN_ERR_USAGE, "scheduler=cosine ends with the run, and with max_epochs=-1 max_steps=-1 the run has no end: give max_epochs or max_steps");
-    }
-    if (cosine && warmup > 0 && warmup >= total) { /* with a constant rate a short trial of a long warm-up is fine */
-        LVN_FAIL(LVN_ERR_USAGE, "scheduler.warmup_steps=%lld leaves nothing of the run's %lld step%s: give fewer, or a larger max_epochs or max_steps",
-                 (long long)warmup, (long long)total, total == 1 ? "" : "s");
-    }
-    *s = (lvni_schedule){.kind = cosine ? LVNI_SCHEDULE_COSINE : LVNI_SCHEDULE_CONSTANT, .warmup_steps = warmup, .total_steps = total};
-    return LVN_OK;
-}
-
-static int64_t number_of(const json_t *saved, const char *name, int64_t otherwise)
-{
-    const json_t *value = json_object_get(saved, name);
-    return json_is_integer(value) ? (int64_t)json_integer_value(value) : otherwise;
-}
-
-int64_t lvni_saved_cosine_end(const char *config_json, int64_t n_samples)
-{
-    json_t *saved = config_json == NULL ? NULL : json_loads(config_json, 0, NULL);
-    const char *name = json_string_value(json_object_get(saved, "scheduler.name"));
-    const int64_t batch = number_of(saved, "batch_size", number_of(saved, "batch_size_per_device", 0)) *
-                          number_of(saved, "accumulate_grad_batches", 1);
-    int64_t end = 0;
-    if (name != NULL && strcmp(name, "cosine") == 0 && batch > 0) {
-        const bool drop = json_is_true(json_object_get(saved, "drop_last"));
-        const int64_t per_epoch = n_samples / batch + (n_samples % batch != 0 && !drop ? 1 : 0);
-        end = horizon(number_of(saved, "max_epochs", -1), number_of(saved, "max_steps", -1), per_epoch);
-    }
-    json_decref(saved);
-    return end;
 }

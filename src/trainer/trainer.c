@@ -33,6 +33,20 @@ static lvn_status make_lanes_and_sets(lvni_trainer *t)
     return LVN_OK;
 }
 
+/* The tape records nothing for frozen parameters; their gradients are zeros. */
+static lvn_status make_optim(lvni_trainer *t)
+{
+    const lvni_model *m = t->o.model;
+    lvni_optim_parameter *p;
+    LVN_TRY(lvni_trainer_parameters(m, &t->o.rules, &p));
+    for (int i = 0; i < m->n_parameters; i++) {
+        m->parameters[i].tensor->requires_grad = !p[i].frozen;
+    }
+    const lvn_status s = lvni_optim_create(&t->o.optim, m->n_weights, p, m->n_parameters, &t->optim);
+    lvni_free(p);
+    return s;
+}
+
 lvn_status lvni_trainer_create(const lvni_trainer_options *options, lvni_trainer **out)
 {
     *out = NULL;
@@ -47,7 +61,7 @@ lvn_status lvni_trainer_create(const lvni_trainer_options *options, lvni_trainer
     t->data_identity = lvni_identity_of_data(options->train);
     lvn_status s = make_lanes_and_sets(t);
     if (s == LVN_OK) {
-        s = lvni_optim_create(&options->optim, options->model->n_weights, &t->optim);
+        s = make_optim(t);
     }
     if (s != LVN_OK) {
         lvni_trainer_destroy(t);

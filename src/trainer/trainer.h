@@ -1,7 +1,7 @@
 /* The trainer: one model, one training set, one optimizer, on this process's lanes. Made by a recipe, run by lvni_trainer_fit.
  *
  *   step.c      one optimizer step: load, forward and backward per shard, merge in the tree, clip, update
- *   trainer.c   create and destroy
+ *   trainer.c   create and destroy; parameters.c: the model's parameters as the optimizer sees them
  *   loop.c      epochs: steps, reports, validation, checkpoints, stopping
  *   keep.c      checkpoints, the best epoch, stopping; validate.c: validation after an epoch
  *   evaluate.c  validation and prediction in fixed chunks
@@ -26,6 +26,7 @@ typedef struct lvni_trainer_options {
     const lvn_dataset *val;     /* NULL: no validation */
     lvni_plan plan;
     lvni_optim_options optim;
+    lvni_optim_rules rules;     /* all zero: every parameter alike */
     lvni_schedule schedule;
     double gradient_clip_val;   /* 2-norm; 0: off */
     uint64_t seed;
@@ -90,6 +91,9 @@ lvn_status lvni_trainer_restore(lvni_trainer *trainer, const lvni_ckpt *ckpt);
 lvn_status lvni_trainer_fit(lvni_trainer *trainer);
 /* Nothing is left to do: neither steps nor the validation of the last epoch. */
 bool lvni_trainer_finished(const lvni_trainer *trainer);
+
+/* The parameters with the settings that the rules give them; freed by the caller. LVN_ERR_USAGE as lvni_optim_rules_apply. */
+lvn_status lvni_trainer_parameters(const lvni_model *model, const lvni_optim_rules *rules, lvni_optim_parameter **out);
 
 /* One optimizer step (step.c). */
 lvn_status lvni_trainer_step(lvni_trainer *trainer, lvni_step_result *result);

@@ -37,6 +37,18 @@ void lvni_flat_scale(float *a, float s, int64_t n)
     lvni_par(n, LVNI_FLAT_BLOCK, 1, scale_range, &job);
 }
 
+static void lerp_range(const void *job, int64_t begin, int64_t end)
+{
+    const flat_job *j = job;
+    lvni_cpu_isa()->lerp(j->w + begin, j->g + begin, j->s, end - begin);
+}
+
+void lvni_flat_lerp(float *a, const float *b, float t, int64_t n)
+{
+    const flat_job job = {.w = a, .g = b, .s = t};
+    lvni_par(n, LVNI_FLAT_BLOCK, 1, lerp_range, &job);
+}
+
 static void sumsq_range(const void *job, int64_t begin, int64_t end)
 {
     const flat_job *j = job;

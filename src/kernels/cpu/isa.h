@@ -95,6 +95,7 @@ typedef struct lvni_vec {
     void (*adamw)(float *w, const float *g, float *m, float *v, int64_t n, const lvni_flat_adamw_params *p);
     void (*accumulate)(float *a, const float *b, int64_t n); /* a += b */
     void (*scale_in_place)(float *a, float s, int64_t n);
+    void (*lerp)(float *a, const float *b, float t, int64_t n); /* a += t (b - a) */
 } lvni_vec;
 
 extern const lvni_vec lvni_vec_v2, lvni_vec_v3, lvni_vec_v4;

@@ -38,12 +38,18 @@ static inline float clip_limit(double clip_value)
     return clip_value > 0.0 ? (float)clip_value : __builtin_inff();
 }
 
+/* A factor of 1 changes no bit. */
+static inline float trust_factor(double trust)
+{
+    return trust > 0.0 ? (float)trust : 1.0f;
+}
+
 static void sgd_plain(float *restrict w, const float *restrict grad, int64_t n, const lvni_flat_sgd_params *p)
 {
     const float scale = (float)p->grad_scale, limit = clip_limit(p->clip_value);
-    const float decay = (float)p->weight_decay, lr = (float)p->lr;
+    const float decay = (float)p->weight_decay, lr = (float)p->lr, trust = trust_factor(p->trust);
     for (int64_t i = 0; i < n; i++) {
-        const float g = clamp_one(grad[i] * scale, limit) + decay * w[i];
+        const float g = trust * (clamp_one(grad[i] * scale, limit) + decay * w[i]);
         w[i] = w[i] - lr * g;
     }
 }
@@ -57,13 +63,14 @@ static void sgd(float *restrict w, const float *restrict grad, float *restrict m
     }
     const float scale = (float)p->grad_scale, limit = clip_limit(p->clip_value);
     const float decay = (float)p->weight_decay, lr = (float)p->lr, mu = (float)p->momentum;
+    const float trust = trust_factor(p->trust);
     const float fresh = p->first_step ? 1.0f : (float)(1.0 - p->dampening);
     const float own = p->nesterov ? 1.0f : 0.0f, ahead = p->nesterov ? mu : 1.0f;
     if (p->first_step) { /* whatever the buffer holds, NaN too, is no momentum */
         memset(momentum, 0, (size_t)n * sizeof *momentum);
     }
     for (int64_t i = 0; i < n; i++) {
-        const float g = clamp_one(grad[i] * scale, limit) + decay * w[i];
+        const float g = trust * (clamp_one(grad[i] * scale, limit) + decay * w[i]);
         const float m = mu * momentum[i] + fresh * g;
         momentum[i] = m;
         w[i] = w[i] - lr * (own * g + ahead * m);
@@ -85,6 +92,13 @@ static void adamw(float *restrict w, const float *restrict grad, float *restrict
         m[i] = first;
         v[i] = second;
         w[i] = w[i] * keep - step * (first / (__builtin_sqrtf(second) / root + eps));
+    }
+}
+
+static void lerp(float *restrict a, const float *restrict b, float t, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        a[i] = a[i] + t * (b[i] - a[i]);
     }
 }
 

@@ -43,6 +43,7 @@ const lvni_vec LVNI_VEC_TABLE = {
     .adamw = adamw,
     .accumulate = accumulate,
     .scale_in_place = scale_in_place,
+    .lerp = lerp,
 };
 
 #endif

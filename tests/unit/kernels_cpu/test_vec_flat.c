@@ -42,6 +42,7 @@ static void check_sgd(lvni_flat_sgd_params p, bool with_momentum)
         lvni_flat_sgd(w, g, with_momentum ? buffer : NULL, N, &p);
         for (int i = 0; i < N; i++) {
             double d = clamp((double)g[i] * p.grad_scale, p.clip_value) + p.weight_decay * truth[i];
+            d *= p.trust > 0.0 ? p.trust : 1.0;
             if (with_momentum) {
                 b[i] = step == 0 ? d : p.momentum * b[i] + (1.0 - p.dampening) * d;
                 d = p.nesterov ? d + p.momentum * b[i] : b[i];
@@ -62,6 +63,8 @@ static void sgd_follows_the_formula(void **state)
     check_sgd((lvni_flat_sgd_params){.lr = 0.1, .momentum = 0.9, .weight_decay = 1e-4, .grad_scale = 1}, true);
     check_sgd((lvni_flat_sgd_params){.lr = 0.1, .momentum = 0.9, .dampening = 0.3, .grad_scale = 2}, true);
     check_sgd((lvni_flat_sgd_params){.lr = 0.1, .momentum = 0.9, .grad_scale = 1, .nesterov = true}, true);
+    check_sgd((lvni_flat_sgd_params){.lr = 0.5, .weight_decay = 0.1, .grad_scale = 1, .trust = 0.03}, false);
+    check_sgd((lvni_flat_sgd_params){.lr = 0.5, .momentum = 0.9, .weight_decay = 0.1, .grad_scale = 1, .trust = 0.03}, true);
 }
 
 /* w 1, g 0.5, lr 0.1, momentum 0.9, decay 0.1: g' 0.6, buf 0.6, w 0.94; then g' 0.594, buf 1.134, w 0.8266. */
@@ -181,6 +184,21 @@ static void add_and_scale(void **state)
     }
 }
 
+static void lerp_moves_towards_the_other(void **state)
+{
+    (void)state;
+    float a[N], b[N], before[N];
+    fill(a, 1);
+    fill(before, 1);
+    fill(b, 2);
+    b[5] = a[5] = 0.1f;
+    lvni_flat_lerp(a, b, 0.001f, N);
+    for (int i = 0; i < N; i++) {
+        assert_true(a[i] == before[i] + 0.001f * (b[i] - before[i]));
+    }
+    assert_true(a[5] == 0.1f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -188,6 +206,7 @@ int main(void)
         cmocka_unit_test(adamw_follows_the_formula), cmocka_unit_test(adamw_by_hand),
         cmocka_unit_test(sums_of_squares),           cmocka_unit_test(the_tree_is_the_tree),
         cmocka_unit_test(add_and_scale),
+        cmocka_unit_test(lerp_moves_towards_the_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

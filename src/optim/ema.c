@@ -1,0 +1,42 @@
+/* Averages of weights (ema.h): one pass over the flat values per optimizer step. */
+#include "optim/ema.h"
+
+#include "core/alloc.h"
+#include "kernels/flat.h"
+
+#include <string.h>
+
+lvn_status lvni_ema_create(const lvni_ema_options *options, const float *x, int64_t n, lvni_ema **out)
+{
+    *out = NULL;
+    lvni_ema *e = LVNI_NEW(LVNI_TAG_MODEL, lvni_ema);
+    float *value = lvni_alloc(LVNI_TAG_MODEL, (size_t)n * sizeof *value);
+    if (e == NULL || value == NULL) {
+        lvni_free(e);
+        lvni_free(value);
+        return LVN_ERR_MEMORY;
+    }
+    *e = (lvni_ema){.options = *options, .n = n, .value = value};
+    memcpy(value, x, (size_t)n * sizeof *value);
+    *out = e;
+    return LVN_OK;
+}
+
+void lvni_ema_destroy(lvni_ema *e)
+{
+    if (e != NULL) {
+        lvni_free(e->value);
+        lvni_free(e);
+    }
+}
+
+void lvni_ema_update(lvni_ema *e, const float *x, int64_t t)
+{
+    const double most = e->options.warmup ? (double)(1 + t) / (double)(10 + t) : 1.0;
+    const double decay = t == 0 ? 0.0 : e->options.decay < most ? e->options.decay : most;
+    if (decay > 0.0) {
+        lvni_flat_lerp(e->value, x, (float)(1.0 - decay), e->n);
+    } else {
+        memcpy(e->value, x, (size_t)e->n * sizeof *x);
+    }
+}

@@ -1,0 +1,131 @@
+/* Patterns over parameter names become settings of parameters (groups.h). */
+#include "optim/groups.h"
+
+#include "core/edit_distance.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PATTERN = 256 };
+
+/* A star first stands for nothing; where the rest does not fit it takes one character more. Earlier stars need no second try: what they
+ * could give, the last one can. */
+bool lvni_optim_pattern_matches(const char *p, const char *name)
+{
+    const char *star = NULL, *from = NULL;
+    for (;;) {
+        if (*p == '*') {
+            star = ++p;
+            from = name;
+        } else if (*p == '\0' && (*name == '\0' || *name == '.')) {
+            return true; /* the name itself, or a module above it */
+        } else if (*name != '\0' && (*p == '?' || *p == *name)) {
+            p++;
+            name++;
+        } else if (star != NULL && *from != '\0') {
+            p = star;
+            name = ++from;
+        } else {
+            return false;
+        }
+    }
+}
+
+/* The name of a parameter, or of a module above one, that is nearest to the pattern. */
+static void find_nearest(const char *pattern, const lvni_optim_parameter *parameter, int n, char out[PATTERN])
+{
+    size_t best = SIZE_MAX;
+    out[0] = '\0';
+    for (int i = 0; i < n; i++) {
+        const char *name = parameter[i].name;
+        for (size_t end = strcspn(name, "."); ; end += 1 + strcspn(name + end + 1, ".")) {
+            char part[PATTERN];
+            snprintf(part, sizeof part, "%.*s", (int)end, name);
+            const size_t distance = lvni_edit_distance(pattern, part);
+            if (distance < best) {
+                best = distance;
+                memcpy(out, part, sizeof part);
+            }
+            if (name[end] == '\0') {
+                break;
+            }
+        }
+    }
+}
+
+static lvn_status fail_unmatched(const char *key, const char *pattern, const lvni_optim_parameter *parameter, int n)
+{
+    char nearest[PATTERN];
+    find_nearest(pattern, parameter, n, nearest);
+    LVN_FAIL(LVN_ERR_USAGE, "%s: no parameter of the model is named by the pattern %s; the nearest name is %s", key, pattern, nearest);
+}
+
+static lvn_status apply_freeze(const lvni_optim_rules *r, lvni_optim_parameter *parameter, int n)
+{
+    int left = n;
+    for (size_t k = 0; k < r->n_freeze; k++) {
+        int hits = 0;
+        for (int i = 0; i < n; i++) {
+            if (lvni_optim_pattern_matches(r->freeze[k], parameter[i].name)) {
+                hits++;
+                left -= parameter[i].frozen ? 0 : 1;
+                parameter[i].frozen = true;
+            }
+        }
+        if (hits == 0) {
+            return fail_unmatched("freeze", r->freeze[k], parameter, n);
+        }
+    }
+    if (left == 0 && n > 0) {
+        LVN_FAIL(LVN_ERR_USAGE, "freeze: all %d parameters are frozen, and nothing is left to train", n);
+    }
+    return LVN_OK;
+}
+
+/* "head.*=10" */
+static lvn_status split_scale(const char *text, char pattern[PATTERN], double *scale)
+{
+    const char *equals = strrchr(text, '=');
+    char *end = NULL;
+    *scale = equals == NULL ? -1.0 : strtod(equals + 1, &end);
+    const bool number = equals != NULL && equals[1] != '\0' && *end == '\0' && equals[1 + strspn(equals + 1, "+-.0123456789eE")] == '\0';
+    if (!number || equals == text || equals - text >= PATTERN || !(*scale >= 0.0) || !isfinite(*scale)) {
+        LVN_FAIL(LVN_ERR_USAGE, "lr_scale: %s is not PATTERN=FACTOR with a factor of at least 0, as in lr_scale=[head=10,conv1=0.1]", text);
+    }
+    memcpy(pattern, text, (size_t)(equals - text));
+    pattern[equals - text] = '\0';
+    return LVN_OK;
+}
+
+static lvn_status apply_lr_scale(const lvni_optim_rules *r, lvni_optim_parameter *parameter, int n)
+{
+    for (size_t k = 0; k < r->n_lr_scale; k++) {
+        char pattern[PATTERN];
+        double scale;
+        int hits = 0;
+        LVN_TRY(split_scale(r->lr_scale[k], pattern, &scale));
+        for (int i = 0; i < n; i++) {
+            if (lvni_optim_pattern_matches(pattern, parameter[i].name)) {
+                parameter[i].lr_scale = scale;
+                hits++;
+            }
+        }
+        if (hits == 0) {
+            return fail_unmatched("lr_scale", pattern, parameter, n);
+        }
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_optim_rules_apply(const lvni_optim_rules *r, lvni_optim_parameter *parameter, int n)
+{
+    for (int i = 0; i < n; i++) {
+        parameter[i].lr_scale = 1.0;
+        parameter[i].decay_scale = r->no_decay_1d && parameter[i].ndim <= 1 ? 0.0 : 1.0;
+        parameter[i].frozen = false;
+    }
+    LVN_TRY(apply_freeze(r, parameter, n));
+    return apply_lr_scale(r, parameter, n);
+}

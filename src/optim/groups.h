@@ -1,0 +1,34 @@
+/* How each parameter is treated: learning rate, decay, frozen or not, from patterns over names. Called by the trainer's maker with
+ * the model's parameters; read by optim.c. */
+#ifndef LEVIN_OPTIM_GROUPS_H
+#define LEVIN_OPTIM_GROUPS_H
+
+#include <levin/status.h>
+
+/* One parameter in the flat buffers. Between it and the next one lie zeros. */
+typedef struct lvni_optim_parameter {
+    const char *name;    /* borrowed: "layer1.conv1.weight" */
+    int64_t begin, n;    /* elements */
+    int ndim;
+    double lr_scale;     /* factors on the run's learning rate and weight decay */
+    double decay_scale;
+    bool frozen;         /* no gradient, no decay, no update */
+} lvni_optim_parameter;
+
+/* A pattern names parameters, or modules and thereby all parameters below them: "head" is "head.weight" and "head.bias". '*' stands
+ * for any characters (dots, too), '?' for one. */
+typedef struct lvni_optim_rules {
+    bool no_decay_1d;             /* no decay for tensors of one axis: biases, and weight and bias of norms */
+    const char *const *freeze;    /* patterns */
+    size_t n_freeze;
+    const char *const *lr_scale;  /* "pattern=factor"; of several that match a parameter the last one counts */
+    size_t n_lr_scale;
+} lvni_optim_rules;
+
+/* Sets lr_scale, decay_scale and frozen of n parameters. LVN_ERR_USAGE: a pattern without a parameter (the nearest name is told), a
+ * factor that is no number of at least 0, or nothing is left to train. */
+lvn_status lvni_optim_rules_apply(const lvni_optim_rules *rules, lvni_optim_parameter *parameter, int n);
+/* Does the pattern name this parameter? */
+bool lvni_optim_pattern_matches(const char *pattern, const char *name);
+
+#endif

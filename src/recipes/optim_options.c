@@ -1,0 +1,182 @@
+/* The rows of optimizer, schedule, parameter groups and averages (optim_options.h). */
+#include "recipes/optim_options.h"
+
+#include <jansson.h>
+#include <string.h>
+
+static lvn_status check_milestones(const lvni_option *row, const lvni_value *value, const char *origin)
+{
+    if (value->n > LVNI_MILESTONES) {
+        return lvni_option_fail(row, value, origin, "expected at most %d", (int)LVNI_MILESTONES);
+    }
+    for (size_t i = 1; i < value->n; i++) {
+        if (value->ints[i] <= value->ints[i - 1]) {
+            return lvni_option_fail(row, value, origin, "expected numbers in ascending order");
+        }
+    }
+    return LVN_OK;
+}
+
+static const lvni_option optim_rows[] = {
+    {.name = "optim.name", .type = LVNI_OPT_CHOICE, .choices = "sgd|adam|adamw|lars", .fallback = "adamw", .help = "Optimizer; lars gives every tensor a rate of its own, for large batches."},
+    LVNI_OPTION_ALIAS("optim", "optim.name"),
+    LVNI_OPTION_ALIAS("lr", "optim.lr"),
+    LVNI_OPTION_ALIAS("learning_rate", "optim.lr"),
+    LVNI_OPTION_ALIAS("weight_decay", "optim.weight_decay"),
+    {.name = "optim.lr", .type = LVNI_OPT_FLOAT, .fallback = "0.001", .range = LVNI_AT_LEAST(0), .help = "Learning rate."},
+    {.name = "optim.momentum", .type = LVNI_OPT_FLOAT, .fallback = "0.9", .range = LVNI_FROM_TO_BELOW(0, 1), .help = "Momentum (sgd, lars)."},
+    {.name = "optim.dampening", .type = LVNI_OPT_FLOAT, .fallback = "0", .range = LVNI_BETWEEN(0, 1),
+     .help = "Part of the gradient that the momentum leaves out (sgd, lars)."},
+    {.name = "optim.nesterov", .type = LVNI_OPT_BOOL, .fallback = "false", .help = "Nesterov's momentum (sgd, lars)."},
+    {.name = "optim.trust_coefficient", .type = LVNI_OPT_FLOAT, .fallback = "0.001", .range = LVNI_ABOVE(0),
+     .help = "Step of a tensor as a part of its norm, before optim.lr (lars)."},
+    {.name = "optim.weight_decay", .type = LVNI_OPT_FLOAT, .fallback = "0.01", .range = LVNI_AT_LEAST(0),
+     .help = "Weight decay; decoupled for adamw, part of the gradient for the others."},
+    {.name = "optim.decay_norm_bias", .type = LVNI_OPT_BOOL, .fallback = "true",
+     .help = "false: no weight decay for parameters of one axis, that is biases and norms."},
+    {.name = "freeze", .type = LVNI_OPT_STRING_LIST,
+     .help = "Parameters that are not trained, as patterns over names: [conv1,layer1.*.bias]; running statistics go on."},
+    {.name = "lr_scale", .type = LVNI_OPT_STRING_LIST,
+     .help = "Factors on optim.lr, as PATTERN=FACTOR: [head=10,layer1.*=0.1]; the last that matches a parameter counts."},
+    {.name = "optim.betas", .type = LVNI_OPT_FLOAT_LIST, .fallback = "[0.9,0.999]", .range = LVNI_FROM_TO_BELOW(0, 1), .count = 2,
+     .help = "Decay of the first and second moment (adam, adamw)."},
+    {.name = "optim.eps", .type = LVNI_OPT_FLOAT, .fallback = "1e-8", .range = LVNI_ABOVE(0), .help = "Added to the denominator (adam, adamw)."},
+    {.name = "gradient_clip_val", .type = LVNI_OPT_FLOAT, .fallback = "0", .range = LVNI_AT_LEAST(0),
+     .help = "Largest 2-norm of a step's gradient; 0: no clipping."},
+    {.name = "scheduler.name", .type = LVNI_OPT_CHOICE, .choices = "constant|step|multistep|cosine|linear", .fallback = "constant",
+     .help = "How the learning rate changes; cosine, linear: to scheduler.end_factor at the end of the run."},
+    LVNI_OPTION_ALIAS("scheduler", "scheduler.name"),
+    {.name = "scheduler.warmup_steps", .type = LVNI_OPT_INT, .unit = "steps", .fallback = "0", .range = LVNI_AT_LEAST(0),
+     .help = "Steps in which the learning rate rises to optim.lr."},
+    {.name = "scheduler.warmup_epochs", .type = LVNI_OPT_INT, .unit = "epochs", .fallback = "0", .range = LVNI_BETWEEN(0, 2147483647),
+     .help = "The same in epochs; one of the two may be given."},
+    {.name = "scheduler.interval", .type = LVNI_OPT_CHOICE, .choices = "epoch|step", .fallback = "epoch",
+     .help = "What scheduler.step_size and scheduler.milestones count."},
+    {.name = "scheduler.step_size", .type = LVNI_OPT_INT, .fallback = "30", .range = LVNI_BETWEEN(1, 2147483647),
+     .help = "Distance of the falls of the learning rate (step)."},
+    {.name = "scheduler.milestones", .type = LVNI_OPT_INT_LIST, .range = LVNI_BETWEEN(1, 2147483647), .check = check_milestones,
+     .help = "Where the learning rate falls (multistep): [30,60,80]."},
+    {.name = "scheduler.gamma", .type = LVNI_OPT_FLOAT, .fallback = "0.1", .range = LVNI_ABOVE(0), .help = "Factor of each fall (step, multistep)."},
+    {.name = "scheduler.end_factor", .type = LVNI_OPT_FLOAT, .fallback = "0", .range = LVNI_BETWEEN(0, 1),
+     .help = "Learning rate at the end of the run as a part of optim.lr (cosine, linear)."},
+};
+const lvni_option_table lvni_optim_table = LVNI_OPTION_TABLE("optimizer", optim_rows);
+
+/* As the rows' choices. */
+static const lvni_optim_kind optimizers[] = {LVNI_OPTIM_SGD, LVNI_OPTIM_ADAM, LVNI_OPTIM_ADAMW, LVNI_OPTIM_LARS};
+static const lvni_schedule_kind schedules[] = {LVNI_SCHEDULE_CONSTANT, LVNI_SCHEDULE_STEP, LVNI_SCHEDULE_MULTISTEP, LVNI_SCHEDULE_COSINE,
+                                               LVNI_SCHEDULE_LINEAR};
+
+lvn_status lvni_read_optim(const lvni_config *c, lvni_optim_options *o)
+{
+    size_t n;
+    const double *betas = lvni_config_float_list(c, "optim.betas", &n);
+    *o = (lvni_optim_options){.kind = optimizers[lvni_config_choice(c, "optim.name")],
+                              .lr = lvni_config_float(c, "optim.lr"),
+                              .weight_decay = lvni_config_float(c, "optim.weight_decay"),
+                              .momentum = lvni_config_float(c, "optim.momentum"),
+                              .dampening = lvni_config_float(c, "optim.dampening"),
+                              .nesterov = lvni_config_bool(c, "optim.nesterov"),
+                              .trust_coefficient = lvni_config_float(c, "optim.trust_coefficient"),
+                              .beta1 = betas[0],
+                              .beta2 = betas[1],
+                              .eps = lvni_config_float(c, "optim.eps")};
+    const bool sgd = o->kind == LVNI_OPTIM_SGD || o->kind == LVNI_OPTIM_LARS;
+    if (o->nesterov && !sgd) {
+        LVN_FAIL(LVN_ERR_USAGE, "optim.nesterov=true is for optim=sgd and optim=lars, not for optim=%s", lvni_config_str(c, "optim.name"));
+    }
+    if (o->nesterov && (!(o->momentum > 0.0) || o->dampening > 0.0)) {
+        LVN_FAIL(LVN_ERR_USAGE, "optim.nesterov=true needs optim.momentum above 0 and optim.dampening=0, not %g and %g", o->momentum, o->dampening);
+    }
+    return LVN_OK;
+}
+
+void lvni_read_rules(const lvni_config *c, lvni_optim_rules *r)
+{
+    *r = (lvni_optim_rules){.no_decay_1d = !lvni_config_bool(c, "optim.decay_norm_bias")};
+    r->freeze = lvni_config_str_list(c, "freeze", &r->n_freeze);
+    r->lr_scale = lvni_config_str_list(c, "lr_scale", &r->n_lr_scale);
+}
+
+/* Steps of the whole run; INT64_MAX: no end. */
+static int64_t horizon(int64_t epochs, int64_t steps, int64_t steps_per_epoch)
+{
+    const int64_t total = epochs >= 0 ? epochs * steps_per_epoch : INT64_MAX;
+    return steps >= 0 && steps < total ? steps : total;
+}
+
+static bool ends_with_the_run(lvni_schedule_kind kind)
+{
+    return kind == LVNI_SCHEDULE_COSINE || kind == LVNI_SCHEDULE_LINEAR;
+}
+
+static lvn_status check_length(const lvni_config *c, const lvni_schedule *s)
+{
+    const char *name = lvni_config_str(c, "scheduler.name");
+    if (!ends_with_the_run(s->kind)) { /* a short trial of a long warm-up is fine */
+        return LVN_OK;
+    }
+    if (s->total_steps == INT64_MAX) {
+        LVN_FAIL(LVN_ERR_USAGE, "scheduler=%s ends with the run, and with max_epochs=-1 max_steps=-1 the run has no end: give max_epochs or max_steps", name);
+    }
+    if (s->warmup_steps > 0 && s->warmup_steps >= s->total_steps) {
+        LVN_FAIL(LVN_ERR_USAGE, "scheduler.warmup_steps=%lld leaves nothing of the run's %lld step%s: give fewer, or a larger max_epochs or max_steps",
+                 (long long)s->warmup_steps, (long long)s->total_steps, s->total_steps == 1 ? "" : "s");
+    }
+    return LVN_OK;
+}
+
+static lvn_status read_warmup(const lvni_config *c, int64_t steps_per_epoch, int64_t *steps)
+{
+    const int64_t epochs = lvni_config_int(c, "scheduler.warmup_epochs");
+    *steps = lvni_config_int(c, "scheduler.warmup_steps");
+    if (*steps > 0 && epochs > 0) {
+        LVN_FAIL(LVN_ERR_USAGE, "scheduler.warmup_steps=%lld and scheduler.warmup_epochs=%lld: give one of the two", (long long)*steps,
+                 (long long)epochs);
+    }
+    *steps = epochs > 0 ? epochs * steps_per_epoch : *steps;
+    return LVN_OK;
+}
+
+lvn_status lvni_read_schedule(const lvni_config *c, const lvni_plan *plan, lvni_schedule *s)
+{
+    const int64_t per_epoch = plan->steps_per_epoch;
+    const int64_t unit = strcmp(lvni_config_str(c, "scheduler.interval"), "epoch") == 0 ? per_epoch : 1;
+    *s = (lvni_schedule){.kind = schedules[lvni_config_choice(c, "scheduler.name")],
+                         .total_steps = horizon(lvni_config_int(c, "max_epochs"), lvni_config_int(c, "max_steps"), per_epoch),
+                         .end_factor = lvni_config_float(c, "scheduler.end_factor"),
+                         .gamma = lvni_config_float(c, "scheduler.gamma"),
+                         .step_size = lvni_config_int(c, "scheduler.step_size") * unit};
+    size_t n;
+    const int64_t *milestones = lvni_config_int_list(c, "scheduler.milestones", &n);
+    for (size_t i = 0; i < n; i++) {
+        s->milestone[s->n_milestones++] = milestones[i] * unit;
+    }
+    if (s->kind == LVNI_SCHEDULE_MULTISTEP && n == 0) {
+        LVN_FAIL(LVN_ERR_USAGE, "scheduler=multistep needs scheduler.milestones: the epochs after which the learning rate falls, as in [30,60,80]");
+    }
+    LVN_TRY(read_warmup(c, per_epoch, &s->warmup_steps));
+    return check_length(c, s);
+}
+
+static int64_t number_of(const json_t *saved, const char *name, int64_t otherwise)
+{
+    const json_t *value = json_object_get(saved, name);
+    return json_is_integer(value) ? (int64_t)json_integer_value(value) : otherwise;
+}
+
+int64_t lvni_saved_schedule_end(const char *config_json, int64_t n_samples)
+{
+    json_t *saved = config_json == NULL ? NULL : json_loads(config_json, 0, NULL);
+    const char *name = json_string_value(json_object_get(saved, "scheduler.name"));
+    const int64_t batch = number_of(saved, "batch_size", number_of(saved, "batch_size_per_device", 0)) *
+                          number_of(saved, "accumulate_grad_batches", 1);
+    int64_t end = 0;
+    if (name != NULL && (strcmp(name, "cosine") == 0 || strcmp(name, "linear") == 0) && batch > 0) {
+        const bool drop = json_is_true(json_object_get(saved, "drop_last"));
+        const int64_t per_epoch = n_samples / batch + (n_samples % batch != 0 && !drop ? 1 : 0);
+        end = horizon(number_of(saved, "max_epochs", -1), number_of(saved, "max_steps", -1), per_epoch);
+    }
+    json_decref(saved);
+    return end;
+}

@@ -1,0 +1,21 @@
+/* Option rows of optimizer, schedule, parameter groups and averages, and how they become what the trainer takes. */
+#ifndef LEVIN_RECIPES_OPTIM_OPTIONS_H
+#define LEVIN_RECIPES_OPTIM_OPTIONS_H
+
+#include "core/config.h"
+#include "optim/ema.h"
+#include "optim/optim.h"
+#include "plan/plan.h"
+
+extern const lvni_option_table lvni_optim_table; /* optim.* scheduler.* freeze lr_scale ema.* gradient_clip_val */
+
+/* LVN_ERR_USAGE: settings that do not go together. */
+lvn_status lvni_read_optim(const lvni_config *config, lvni_optim_options *out);
+/* Patterns are borrowed from the configuration. */
+void lvni_read_rules(const lvni_config *config, lvni_optim_rules *out);
+/* LVN_ERR_USAGE when the run's length does not fit the schedule. */
+lvn_status lvni_read_schedule(const lvni_config *config, const lvni_plan *plan, lvni_schedule *out);
+/* Where the cosine or line of a saved run (the configuration of its checkpoint) ends with this many samples; 0: it had none. */
+int64_t lvni_saved_schedule_end(const char *config_json, int64_t n_samples);
+
+#endif
