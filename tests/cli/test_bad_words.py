@@ -34,7 +34,7 @@ class Words(Case):
         self.refused(["batch_size=many"], ["batch_size `many`", "whole number", "at least 1", "command line"])
         self.refused(["optim.lr=nan"], ["optim.lr `nan`", "expected a number"])
         self.refused(["val_split=1"], ["val_split `1`", "at least 0 and below 1"])
-        self.refused(["optim=sdg"], ["optim.name `sdg`", "sgd, adamw", "did you mean `sgd`?"])
+        self.refused(["optim=sdg"], ["optim.name `sdg`", "sgd, adam, adamw, lars", "did you mean `sgd`?"])
 
     def test_too_large_for_an_int(self):
         """2^32 + 1 must not become 1."""
