@@ -1,4 +1,4 @@
-/* File functions over a replaceable table of system calls, with fault injection (vfs.h).
+/* File functions over a replaceable table of system calls (vfs.h; the table itself and its faults: vfs_table.c).
  * Called by the checkpoint writer, the loggers, the configuration reader and everything else that touches a
  * file. */
 #include "core/vfs.h"
@@ -7,107 +7,19 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- the real table ---- */
-
-static int real_open(const char *path, int flags, mode_t mode)
-{
-    return open(path, flags, mode);
-}
-
-static const lvni_vfs real_vfs = {
-    .open = real_open,
-    .write = write,
-    .read = read,
-    .fsync = fsync,
-    .close = close,
-    .rename = rename,
-    .unlink = unlink,
-    .link = link,
-    .mkdir = mkdir,
-};
-
-static const lvni_vfs *current = &real_vfs;
-
-const lvni_vfs *lvni_vfs_get(void)
-{
-    return current;
-}
-
-void lvni_vfs_set(const lvni_vfs *vfs)
-{
-    current = vfs != NULL ? vfs : &real_vfs;
-}
-
-/* ---- faults ---- */
-
-enum fault_kind { OPEN, WRITE, SHORT, FSYNC, CLOSE, RENAME, MKDIR, LINK, READ, KINDS };
-
-static const char *const kind_names[KINDS] = {"open",   "write", "short", "fsync", "close",
-                                              "rename", "mkdir", "link",  "read"};
-
-/* Atomic because the writer thread calls while a test sets. */
-static struct fault {
-    _Atomic int64_t calls;
-    _Atomic int64_t fail_at; /* 0 = never */
-    _Atomic int error;
-} faults[KINDS];
-
-static int kind_of(const char *name)
-{
-    for (int i = 0; i < KINDS; i++) {
-        if (strcmp(kind_names[i], name) == 0) {
-            return i;
-        }
-    }
-    fprintf(stderr, "vfs: no kind of call named \"%s\"\n", name);
-    abort(); /* a misspelt test must not pass */
-}
-
-void lvni_vfs_fail_at(const char *kind, int64_t k, int error)
-{
-    for (int i = 0; k == 0 && i < KINDS; i++) {
-        atomic_store(&faults[i].fail_at, 0);
-        atomic_store(&faults[i].calls, 0);
-    }
-    if (k > 0) {
-        struct fault *f = &faults[kind_of(kind)];
-        atomic_store(&f->calls, 0);
-        atomic_store(&f->error, error);
-        atomic_store(&f->fail_at, k);
-    }
-}
-
-int64_t lvni_vfs_calls(const char *kind)
-{
-    return atomic_load(&faults[kind_of(kind)].calls);
-}
-
-/* Counts a call; true (errno set) when it is the one that has to fail. */
-static bool faulty(enum fault_kind kind)
-{
-    struct fault *f = &faults[kind];
-    const int64_t n = atomic_fetch_add(&f->calls, 1) + 1;
-    if (n != atomic_load(&f->fail_at)) {
-        return false;
-    }
-    errno = atomic_load(&f->error);
-    return true;
-}
-
-/* ---- single calls: faults, table, EINTR ---- */
+/* ---- single calls, again when a signal came between ---- */
 
 static int call_open(const char *path, int flags)
 {
     int fd = -1;
     do {
-        fd = faulty(OPEN) ? -1 : current->open(path, flags | O_CLOEXEC, 0666);
+        fd = lvni_vfs_get()->open(path, flags | O_CLOEXEC, 0666);
     } while (fd < 0 && errno == EINTR);
     return fd;
 }
@@ -116,11 +28,7 @@ static ssize_t call_write(int fd, const void *buf, size_t n)
 {
     ssize_t done = -1;
     do {
-        if (faulty(WRITE)) {
-            done = -1;
-        } else {
-            done = current->write(fd, buf, faulty(SHORT) ? (n + 1) / 2 : n);
-        }
+        done = lvni_vfs_get()->write(fd, buf, n);
     } while (done < 0 && errno == EINTR);
     return done;
 }
@@ -129,7 +37,7 @@ static ssize_t call_read(int fd, void *buf, size_t n)
 {
     ssize_t done = -1;
     do {
-        done = faulty(READ) ? -1 : current->read(fd, buf, n);
+        done = lvni_vfs_get()->read(fd, buf, n);
     } while (done < 0 && errno == EINTR);
     return done;
 }
@@ -138,32 +46,9 @@ static int call_fsync(int fd)
 {
     int rc = -1;
     do {
-        rc = faulty(FSYNC) ? -1 : current->fsync(fd);
+        rc = lvni_vfs_get()->fsync(fd);
     } while (rc < 0 && errno == EINTR);
     return rc;
-}
-
-/* Linux gives the descriptor back even when close fails, so an injected failure closes as well and nothing
- * retries. */
-static int call_close(int fd)
-{
-    const bool broken = faulty(CLOSE);
-    const int error = errno;
-    const int rc = current->close(fd);
-    if (broken) {
-        errno = error;
-    }
-    return broken ? -1 : rc;
-}
-
-static int call_rename(const char *from, const char *to)
-{
-    return faulty(RENAME) ? -1 : current->rename(from, to);
-}
-
-static int call_mkdir(const char *path)
-{
-    return faulty(MKDIR) ? -1 : current->mkdir(path, 0777);
 }
 
 static const char *advice(int error)
@@ -299,14 +184,14 @@ static lvn_status commit_steps(lvni_atomic_file *f, int *dir_fd)
     }
     const int fd = f->fd;
     f->fd = -1;
-    if (call_close(fd) != 0) {
+    if (lvni_vfs_get()->close(fd) != 0) {
         FAIL_ERRNO("close", f->path);
     }
     *dir_fd = call_open(f->dir, O_RDONLY | O_DIRECTORY);
     if (*dir_fd < 0) {
         FAIL_ERRNO("open the directory", f->dir);
     }
-    if (call_rename(f->temp, f->path) != 0) {
+    if (lvni_vfs_get()->rename(f->temp, f->path) != 0) {
         FAIL_ERRNO("rename the finished temporary file to", f->path);
     }
     f->temp[0] = '\0'; /* it is `path` now: nothing to unlink */
@@ -318,7 +203,7 @@ lvn_status lvni_atomic_commit(lvni_atomic_file *f)
     int dir_fd = -1;
     const lvn_status status = commit_steps(f, &dir_fd);
     if (dir_fd >= 0) {
-        (void)call_close(dir_fd); /* opened for reading: nothing can be lost */
+        (void)lvni_vfs_get()->close(dir_fd); /* opened for reading: nothing can be lost */
     }
     lvni_atomic_abort(f);
     return status;
@@ -330,10 +215,10 @@ void lvni_atomic_abort(lvni_atomic_file *f)
         return;
     }
     if (f->fd >= 0) {
-        (void)call_close(f->fd);
+        (void)lvni_vfs_get()->close(f->fd);
     }
     if (f->temp[0] != '\0') {
-        (void)current->unlink(f->temp);
+        (void)lvni_vfs_get()->unlink(f->temp);
     }
     atomic_free(f);
 }
@@ -390,7 +275,7 @@ lvn_status lvni_file_read(const char *path, size_t max_bytes, char **data, size_
     }
     char *content = NULL;
     const lvn_status status = read_all(fd, path, max_bytes, &content, bytes);
-    (void)call_close(fd);
+    (void)lvni_vfs_get()->close(fd);
     if (status != LVN_OK) {
         lvni_free(content);
         *bytes = 0;
@@ -425,7 +310,7 @@ static bool is_directory(const char *path)
  * time. */
 static lvn_status make_one(const char *path)
 {
-    if (call_mkdir(path) == 0) {
+    if (lvni_vfs_get()->mkdir(path, 0777) == 0) {
         return LVN_OK;
     }
     const int error = errno;

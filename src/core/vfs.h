@@ -20,12 +20,14 @@ typedef struct lvni_vfs {
     int (*mkdir)(const char *path, mode_t mode);
 } lvni_vfs;
 
-/* The table in force; tests replace it and put NULL back for the real one. Not thread-safe. */
+/* The table to call: what lvni_vfs_set gave, behind the faults below. Tests replace it (a copy of this one with some functions
+ * exchanged) and put NULL back for the real one. Not thread-safe. */
 const lvni_vfs *lvni_vfs_get(void);
 void lvni_vfs_set(const lvni_vfs *vfs);
-/* Faults for tests: the k-th call (1 = next) of a kind fails with `error` (errno value), or, for "short", the
- * k-th write writes half. kind: "open" "write" "short" "fsync" "close" "rename" "mkdir" "link" "read". k = 0
- * switches all off. The number of calls made of a kind since the last setting is lvni_vfs_calls(kind). */
+/* Faults for tests: the k-th call (1 = next) of a kind fails with `error` (errno value); for "short" the k-th write
+ * writes half; for "room" byte k and all behind it do not fit on the disk. kind: "open" "write" "short" "room"
+ * "fsync" "close" "rename" "mkdir" "link" "read". k = 0 switches all off. The number of calls made of a kind (of
+ * "room": of bytes written) since the last setting is lvni_vfs_calls(kind). */
 void lvni_vfs_fail_at(const char *kind, int64_t k, int error);
 int64_t lvni_vfs_calls(const char *kind);
 

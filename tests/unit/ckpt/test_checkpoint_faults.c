@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/wait.h>
 
 static int64_t step_of(const char *path)
 {
@@ -134,6 +135,125 @@ static void reading_meets_a_bad_disk(void **state)
     assert_non_null(strstr(lvn_last_error()->message, strerror(EACCES)));
 }
 
+/* The old checkpoint is whole, and nothing else is taken for one. */
+static void assert_old_is_all_there_is(int files)
+{
+    lvni_ckpt *c = NULL;
+    assert_int_equal(lvni_ckpt_newest_valid(dir, NULL, NULL, &c), LVN_OK);
+    assert_int_equal(c->at.step, 10);
+    assert_string_equal(c->path, in_dir("last.safetensors"));
+    lvni_ckpt_free(c);
+    assert_int_equal(files_in_dir(0), files);
+}
+
+static void a_disk_that_is_full_after_any_byte(void **state)
+{
+    (void)state;
+    lvni_st_tensor tensors[4];
+    const lvni_ckpt_content next = sample_content(20, tensors);
+    save_sample(in_dir("last.safetensors"), 10);
+    char raw[8192];
+    const int64_t bytes = (int64_t)get_file(in_dir("last.safetensors"), raw, sizeof raw);
+    const uint64_t live = lvni_alloc_get_total().live_bytes;
+    for (int64_t k = 1; k <= bytes; k++) { /* byte k is the first that does not fit */
+        lvni_vfs_fail_at("room", k, ENOSPC);
+        assert_int_equal(lvni_ckpt_save(in_dir("last.safetensors"), &next), LVN_ERR_IO);
+        assert_int_equal(lvni_vfs_calls("room"), k - 1);
+        lvni_vfs_fail_at("room", 0, 0);
+        assert_non_null(strstr(lvn_last_error()->message, in_dir("last.safetensors")));
+        assert_non_null(strstr(lvn_last_error()->message, "free some space"));
+        assert_int_equal(lvni_alloc_get_total().live_bytes, live);
+        assert_old_is_all_there_is(1);
+    }
+    lvni_vfs_fail_at("room", bytes + 1, ENOSPC); /* now it just fits */
+    assert_int_equal(lvni_ckpt_save(in_dir("last.safetensors"), &next), LVN_OK);
+    assert_int_equal(step_of(in_dir("last.safetensors")), 20);
+}
+
+static int64_t life; /* bytes that the process still writes */
+
+static ssize_t write_and_die(int fd, const void *buffer, size_t n)
+{
+    const ssize_t done = write(fd, buffer, (int64_t)n < life ? n : (size_t)life);
+    life -= done;
+    if (life <= 0) {
+        _exit(9);
+    }
+    return done;
+}
+
+/* In a child: what a kill leaves on the disk is what was written so far, and nobody cleans up. */
+static void die_after(int64_t k, const lvni_ckpt_content *next)
+{
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        lvni_vfs table = *lvni_vfs_get();
+        table.write = write_and_die;
+        lvni_vfs_set(&table);
+        life = k;
+        (void)lvni_ckpt_save(in_dir("last.safetensors"), next);
+        _exit(0);
+    }
+    int how = 0;
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 9);
+    char left[300];
+    snprintf(left, sizeof left, "%s.tmp-%ld", in_dir("last.safetensors"), (long)child);
+    char raw[8192];
+    assert_int_equal(get_file(left, raw, sizeof raw), k);
+    assert_old_is_all_there_is(2); /* what the dead process wrote is no checkpoint, whole or not */
+    assert_int_equal(unlink(left), 0);
+}
+
+static void a_process_killed_after_any_byte(void **state)
+{
+    (void)state;
+    lvni_st_tensor tensors[4];
+    const lvni_ckpt_content next = sample_content(20, tensors);
+    save_sample(in_dir("last.safetensors"), 10);
+    char raw[8192];
+    const int64_t bytes = (int64_t)get_file(in_dir("last.safetensors"), raw, sizeof raw);
+    for (int64_t k = 1; k <= bytes; k++) {
+        die_after(k, &next);
+    }
+}
+
+/* Every call of every kind once while best becomes last: best is the old one or the new one, whole. */
+static void a_link_meets_a_bad_disk(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *kind;
+        bool linkless; /* hard links are not to be had: it is copied */
+    } cases[] = {{"link", false}, {"rename", false}, {"open", true}, {"read", true}, {"write", true}, {"fsync", true}, {"close", true}};
+    const int free_fd = lowest_free_descriptor();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int failures = 0;
+        for (int64_t k = 1, calls = k; calls >= k; k++) {
+            save_sample(in_dir("best"), 10);
+            save_sample(in_dir("last"), 20);
+            lvni_vfs_fail_at(cases[i].kind, k, EIO);
+            if (cases[i].linkless) {
+                lvni_vfs_fail_at("link", 1, EPERM);
+            }
+            const lvn_status status = lvni_ckpt_link(in_dir("last"), in_dir("best"));
+            calls = lvni_vfs_calls(cases[i].kind);
+            lvni_vfs_fail_at(cases[i].kind, 0, 0);
+            assert_int_equal(files_in_dir(0), 2);
+            assert_int_equal(lowest_free_descriptor(), free_fd);
+            assert_int_equal(step_of(in_dir("last")), 20);
+            const int64_t step = step_of(in_dir("best"));
+            assert_true(status == LVN_OK || status == LVN_ERR_IO);
+            assert_true(step == 20 || (step == 10 && status != LVN_OK));
+            assert_true(status == LVN_OK || strstr(lvn_last_error()->message, dir) != NULL);
+            failures += status != LVN_OK;
+        }
+        /* a link or rename that fails is made good by copying */
+        assert_int_equal(failures > 0, cases[i].linkless);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -143,6 +263,9 @@ int main(void)
                                         drop_dir),
         cmocka_unit_test_setup_teardown(short_writes_are_continued, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(reading_meets_a_bad_disk, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(a_disk_that_is_full_after_any_byte, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(a_process_killed_after_any_byte, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(a_link_meets_a_bad_disk, make_dir, drop_dir),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
