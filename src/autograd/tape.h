@@ -7,7 +7,7 @@
 
 #include <levin/ops.h>
 
-enum { LVNI_NODE_IN = 3, LVNI_NODE_SAVED = 5 };
+enum { LVNI_NODE_IN = 8, LVNI_NODE_SAVED = 8 };
 
 typedef struct lvni_node lvni_node;
 /* Given dL/d(output), hand dL/d(input i) to lvni_grad_give for every input i that lvni_grad_wanted. */

@@ -8,7 +8,7 @@
 
 #include "tensor/tensor.h"
 
-enum { LVNI_MAX_IN = 6, LVNI_MAX_OUT = 4 };
+enum { LVNI_MAX_IN = 8, LVNI_MAX_OUT = 4 };
 
 /* ---- attributes (one struct per op that has any; in words: attrs.def) ---- */
 typedef struct lvni_no_attr { char unused; } lvni_no_attr; /* attr is NULL; attr_size in the table is 0 */
@@ -26,7 +26,7 @@ typedef struct lvni_pool_attr {
     int kernel[2], stride[2], padding[2];
     int64_t in_h, in_w; /* gradient only */
 } lvni_pool_attr;
-typedef struct lvni_norm_attr { double eps; } lvni_norm_attr;
+typedef struct lvni_norm_attr { double eps; bool relu; } lvni_norm_attr;
 typedef struct lvni_dropout_attr { double p; lvni_rng rng; } lvni_dropout_attr;
 
 typedef enum lvni_op {

@@ -227,14 +227,21 @@ static lvn_status need_eps(const char *op, const lvni_norm_attr *attr)
     return LVN_OK;
 }
 
+/* Input i, unless NULL, has the shape of x. */
+static lvn_status like_x(const char *op, const char *name, const lvni_args *args, int i, const lvn_tensor *x)
+{
+    return args->in[i] == NULL ? LVN_OK : lvni_rule_same(op, name, args->in[i], "x", x);
+}
+
 lvn_status lvni_shape_batch_norm_train(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
 {
     static const char op[] = "batch_norm_train";
     static const char *const names[] = {"gamma", "beta"};
     const lvn_tensor *x = args->in[0];
-    LVN_TRY(lvni_rule_float(op, args, 7));
+    LVN_TRY(lvni_rule_float(op, args, 15));
     LVN_TRY(need_eps(op, args->attr));
     LVN_TRY(channel_vectors(op, x, args, 1, 2, names));
+    LVN_TRY(like_x(op, "the residual", args, 3, x));
     LVN_TRY(several_values(op, x));
     out[0] = lvni_tensor_desc(x);
     for (int i = 1; i < 4; i++) {
@@ -247,35 +254,37 @@ lvn_status lvni_shape_batch_norm_eval(const lvni_args *args, lvni_desc out[LVNI_
 {
     static const char op[] = "batch_norm_eval";
     static const char *const names[] = {"gamma", "beta", "the running mean", "the running variance"};
-    LVN_TRY(lvni_rule_float(op, args, 31));
+    LVN_TRY(lvni_rule_float(op, args, 63));
     LVN_TRY(need_eps(op, args->attr));
     LVN_TRY(channel_vectors(op, args->in[0], args, 1, 4, names));
+    LVN_TRY(like_x(op, "the residual", args, 5, args->in[0]));
     out[0] = lvni_tensor_desc(args->in[0]);
     return LVN_OK;
 }
 
-/* dy, x, then three vectors -> dx and two vectors. */
+/* dy, x, then four vectors, y -> dx, two vectors, dresidual. */
 static lvn_status norm_grad(const char *op, const char *const *names, const lvni_args *args, lvni_desc *out)
 {
-    LVN_TRY(lvni_rule_float(op, args, 31));
+    LVN_TRY(lvni_rule_float(op, args, 127));
+    LVN_TRY(need_eps(op, args->attr));
     LVN_TRY(lvni_rule_same(op, "dy", args->in[0], "x", args->in[1]));
-    LVN_TRY(channel_vectors(op, args->in[1], args, 2, 4, names));
-    out[0] = lvni_tensor_desc(args->in[1]);
+    LVN_TRY(channel_vectors(op, args->in[1], args, 2, 5, names));
+    LVN_TRY(like_x(op, "y", args, 6, args->in[1]));
+    out[0] = out[3] = lvni_tensor_desc(args->in[1]);
     out[1] = out[2] = lvni_tensor_desc(args->in[2]);
     return LVN_OK;
 }
 
 lvn_status lvni_shape_batch_norm_train_grad(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
 {
-    static const char *const names[] = {"gamma", "the mean", "1/sqrt(var + eps)"};
+    static const char *const names[] = {"gamma", "the mean", "1/sqrt(var + eps)", "beta"};
     LVN_TRY(norm_grad("batch_norm_train_grad", names, args, out));
     return several_values("batch_norm_train_grad", args->in[1]);
 }
 
 lvn_status lvni_shape_batch_norm_eval_grad(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
 {
-    static const char *const names[] = {"gamma", "the running mean", "the running variance"};
-    LVN_TRY(need_eps("batch_norm_eval_grad", args->attr));
+    static const char *const names[] = {"gamma", "the running mean", "the running variance", "beta"};
     return norm_grad("batch_norm_eval_grad", names, args, out);
 }
 

@@ -1,39 +1,72 @@
 /* Batch normalisation and dropout: the ops that behave differently in training and evaluation. */
 #include "autograd/tape.h"
+#include "core/options_struct.h"
 
-/* Run a five-input gradient kernel with outputs dx, dgamma, dbeta and hand them out. */
-static lvn_status norm_gradient(lvni_node *n, lvni_op op, lvni_args *a)
+enum { X, GAMMA, BETA, RESIDUAL, N_IN };                    /* inputs of a node */
+enum { OF_X, OF_GAMMA, OF_MEAN, OF_STATISTIC, OF_BETA, OF_Y }; /* what it saves; y: with relu behind a residual only */
+
+/* Of a node's inputs the kernel's outputs are: dx, dgamma, dbeta, dresidual. */
+static lvn_status norm_gradient(lvni_node *n, lvni_op op, lvn_tensor *dy)
 {
-    for (int i = 0; i < 3; i++) {
-        a->out[i] = lvni_grad_wanted(n, i) ? lvni_grad_dest(n, i) : NULL;
+    lvn_tensor *const *saved = n->saved;
+    lvni_args a = {.in = {dy, saved[OF_X], saved[OF_GAMMA], saved[OF_MEAN], saved[OF_STATISTIC], saved[OF_BETA], saved[OF_Y]},
+                   .attr = &n->attr.norm};
+    const bool same = !n->attr.norm.relu; /* then the residual's gradient is dy itself */
+    unsigned want = 1;
+    for (int i = X; i < N_IN; i++) {
+        const bool wanted = lvni_grad_wanted(n, i) && !(same && i == RESIDUAL);
+        a.out[i] = wanted ? lvni_grad_dest(n, i) : NULL;
+        want |= wanted ? 1u << i : 0u;
     }
-    LVN_TRY(lvni_grad_run(op, a, 7));
+    LVN_TRY(lvni_grad_run(op, &a, want));
     lvn_status s = LVN_OK;
-    for (int i = 0; i < 3; i++) {
-        if (s == LVN_OK && lvni_grad_wanted(n, i)) {
-            s = lvni_grad_give(n, i, a->out[i]);
+    for (int i = X; i < N_IN; i++) {
+        if (s == LVN_OK && (want & 1u << i) != 0 && lvni_grad_wanted(n, i)) {
+            s = lvni_grad_give(n, i, a.out[i]);
         } else {
-            lvn_release(a->out[i]);
+            lvn_release(a.out[i]);
         }
     }
-    return s;
+    return s == LVN_OK && same && lvni_grad_wanted(n, RESIDUAL) ? lvni_grad_give(n, RESIDUAL, lvn_retain(dy)) : s;
 }
 
-/* saved: x, gamma, mean, rstd */
 static lvn_status batch_norm_train_backward(lvni_node *n, lvn_tensor *dy)
 {
-    lvni_args a = {.in = {dy, n->saved[0], n->saved[1], n->saved[2], n->saved[3]}};
-    return norm_gradient(n, LVNI_OP_batch_norm_train_grad, &a);
+    return norm_gradient(n, LVNI_OP_batch_norm_train_grad, dy);
 }
 
-lvn_tensor *lvn_batch_norm_train(lvn_tensor *x, lvn_tensor *gamma, lvn_tensor *beta, double eps, lvn_tensor **mean,
-                                 lvn_tensor **variance)
+static lvn_status batch_norm_eval_backward(lvni_node *n, lvn_tensor *dy)
 {
+    return norm_gradient(n, LVNI_OP_batch_norm_eval_grad, dy);
+}
+
+/* in: x, gamma, beta, residual or NULL */
+static void record(const char *name, lvni_backward_rule rule, lvn_tensor *y, lvn_tensor *const in[N_IN], lvn_tensor *mean,
+                   lvn_tensor *statistic, const lvni_norm_attr *attr)
+{
+    lvni_node *node = lvni_record(name, rule, y, in, N_IN);
+    if (node == NULL) {
+        return;
+    }
+    node->attr.norm = *attr;
+    lvni_save(node, OF_X, in[X]);
+    lvni_save(node, OF_GAMMA, in[GAMMA]);
+    lvni_save(node, OF_MEAN, mean);
+    lvni_save(node, OF_STATISTIC, statistic);
+    lvni_save(node, OF_BETA, in[BETA]);
+    lvni_save(node, OF_Y, attr->relu && in[RESIDUAL] != NULL ? y : NULL);
+}
+
+lvn_tensor *lvn_batch_norm_train_with(lvn_tensor *x, lvn_tensor *gamma, lvn_tensor *beta, double eps, lvn_tensor **mean,
+                                      lvn_tensor **variance, const lvn_batch_norm_options *options)
+{
+    lvn_batch_norm_options o;
+    lvni_options_copy(&o, sizeof o, options);
     if (x == NULL || gamma == NULL || beta == NULL || lvni_scope_failed()) {
         return lvni_op_fail("batch_norm_train");
     }
-    const lvni_norm_attr attr = {.eps = eps};
-    lvni_args args = {.in = {x, gamma, beta}, .attr = &attr};
+    const lvni_norm_attr attr = {.eps = eps, .relu = o.relu};
+    lvni_args args = {.in = {x, gamma, beta, o.residual}, .attr = &attr};
     lvn_tensor *y = lvni_op_run(LVNI_OP_batch_norm_train, &args, 15);
     if (y == NULL) {
         return NULL;
@@ -44,39 +77,23 @@ lvn_tensor *lvn_batch_norm_train(lvn_tensor *x, lvn_tensor *gamma, lvn_tensor *b
     if (variance != NULL) {
         *variance = args.out[3];
     }
-    lvni_node *node = lvni_record("batch_norm_train", batch_norm_train_backward, y, (lvn_tensor *[]){x, gamma, beta}, 3);
-    if (node != NULL) {
-        lvni_save(node, 0, x);
-        lvni_save(node, 1, gamma);
-        lvni_save(node, 2, args.out[1]);
-        lvni_save(node, 3, args.out[2]);
-    }
+    record("batch_norm_train", batch_norm_train_backward, y, (lvn_tensor *[N_IN]){x, gamma, beta, o.residual}, args.out[1], args.out[2], &attr);
     return y;
 }
 
-/* saved: x, gamma, mean, variance */
-static lvn_status batch_norm_eval_backward(lvni_node *n, lvn_tensor *dy)
+lvn_tensor *lvn_batch_norm_eval_with(lvn_tensor *x, lvn_tensor *gamma, lvn_tensor *beta, lvn_tensor *mean, lvn_tensor *variance,
+                                     double eps, const lvn_batch_norm_options *options)
 {
-    lvni_args a = {.in = {dy, n->saved[0], n->saved[1], n->saved[2], n->saved[3]}, .attr = &n->attr.norm};
-    return norm_gradient(n, LVNI_OP_batch_norm_eval_grad, &a);
-}
-
-lvn_tensor *lvn_batch_norm_eval(lvn_tensor *x, lvn_tensor *gamma, lvn_tensor *beta, lvn_tensor *mean, lvn_tensor *variance,
-                                double eps)
-{
+    lvn_batch_norm_options o;
+    lvni_options_copy(&o, sizeof o, options);
     if (x == NULL || gamma == NULL || beta == NULL || mean == NULL || variance == NULL || lvni_scope_failed()) {
         return lvni_op_fail("batch_norm_eval");
     }
-    const lvni_norm_attr attr = {.eps = eps};
-    lvni_args args = {.in = {x, gamma, beta, mean, variance}, .attr = &attr};
+    const lvni_norm_attr attr = {.eps = eps, .relu = o.relu};
+    lvni_args args = {.in = {x, gamma, beta, mean, variance, o.residual}, .attr = &attr};
     lvn_tensor *y = lvni_op_run(LVNI_OP_batch_norm_eval, &args, 1);
-    lvni_node *node = lvni_record("batch_norm_eval", batch_norm_eval_backward, y, (lvn_tensor *[]){x, gamma, beta}, 3);
-    if (node != NULL) {
-        node->attr.norm = attr;
-        lvni_save(node, 0, x);
-        lvni_save(node, 1, gamma);
-        lvni_save(node, 2, mean);
-        lvni_save(node, 3, variance);
+    if (y != NULL) {
+        record("batch_norm_eval", batch_norm_eval_backward, y, (lvn_tensor *[N_IN]){x, gamma, beta, o.residual}, mean, variance, &attr);
     }
     return y;
 }

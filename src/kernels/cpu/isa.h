@@ -47,6 +47,23 @@ typedef struct lvni_norm_sums {
     int64_t rows, cols;           /* of the whole */
 } lvni_norm_sums;
 
+/* What stands between the gradient of a batch norm's result and its sums: nothing; relu, by the sign of the result; relu,
+ * by computing the result again (no residual was added), which costs no memory traffic. */
+typedef enum lvni_norm_gate { LVNI_GATE_OPEN, LVNI_GATE_OUTPUT, LVNI_GATE_AGAIN } lvni_norm_gate;
+
+/* Per channel. b, d: of norm_grad_apply only, else NULL. */
+typedef struct lvni_norm_vectors {
+    const float *mean, *scale, *shift, *b, *d;
+} lvni_norm_vectors;
+
+/* Rows of a batch norm's gradient. */
+typedef struct lvni_norm_grad {
+    const float *dy, *x;
+    const float *y; /* of LVNI_GATE_OUTPUT, else NULL */
+    float *g;       /* or NULL */
+    lvni_norm_gate gate;
+} lvni_norm_grad;
+
 typedef struct lvni_vec {
     const char *name; /* "v4" */
     void (*unary[LVNI_UNARY_COUNT])(const float *x, float *y, int64_t n, float p0, float p1);
@@ -73,15 +90,14 @@ typedef struct lvni_vec {
     void (*norm_sums)(const float *x, int64_t rows, int64_t cols, float *shift, float *s1, float *s2);
     /* Columns [c0, c1): mean and sum of squared distances from it. */
     void (*norm_combine)(const lvni_norm_sums *sums, int64_t c0, int64_t c1, double *mean, double *m2);
-    /* s1 = sums of dy, s2 = sums of dy * (x - mean). */
-    void (*norm_grad_sums)(const float *dy, const float *x, const float *mean, int64_t rows, int64_t cols, float *s1,
+    /* g = what of dy passed the gate: s1 = sums of g, s2 = sums of g * (x - mean); n->g, if given, keeps g. */
+    void (*norm_grad_sums)(const lvni_norm_grad *n, const lvni_norm_vectors *v, int64_t rows, int64_t cols, float *s1,
                            float *s2);
-    /* y = (x - mean) * scale + shift */
-    void (*norm_apply)(const float *x, float *y, int64_t rows, int64_t cols, const float *mean, const float *scale,
-                       const float *shift);
-    /* dx = (dy - b - (x - mean) * d) * a */
-    void (*norm_grad_apply)(const float *dy, const float *x, float *dx, int64_t rows, int64_t cols, const float *mean,
-                            const float *a, const float *b, const float *d);
+    /* y = (x - mean) * scale + shift (+ residual, unless NULL), negative values to 0 with relu */
+    void (*norm_apply)(const float *x, const float *residual, bool relu, const lvni_norm_vectors *v, float *y, int64_t rows,
+                       int64_t cols);
+    /* dx = (g - b - (x - mean) * d) * scale */
+    void (*norm_grad_apply)(const lvni_norm_grad *n, const lvni_norm_vectors *v, float *dx, int64_t rows, int64_t cols);
 
     /* Row oh of the result; place may be NULL. */
     void (*pool_row)(const lvni_pool_image *g, const float *x, int64_t oh, float *y, uint8_t *place);

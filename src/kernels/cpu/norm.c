@@ -1,8 +1,10 @@
-/* Batch norm over a (rows, channels) table: training and evaluation, forward and gradient. Called through the op table.
+/* Batch norm over a (rows, channels) table with what may follow it (a residual that is added, relu): training and
+ * evaluation, forward and gradient. Called through the op table.
  *
  * Forward reads x once for the statistics (sums of x - k and its square over blocks of rows, k the block's first row, so
  * that a mean far above the deviation costs nothing; blocks are joined in f64) and once to write y. The gradient reads dy
- * and x once for two sums and once to write dx. Blocks have a fixed number of rows: the team decides nothing. */
+ * and x once for two sums (and writes what the residual gets on the way) and once to write dx. Blocks have a fixed number
+ * of rows: the team decides nothing. */
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/par.h"
 #include "kernels/cpu/scratch.h"
@@ -12,10 +14,12 @@
 
 typedef struct norm_job {
     int64_t rows, cols, blocks;
-    const float *x, *dy;
-    float *y;                            /* y or dx */
-    float *shift, *s1, *s2;              /* (blocks, cols) */
-    const float *mean, *a, *b, *d;       /* per channel, see isa.h */
+    const float *x, *residual;
+    float *y; /* y or dx */
+    bool relu;
+    lvni_norm_grad grad;
+    lvni_norm_vectors v;                 /* see isa.h */
+    float *shift, *s1, *s2;              /* sums of blocks: (blocks, cols) */
     const float *gamma;
     float *mean_out, *rstd_out, *unbiased_out, *scale_out;
     double eps;
@@ -72,12 +76,30 @@ static void statistics_range(const void *job, int64_t begin, int64_t end)
     }
 }
 
+/* Rows of blocks [begin, end); *at: their first element. */
+static int64_t rows_of_range(const norm_job *j, int64_t begin, int64_t end, int64_t *at)
+{
+    const int64_t stop = end * LVNI_ROW_BLOCK < j->rows ? end * LVNI_ROW_BLOCK : j->rows;
+    *at = begin * LVNI_ROW_BLOCK * j->cols;
+    return stop - begin * LVNI_ROW_BLOCK;
+}
+
+static const float *from(const float *p, int64_t at)
+{
+    return p == NULL ? NULL : p + at;
+}
+
 static void apply_range(const void *job, int64_t begin, int64_t end)
 {
     const norm_job *j = job;
-    const int64_t at = begin * LVNI_ROW_BLOCK * j->cols;
-    const int64_t stop = end * LVNI_ROW_BLOCK < j->rows ? end * LVNI_ROW_BLOCK : j->rows;
-    lvni_cpu_isa()->norm_apply(j->x + at, j->y + at, stop - begin * LVNI_ROW_BLOCK, j->cols, j->mean, j->a, j->b);
+    int64_t at;
+    const int64_t rows = rows_of_range(j, begin, end, &at);
+    lvni_cpu_isa()->norm_apply(j->x + at, from(j->residual, at), j->relu, &j->v, j->y + at, rows, j->cols);
+}
+
+static const float *optional(const lvn_tensor *t)
+{
+    return t == NULL ? NULL : LVNI_CF32(t);
 }
 
 lvn_status lvni_cpu_batch_norm_train(const lvni_args *args)
@@ -91,6 +113,8 @@ lvn_status lvni_cpu_batch_norm_train(const lvni_args *args)
     }
     job.x = LVNI_CF32(args->in[0]);
     job.gamma = LVNI_CF32(args->in[1]);
+    job.residual = optional(args->in[3]);
+    job.relu = attr->relu;
     job.y = LVNI_F32(args->out[0]);
     job.mean_out = LVNI_F32(args->out[1]);
     job.rstd_out = LVNI_F32(args->out[2]);
@@ -102,81 +126,8 @@ lvn_status lvni_cpu_batch_norm_train(const lvni_args *args)
     job.eps = attr->eps;
     par_blocks(&job, sums_range);
     lvni_par(job.cols, CHANNELS_PER_ITEM, job.blocks * 4, statistics_range, &job);
-    job.mean = job.mean_out;
-    job.a = job.scale_out;
-    job.b = LVNI_CF32(args->in[2]);
+    job.v = (lvni_norm_vectors){.mean = job.mean_out, .scale = job.scale_out, .shift = LVNI_CF32(args->in[2])};
     par_blocks(&job, apply_range);
-    return LVN_OK;
-}
-
-static void grad_sums_range(const void *job, int64_t begin, int64_t end)
-{
-    const norm_job *j = job;
-    for (int64_t b = begin; b < end; b++) {
-        const int64_t in = b * LVNI_ROW_BLOCK * j->cols, out = b * j->cols;
-        lvni_cpu_isa()->norm_grad_sums(j->dy + in, j->x + in, j->mean, rows_of_block(j, b), j->cols, j->s1 + out,
-                                       j->s2 + out);
-    }
-}
-
-static void grad_apply_range(const void *job, int64_t begin, int64_t end)
-{
-    const norm_job *j = job;
-    const int64_t at = begin * LVNI_ROW_BLOCK * j->cols;
-    const int64_t stop = end * LVNI_ROW_BLOCK < j->rows ? end * LVNI_ROW_BLOCK : j->rows;
-    lvni_cpu_isa()->norm_grad_apply(j->dy + at, j->x + at, j->y + at, stop - begin * LVNI_ROW_BLOCK, j->cols, j->mean,
-                                    j->a, j->b, j->d);
-}
-
-/* dbeta = sum of dy, dgamma = rstd * sum of dy (x - mean); `rstd` is read after the sums. Memory for sums is the job's. */
-static void parameter_gradients(const norm_job *job, const float *rstd, float *dgamma, float *dbeta)
-{
-    par_blocks(job, grad_sums_range);
-    lvni_cpu_isa()->combine(job->s1, job->blocks, job->cols, 1.0, dbeta);
-    lvni_cpu_isa()->combine(job->s2, job->blocks, job->cols, 1.0, dgamma);
-    for (int64_t c = 0; c < job->cols; c++) {
-        dgamma[c] *= rstd[c];
-    }
-}
-
-/* Sums of the gradient and `vectors` per-channel vectors behind them. NULL when memory is out. */
-static float *take_memory(norm_job *job, int64_t vectors)
-{
-    const int64_t sums = job->blocks * job->cols;
-    float *memory = lvni_scratch(LVNI_SCRATCH_OWN, (size_t)(2 * sums + vectors * job->cols) * sizeof *memory);
-    if (memory == NULL) {
-        return NULL;
-    }
-    job->s1 = memory;
-    job->s2 = memory + sums;
-    return memory + 2 * sums;
-}
-
-lvn_status lvni_cpu_batch_norm_train_grad(const lvni_args *args)
-{
-    norm_job job = describe(args->in[0]);
-    float *vectors = take_memory(&job, 3);
-    if (vectors == NULL) {
-        return LVN_ERR_MEMORY;
-    }
-    const float *gamma = LVNI_CF32(args->in[2]), *rstd = LVNI_CF32(args->in[4]);
-    float *dgamma = LVNI_F32(args->out[1]), *dbeta = LVNI_F32(args->out[2]);
-    job.dy = LVNI_CF32(args->in[0]);
-    job.x = LVNI_CF32(args->in[1]);
-    job.mean = LVNI_CF32(args->in[3]);
-    job.y = LVNI_F32(args->out[0]);
-    parameter_gradients(&job, rstd, dgamma, dbeta);
-    /* dx = gamma rstd (dy - dbeta / n - (x - mean) rstd dgamma / n) */
-    float *a = vectors, *b = vectors + job.cols, *d = vectors + 2 * job.cols;
-    for (int64_t c = 0; c < job.cols; c++) {
-        a[c] = gamma[c] * rstd[c];
-        b[c] = dbeta[c] / (float)job.rows;
-        d[c] = rstd[c] * (dgamma[c] / (float)job.rows);
-    }
-    job.a = a;
-    job.b = b;
-    job.d = d;
-    par_blocks(&job, grad_apply_range);
     return LVN_OK;
 }
 
@@ -193,39 +144,118 @@ lvn_status lvni_cpu_batch_norm_eval(const lvni_args *args)
         scale[c] = (float)((double)gamma[c] / lvni_sqrt((double)variance[c] + attr->eps));
     }
     job.x = LVNI_CF32(args->in[0]);
+    job.residual = optional(args->in[5]);
+    job.relu = attr->relu;
     job.y = LVNI_F32(args->out[0]);
-    job.mean = LVNI_CF32(args->in[3]);
-    job.a = scale;
-    job.b = LVNI_CF32(args->in[2]);
+    job.v = (lvni_norm_vectors){.mean = LVNI_CF32(args->in[3]), .scale = scale, .shift = LVNI_CF32(args->in[2])};
     par_blocks(&job, apply_range);
     return LVN_OK;
 }
 
+/* ---- gradients ---- */
+
+static void grad_sums_range(const void *job, int64_t begin, int64_t end)
+{
+    const norm_job *j = job;
+    for (int64_t b = begin; b < end; b++) {
+        int64_t at;
+        const int64_t rows = rows_of_range(j, b, b + 1, &at);
+        const lvni_norm_grad part = {.dy = j->grad.dy + at, .x = j->grad.x + at, .y = from(j->grad.y, at),
+                                     .g = j->grad.g == NULL ? NULL : j->grad.g + at, .gate = j->grad.gate};
+        lvni_cpu_isa()->norm_grad_sums(&part, &j->v, rows, j->cols, j->s1 + b * j->cols, j->s2 + b * j->cols);
+    }
+}
+
+static void grad_apply_range(const void *job, int64_t begin, int64_t end)
+{
+    const norm_job *j = job;
+    int64_t at;
+    const int64_t rows = rows_of_range(j, begin, end, &at);
+    const lvni_norm_grad part = {.dy = j->grad.dy + at, .x = j->grad.x + at, .y = from(j->grad.y, at), .gate = j->grad.gate};
+    lvni_cpu_isa()->norm_grad_apply(&part, &j->v, j->y + at, rows, j->cols);
+}
+
+/* Per-channel results and constants of a gradient: gradients nobody wants go to scratch. */
+typedef struct grad_vectors {
+    float *dgamma, *dbeta, *scale, *rstd, *b, *d;
+} grad_vectors;
+
+/* in: dy, x, gamma, mean, a statistic, beta, y (or NULL); out: dx, dgamma, dbeta, dresidual (the last three or NULL) */
+static lvn_status begin_gradient(const lvni_args *args, norm_job *job, grad_vectors *v)
+{
+    const lvni_norm_attr *attr = args->attr;
+    *job = describe(args->in[0]);
+    const int64_t sums = job->blocks * job->cols;
+    float *memory = lvni_scratch(LVNI_SCRATCH_OWN, (size_t)(2 * sums + 6 * job->cols) * sizeof *memory);
+    if (memory == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    job->s1 = memory;
+    job->s2 = memory + sums;
+    float *own = memory + 2 * sums;
+    *v = (grad_vectors){.dgamma = args->out[1] != NULL ? LVNI_F32(args->out[1]) : own,
+                        .dbeta = args->out[2] != NULL ? LVNI_F32(args->out[2]) : own + job->cols,
+                        .scale = own + 2 * job->cols, .rstd = own + 3 * job->cols, .b = own + 4 * job->cols, .d = own + 5 * job->cols};
+    job->grad = (lvni_norm_grad){.dy = LVNI_CF32(args->in[0]), .x = LVNI_CF32(args->in[1]),
+                                 .g = args->out[3] == NULL ? NULL : LVNI_F32(args->out[3])};
+    if (attr->relu) {
+        job->grad.y = optional(args->in[6]);
+        job->grad.gate = job->grad.y != NULL ? LVNI_GATE_OUTPUT : LVNI_GATE_AGAIN;
+    }
+    job->v = (lvni_norm_vectors){.mean = LVNI_CF32(args->in[3]), .scale = v->scale, .shift = LVNI_CF32(args->in[5]), .b = v->b, .d = v->d};
+    job->y = LVNI_F32(args->out[0]);
+    return LVN_OK;
+}
+
+/* dbeta = sum of g, dgamma = rstd * sum of g (x - mean). What passed the gate is read from g afterwards, if it was kept. */
+static void parameter_gradients(norm_job *job, const grad_vectors *v)
+{
+    par_blocks(job, grad_sums_range);
+    lvni_cpu_isa()->combine(job->s1, job->blocks, job->cols, 1.0, v->dbeta);
+    lvni_cpu_isa()->combine(job->s2, job->blocks, job->cols, 1.0, v->dgamma);
+    for (int64_t c = 0; c < job->cols; c++) {
+        v->dgamma[c] *= v->rstd[c];
+    }
+    if (job->grad.g != NULL) {
+        job->grad = (lvni_norm_grad){.dy = job->grad.g, .x = job->grad.x, .gate = LVNI_GATE_OPEN};
+    }
+}
+
+lvn_status lvni_cpu_batch_norm_train_grad(const lvni_args *args)
+{
+    norm_job job;
+    grad_vectors v;
+    LVN_TRY(begin_gradient(args, &job, &v));
+    const float *gamma = LVNI_CF32(args->in[2]), *rstd = LVNI_CF32(args->in[4]);
+    for (int64_t c = 0; c < job.cols; c++) {
+        v.rstd[c] = rstd[c];
+        v.scale[c] = rstd[c] * gamma[c];
+    }
+    parameter_gradients(&job, &v);
+    /* dx = gamma rstd (g - dbeta / n - (x - mean) rstd dgamma / n) */
+    for (int64_t c = 0; c < job.cols; c++) {
+        v.b[c] = v.dbeta[c] / (float)job.rows;
+        v.d[c] = rstd[c] * (v.dgamma[c] / (float)job.rows);
+    }
+    par_blocks(&job, grad_apply_range);
+    return LVN_OK;
+}
+
+/* Mean and variance are constants: dx = gamma rstd g. */
 lvn_status lvni_cpu_batch_norm_eval_grad(const lvni_args *args)
 {
     const lvni_norm_attr *attr = args->attr;
-    norm_job job = describe(args->in[0]);
-    float *vectors = take_memory(&job, 3);
-    if (vectors == NULL) {
-        return LVN_ERR_MEMORY;
-    }
+    norm_job job;
+    grad_vectors v;
+    LVN_TRY(begin_gradient(args, &job, &v));
     const float *gamma = LVNI_CF32(args->in[2]), *variance = LVNI_CF32(args->in[4]);
-    float *rstd = vectors, *scale = vectors + job.cols, *zero = vectors + 2 * job.cols;
     for (int64_t c = 0; c < job.cols; c++) {
         const double root = lvni_sqrt((double)variance[c] + attr->eps);
-        rstd[c] = (float)(1.0 / root);
-        scale[c] = (float)((double)gamma[c] / root);
-        zero[c] = 0.0f;
+        v.rstd[c] = (float)(1.0 / root);
+        v.scale[c] = (float)((double)gamma[c] / root);
+        v.b[c] = v.d[c] = 0.0f;
     }
-    job.dy = LVNI_CF32(args->in[0]);
-    job.x = LVNI_CF32(args->in[1]);
-    job.mean = LVNI_CF32(args->in[3]);
-    parameter_gradients(&job, rstd, LVNI_F32(args->out[1]), LVNI_F32(args->out[2]));
-    job.x = job.dy; /* dx = dy * scale: the forward's loop without mean and shift */
-    job.y = LVNI_F32(args->out[0]);
-    job.mean = zero;
-    job.a = scale;
-    job.b = zero;
-    par_blocks(&job, apply_range);
+    parameter_gradients(&job, &v);
+    par_blocks(&job, grad_apply_range);
     return LVN_OK;
 }

@@ -1,4 +1,5 @@
-/* Reference kernels: batch norm over all axes but the last, two passes (mean, then squared distances). */
+/* Reference kernels: batch norm over all axes but the last, two passes (mean, then squared distances); then perhaps a
+ * residual is added, then perhaps relu. */
 #include "kernels/ref/ref_impl.h"
 
 #include "core/math.h"
@@ -16,10 +17,19 @@ static rows make_rows(const lvn_tensor *x)
     return r;
 }
 
+/* What follows the norm: a residual (element e of it; NULL: none) and relu. */
+static double finish(const lvni_norm_attr *attr, double value, const double *residual, int64_t e)
+{
+    if (residual != NULL) {
+        value += residual[e];
+    }
+    return attr->relu && value < 0.0 ? 0.0 : value;
+}
+
 lvn_status lvni_ref_batch_norm_train(const lvni_args *args)
 {
     const lvni_norm_attr *attr = args->attr;
-    const double *x = ref_in(args, 0), *gamma = ref_in(args, 1), *beta = ref_in(args, 2);
+    const double *x = ref_in(args, 0), *gamma = ref_in(args, 1), *beta = ref_in(args, 2), *residual = ref_optional_in(args, 3);
     double *y = ref_out(args, 0), *mean = ref_out(args, 1), *rstd = ref_out(args, 2),
            *unbiased = ref_out(args, 3);
     const rows r = make_rows(args->in[0]);
@@ -36,31 +46,8 @@ lvn_status lvni_ref_batch_norm_train(const lvni_args *args)
         rstd[c] = 1.0 / lvni_sqrt(squares / (double)r.n + attr->eps);
         unbiased[c] = squares / (double)(r.n - 1);
         for (int64_t n = 0; n < r.n; n++) {
-            y[n * r.c + c] = (x[n * r.c + c] - mean[c]) * rstd[c] * gamma[c] + beta[c];
-        }
-    }
-    return LVN_OK;
-}
-
-/* With xhat = (x - mean) rstd:  dbeta = sum dy,  dgamma = sum dy xhat,  dx = gamma rstd (dy - (dbeta + xhat
- * dgamma) / n) */
-lvn_status lvni_ref_batch_norm_train_grad(const lvni_args *args)
-{
-    const double *dy = ref_in(args, 0), *x = ref_in(args, 1), *gamma = ref_in(args, 2),
-                 *mean = ref_in(args, 3), *rstd = ref_in(args, 4);
-    double *dx = ref_out(args, 0), *dgamma = ref_out(args, 1), *dbeta = ref_out(args, 2);
-    const rows r = make_rows(args->in[1]);
-    for (int64_t c = 0; c < r.c; c++) {
-        dgamma[c] = 0.0;
-        dbeta[c] = 0.0;
-        for (int64_t n = 0; n < r.n; n++) {
-            dgamma[c] += dy[n * r.c + c] * (x[n * r.c + c] - mean[c]) * rstd[c];
-            dbeta[c] += dy[n * r.c + c];
-        }
-        for (int64_t n = 0; n < r.n; n++) {
-            const double xhat = (x[n * r.c + c] - mean[c]) * rstd[c];
-            dx[n * r.c + c] =
-                gamma[c] * rstd[c] * (dy[n * r.c + c] - (dbeta[c] + xhat * dgamma[c]) / (double)r.n);
+            const int64_t e = n * r.c + c;
+            y[e] = finish(attr, (x[e] - mean[c]) * rstd[c] * gamma[c] + beta[c], residual, e);
         }
     }
     return LVN_OK;
@@ -70,33 +57,74 @@ lvn_status lvni_ref_batch_norm_eval(const lvni_args *args)
 {
     const lvni_norm_attr *attr = args->attr;
     const double *x = ref_in(args, 0), *gamma = ref_in(args, 1), *beta = ref_in(args, 2),
-                 *mean = ref_in(args, 3), *variance = ref_in(args, 4);
+                 *mean = ref_in(args, 3), *variance = ref_in(args, 4), *residual = ref_optional_in(args, 5);
     double *y = ref_out(args, 0);
     const rows r = make_rows(args->in[0]);
     for (int64_t e = 0; e < r.n * r.c; e++) {
         const int64_t c = e % r.c;
-        y[e] = (x[e] - mean[c]) / lvni_sqrt(variance[c] + attr->eps) * gamma[c] + beta[c];
+        y[e] = finish(attr, (x[e] - mean[c]) / lvni_sqrt(variance[c] + attr->eps) * gamma[c] + beta[c], residual, e);
     }
     return LVN_OK;
 }
 
-/* Here mean and variance are constants. */
+/* The gradient behind relu: of y (or, when that is not given, of the value computed again) only the sign counts. rstd is
+ * the channel's. */
+static double behind_relu(const lvni_args *args, int64_t e, int64_t c, double rstd)
+{
+    const double *dy = ref_in(args, 0), *x = ref_in(args, 1), *gamma = ref_in(args, 2), *mean = ref_in(args, 3), *beta = ref_in(args, 5),
+                 *y = ref_optional_in(args, 6);
+    const lvni_norm_attr *attr = args->attr;
+    const double value = y != NULL ? y[e] : (x[e] - mean[c]) * rstd * gamma[c] + beta[c];
+    return !attr->relu || value > 0.0 ? dy[e] : 0.0;
+}
+
+/* With g the gradient behind relu and xhat = (x - mean) rstd: dbeta = sum g, dgamma = sum g xhat, dresidual = g, and
+ *   dx = gamma rstd (g - (dbeta + xhat dgamma) / n)   with the statistics of x,
+ *   dx = gamma rstd g                                 with constant statistics. */
+static void norm_grad_channel(const lvni_args *args, const rows *r, int64_t c, double rstd, bool constant)
+{
+    const double *x = ref_in(args, 1), *gamma = ref_in(args, 2), *mean = ref_in(args, 3);
+    double *dx = ref_out(args, 0), *dgamma = ref_optional_out(args, 1), *dbeta = ref_optional_out(args, 2), *dresidual = ref_optional_out(args, 3);
+    double of_gamma = 0.0, of_beta = 0.0;
+    for (int64_t n = 0; n < r->n; n++) {
+        const int64_t e = n * r->c + c;
+        const double g = behind_relu(args, e, c, rstd);
+        of_gamma += g * (x[e] - mean[c]) * rstd;
+        of_beta += g;
+        if (dresidual != NULL) {
+            dresidual[e] = g;
+        }
+    }
+    for (int64_t n = 0; n < r->n; n++) {
+        const int64_t e = n * r->c + c;
+        const double moved = constant ? 0.0 : (of_beta + (x[e] - mean[c]) * rstd * of_gamma) / (double)r->n;
+        dx[e] = gamma[c] * rstd * (behind_relu(args, e, c, rstd) - moved);
+    }
+    if (dgamma != NULL) {
+        dgamma[c] = of_gamma;
+    }
+    if (dbeta != NULL) {
+        dbeta[c] = of_beta;
+    }
+}
+
+lvn_status lvni_ref_batch_norm_train_grad(const lvni_args *args)
+{
+    const double *rstd = ref_in(args, 4);
+    const rows r = make_rows(args->in[1]);
+    for (int64_t c = 0; c < r.c; c++) {
+        norm_grad_channel(args, &r, c, rstd[c], false);
+    }
+    return LVN_OK;
+}
+
 lvn_status lvni_ref_batch_norm_eval_grad(const lvni_args *args)
 {
     const lvni_norm_attr *attr = args->attr;
-    const double *dy = ref_in(args, 0), *x = ref_in(args, 1), *gamma = ref_in(args, 2),
-                 *mean = ref_in(args, 3), *variance = ref_in(args, 4);
-    double *dx = ref_out(args, 0), *dgamma = ref_out(args, 1), *dbeta = ref_out(args, 2);
+    const double *variance = ref_in(args, 4);
     const rows r = make_rows(args->in[1]);
     for (int64_t c = 0; c < r.c; c++) {
-        const double rstd = 1.0 / lvni_sqrt(variance[c] + attr->eps);
-        dgamma[c] = 0.0;
-        dbeta[c] = 0.0;
-        for (int64_t n = 0; n < r.n; n++) {
-            dgamma[c] += dy[n * r.c + c] * (x[n * r.c + c] - mean[c]) * rstd;
-            dbeta[c] += dy[n * r.c + c];
-            dx[n * r.c + c] = dy[n * r.c + c] * gamma[c] * rstd;
-        }
+        norm_grad_channel(args, &r, c, 1.0 / lvni_sqrt(variance[c] + attr->eps), true);
     }
     return LVN_OK;
 }
