@@ -27,7 +27,9 @@ typedef struct lvn_module_class {
     /* The same for validation; NULL: training_step is used (with dropout and batch norm in evaluation mode). */
     lvn_tensor *(*validation_step)(const lvn_module *module, const lvn_batch *batch, lvn_step *step);
     void (*destroy)(lvn_module *module); /* optional: what build() made beside children, parameters and buffers */
-    void *reserved[4];
+    /* optional: the module on x, then `residual` added, where both are done in one pass over memory */
+    lvn_tensor *(*forward_residual)(const lvn_module *module, lvn_tensor *x, lvn_tensor *residual);
+    void *reserved[3];
 } lvn_module_class;
 
 struct lvn_module {
@@ -38,6 +40,8 @@ struct lvn_module {
 
 /* Run the module's forward in an inner scope of its own: activations that nobody needs any more are gone afterwards. */
 LVN_API lvn_tensor *lvn_forward(const lvn_module *module, lvn_tensor *x);
+/* The same with `residual` (of the result's shape) added: by the class's forward_residual, else by lvn_add. */
+LVN_API lvn_tensor *lvn_forward_residual(const lvn_module *module, lvn_tensor *x, lvn_tensor *residual);
 
 /* Report a metric of the shard (one element, a mean over the shard's samples). Names: up to 31 characters; up to 16 a step.
  * They appear as train/NAME or val/NAME, averaged over samples in shard order. NULL values are passed over (the scope failed); more than
@@ -99,6 +103,7 @@ LVN_API lvn_module *lvn_nn_linear_with(lvn_builder *b, const char *name, int64_t
 typedef struct lvn_nn_batch_norm_options {
     size_t struct_size;
     double eps; /* 0: 1e-5 */
+    bool relu;  /* of the result; with lvn_forward_residual: of the sum */
 } lvn_nn_batch_norm_options;
 /* x (..., channels) -> the same shape: over all axes but the last. Parameters weight, bias (channels); in training the shard's own statistics;
  * the registered buffers running_mean, running_var (channels) move by `momentum` per step (0.1 is usual; 0: they stay) and serve evaluation. */

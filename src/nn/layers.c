@@ -100,6 +100,7 @@ typedef struct batch_norm {
     lvn_module base;
     int channels;
     double eps, momentum;
+    bool relu;
     lvn_tensor *weight, *bias;                  /* (C) */
     lvn_buffer *running_mean, *running_var;     /* (C) */
 } batch_norm;
@@ -116,23 +117,31 @@ static lvn_status batch_norm_build(lvn_module *module, lvn_builder *b)
     return lvn_builder_status(b);
 }
 
-static lvn_tensor *batch_norm_forward(const lvn_module *module, lvn_tensor *x)
+static lvn_tensor *batch_norm_forward_residual(const lvn_module *module, lvn_tensor *x, lvn_tensor *residual)
 {
     const batch_norm *m = (const batch_norm *)module;
     if (!lvn_is_training()) {
         return lvn_batch_norm_eval(x, m->weight, m->bias, lvn_buffer_value(m->running_mean), lvn_buffer_value(m->running_var),
-                                   m->eps);
+                                   m->eps, .residual = residual, .relu = m->relu);
     }
     lvn_tensor *mean, *variance;
-    lvn_tensor *y = lvn_batch_norm_train(x, m->weight, m->bias, m->eps, &mean, &variance);
+    lvn_tensor *y = lvn_batch_norm_train(x, m->weight, m->bias, m->eps, &mean, &variance, .residual = residual, .relu = m->relu);
     if (y != NULL && (lvn_buffer_push(m->running_mean, mean) != LVN_OK || lvn_buffer_push(m->running_var, variance) != LVN_OK)) {
         return lvni_op_fail("batch_norm");
     }
     return y;
 }
 
-static const lvn_module_class batch_norm_class = {
-    .name = "batch_norm", .size = sizeof(batch_norm), .build = batch_norm_build, .forward = batch_norm_forward};
+static lvn_tensor *batch_norm_forward(const lvn_module *module, lvn_tensor *x)
+{
+    return batch_norm_forward_residual(module, x, NULL);
+}
+
+static const lvn_module_class batch_norm_class = {.name = "batch_norm",
+                                                  .size = sizeof(batch_norm),
+                                                  .build = batch_norm_build,
+                                                  .forward = batch_norm_forward,
+                                                  .forward_residual = batch_norm_forward_residual};
 
 lvn_module *lvn_nn_batch_norm_with(lvn_builder *b, const char *name, int channels, double momentum,
                                    const lvn_nn_batch_norm_options *o)
@@ -145,6 +154,7 @@ lvn_module *lvn_nn_batch_norm_with(lvn_builder *b, const char *name, int channel
     lvn_nn_batch_norm_options own;
     lvni_options_copy(&own, sizeof own, o);
     m->eps = own.eps > 0.0 ? own.eps : 1e-5;
+    m->relu = own.relu;
     m->momentum = momentum;
     return lvni_builder_build(b, &m->base);
 }

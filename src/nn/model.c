@@ -155,23 +155,40 @@ static bool can_forward(const lvn_module *module)
     return false;
 }
 
-lvn_tensor *lvn_forward(const lvn_module *module, lvn_tensor *x)
+/* residual: NULL for a plain forward, else the class has forward_residual. */
+static lvn_tensor *forward(const lvn_module *module, lvn_tensor *x, lvn_tensor *residual)
 {
     const bool inner = lvni_scope_depth() > 0; /* outside of all scopes closing one would drop the tape */
-    if (!can_forward(module) || x == NULL || (inner && lvn_scope_open() != LVN_OK)) {
+    if (x == NULL || (inner && lvn_scope_open() != LVN_OK)) {
         return lvni_op_fail("forward");
     }
     lvni_ctx *ctx = lvni_ctx_get();
     const char *outside = ctx->module_path;
     ctx->module_path = module->path;
-    lvn_tensor *y = module->cls->forward(module, x);
+    lvn_tensor *y = residual == NULL ? module->cls->forward(module, x) : module->cls->forward_residual(module, x, residual);
     ctx->module_path = outside;
     if (!inner) {
         return y;
     }
-    y = y == x ? lvn_retain(y) : lvn_keep(y);
+    y = y == x || y == residual ? lvn_retain(y) : lvn_keep(y);
     lvn_scope_close(); /* a failure has marked the scope outside */
     return y == NULL ? NULL : lvni_adopt(y);
+}
+
+lvn_tensor *lvn_forward(const lvn_module *module, lvn_tensor *x)
+{
+    return can_forward(module) ? forward(module, x, NULL) : lvni_op_fail("forward");
+}
+
+lvn_tensor *lvn_forward_residual(const lvn_module *module, lvn_tensor *x, lvn_tensor *residual)
+{
+    if (!can_forward(module) || residual == NULL) {
+        return lvni_op_fail("forward_residual");
+    }
+    if (module->cls->forward_residual == NULL) {
+        return lvn_add(forward(module, x, NULL), residual);
+    }
+    return forward(module, x, residual);
 }
 
 bool lvn_is_training(void)

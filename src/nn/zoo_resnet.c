@@ -8,12 +8,14 @@
 
 enum { STAGES = 4, EXPANSION = 4 }; /* a bottleneck gives out four times its width */
 
-/* Convolution and batch norm of one name pair; weights normal with variance 2 / fan out (He et al. 2015, eq. 14). */
-static void conv_norm(lvn_builder *b, const char *conv, const char *norm, int in, int out, int kernel, int stride, lvn_module *made[2])
+/* Convolution and batch norm (relu: with its activation) of one name pair; weights normal with variance 2 / fan out (He et
+ * al. 2015, eq. 14). */
+static void conv_norm(lvn_builder *b, const char *conv, const char *norm, int in, int out, int kernel, int stride, bool relu,
+                      lvn_module *made[2])
 {
     char weight[64];
     made[0] = lvn_nn_conv2d(b, conv, in, out, kernel, .stride = stride, .padding = kernel / 2, .no_bias = true);
-    made[1] = lvn_nn_batch_norm(b, norm, out, 0.1);
+    made[1] = lvn_nn_batch_norm(b, norm, out, 0.1, .relu = relu);
     snprintf(weight, sizeof weight, "%s.weight", conv);
     lvn_builder_set_init(b, weight, LVN_INIT_NORMAL, lvni_sqrt(2.0 / ((double)out * kernel * kernel)));
 }
@@ -36,15 +38,15 @@ static lvn_status block_build(lvn_module *module, lvn_builder *b)
     block *m = (block *)module;
     const int out = m->width * (m->bottleneck ? EXPANSION : 1);
     if (m->bottleneck) {
-        conv_norm(b, "conv1", "bn1", m->in, m->width, 1, 1, m->body[0]);
-        conv_norm(b, "conv2", "bn2", m->width, m->width, 3, m->stride, m->body[1]);
-        conv_norm(b, "conv3", "bn3", m->width, out, 1, 1, m->body[2]);
+        conv_norm(b, "conv1", "bn1", m->in, m->width, 1, 1, true, m->body[0]);
+        conv_norm(b, "conv2", "bn2", m->width, m->width, 3, m->stride, true, m->body[1]);
+        conv_norm(b, "conv3", "bn3", m->width, out, 1, 1, true, m->body[2]);
     } else {
-        conv_norm(b, "conv1", "bn1", m->in, m->width, 3, m->stride, m->body[0]);
-        conv_norm(b, "conv2", "bn2", m->width, m->width, 3, 1, m->body[1]);
+        conv_norm(b, "conv1", "bn1", m->in, m->width, 3, m->stride, true, m->body[0]);
+        conv_norm(b, "conv2", "bn2", m->width, m->width, 3, 1, true, m->body[1]);
     }
     if (m->stride != 1 || m->in != out) {
-        conv_norm(b, "downsample.0", "downsample.1", m->in, out, 1, m->stride, m->downsample);
+        conv_norm(b, "downsample.0", "downsample.1", m->in, out, 1, m->stride, false, m->downsample);
     }
     return lvn_builder_status(b);
 }
@@ -52,12 +54,12 @@ static lvn_status block_build(lvn_module *module, lvn_builder *b)
 static lvn_tensor *block_forward(const lvn_module *module, lvn_tensor *x)
 {
     const block *m = (const block *)module;
-    lvn_tensor *y = lvn_relu(run_conv_norm(m->body[0], x));
-    y = run_conv_norm(m->body[1], y);
-    if (m->bottleneck) {
-        y = run_conv_norm(m->body[2], lvn_relu(y));
+    const int last = m->bottleneck ? 2 : 1;
+    lvn_tensor *y = x, *residual = m->downsample[0] == NULL ? x : run_conv_norm(m->downsample, x);
+    for (int i = 0; i < last; i++) {
+        y = run_conv_norm(m->body[i], y);
     }
-    return lvn_relu(lvn_add(y, m->downsample[0] == NULL ? x : run_conv_norm(m->downsample, x)));
+    return lvn_forward_residual(m->body[last][1], lvn_forward(m->body[last][0], y), residual);
 }
 
 static const lvn_module_class block_class = {
@@ -74,7 +76,7 @@ typedef struct resnet {
 static lvn_status resnet_build(resnet *m, lvn_builder *b, const int n_blocks[STAGES], bool bottleneck)
 {
     const lvni_zoo_arguments *a = lvni_builder_arguments(b);
-    conv_norm(b, "conv1", "bn1", 3, 64, 7, 2, m->stem);
+    conv_norm(b, "conv1", "bn1", 3, 64, 7, 2, true, m->stem);
     int in = 64;
     for (int s = 0; s < STAGES; s++) {
         m->n_blocks[s] = n_blocks[s];
@@ -101,7 +103,7 @@ static lvn_status resnet_build(resnet *m, lvn_builder *b, const int n_blocks[STA
 static lvn_tensor *resnet_forward(const lvn_module *module, lvn_tensor *x) /* x: (N, S, S, 3) */
 {
     const resnet *m = (const resnet *)module;
-    x = lvn_relu(run_conv_norm(m->stem, x));           /* (N, S/2, S/2, 64) */
+    x = run_conv_norm(m->stem, x);                     /* (N, S/2, S/2, 64) */
     x = lvn_max_pool2d(x, 3, .stride = 2, .padding = 1); /* (N, S/4, S/4, 64) */
     for (int s = 0; s < STAGES; s++) {                 /* (N, S/32, S/32, 512 or 2048) in the end */
         for (int i = 0; i < m->n_blocks[s]; i++) {

@@ -14,11 +14,11 @@ static lvn_status cnn_build(lvn_module *module, lvn_builder *b)
     const lvni_zoo_arguments *a = lvni_builder_arguments(b);
     LVN_ARG(a->image_size >= 4, "model=cnn needs image_size of at least 4, not %d", a->image_size);
     m->conv[0] = lvn_nn_conv2d(b, "conv1", 3, 32, 3, .padding = 1, .no_bias = true);
-    m->norm[0] = lvn_nn_batch_norm(b, "norm1", 32, 0.1);
+    m->norm[0] = lvn_nn_batch_norm(b, "norm1", 32, 0.1, .relu = true);
     m->conv[1] = lvn_nn_conv2d(b, "conv2", 32, 64, 3, .padding = 1, .no_bias = true);
-    m->norm[1] = lvn_nn_batch_norm(b, "norm2", 64, 0.1);
+    m->norm[1] = lvn_nn_batch_norm(b, "norm2", 64, 0.1, .relu = true);
     m->conv[2] = lvn_nn_conv2d(b, "conv3", 64, 128, 3, .padding = 1, .no_bias = true);
-    m->norm[2] = lvn_nn_batch_norm(b, "norm3", 128, 0.1);
+    m->norm[2] = lvn_nn_batch_norm(b, "norm3", 128, 0.1, .relu = true);
     m->dropout = lvn_nn_dropout(b, "dropout", a->dropout);
     m->head = lvn_nn_linear(b, "head", 128, a->n_classes);
     return lvn_builder_status(b);
@@ -28,7 +28,7 @@ static lvn_tensor *cnn_forward(const lvn_module *module, lvn_tensor *x) /* x: (N
 {
     const cnn *m = (const cnn *)module;
     for (int i = 0; i < 3; i++) {
-        x = lvn_relu(lvn_forward(m->norm[i], lvn_forward(m->conv[i], x)));
+        x = lvn_forward(m->norm[i], lvn_forward(m->conv[i], x));
         if (i < 2) {
             x = lvn_max_pool2d(x, 2); /* (N, S/2, S/2, 32), (N, S/4, S/4, 64) */
         }

@@ -58,12 +58,18 @@ FN(pool, lvn_max_pool2d(in[0], 2))
 FN(pool_overlap, lvn_max_pool2d(in[0], 3, .stride = 2, .padding = 1))
 FN(global_avg, lvn_global_avg_pool2d(in[0]))
 FN(norm_train, lvn_batch_norm_train(in[0], in[1], in[2], 1e-2, NULL, NULL))
+FN(norm_train_relu, lvn_batch_norm_train(in[0], in[1], in[2], 1e-2, NULL, NULL, .relu = true))
+FN(norm_train_add, lvn_batch_norm_train(in[0], in[1], in[2], 1e-2, NULL, NULL, .residual = in[3]))
+FN(norm_train_both, lvn_batch_norm_train(in[0], in[1], in[2], 1e-2, NULL, NULL, .residual = in[3], .relu = true))
+FN(norm_train_own, lvn_batch_norm_train(in[0], in[1], in[2], 1e-2, NULL, NULL, .residual = in[0], .relu = true))
 FN(softmax, lvn_softmax(in[0]))
 FN(log_softmax, lvn_log_softmax(in[0]))
 FN(dropout, lvn_dropout(in[0], 0.4))
 
 static lvn_tensor *constant[2]; /* of the test in work: running statistics, labels */
 FN(norm_eval, lvn_batch_norm_eval(in[0], in[1], in[2], constant[0], constant[1], 1e-2))
+FN(norm_eval_relu, lvn_batch_norm_eval(in[0], in[1], in[2], constant[0], constant[1], 1e-2, .relu = true))
+FN(norm_eval_both, lvn_batch_norm_eval(in[0], in[1], in[2], constant[0], constant[1], 1e-2, .residual = in[3], .relu = true))
 FN(cross_entropy, lvn_cross_entropy(in[0], constant[0]))
 FN(twice, lvn_add(lvn_mul(in[0], in[0]), lvn_mul_scalar(in[0], 3.0)))
 FN(both_sides, lvn_add(in[0], in[0]))
@@ -73,7 +79,7 @@ typedef struct row {
     formula f;
     double tolerance;
     int n;
-    dims shape[3];
+    dims shape[4];
     domain from;
 } row;
 
@@ -127,8 +133,12 @@ static const row rows[] = {
     {"max_pool2d_with", fn_pool, SMOOTH, 1, {S(2, 4, 5, 2)}, APART},
     {"max_pool2d_with", fn_pool_overlap, SMOOTH, 1, {S(1, 5, 6, 2)}, APART},
     {"global_avg_pool2d", fn_global_avg, SMOOTH, 1, {S(2, 3, 4, 3)}, NORMAL},
-    {"batch_norm_train", fn_norm_train, CURVED, 3, {S(2, 3, 2, 3), S(3), S(3)}, NORMAL},
-    {"batch_norm_train", fn_norm_train, CURVED, 3, {S(5, 2), S(2), S(2)}, NORMAL},
+    {"batch_norm_train_with", fn_norm_train, CURVED, 3, {S(2, 3, 2, 3), S(3), S(3)}, NORMAL},
+    {"batch_norm_train_with", fn_norm_train, CURVED, 3, {S(5, 2), S(2), S(2)}, NORMAL},
+    {"batch_norm_train_with", fn_norm_train_relu, CURVED, 3, {S(2, 3, 2, 3), S(3), S(3)}, NORMAL},
+    {"batch_norm_train_with", fn_norm_train_add, CURVED, 4, {S(2, 3, 2, 3), S(3), S(3), S(2, 3, 2, 3)}, NORMAL},
+    {"batch_norm_train_with", fn_norm_train_both, CURVED, 4, {S(2, 3, 2, 3), S(3), S(3), S(2, 3, 2, 3)}, NORMAL},
+    {"batch_norm_train_with", fn_norm_train_own, CURVED, 3, {S(2, 3, 2, 3), S(3), S(3)}, NORMAL},
     {"softmax", fn_softmax, SMOOTH, 1, {S(3, 5)}, NORMAL},
     {"softmax", fn_softmax, SMOOTH, 1, {S(2, 2, 4)}, NORMAL},
     {"log_softmax", fn_log_softmax, SMOOTH, 1, {S(3, 5)}, NORMAL},
@@ -136,7 +146,7 @@ static const row rows[] = {
 
 static void check_row(const row *r)
 {
-    lvn_tensor *in[3] = {NULL, NULL, NULL};
+    lvn_tensor *in[4] = {NULL, NULL, NULL, NULL};
     char name[96];
     snprintf(name, sizeof name, "%s, row %d", r->op, (int)(r - rows));
     for (int i = 0; i < r->n; i++) {
@@ -163,12 +173,18 @@ static void batch_norm_eval(void **state)
     (void)state;
     const dims x = S(2, 2, 3, 3), c = S(3);
     lvn_tensor *in[] = {make_leaf(LVN_F64, 1, &x, NORMAL), make_leaf(LVN_F64, 2, &c, NORMAL),
-                        make_leaf(LVN_F64, 3, &c, NORMAL)};
+                        make_leaf(LVN_F64, 3, &c, NORMAL), make_leaf(LVN_F64, 6, &x, NORMAL)};
     constant[0] = make_constant(LVN_F64, 4, 1, c.size);
     constant[1] = make_leaf(LVN_F64, 5, &c, POSITIVE);
-    check_gradients("batch_norm_eval", fn_norm_eval, in, 3, CURVED);
+    static const formula f[] = {fn_norm_eval, fn_norm_eval_relu, fn_norm_eval_both};
+    for (int k = 0; k < 3; k++) {
+        check_gradients("batch_norm_eval", f[k], in, k < 2 ? 3 : 4, CURVED);
+        for (int i = 0; i < 4; i++) {
+            lvn_zero_grad(in[i]);
+        }
+    }
     assert_null(lvn_gradient(constant[1])); /* running statistics have none, even if they ask */
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         lvn_release(in[i]);
     }
     lvn_release(constant[0]);
@@ -235,7 +251,7 @@ static void only_what_is_wanted(void **state)
 
 static bool has_row(const char *op)
 {
-    static const char *const elsewhere[] = {"batch_norm_eval", "cross_entropy", "dropout"};
+    static const char *const elsewhere[] = {"batch_norm_eval_with", "cross_entropy", "dropout"};
     static const char *const without_gradient[] = {"keep", "require_grad", "gradient", "argmax", "accuracy"};
     bool found = false;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

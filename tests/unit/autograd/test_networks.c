@@ -142,6 +142,51 @@ static void a_second_run_gives_the_same_bits(void **state)
     lvn_release(labels);
 }
 
+/* ---- a batch norm with residual and relu has the bits of its parts ---- */
+
+static bool evaluates, fused;
+
+/* image, gamma, beta, residual, filter; in evaluation gamma^2 is the variance and beta the mean */
+static lvn_tensor *finished_norm(lvn_tensor *const *in)
+{
+    lvn_tensor *x = lvn_conv2d(in[0], in[4], NULL, .padding = 1), *variance = lvn_square(in[1]), *y;
+    if (fused) {
+        y = evaluates ? lvn_batch_norm_eval(x, in[1], in[2], in[2], variance, 1e-5, .residual = in[3], .relu = true)
+                      : lvn_batch_norm_train(x, in[1], in[2], 1e-5, NULL, NULL, .residual = in[3], .relu = true);
+        x = evaluates ? lvn_batch_norm_eval(y, in[1], in[2], in[2], variance, 1e-5, .relu = true)
+                      : lvn_batch_norm_train(y, in[1], in[2], 1e-5, NULL, NULL, .relu = true);
+    } else {
+        y = evaluates ? lvn_batch_norm_eval(x, in[1], in[2], in[2], variance, 1e-5) : lvn_batch_norm_train(x, in[1], in[2], 1e-5, NULL, NULL);
+        y = lvn_relu(lvn_add(y, in[3]));
+        x = evaluates ? lvn_batch_norm_eval(y, in[1], in[2], in[2], variance, 1e-5) : lvn_batch_norm_train(y, in[1], in[2], 1e-5, NULL, NULL);
+        x = lvn_relu(x);
+    }
+    return lvn_mean(lvn_square(lvn_add(x, y)));
+}
+
+static void a_fused_norm_has_the_bits_of_its_parts(void **state)
+{
+    (void)state;
+    static const network w[] = {
+        {"32 channels", finished_norm, 5, {S(3, 9, 9, 3), S(32), S(32), S(3, 9, 9, 32), S(32, 3, 3, 3)}, NORMAL},
+        {"5 channels", finished_norm, 5, {S(3, 9, 9, 3), S(5), S(5), S(3, 9, 9, 5), S(5, 3, 3, 3)}, NORMAL}};
+    for (int k = 0; k < 4; k++) {
+        lvn_tensor *a[INPUTS], *b[INPUTS];
+        evaluates = k >= 2;
+        fused = false;
+        const double parts = run(&w[k % 2], LVN_F32, a);
+        fused = true;
+        const double whole = run(&w[k % 2], LVN_F32, b);
+        assert_memory_equal(&parts, &whole, sizeof parts);
+        for (int i = 0; i < w[k % 2].n; i++) {
+            const size_t bytes = (size_t)lvn_numel(a[i]) * sizeof(float);
+            assert_memory_equal(lvn_data(lvn_gradient(a[i])), lvn_data(lvn_gradient(b[i])), bytes);
+            lvn_release(a[i]);
+            lvn_release(b[i]);
+        }
+    }
+}
+
 int main(void)
 {
     if (lvni_cpu_start() != LVN_OK) {
@@ -151,6 +196,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_backends_agree),
         cmocka_unit_test(a_second_run_gives_the_same_bits),
+        cmocka_unit_test(a_fused_norm_has_the_bits_of_its_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

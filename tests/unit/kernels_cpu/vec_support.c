@@ -17,6 +17,7 @@ static const lvni_pool_attr POOL_ODD = {.kernel = {2, 2}, .stride = {2, 2}, .in_
 static const lvni_pool_attr POOL_33 = {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}, .in_h = 17, .in_w = 14};
 static const lvni_pool_attr POOL_32 = {.kernel = {3, 2}, .stride = {1, 2}, .padding = {0, 1}, .in_h = 9, .in_w = 8};
 static const lvni_norm_attr EPS = {.eps = 1e-5};
+static const lvni_norm_attr EPS_RELU = {.eps = 1e-5, .relu = true};
 static const lvni_dropout_attr DROP = {.p = 0.3, .rng = {.key = {{0x12345678u, 0x9abcdef0u}}, .a = 7, .b = 3, .c = 1}};
 
 #define N(...) {.kind = 'n', .ndim = sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), .shape = {__VA_ARGS__}}
@@ -81,14 +82,25 @@ const vec_case vec_cases[] = {
     {"batch_norm_train, 600 channels", LVNI_OP_batch_norm_train, {N(70, 600), P(600), N(600)}, &EPS, 5e-6, 0},
     {"batch_norm_train, far mean", LVNI_OP_batch_norm_train, {N(4, 33, 33, 20), P(20), N(20)}, &EPS, 2e-4, 1000},
     {"batch_norm_train_grad, 64 channels", LVNI_OP_batch_norm_train_grad,
-     {N(4, 15, 15, 64), N(4, 15, 15, 64), P(64), N(64), P(64)}, NULL, 1e-5, 0},
+     {N(4, 15, 15, 64), N(4, 15, 15, 64), P(64), N(64), P(64), N(64)}, &EPS, 1e-5, 0},
     {"batch_norm_train_grad, 3 channels", LVNI_OP_batch_norm_train_grad,
-     {N(4, 55, 55, 3), N(4, 55, 55, 3), P(3), N(3), P(3)}, NULL, 1e-5, 0},
+     {N(4, 55, 55, 3), N(4, 55, 55, 3), P(3), N(3), P(3), N(3)}, &EPS, 1e-5, 0},
     {"batch_norm_train_grad, 17 channels", LVNI_OP_batch_norm_train_grad,
-     {N(1021, 17), N(1021, 17), P(17), N(17), P(17)}, NULL, 1e-5, 0},
+     {N(1021, 17), N(1021, 17), P(17), N(17), P(17), N(17)}, &EPS, 1e-5, 0},
     {"batch_norm_eval", LVNI_OP_batch_norm_eval, {N(4, 33, 33, 20), P(20), N(20), N(20), P(20)}, &EPS, 2e-6, 0},
     {"batch_norm_eval_grad", LVNI_OP_batch_norm_eval_grad,
-     {N(4, 33, 33, 20), N(4, 33, 33, 20), P(20), N(20), P(20)}, &EPS, 1e-5, 0},
+     {N(4, 33, 33, 20), N(4, 33, 33, 20), P(20), N(20), P(20), N(20)}, &EPS, 1e-5, 0},
+    {"batch_norm_train, relu", LVNI_OP_batch_norm_train, {N(4, 15, 15, 64), P(64), N(64)}, &EPS_RELU, 5e-6, 0},
+    {"batch_norm_train, residual, relu, 100 channels", LVNI_OP_batch_norm_train,
+     {N(4, 15, 15, 100), P(100), N(100), N(4, 15, 15, 100)}, &EPS_RELU, 5e-6, 0},
+    {"batch_norm_train_grad, relu", LVNI_OP_batch_norm_train_grad,
+     {N(4, 15, 15, 64), N(4, 15, 15, 64), P(64), N(64), P(64), N(64)}, &EPS_RELU, 1e-5, 0},
+    {"batch_norm_train_grad, residual, relu, 600 channels", LVNI_OP_batch_norm_train_grad,
+     {N(70, 600), N(70, 600), P(600), N(600), P(600), N(600), N(70, 600)}, &EPS_RELU, 1e-5, 0},
+    {"batch_norm_train_grad, residual, relu, 5 channels", LVNI_OP_batch_norm_train_grad,
+     {N(3000, 5), N(3000, 5), P(5), N(5), P(5), N(5), N(3000, 5)}, &EPS_RELU, 1e-5, 0},
+    {"batch_norm_eval_grad, relu", LVNI_OP_batch_norm_eval_grad,
+     {N(4, 33, 33, 20), N(4, 33, 33, 20), P(20), N(20), P(20), N(20)}, &EPS_RELU, 1e-5, 0},
     {"softmax, 10 classes", LVNI_OP_softmax, {N(1203, 10)}, NULL, 2e-6, 0},
     {"softmax, long rows", LVNI_OP_softmax, {N(7, 5003)}, NULL, 2e-6, 0},
     {"softmax_grad", LVNI_OP_softmax_grad, {N(31, 1203), P(31, 1203)}, NULL, 2e-6, 0},
@@ -162,7 +174,7 @@ void vec_make_inputs(const vec_case *c, lvn_dtype dtype, lvni_args *args)
 {
     memset(args, 0, sizeof *args);
     args->attr = c->attr;
-    for (int i = 0; i < 5 && c->in[i].kind != 0; i++) {
+    for (int i = 0; i < LVNI_MAX_IN && c->in[i].kind != 0; i++) {
         switch (c->in[i].kind) {
         case 'l': args->in[i] = make_labels(c, i); break;
         case 'w': args->in[i] = make_places(c, i); break;

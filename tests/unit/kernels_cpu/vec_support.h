@@ -15,7 +15,7 @@ typedef struct vec_input {
 typedef struct vec_case {
     const char *name;
     lvni_op op;
-    vec_input in[5];
+    vec_input in[LVNI_MAX_IN];
     const void *attr;
     double tolerance; /* relative to the largest value of the output */
     double mean;      /* added to input 0 (and 1 of batch norm's gradient): a mean far above the deviation */

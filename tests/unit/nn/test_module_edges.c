@@ -12,7 +12,7 @@
 
 typedef struct net {
     lvn_module base;
-    lvn_module *linear;
+    lvn_module *linear, *norm;
     lvn_buffer *buffer;
 } net;
 
@@ -21,6 +21,7 @@ static lvn_status net_build(lvn_module *module, lvn_builder *b)
     net *m = (net *)module;
     m->linear = lvn_nn_linear(b, "linear", 2, 1);
     m->buffer = lvn_builder_buffer(b, "mean", 1, (const int64_t[]){1}, 0.0, 0.5);
+    m->norm = lvn_nn_batch_norm(b, "norm", 2, 0.1, .eps = 1e-30, .relu = true);
     return lvn_builder_status(b);
 }
 
@@ -50,6 +51,32 @@ static void forward_outside_of_scopes_keeps_the_tape(void **state)
     assert_float_equal(g[0], 3.0f, 0.0f);
     assert_float_equal(g[1], -1.0f, 0.0f);
     lvn_release(x);
+    lvni_model_destroy(m);
+}
+
+/* A norm adds the residual before its relu; a module without a way of its own is followed by a sum. */
+static void forward_residual_by_the_class_or_by_a_sum(void **state)
+{
+    (void)state;
+    lvni_model *m = make();
+    const net *n = (const net *)m->root;
+    float in[] = {3, -1}, more[] = {-4, 2}, one[] = {10};
+    lvn_tensor *x = lvn_tensor_wrap(in, LVN_F32, 2, (const int64_t[]){1, 2}), *r = lvn_tensor_wrap(more, LVN_F32, 2, (const int64_t[]){1, 2});
+    lvn_tensor *ten = lvn_tensor_wrap(one, LVN_F32, 2, (const int64_t[]){1, 1});
+    assert_int_equal(lvn_scope_open(), LVN_OK);
+    const float *y = lvn_const_data(lvn_forward_residual(n->norm, x, r)); /* running mean 0, variance 1 */
+    assert_float_equal(y[0], 0.0f, 0.0f);
+    assert_float_equal(y[1], 1.0f, 0.0f);
+    y = lvn_const_data(lvn_forward(n->norm, x));
+    assert_float_equal(y[0], 3.0f, 0.0f);
+    assert_float_equal(y[1], 0.0f, 0.0f);
+    lvn_tensor *without = lvn_forward(n->linear, x), *sum = lvn_forward_residual(n->linear, x, ten);
+    assert_float_equal(lvn_item(sum), (float)lvn_item(without) + 10.0f, 0.0f);
+    assert_null(lvn_forward_residual(n->norm, x, NULL));
+    assert_int_equal(lvn_scope_close(), LVN_ERR_INVALID);
+    lvn_release(x);
+    lvn_release(r);
+    lvn_release(ten);
     lvni_model_destroy(m);
 }
 
@@ -137,6 +164,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(forward_outside_of_scopes_keeps_the_tape),
+        cmocka_unit_test(forward_residual_by_the_class_or_by_a_sum),
         cmocka_unit_test(an_old_error_is_no_reason),
         cmocka_unit_test(metrics_that_do_not_fit_fail_the_scope),
         cmocka_unit_test(options_are_read_by_their_size),

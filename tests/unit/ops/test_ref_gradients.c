@@ -223,29 +223,40 @@ static void max_pool2d_grad(void **state)
 
 /* ---- norms, softmax, losses ---- */
 
+/* Residual and relu: none, one, both. With both the sign comes from y, with relu alone it is computed again. */
 static void batch_norm_train_grad(void **state)
 {
     (void)state;
-    const lvni_norm_attr attr = {.eps = 1e-3};
     lvn_tensor *x = RANDOM("x", 2, 3, 3, 4), *gamma = RANDOM("gamma", 4), *beta = RANDOM("beta", 4);
-    lvn_tensor *dy = RANDOM("dy", 2, 3, 3, 4);
-    const lvni_args f = REF(batch_norm_train, &attr, x, gamma, beta);
-    const lvni_args g = REF(batch_norm_train_grad, NULL, dy, x, gamma, f.out[1], f.out[2]);
-    for (int k = 0; k < 3; k++) {
-        check_gradient(LVNI_OP_batch_norm_train, &attr, IN(x, gamma, beta), k, dy, g.out[k]);
+    lvn_tensor *dy = RANDOM("dy", 2, 3, 3, 4), *residual = RANDOM("residual", 2, 3, 3, 4);
+    for (int i = 0; i < 4; i++) {
+        const lvni_norm_attr attr = {.eps = 1e-3, .relu = i >= 2};
+        lvn_tensor *added = i % 2 == 1 ? residual : NULL;
+        const lvni_args f = REF(batch_norm_train, &attr, x, gamma, beta, added);
+        const lvni_args g = REF(batch_norm_train_grad, &attr, dy, x, gamma, f.out[1], f.out[2], beta, i == 3 ? f.out[0] : NULL);
+        for (int k = 0; k < (added != NULL ? 4 : 3); k++) {
+            check_gradient(LVNI_OP_batch_norm_train, &attr, IN(x, gamma, beta, added), k, dy, g.out[k]);
+        }
     }
 }
 
 static void batch_norm_eval_grad(void **state)
 {
     (void)state;
-    const lvni_norm_attr attr = {.eps = 1e-3};
     lvn_tensor *x = RANDOM("x", 6, 4), *gamma = RANDOM("gamma", 4), *beta = RANDOM("beta", 4),
-               *dy = RANDOM("dy", 6, 4);
+               *dy = RANDOM("dy", 6, 4), *residual = RANDOM("residual", 6, 4);
     lvn_tensor *mean = RANDOM("mean", 4), *variance = positive(RANDOM("variance", 4));
-    const lvni_args g = REF(batch_norm_eval_grad, &attr, dy, x, gamma, mean, variance);
-    for (int k = 0; k < 3; k++) {
-        check_gradient(LVNI_OP_batch_norm_eval, &attr, IN(x, gamma, beta, mean, variance), k, dy, g.out[k]);
+    for (int i = 0; i < 4; i++) {
+        const lvni_norm_attr attr = {.eps = 1e-3, .relu = i >= 2};
+        lvn_tensor *added = i % 2 == 1 ? residual : NULL;
+        const lvni_args f = REF(batch_norm_eval, &attr, x, gamma, beta, mean, variance, added);
+        const lvni_args g = REF(batch_norm_eval_grad, &attr, dy, x, gamma, mean, variance, beta, i == 3 ? f.out[0] : NULL);
+        for (int k = 0; k < 3; k++) {
+            check_gradient(LVNI_OP_batch_norm_eval, &attr, IN(x, gamma, beta, mean, variance, added), k, dy, g.out[k]);
+        }
+        if (added != NULL) {
+            check_gradient(LVNI_OP_batch_norm_eval, &attr, IN(x, gamma, beta, mean, variance, added), 5, dy, g.out[3]);
+        }
     }
 }
 

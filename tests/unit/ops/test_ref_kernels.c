@@ -228,7 +228,7 @@ static void batch_norm_by_hand(void **state)
         REF(batch_norm_eval, &attr, x, gamma, beta, F64(DIMS(2), 1, 2), F64(DIMS(2), 0.25, 3.25));
     EXPECT(e.out[0], CLOSE, DIMS(2, 2, 2), 10, 1, 12, 1, 14, 0, 20, 0);
     const lvni_args g = REF(batch_norm_eval_grad, &attr, F64(DIMS(2, 2, 2), 1, 1, 0, 0, 0, 0, 2, 4), x, gamma,
-                            F64(DIMS(2), 1, 2), F64(DIMS(2), 0.25, 3.25));
+                            F64(DIMS(2), 1, 2), F64(DIMS(2), 0.25, 3.25), beta);
     EXPECT(g.out[0], CLOSE, DIMS(2, 2, 2), 2, -0.5, 0, 0, 0, 0, 4, -2);
     EXPECT(g.out[1], CLOSE, DIMS(2), 10, -1); /* 1 * 0 + 2 * 5;  1 * -2/2 + 4 * 0 */
     EXPECT(g.out[2], CLOSE, DIMS(2), 3, 5);
@@ -238,12 +238,31 @@ static void batch_norm_gradient_by_hand(void **state)
 {
     (void)state;
     /* x 0 2, mean 1, rstd 1/2 as given: xhat -1/2 1/2; dy 4 0: dbeta 4, dgamma -2 */
-    const lvni_args g = REF(batch_norm_train_grad, NULL, F64(DIMS(2, 1), 4, 0), F64(DIMS(2, 1), 0, 2),
-                            F64(DIMS(1), 3), F64(DIMS(1), 1), F64(DIMS(1), 0.5));
+    lvni_norm_attr attr = {.eps = 0};
+    lvn_tensor *dy = F64(DIMS(2, 1), 4, 0), *x = F64(DIMS(2, 1), 0, 2), *gamma = F64(DIMS(1), 3), *mean = F64(DIMS(1), 1),
+               *rstd = F64(DIMS(1), 0.5), *beta = F64(DIMS(1), 1);
+    const lvni_args g = REF(batch_norm_train_grad, &attr, dy, x, gamma, mean, rstd, beta);
     EXPECT(g.out[1], CLOSE, DIMS(1), -2);
     EXPECT(g.out[2], CLOSE, DIMS(1), 4);
     /* 3/2 (4 - (4 + 1) / 2) and 3/2 (0 - (4 - 1) / 2) */
     EXPECT(g.out[0], CLOSE, DIMS(2, 1), 2.25, -2.25);
+    EXPECT(g.out[3], EXACT, DIMS(2, 1), 4, 0);
+    /* relu: y = 3 xhat + 1 = -1/2 5/2 lets the second dy through, which is 0; a given y overrules it */
+    attr.relu = true;
+    EXPECT(REF(batch_norm_train_grad, &attr, dy, x, gamma, mean, rstd, beta).out[2], EXACT, DIMS(1), 0);
+    EXPECT(REF(batch_norm_train_grad, &attr, dy, x, gamma, mean, rstd, beta, F64(DIMS(2, 1), 1, 0)).out[3], EXACT, DIMS(2, 1), 4, 0);
+}
+
+static void batch_norm_with_residual_and_relu_by_hand(void **state)
+{
+    (void)state;
+    const lvni_norm_attr relu = {.eps = 0, .relu = true}, plain = {.eps = 0};
+    /* mean 2, deviation 1: xhat -1 1 */
+    lvn_tensor *x = F64(DIMS(2, 1), 1, 3), *one = F64(DIMS(1), 1), *zero = F64(DIMS(1), 0), *r = F64(DIMS(2, 1), 0.5, -4);
+    EXPECT(REF(batch_norm_train, &relu, x, one, zero).out[0], EXACT, DIMS(2, 1), 0, 1);
+    EXPECT(REF(batch_norm_train, &plain, x, one, zero, r).out[0], EXACT, DIMS(2, 1), -0.5, -3);
+    EXPECT(REF(batch_norm_train, &relu, x, one, zero, F64(DIMS(2, 1), 3, -4)).out[0], EXACT, DIMS(2, 1), 2, 0);
+    EXPECT(REF(batch_norm_eval, &relu, x, one, zero, one, one, r).out[0], EXACT, DIMS(2, 1), 0.5, 0);
 }
 
 /* ---- softmax and losses ---- */
@@ -310,6 +329,7 @@ int main(void)
         TEST(pooling_by_hand),
         TEST(batch_norm_by_hand),
         TEST(batch_norm_gradient_by_hand),
+        TEST(batch_norm_with_residual_and_relu_by_hand),
         TEST(softmax_by_hand),
         TEST(losses_by_hand),
         TEST(labels_out_of_range_are_named),
