@@ -4,12 +4,21 @@
  * error and marks the scope: from then on every op in that scope returns NULL, as does an op that is given NULL. So formulas are
  * written as formulas and checked once, at lvn_scope_close() or lvn_backward().
  * Outside of all scopes a tensor lives until its thread ends: open one.
- * Types: f32 runs on the cpu backend, f64 on the reference backend. All inputs of an op have the same type, labels are i64.
+ * Types: f32 runs on the cpu backend, f64 on the reference backend. All inputs of an op have the same type, labels are i64. bf16 and f16
+ * are stored and rounded as such and computed in f32, or natively where the CPU can; `levin ops` shows in which type an op runs under
+ * mixed precision. Weights and statistics may be f32 beside bf16 or f16 images.
  * Named options stand behind the positional arguments: lvn_conv2d(x, w, b, .stride = 2); leaving one out, or 0, gives
  * PyTorch's default. */
 #ifndef LEVIN_OPS_H
 #define LEVIN_OPS_H
 
+#include <levin/ops_elementwise.h>
+#include <levin/ops_image.h>
+#include <levin/ops_linear.h>
+#include <levin/ops_loss.h>
+#include <levin/ops_norm.h>
+#include <levin/ops_reduce.h>
+#include <levin/ops_shape.h>
 #include <levin/tensor.h>
 
 #ifdef __cplusplus
@@ -34,99 +43,44 @@ LVN_API lvn_status lvn_backward_scaled(lvn_tensor *loss, double seed);
 /* The gradient of a leaf after lvn_backward(), same shape; borrowed from t; NULL when it has none. */
 LVN_API lvn_tensor *lvn_gradient(lvn_tensor *t);
 LVN_API void lvn_zero_grad(lvn_tensor *t);
+/* dy/dx of one tensor, a leaf or a result, which belongs to the scope. The tape stays, and gradients of leaves are left alone. With
+ * .create_graph the gradient is itself recorded and can be differentiated (a gradient penalty); `levin ops` lists the ops that can. */
+typedef struct lvn_grad_options {
+    size_t struct_size;
+    lvn_tensor *grad_output; /* dL/dy, as y; NULL: y has one element, 1 */
+    bool create_graph;
+} lvn_grad_options;
+LVN_API lvn_tensor *lvn_grad_with(lvn_tensor *y, lvn_tensor *x, const lvn_grad_options *o);
+#define lvn_grad(y, x, ...) lvn_grad_with((y), (x), &(lvn_grad_options){.struct_size = sizeof(lvn_grad_options), __VA_ARGS__})
+/* The same for n tensors at once: grads[k] = dy/dx[k]. On failure all are NULL. */
+LVN_API lvn_status lvn_grads_with(lvn_tensor *y, lvn_tensor *const *x, int n, lvn_tensor **grads, const lvn_grad_options *o);
 /* Switch recording off or on in this thread; returns what it was. */
 LVN_API bool lvn_set_grad_enabled(bool enabled);
+/* The same values without a past: nothing is recorded behind it. Shares the memory of x. */
+LVN_API lvn_tensor *lvn_detach(lvn_tensor *x);
 
-/* ---- element-wise; a and b broadcast as in NumPy ---- */
-LVN_API lvn_tensor *lvn_add(lvn_tensor *a, lvn_tensor *b);
-LVN_API lvn_tensor *lvn_sub(lvn_tensor *a, lvn_tensor *b);
-LVN_API lvn_tensor *lvn_mul(lvn_tensor *a, lvn_tensor *b);
-LVN_API lvn_tensor *lvn_div(lvn_tensor *a, lvn_tensor *b);
-LVN_API lvn_tensor *lvn_add_scalar(lvn_tensor *x, double c);
-LVN_API lvn_tensor *lvn_mul_scalar(lvn_tensor *x, double c);
-LVN_API lvn_tensor *lvn_neg(lvn_tensor *x);
-LVN_API lvn_tensor *lvn_exp(lvn_tensor *x);
-LVN_API lvn_tensor *lvn_log_e(lvn_tensor *x); /* natural logarithm (lvn_log is the trainer's metric call) */
-LVN_API lvn_tensor *lvn_square(lvn_tensor *x);
-LVN_API lvn_tensor *lvn_sqrt(lvn_tensor *x);
-LVN_API lvn_tensor *lvn_relu(lvn_tensor *x);
+/* ---- a user's own op ---- */
+enum { LVN_FUNCTION_INPUTS = 8, LVN_FUNCTION_SAVED = 4 };
+typedef struct lvn_function_call {
+    const void *attr;                      /* the call's own copy */
+    lvn_tensor *saved[LVN_FUNCTION_SAVED]; /* forward puts here what backward needs; kept by the tape */
+    bool wanted[LVN_FUNCTION_INPUTS];      /* in backward: input i wants its gradient */
+} lvn_function_call;
+typedef struct lvn_function {
+    const char *name;
+    size_t attr_size; /* at most 64 */
+    /* Returns a new tensor: made with ops (nothing is recorded) or with lvn_zeros() and filled by hand. NULL: failed. */
+    lvn_tensor *(*forward)(lvn_function_call *call, lvn_tensor *const *in);
+    /* dx[i] = dL/d(input i), made with ops or lvn_zeros(), for every input that is wanted. */
+    lvn_status (*backward)(lvn_function_call *call, lvn_tensor *dy, lvn_tensor **dx);
+    bool differentiable; /* backward uses ops alone, so create_graph can record it */
+} lvn_function;
+LVN_API lvn_tensor *lvn_apply(const lvn_function *f, lvn_tensor *const *in, int n_in, const void *attr);
 
-/* ---- reductions; axes may be negative ---- */
-/* Sums and means of f32 are added in fixed blocks: the same bits on any number of threads. An empty axis: sum 0, mean an error. */
-LVN_API lvn_tensor *lvn_sum(lvn_tensor *x);  /* over everything: shape () */
-LVN_API lvn_tensor *lvn_mean(lvn_tensor *x); /* over everything: shape () */
-LVN_API lvn_tensor *lvn_sum_axes(lvn_tensor *x, const int *axes, int n_axes, bool keepdim);
-LVN_API lvn_tensor *lvn_mean_axes(lvn_tensor *x, const int *axes, int n_axes, bool keepdim);
-/* The gradient goes to the first maximum; NaN counts as the largest. */
-LVN_API lvn_tensor *lvn_max_axis(lvn_tensor *x, int axis, bool keepdim);
-LVN_API lvn_tensor *lvn_argmax(lvn_tensor *x, int axis, bool keepdim); /* i64; the first maximum */
-
-/* ---- shapes ---- */
-/* Both share the memory of x; nothing is copied. */
-LVN_API lvn_tensor *lvn_reshape(lvn_tensor *x, int ndim, const int64_t *shape); /* one size may be -1 */
-LVN_API lvn_tensor *lvn_flatten(lvn_tensor *x, int start_axis);                 /* axes from start_axis on become one */
-
-/* ---- linear algebra ---- */
-typedef struct lvn_matmul_options {
-    size_t struct_size;
-    bool trans_a, trans_b;
-} lvn_matmul_options;
-LVN_API lvn_tensor *lvn_matmul_with(lvn_tensor *a, lvn_tensor *b, const lvn_matmul_options *o);
-/* (M, K) x (K, N) -> (M, N) */
-#define lvn_matmul(a, b, ...) \
-    lvn_matmul_with((a), (b), &(lvn_matmul_options){.struct_size = sizeof(lvn_matmul_options), __VA_ARGS__})
-/* x (N, I), w (O, I), b (O) or NULL -> x w^T + b (N, O) */
-LVN_API lvn_tensor *lvn_linear(lvn_tensor *x, lvn_tensor *w, lvn_tensor *b);
-
-/* ---- images: (N, H, W, C) ---- */
-typedef struct lvn_conv2d_options {
-    size_t struct_size;
-    int stride, padding, dilation, groups; /* 0: 1, 0, 1, 1 */
-} lvn_conv2d_options;
-/* x (N, H, W, I), w (O, KH, KW, I / groups), b (O) or NULL -> (N, H', W', O), H' = (H + 2 padding - dilation (KH - 1) - 1) / stride + 1 */
-LVN_API lvn_tensor *lvn_conv2d_with(lvn_tensor *x, lvn_tensor *w, lvn_tensor *b, const lvn_conv2d_options *o);
-#define lvn_conv2d(x, w, b, ...) \
-    lvn_conv2d_with((x), (w), (b), &(lvn_conv2d_options){.struct_size = sizeof(lvn_conv2d_options), __VA_ARGS__})
-
-typedef struct lvn_pool2d_options {
-    size_t struct_size;
-    int stride, padding; /* 0: the kernel, 0 */
-} lvn_pool2d_options;
-/* (N, H, W, C) -> (N, H', W', C), H' = (H + 2 padding - kernel) / stride + 1; padding at most half the kernel. */
-LVN_API lvn_tensor *lvn_max_pool2d_with(lvn_tensor *x, int kernel, const lvn_pool2d_options *o);
-#define lvn_max_pool2d(x, kernel, ...) \
-    lvn_max_pool2d_with((x), (kernel), &(lvn_pool2d_options){.struct_size = sizeof(lvn_pool2d_options), __VA_ARGS__})
-LVN_API lvn_tensor *lvn_global_avg_pool2d(lvn_tensor *x); /* (N, H, W, C) -> (N, C) */
-
-/* What may follow a batch norm in the same pass over memory: y = relu(norm(x) + residual), each part optional. */
-typedef struct lvn_batch_norm_options {
-    size_t struct_size;
-    lvn_tensor *residual; /* of x's shape, or NULL */
-    bool relu;
-} lvn_batch_norm_options;
-/* Batch statistics over all axes but the last. x (..., C); gamma, beta (C). *mean and *variance (both may be NULL) receive the
- * batch's mean and unbiased variance (C), without gradient. Ioffe & Szegedy 2015, algorithm 1. */
-LVN_API lvn_tensor *lvn_batch_norm_train_with(lvn_tensor *x, lvn_tensor *gamma, lvn_tensor *beta, double eps, lvn_tensor **mean,
-                                              lvn_tensor **variance, const lvn_batch_norm_options *o);
-#define lvn_batch_norm_train(x, gamma, beta, eps, mean, variance, ...)         \
-    lvn_batch_norm_train_with((x), (gamma), (beta), (eps), (mean), (variance), \
-                              &(lvn_batch_norm_options){.struct_size = sizeof(lvn_batch_norm_options), __VA_ARGS__})
-/* (x - mean) / sqrt(variance + eps) * gamma + beta with given statistics; no gradient for mean and variance. Shapes as above. */
-LVN_API lvn_tensor *lvn_batch_norm_eval_with(lvn_tensor *x, lvn_tensor *gamma, lvn_tensor *beta, lvn_tensor *mean,
-                                             lvn_tensor *variance, double eps, const lvn_batch_norm_options *o);
-#define lvn_batch_norm_eval(x, gamma, beta, mean, variance, eps, ...)         \
-    lvn_batch_norm_eval_with((x), (gamma), (beta), (mean), (variance), (eps), \
-                             &(lvn_batch_norm_options){.struct_size = sizeof(lvn_batch_norm_options), __VA_ARGS__})
-
-/* ---- classification ---- */
-LVN_API lvn_tensor *lvn_softmax(lvn_tensor *x);     /* over the last axis */
-LVN_API lvn_tensor *lvn_log_softmax(lvn_tensor *x); /* over the last axis */
-/* logits (N, K), labels (N) i64 in [0, K) -> mean over the N samples, shape () */
-LVN_API lvn_tensor *lvn_cross_entropy(lvn_tensor *logits, lvn_tensor *labels);
-LVN_API lvn_tensor *lvn_accuracy(lvn_tensor *logits, lvn_tensor *labels); /* share of right rows, shape (), no gradient */
-
-/* In training: 0 with probability p, else x / (1 - p); random numbers from the position in training (the law). In evaluation: x. */
-LVN_API lvn_tensor *lvn_dropout(lvn_tensor *x, double p);
+/* ---- new tensors that belong to the scope ---- */
+LVN_API lvn_tensor *lvn_zeros(lvn_dtype dtype, int ndim, const int64_t *shape);
+/* To another float type, rounded to nearest even; x itself when it has the type. */
+LVN_API lvn_tensor *lvn_cast(lvn_tensor *x, lvn_dtype dtype);
 
 #ifdef __cplusplus
 }

@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-typedef enum lvn_dtype { LVN_F32, LVN_F64, LVN_I64, LVN_I32, LVN_U8, LVN_BOOL, LVN_DTYPE_COUNT } lvn_dtype;
+typedef enum lvn_dtype { LVN_F32, LVN_F64, LVN_I64, LVN_I32, LVN_U8, LVN_BOOL, LVN_BF16, LVN_F16, LVN_DTYPE_COUNT } lvn_dtype;
 
 enum { LVN_MAX_NDIM = 6 };
 

@@ -1,6 +1,8 @@
-/* The backward walk: newest node first; each node's rule hands gradients to its inputs. Gradients of parameters go straight
- * into the slices of the shard's flat gradient set when the trainer gave one. */
+/* The backward walk of lvn_backward: newest node first; each node's rule hands gradients to its inputs. Gradients of parameters go
+ * straight into the slices of the shard's flat gradient set when the trainer gave one. grad.c walks for chosen tensors. */
 #include "autograd/tape_impl.h"
+
+#include "core/half.h"
 
 #include <string.h>
 
@@ -35,7 +37,7 @@ static float *slice_of(const lvn_tensor *leaf)
 lvn_tensor *lvni_grad_dest(lvni_node *node, int i)
 {
     lvn_tensor *leaf = node->leaf[i];
-    float *slice = leaf == NULL ? NULL : slice_of(leaf);
+    float *slice = leaf == NULL || lvni_ctx_get()->tape->walk != NULL ? NULL : slice_of(leaf);
     const lvni_gradients *g = lvni_ctx_get()->gradients;
     if (slice == NULL || g->written[leaf->param]) {
         return NULL;
@@ -58,15 +60,31 @@ lvn_status lvni_grad_run(lvni_op op, lvni_args *args, unsigned want)
     return s;
 }
 
-/* *sum += t, into a new tensor, since either side may be shared. Moves t. */
-static lvn_status accumulate(lvn_tensor **sum, lvn_tensor *t)
+/* d(a + b) goes to both; passing on needs no op, so this is also the rule for create_graph. */
+static lvn_status sum_backward(lvni_node *n, lvn_tensor *dy)
+{
+    for (int i = 0; i < 2; i++) {
+        if (lvni_grad_wanted(n, i)) {
+            LVN_TRY(lvni_grad_give(n, i, lvn_retain(dy)));
+        }
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_accumulate(lvn_tensor **sum, lvn_tensor *t)
 {
     if (*sum == NULL) {
         *sum = t;
         return LVN_OK;
     }
     lvni_args a = {.in = {*sum, t}};
-    const lvn_status s = lvni_run(LVNI_OP_add, &a, 1);
+    lvn_status s = lvni_run(LVNI_OP_add, &a, 1);
+    if (s == LVN_OK && lvni_ctx_get()->tape->walk != NULL && lvni_ctx_get()->tape->walk->create_graph) {
+        lvni_node *node = lvni_record("add", sum_backward, a.out[0], (lvn_tensor *[]){*sum, t}, 2);
+        if (node != NULL) {
+            node->backward_ops = sum_backward;
+        }
+    }
     lvn_release(t);
     if (s == LVN_OK) {
         lvn_release(*sum);
@@ -96,17 +114,50 @@ static lvn_status give_parameter(lvn_tensor *leaf, float *slice, lvn_tensor *t)
     return s;
 }
 
+/* Moves *t into the type of the input it is for. */
+static lvn_status adapt_type(lvn_tensor **t, lvn_dtype dtype)
+{
+    if ((*t)->dtype == dtype) {
+        return LVN_OK;
+    }
+    const lvni_walk *walk = lvni_ctx_get()->tape->walk;
+    if (walk != NULL && walk->create_graph) {
+        lvn_tensor *cast = lvn_retain(lvni_cast(*t, dtype));
+        lvn_release(*t);
+        *t = cast;
+        return cast == NULL ? lvn_scope_status() : LVN_OK;
+    }
+    const lvni_cast_attr attr = {.dtype = dtype};
+    lvni_args a = {.in = {*t}, .attr = &attr};
+    const lvn_status s = lvni_run(LVNI_OP_cast, &a, 1);
+    lvn_release(*t);
+    *t = a.out[0];
+    return s;
+}
+
 lvn_status lvni_grad_give(lvni_node *node, int i, lvn_tensor *t)
 {
     if (t == NULL) {
         return lvn_last_error()->code != LVN_OK ? lvn_last_error()->code : LVN_ERR_INTERNAL;
     }
-    if (node->source[i] != NULL) {
-        return accumulate(&node->source[i]->grad, t);
-    }
     lvn_tensor *leaf = node->leaf[i];
+    LVN_TRY(adapt_type(&t, leaf != NULL ? leaf->dtype : node->source[i]->dtype));
+    if (node->source[i] != NULL) {
+        return lvni_accumulate(&node->source[i]->grad, t);
+    }
+    if (lvni_ctx_get()->tape->walk != NULL) {
+        return lvni_walk_give_leaf(lvni_ctx_get()->tape->walk, leaf, t);
+    }
     float *slice = slice_of(leaf);
-    return slice != NULL ? give_parameter(leaf, slice, t) : accumulate(&leaf->grad, t);
+    return slice != NULL ? give_parameter(leaf, slice, t) : lvni_accumulate(&leaf->grad, t);
+}
+
+lvn_status lvni_grad_give_op(lvni_node *node, int i, lvn_tensor *t)
+{
+    if (t == NULL && lvn_scope_status() != LVN_OK) {
+        return lvn_scope_status();
+    }
+    return lvni_grad_give(node, i, lvn_retain(t));
 }
 
 lvn_status lvni_grad_weight_and_bias(lvni_node *n, lvni_op op, lvni_args *a)
@@ -126,15 +177,19 @@ lvn_status lvni_grad_weight_and_bias(lvni_node *n, lvni_op op, lvni_args *a)
     return s;
 }
 
-static lvn_tensor *seed_gradient(const lvn_tensor *loss, double seed)
+lvn_tensor *lvni_seed_gradient(const lvn_tensor *y, double seed)
 {
-    const lvni_desc d = lvni_tensor_desc(loss);
+    const lvni_desc d = lvni_tensor_desc(y);
     lvn_tensor *g = lvni_tensor_new(&d);
-    if (g != NULL && g->dtype == LVN_F64) {
-        *(double *)g->data = seed;
-    } else if (g != NULL) {
-        *(float *)g->data = (float)seed;
+    if (g == NULL || d.dtype == LVN_F64) {
+        return g == NULL ? NULL : (*(double *)g->data = seed, g);
     }
+    if (d.dtype == LVN_F32) {
+        *LVNI_F32(g) = (float)seed;
+        return g;
+    }
+    const float value = (float)seed;
+    *(uint16_t *)g->data = d.dtype == LVN_BF16 ? lvni_f32_to_bf16(value) : lvni_f32_to_f16(value);
     return g;
 }
 
@@ -143,6 +198,10 @@ static lvn_status walk(struct lvni_tape *tape)
     for (lvni_node *node = tape->last; node != NULL; node = node->previous) {
         if (node->grad == NULL) {
             continue; /* does not lead to the loss */
+        }
+        node->wanted = 0;
+        for (int i = 0; i < LVNI_NODE_IN; i++) {
+            node->wanted |= node->source[i] != NULL || node->leaf[i] != NULL ? 1u << i : 0u;
         }
         const lvn_status s = node->backward(node, node->grad);
         if (s != LVN_OK) {
@@ -172,8 +231,12 @@ lvn_status lvn_backward_scaled(lvn_tensor *loss, double seed)
     LVN_ARG(lvn_numel(loss) == 1, "lvn_backward needs a loss of one element, not %lld: take lvn_mean() or lvn_sum() of it",
             (long long)lvn_numel(loss));
     LVN_ARG(loss->node != NULL, "the loss does not depend on anything that requires a gradient");
-    loss->node->grad = seed_gradient(loss, seed);
+    LVN_ARG(tape->walk == NULL, "lvn_backward cannot run inside a backward rule");
+    loss->node->grad = lvni_seed_gradient(loss, seed);
+    const bool paused = tape->paused;
+    tape->paused = true; /* a user's rule may call ops */
     const lvn_status s = loss->node->grad == NULL ? LVN_ERR_MEMORY : walk(tape);
+    tape->paused = paused;
     lvni_tape_drop_nodes(tape);
     return s;
 }

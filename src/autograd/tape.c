@@ -35,7 +35,9 @@ lvni_node *lvni_record(const char *name, lvni_backward_rule backward, lvn_tensor
     node->name = name;
     node->backward = backward;
     node->previous = tape->last;
+    *(tape->last == NULL ? &tape->first : &tape->last->next) = node;
     tape->last = node;
+    node->dtype = out->dtype;
     node->head.out = out;
     out->node = node;
     node->in_desc = lvni_tensor_desc(in[0]);
@@ -78,6 +80,7 @@ void lvni_tape_drop_nodes(struct lvni_tape *tape)
         tape->last = node->previous;
         node_free(node);
     }
+    tape->first = NULL;
 }
 
 bool lvn_set_grad_enabled(bool enabled)

@@ -6,8 +6,9 @@
 #include "kernels/kernels.h"
 
 #include <levin/ops.h>
+#include <stdalign.h>
 
-enum { LVNI_NODE_IN = 8, LVNI_NODE_SAVED = 8 };
+enum { LVNI_NODE_IN = 8, LVNI_NODE_SAVED = 8, LVNI_FUNCTION_ATTR = 64 };
 
 typedef struct lvni_node lvni_node;
 /* Given dL/d(output), hand dL/d(input i) to lvni_grad_give for every input i that lvni_grad_wanted. */
@@ -16,8 +17,11 @@ typedef lvn_status (*lvni_backward_rule)(lvni_node *node, lvn_tensor *dy);
 struct lvni_node {
     lvni_node_head head; /* first: the weak link to the output */
     const char *name;    /* of the op, for errors */
-    lvni_backward_rule backward;
-    lvni_node *previous;           /* recorded before this one */
+    lvni_backward_rule backward;    /* fused kernels */
+    lvni_backward_rule backward_ops; /* the same written with recorded ops, for create_graph; NULL: no second derivative */
+    lvni_node *previous, *next;     /* recorded before and after this one */
+    unsigned wanted;                /* bit i: the walk wants the gradient of input i */
+    lvn_dtype dtype;                /* of the output, and so of its gradient */
     lvni_node *source[LVNI_NODE_IN]; /* node that made input i, or NULL */
     lvn_tensor *leaf[LVNI_NODE_IN];  /* input i when it is a leaf that wants a gradient (held), or NULL */
     lvn_tensor *saved[LVNI_NODE_SAVED]; /* what the backward rule needs (held) */
@@ -32,6 +36,10 @@ struct lvni_node {
         lvni_norm_attr norm;
         lvni_dropout_attr dropout;
         lvni_desc desc; /* of input 1 */
+        struct {
+            const lvn_function *f;
+            alignas(16) unsigned char attr[LVNI_FUNCTION_ATTR];
+        } function;
     } attr;
 };
 
@@ -54,19 +62,26 @@ void lvni_save(lvni_node *node, int i, lvn_tensor *t); /* retains */
 /* ---- in backward rules ---- */
 static inline bool lvni_grad_wanted(const lvni_node *node, int i)
 {
-    return node->source[i] != NULL || node->leaf[i] != NULL;
+    return (node->wanted >> i & 1u) != 0;
 }
 /* Where the gradient of input i is best written: the parameter's own slice, or NULL (let lvni_run make a tensor). Owned by
  * the caller, who passes it on to lvni_grad_give. */
 lvn_tensor *lvni_grad_dest(lvni_node *node, int i);
 /* lvni_run for backward rules: on failure the outputs that lvni_grad_dest gave are released as well. */
 lvn_status lvni_grad_run(lvni_op op, lvni_args *args, unsigned want);
-/* Hand over (moves t, also on failure). */
+/* Hand over (moves t, also on failure). A gradient of another float type than its input is cast. */
 lvn_status lvni_grad_give(lvni_node *node, int i, lvn_tensor *t);
+/* The same for rules written with ops: t belongs to the scope. NULL: the ops failed. */
+lvn_status lvni_grad_give_op(lvni_node *node, int i, lvn_tensor *t);
 /* Run a kernel whose outputs are the gradients of inputs 1 (weight) and 2 (bias), where wanted, and hand them over. */
 lvn_status lvni_grad_weight_and_bias(lvni_node *node, lvni_op op, lvni_args *args);
 
 /* ---- what ops do ---- */
+/* The first thing in a public op: false when an input is NULL (`optional`: bit i allows it) or the scope has failed; the op then
+ * returns lvni_op_fail(name). Gives the inputs the types that the table asks for (ops.def), by recorded casts. */
+bool lvni_op_begin(lvni_op op, lvn_tensor **in, int n, unsigned optional);
+/* A recorded cast; x itself when it has the type. NULL when it fails. */
+lvn_tensor *lvni_cast(lvn_tensor *x, lvn_dtype dtype);
 /* The innermost scope has failed, or an input is NULL: the op must return NULL. */
 bool lvni_scope_failed(void);
 int lvni_scope_depth(void); /* open scopes; 0: outside of all */

@@ -12,8 +12,17 @@ typedef struct lvni_scope {
     uint64_t serial;   /* of the thread's error record when the scope was opened */
 } lvni_scope;
 
+/* A walk of lvn_grad: gradients of chosen tensors, which may be anywhere on the tape. */
+typedef struct lvni_walk {
+    lvn_tensor *const *targets;
+    lvn_tensor **grads; /* gathered so far (held) */
+    int n;
+    bool create_graph;
+} lvni_walk;
+
 struct lvni_tape {
-    lvni_node *last; /* newest node */
+    lvni_node *first, *last; /* oldest and newest node */
+    lvni_walk *walk; /* of the lvn_grad in work, NULL in lvn_backward */
     bool paused;     /* lvn_set_grad_enabled(false) */
     int depth;       /* open scopes; scope[0] is the implicit one */
     lvni_scope scope[LVNI_SCOPES + 1];
@@ -25,5 +34,11 @@ struct lvni_tape {
 /* The thread's tape, made at first use; NULL with an error when memory is out. */
 struct lvni_tape *lvni_tape_get(void);
 void lvni_tape_drop_nodes(struct lvni_tape *tape);
+/* *sum += t, into a new tensor, since either side may be shared; recorded under create_graph. Moves t. */
+lvn_status lvni_accumulate(lvn_tensor **sum, lvn_tensor *t);
+/* A tensor of the type and shape of y (one element) that holds `seed`; owned by the caller. */
+lvn_tensor *lvni_seed_gradient(const lvn_tensor *y, double seed);
+/* A leaf's gradient in an lvn_grad: kept when the leaf is a target. Moves t. */
+lvn_status lvni_walk_give_leaf(lvni_walk *walk, lvn_tensor *leaf, lvn_tensor *t);
 
 #endif

@@ -9,7 +9,7 @@
 
 const char *const lvni_st_dtype_names[LVN_DTYPE_COUNT] = {
     [LVN_F32] = "F32", [LVN_F64] = "F64", [LVN_I64] = "I64",
-    [LVN_I32] = "I32", [LVN_U8] = "U8",   [LVN_BOOL] = "BOOL",
+    [LVN_I32] = "I32", [LVN_U8] = "U8",   [LVN_BOOL] = "BOOL", [LVN_BF16] = "BF16", [LVN_F16] = "F16",
 };
 
 static void to_hex(uint64_t value, char hex[LVNI_ST_HEX])

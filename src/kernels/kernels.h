@@ -26,6 +26,7 @@ typedef struct lvni_pool_attr {
     int kernel[2], stride[2], padding[2];
     int64_t in_h, in_w; /* gradient only */
 } lvni_pool_attr;
+typedef struct lvni_cast_attr { lvn_dtype dtype; } lvni_cast_attr; /* of the result: a float type */
 typedef struct lvni_norm_attr { double eps; bool relu; } lvni_norm_attr;
 typedef struct lvni_dropout_attr { double p; lvni_rng rng; } lvni_dropout_attr;
 
@@ -41,6 +42,13 @@ enum {
     LVNI_OPTIONAL_LAST = 1, /* the last input may be NULL (a bias) */
     LVNI_OPTIONAL_OUT = 2,  /* outputs after the first may be refused by the caller (see want in lvni_run) */
     LVNI_REDUCING = 4,      /* bits depend on wgrad_team: the kernel runs with just that team */
+    /* Types. What public ops do with their inputs before the kernel (lvni_op_begin): */
+    LVNI_LOW = 8,           /* f32 becomes the type of the precision (bf16-mixed, 16-mixed); parameters of bf16 products stay f32 */
+    LVNI_FULL = 16,         /* bf16 and f16 become f32 */
+    LVNI_WIDEST = 32,       /* inputs of different float types become f32; without any of these an op runs in the type it is given */
+    /* What the cpu kernel computes with by itself; all others get f32 copies of bf16 and f16 (lvni_run). */
+    LVNI_BF16 = 64,
+    LVNI_F16 = 128,
 };
 
 typedef struct lvni_args {
@@ -66,7 +74,7 @@ typedef struct lvni_op_info {
 extern const lvni_op_info lvni_ops[LVNI_OP_COUNT];
 
 /* Check shapes, allocate the outputs that are NULL and wanted (bit i of `want`), choose the backend by the type of in[0]
- * (f64: ref, else cpu) and run. New outputs are owned by the caller. An output given in args->out is written in place; its shape
+ * (f64: ref, else cpu; bf16 and f16 through f32 copies where the cpu kernel does not take them) and run. New outputs are owned by the caller. An output given in args->out is written in place; its shape
  * must be the rule's. On failure every output made here is released and args->out[i] is NULL again. */
 lvn_status lvni_run(lvni_op op, lvni_args *args, unsigned want);
 

@@ -72,6 +72,88 @@ static lvn_status prepare_outputs(const lvni_op_info *info, lvni_args *args, uns
     return LVN_OK;
 }
 
+/* ---- 16-bit types for kernels that know f32 only ---- */
+
+static lvn_tensor *cast_new(const lvn_tensor *t, lvn_dtype dtype)
+{
+    const lvni_cast_attr attr = {.dtype = dtype};
+    lvni_args a = {.in = {t}, .attr = &attr};
+    return lvni_run(LVNI_OP_cast, &a, 1) == LVN_OK ? a.out[0] : NULL;
+}
+
+/* copies[i]: the f32 copy of input i, for the caller to release. */
+static lvn_status widen(const lvni_op_info *info, const lvni_args *args, lvni_args *wide, lvn_tensor *copies[LVNI_MAX_IN])
+{
+    for (int i = 0; i < info->n_in; i++) {
+        if (args->in[i] != NULL && lvni_is_low(args->in[i]->dtype)) {
+            copies[i] = cast_new(args->in[i], LVN_F32);
+            if (copies[i] == NULL) {
+                return LVN_ERR_MEMORY;
+            }
+            wide->in[i] = copies[i];
+        }
+    }
+    for (int i = 0; i < info->n_out; i++) {
+        if (args->out[i] != NULL && lvni_is_low(args->out[i]->dtype)) {
+            lvni_desc d = lvni_tensor_desc(args->out[i]);
+            d.dtype = LVN_F32;
+            wide->out[i] = lvni_tensor_new(&d);
+            if (wide->out[i] == NULL) {
+                return LVN_ERR_MEMORY;
+            }
+        }
+    }
+    return LVN_OK;
+}
+
+static lvn_status narrow(const lvni_op_info *info, const lvni_args *args, const lvni_args *wide)
+{
+    for (int i = 0; i < info->n_out; i++) {
+        if (args->out[i] != wide->out[i]) {
+            const lvni_cast_attr attr = {.dtype = args->out[i]->dtype};
+            LVN_TRY(lvni_ops[LVNI_OP_cast].cpu(&(lvni_args){.in = {wide->out[i]}, .out = {args->out[i]}, .attr = &attr}));
+        }
+    }
+    return LVN_OK;
+}
+
+/* Computed in f32, stored and rounded as bf16 or f16. */
+static lvn_status run_through_f32(const lvni_op_info *info, const lvni_args *args)
+{
+    lvni_args wide = *args;
+    lvn_tensor *copies[LVNI_MAX_IN] = {NULL};
+    lvn_status s = widen(info, args, &wide, copies);
+    if (s == LVN_OK) {
+        s = info->cpu(&wide);
+    }
+    if (s == LVN_OK) {
+        s = narrow(info, args, &wide);
+    }
+    for (int i = 0; i < info->n_in; i++) {
+        lvn_release(copies[i]);
+    }
+    for (int i = 0; i < info->n_out; i++) {
+        if (wide.out[i] != args->out[i]) {
+            lvn_release(wide.out[i]);
+        }
+    }
+    return s;
+}
+
+static lvn_status run_kernel(const lvni_op_info *info, const lvni_args *args)
+{
+    unsigned types = 0; /* flags of what the cpu kernel must take */
+    for (int i = 0; i < info->n_in + info->n_out; i++) {
+        const lvn_tensor *t = i < info->n_in ? args->in[i] : args->out[i - info->n_in];
+        const lvn_dtype dtype = t == NULL ? LVN_F32 : t->dtype;
+        if (dtype == LVN_F64 && i < info->n_in) {
+            return info->ref(args);
+        }
+        types |= dtype == LVN_BF16 ? (unsigned)LVNI_BF16 : dtype == LVN_F16 ? (unsigned)LVNI_F16 : 0u;
+    }
+    return (info->flags & types) == types ? info->cpu(args) : run_through_f32(info, args);
+}
+
 lvn_status lvni_run(lvni_op op, lvni_args *args, unsigned want)
 {
     LVN_ARG((int)op >= 0 && op < LVNI_OP_COUNT, "there is no op number %d", (int)op);
@@ -80,7 +162,7 @@ lvn_status lvni_run(lvni_op op, lvni_args *args, unsigned want)
     unsigned made = 0;
     lvn_status status = prepare_outputs(info, args, want, &made);
     if (status == LVN_OK) {
-        status = args->in[0]->dtype == LVN_F64 ? info->ref(args) : info->cpu(args);
+        status = run_kernel(info, args);
     }
     for (int i = 0; status != LVN_OK && i < info->n_out; i++) {
         if ((made & (1u << i)) != 0) {

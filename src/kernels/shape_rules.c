@@ -3,20 +3,26 @@
  * lvni_run before each op. */
 #include "kernels/shape_rules_impl.h"
 
-lvn_status lvni_rule_float(const char *op, const lvni_args *a, unsigned mask)
+static bool is_float(lvn_dtype dtype)
+{
+    return dtype == LVN_F32 || dtype == LVN_F64 || lvni_is_low(dtype);
+}
+
+lvn_status lvni_rule_float_params(const char *op, const lvni_args *a, unsigned data, unsigned params)
 {
     const lvn_tensor *first = NULL;
     int first_i = 0;
     for (int i = 0; i < LVNI_MAX_IN; i++) {
         const lvn_tensor *t = a->in[i];
-        if ((mask & (1u << i)) == 0 || t == NULL) {
+        if (((data | params) & (1u << i)) == 0 || t == NULL) {
             continue;
         }
-        if (t->dtype != LVN_F32 && t->dtype != LVN_F64) {
-            LVN_FAIL(LVN_ERR_DTYPE, "%s: input %d is %s, it must be f32 or f64", op, i,
+        if (!is_float(t->dtype)) {
+            LVN_FAIL(LVN_ERR_DTYPE, "%s: input %d is %s, it must be f32, f64, bf16 or f16", op, i,
                      lvn_dtype_name(t->dtype));
         }
-        if (first != NULL && t->dtype != first->dtype) {
+        const bool beside = (params & (1u << i)) != 0 && t->dtype == LVN_F32 && first != NULL && lvni_is_low(first->dtype);
+        if (first != NULL && t->dtype != first->dtype && !beside) {
             LVN_FAIL(LVN_ERR_DTYPE, "%s: input %d is %s but input %d is %s; convert one of them", op, first_i,
                      lvn_dtype_name(first->dtype), i, lvn_dtype_name(t->dtype));
         }
@@ -26,6 +32,11 @@ lvn_status lvni_rule_float(const char *op, const lvni_args *a, unsigned mask)
         }
     }
     return LVN_OK;
+}
+
+lvn_status lvni_rule_float(const char *op, const lvni_args *a, unsigned mask)
+{
+    return lvni_rule_float_params(op, a, mask, 0);
 }
 
 lvn_status lvni_rule_dtype(const char *op, const char *what, const lvn_tensor *t, lvn_dtype dtype)
@@ -103,6 +114,18 @@ static lvn_status like_pair(const char *op, const char *kept, const lvni_args *a
     {                                                                                                        \
         return call;                                                                                         \
     }
+lvn_status lvni_shape_cast(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+{
+    const lvni_cast_attr *attr = args->attr;
+    LVN_TRY(lvni_rule_float("cast", args, 1));
+    if (!is_float(attr->dtype)) {
+        LVN_FAIL(LVN_ERR_DTYPE, "cast: the result would be %s; it must be f32, f64, bf16 or f16", lvn_dtype_name(attr->dtype));
+    }
+    out[0] = lvni_tensor_desc(args->in[0]);
+    out[0].dtype = attr->dtype;
+    return LVN_OK;
+}
+
 RULE(add, broadcast("add", args, out))
 RULE(sub, broadcast("sub", args, out))
 RULE(mul, broadcast("mul", args, out))
@@ -290,7 +313,7 @@ lvn_status lvni_shape_matmul(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
 lvn_status lvni_shape_linear(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
 {
     const lvn_tensor *x = args->in[0], *w = args->in[1], *b = args->in[2];
-    LVN_TRY(lvni_rule_float("linear", args, 7));
+    LVN_TRY(lvni_rule_float_params("linear", args, 1, 6));
     LVN_TRY(need_ndim("linear", "x", x, 2, "(batch, features); flatten it first"));
     LVN_TRY(need_ndim("linear", "w", w, 2, "(outputs, features)"));
     if (x->shape[1] != w->shape[1]) {
@@ -314,7 +337,8 @@ lvn_status lvni_shape_linear_grad_weight(const lvni_args *args, lvni_desc out[LV
         LVN_FAIL(LVN_ERR_SHAPE, "linear_grad_weight: dy is %s but x is %s; both must have one batch size",
                  SHAPE(dy), SHAPE(x));
     }
-    out[0] = lvni_rule_make(dy->dtype, 2, (const int64_t[]){dy->shape[1], x->shape[1]});
-    out[1] = lvni_rule_make(dy->dtype, 1, (const int64_t[]){dy->shape[1]});
+    const lvn_dtype dtype = lvni_rule_weight_dtype(dy);
+    out[0] = lvni_rule_make(dtype, 2, (const int64_t[]){dy->shape[1], x->shape[1]});
+    out[1] = lvni_rule_make(dtype, 1, (const int64_t[]){dy->shape[1]});
     return LVN_OK;
 }

@@ -8,8 +8,15 @@
 /* "(32, 8, 8, 64)", alive until the end of the enclosing block. */
 #define SHAPE(t) lvni_shape_string((t)->ndim, (t)->shape, (char[96]){0})
 
-/* Inputs of mask (bit i: input i; NULLs are skipped) have one type, f32 or f64. */
+/* Inputs of mask (bit i: input i; NULLs are skipped) have one float type. */
 lvn_status lvni_rule_float(const char *op, const lvni_args *a, unsigned mask);
+/* The same; those of `params` (weights, statistics; behind the first of `data`) may be f32 beside bf16 or f16. */
+lvn_status lvni_rule_float_params(const char *op, const lvni_args *a, unsigned data, unsigned params);
+/* The type of a weight's gradient that is summed over `dy`: f32 where dy is bf16 or f16. */
+static inline lvn_dtype lvni_rule_weight_dtype(const lvn_tensor *dy)
+{
+    return lvni_is_low(dy->dtype) ? LVN_F32 : dy->dtype;
+}
 lvn_status lvni_rule_dtype(const char *op, const char *what, const lvn_tensor *t, lvn_dtype dtype);
 lvn_status lvni_rule_same(const char *op, const char *name_a, const lvn_tensor *a, const char *name_b,
                           const lvn_tensor *b);

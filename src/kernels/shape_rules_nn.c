@@ -76,7 +76,7 @@ lvn_status lvni_shape_conv2d(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
 {
     const lvn_tensor *x = args->in[0], *w = args->in[1], *b = args->in[2];
     const lvni_conv_attr *attr = args->attr;
-    LVN_TRY(lvni_rule_float("conv2d", args, 7));
+    LVN_TRY(lvni_rule_float_params("conv2d", args, 1, 6));
     LVN_TRY(need_picture("conv2d", "x", x));
     LVN_TRY(need_conv_weight("conv2d", w));
     if (x->shape[3] != w->shape[3] * attr->groups) {
@@ -103,7 +103,7 @@ lvn_status lvni_shape_conv2d_grad_input(const lvni_args *args, lvni_desc out[LVN
     static const char op[] = "conv2d_grad_input";
     const lvn_tensor *dy = args->in[0], *w = args->in[1];
     const lvni_conv_attr *attr = args->attr;
-    LVN_TRY(lvni_rule_float(op, args, 3));
+    LVN_TRY(lvni_rule_float_params(op, args, 1, 2));
     LVN_TRY(need_picture(op, "dy", dy));
     LVN_TRY(need_conv_weight(op, w));
     conv_sizes s = {.n = dy->shape[0],
@@ -136,8 +136,8 @@ lvn_status lvni_shape_conv2d_grad_weight(const lvni_args *args, lvni_desc out[LV
                     .kw = attr->kernel[1]};
     LVN_TRY(conv_output(op, attr, &s));
     LVN_TRY(conv_check_dy(op, dy, &s));
-    out[0] = lvni_rule_make(dy->dtype, 4, (const int64_t[]){s.o, s.kh, s.kw, s.i / attr->groups});
-    out[1] = lvni_rule_make(dy->dtype, 1, &s.o);
+    out[0] = lvni_rule_make(lvni_rule_weight_dtype(dy), 4, (const int64_t[]){s.o, s.kh, s.kw, s.i / attr->groups});
+    out[1] = lvni_rule_make(lvni_rule_weight_dtype(dy), 1, &s.o);
     return LVN_OK;
 }
 
@@ -238,7 +238,7 @@ lvn_status lvni_shape_batch_norm_train(const lvni_args *args, lvni_desc out[LVNI
     static const char op[] = "batch_norm_train";
     static const char *const names[] = {"gamma", "beta"};
     const lvn_tensor *x = args->in[0];
-    LVN_TRY(lvni_rule_float(op, args, 15));
+    LVN_TRY(lvni_rule_float_params(op, args, 9, 6));
     LVN_TRY(need_eps(op, args->attr));
     LVN_TRY(channel_vectors(op, x, args, 1, 2, names));
     LVN_TRY(like_x(op, "the residual", args, 3, x));
@@ -254,7 +254,7 @@ lvn_status lvni_shape_batch_norm_eval(const lvni_args *args, lvni_desc out[LVNI_
 {
     static const char op[] = "batch_norm_eval";
     static const char *const names[] = {"gamma", "beta", "the running mean", "the running variance"};
-    LVN_TRY(lvni_rule_float(op, args, 63));
+    LVN_TRY(lvni_rule_float_params(op, args, 33, 30));
     LVN_TRY(need_eps(op, args->attr));
     LVN_TRY(channel_vectors(op, args->in[0], args, 1, 4, names));
     LVN_TRY(like_x(op, "the residual", args, 5, args->in[0]));
@@ -265,7 +265,7 @@ lvn_status lvni_shape_batch_norm_eval(const lvni_args *args, lvni_desc out[LVNI_
 /* dy, x, then four vectors, y -> dx, two vectors, dresidual. */
 static lvn_status norm_grad(const char *op, const char *const *names, const lvni_args *args, lvni_desc *out)
 {
-    LVN_TRY(lvni_rule_float(op, args, 127));
+    LVN_TRY(lvni_rule_float_params(op, args, 67, 60));
     LVN_TRY(need_eps(op, args->attr));
     LVN_TRY(lvni_rule_same(op, "dy", args->in[0], "x", args->in[1]));
     LVN_TRY(channel_vectors(op, args->in[1], args, 2, 5, names));

@@ -27,7 +27,8 @@ lvn_tensor *lvn_conv2d_with(lvn_tensor *x, lvn_tensor *w, lvn_tensor *b, const l
 {
     lvn_conv2d_options o;
     lvni_options_copy(&o, sizeof o, options);
-    if (x == NULL || w == NULL || lvni_scope_failed()) {
+    lvn_tensor *in[] = {x, w, b};
+    if (!lvni_op_begin(LVNI_OP_conv2d, in, 3, 4)) {
         return lvni_op_fail("conv2d");
     }
     const int stride = or_default(o.stride, 1), dilation = or_default(o.dilation, 1);
@@ -35,13 +36,13 @@ lvn_tensor *lvn_conv2d_with(lvn_tensor *x, lvn_tensor *w, lvn_tensor *b, const l
                                  .padding = {o.padding, o.padding},
                                  .dilation = {dilation, dilation},
                                  .groups = or_default(o.groups, 1)};
-    lvni_args args = {.in = {x, w, b}, .attr = &attr};
+    lvni_args args = {.in = {in[0], in[1], in[2]}, .attr = &attr};
     lvn_tensor *y = lvni_op_run(LVNI_OP_conv2d, &args, 1);
-    lvni_node *node = lvni_record("conv2d", conv2d_backward, y, (lvn_tensor *[]){x, w, b}, 3);
+    lvni_node *node = lvni_record("conv2d", conv2d_backward, y, in, 3);
     if (node != NULL) {
         node->attr.conv = attr;
-        lvni_save(node, 0, x);
-        lvni_save(node, 1, w);
+        lvni_save(node, 0, in[0]);
+        lvni_save(node, 1, in[1]);
     }
     return y;
 }
@@ -61,7 +62,7 @@ lvn_tensor *lvn_max_pool2d_with(lvn_tensor *x, int kernel, const lvn_pool2d_opti
 {
     lvn_pool2d_options o;
     lvni_options_copy(&o, sizeof o, options);
-    if (x == NULL || lvni_scope_failed()) {
+    if (!lvni_op_begin(LVNI_OP_max_pool2d, &x, 1, 0)) {
         return lvni_op_fail("max_pool2d");
     }
     const int stride = or_default(o.stride, kernel);

@@ -41,19 +41,21 @@ static lvn_tensor *scale_new(const lvn_tensor *x, double mul)
     return lvni_run(LVNI_OP_scale, &args, 1) == LVN_OK ? args.out[0] : NULL;
 }
 
-static lvn_tensor *binary(lvni_op op, lvni_backward_rule rule, lvn_tensor *a, lvn_tensor *b, bool save)
+static lvn_tensor *binary(lvni_op op, lvni_backward_rule rule, lvni_backward_rule rule_ops, lvn_tensor *a, lvn_tensor *b, bool save)
 {
-    if (a == NULL || b == NULL || lvni_scope_failed()) {
+    lvn_tensor *in[] = {a, b};
+    if (!lvni_op_begin(op, in, 2, 0)) {
         return lvni_op_fail(lvni_ops[op].name);
     }
-    lvni_args args = {.in = {a, b}};
+    lvni_args args = {.in = {in[0], in[1]}};
     lvn_tensor *y = lvni_op_run(op, &args, 1);
-    lvni_node *node = lvni_record(lvni_ops[op].name, rule, y, (lvn_tensor *[]){a, b}, 2);
+    lvni_node *node = lvni_record(lvni_ops[op].name, rule, y, in, 2);
     if (node != NULL) {
-        node->attr.desc = lvni_tensor_desc(b);
+        node->backward_ops = rule_ops;
+        node->attr.desc = lvni_tensor_desc(in[1]);
         if (save) {
-            lvni_save(node, 0, a);
-            lvni_save(node, 1, b);
+            lvni_save(node, 0, in[0]);
+            lvni_save(node, 1, in[1]);
         }
     }
     return y;
@@ -106,24 +108,65 @@ static lvn_status div_backward(lvni_node *n, lvn_tensor *dy)
     return s;
 }
 
+/* ---- the same rules written with ops ---- */
+
+/* g summed down to the shape of an input that was broadcast. */
+static lvn_tensor *summed(lvn_tensor *g, const lvni_desc *in)
+{
+    return lvn_sum_to(g, in->ndim, in->shape);
+}
+
+static lvn_status add_backward_ops(lvni_node *n, lvn_tensor *dy)
+{
+    if (lvni_grad_wanted(n, 0)) {
+        LVN_TRY(lvni_grad_give_op(n, 0, summed(dy, &n->in_desc)));
+    }
+    return lvni_grad_wanted(n, 1) ? lvni_grad_give_op(n, 1, summed(dy, &n->attr.desc)) : LVN_OK;
+}
+
+static lvn_status sub_backward_ops(lvni_node *n, lvn_tensor *dy)
+{
+    if (lvni_grad_wanted(n, 0)) {
+        LVN_TRY(lvni_grad_give_op(n, 0, summed(dy, &n->in_desc)));
+    }
+    return lvni_grad_wanted(n, 1) ? lvni_grad_give_op(n, 1, summed(lvn_neg(dy), &n->attr.desc)) : LVN_OK;
+}
+
+static lvn_status mul_backward_ops(lvni_node *n, lvn_tensor *dy)
+{
+    if (lvni_grad_wanted(n, 0)) {
+        LVN_TRY(lvni_grad_give_op(n, 0, summed(lvn_mul(dy, n->saved[1]), &n->in_desc)));
+    }
+    return lvni_grad_wanted(n, 1) ? lvni_grad_give_op(n, 1, summed(lvn_mul(dy, n->saved[0]), &n->attr.desc)) : LVN_OK;
+}
+
+static lvn_status div_backward_ops(lvni_node *n, lvn_tensor *dy)
+{
+    lvn_tensor *a = n->saved[0], *b = n->saved[1], *da = lvn_div(dy, b);
+    if (lvni_grad_wanted(n, 0)) {
+        LVN_TRY(lvni_grad_give_op(n, 0, summed(da, &n->in_desc)));
+    }
+    return lvni_grad_wanted(n, 1) ? lvni_grad_give_op(n, 1, summed(lvn_neg(lvn_mul(da, lvn_div(a, b))), &n->attr.desc)) : LVN_OK;
+}
+
 lvn_tensor *lvn_add(lvn_tensor *a, lvn_tensor *b)
 {
-    return binary(LVNI_OP_add, add_backward, a, b, false);
+    return binary(LVNI_OP_add, add_backward, add_backward_ops, a, b, false);
 }
 
 lvn_tensor *lvn_sub(lvn_tensor *a, lvn_tensor *b)
 {
-    return binary(LVNI_OP_sub, sub_backward, a, b, false);
+    return binary(LVNI_OP_sub, sub_backward, sub_backward_ops, a, b, false);
 }
 
 lvn_tensor *lvn_mul(lvn_tensor *a, lvn_tensor *b)
 {
-    return binary(LVNI_OP_mul, mul_backward, a, b, true);
+    return binary(LVNI_OP_mul, mul_backward, mul_backward_ops, a, b, true);
 }
 
 lvn_tensor *lvn_div(lvn_tensor *a, lvn_tensor *b)
 {
-    return binary(LVNI_OP_div, div_backward, a, b, true);
+    return binary(LVNI_OP_div, div_backward, div_backward_ops, a, b, true);
 }
 
 /* ---- one input ---- */
@@ -133,9 +176,14 @@ static lvn_status scale_backward(lvni_node *n, lvn_tensor *dy)
     return lvni_grad_give(n, 0, n->attr.scale.mul == 1.0 ? lvn_retain(dy) : scale_new(dy, n->attr.scale.mul));
 }
 
+static lvn_status scale_backward_ops(lvni_node *n, lvn_tensor *dy)
+{
+    return lvni_grad_give_op(n, 0, lvn_mul_scalar(dy, n->attr.scale.mul));
+}
+
 static lvn_tensor *scale(const char *name, lvn_tensor *x, double mul, double add)
 {
-    if (x == NULL || lvni_scope_failed()) {
+    if (!lvni_op_begin(LVNI_OP_scale, &x, 1, 0)) {
         return lvni_op_fail(name);
     }
     const lvni_scale_attr attr = {.mul = mul, .add = add};
@@ -143,6 +191,7 @@ static lvn_tensor *scale(const char *name, lvn_tensor *x, double mul, double add
     lvn_tensor *y = lvni_op_run(LVNI_OP_scale, &args, 1);
     lvni_node *node = lvni_record(name, scale_backward, y, (lvn_tensor *[]){x}, 1);
     if (node != NULL) {
+        node->backward_ops = scale_backward_ops;
         node->attr.scale = attr;
     }
     return y;
@@ -194,15 +243,36 @@ static lvn_status relu_backward(lvni_node *n, lvn_tensor *dy)
     return saved_backward(n, dy, LVNI_OP_relu_grad); /* saved: y */
 }
 
-static lvn_tensor *unary(lvni_op op, lvni_backward_rule rule, lvn_tensor *x, bool save_output)
+static lvn_status exp_backward_ops(lvni_node *n, lvn_tensor *dy)
 {
-    if (x == NULL || lvni_scope_failed()) {
+    return lvni_grad_give_op(n, 0, lvn_mul(dy, n->saved[0]));
+}
+
+static lvn_status log_backward_ops(lvni_node *n, lvn_tensor *dy)
+{
+    return lvni_grad_give_op(n, 0, lvn_div(dy, n->saved[0]));
+}
+
+static lvn_status square_backward_ops(lvni_node *n, lvn_tensor *dy)
+{
+    return lvni_grad_give_op(n, 0, lvn_mul_scalar(lvn_mul(dy, n->saved[0]), 2.0));
+}
+
+static lvn_status sqrt_backward_ops(lvni_node *n, lvn_tensor *dy)
+{
+    return lvni_grad_give_op(n, 0, lvn_mul_scalar(lvn_div(dy, n->saved[0]), 0.5));
+}
+
+static lvn_tensor *unary(lvni_op op, lvni_backward_rule rule, lvni_backward_rule rule_ops, lvn_tensor *x, bool save_output)
+{
+    if (!lvni_op_begin(op, &x, 1, 0)) {
         return lvni_op_fail(lvni_ops[op].name);
     }
     lvni_args args = {.in = {x}};
     lvn_tensor *y = lvni_op_run(op, &args, 1);
     lvni_node *node = lvni_record(lvni_ops[op].name, rule, y, (lvn_tensor *[]){x}, 1);
     if (node != NULL) {
+        node->backward_ops = rule_ops;
         lvni_save(node, 0, save_output ? y : x);
     }
     return y;
@@ -210,25 +280,25 @@ static lvn_tensor *unary(lvni_op op, lvni_backward_rule rule, lvn_tensor *x, boo
 
 lvn_tensor *lvn_exp(lvn_tensor *x)
 {
-    return unary(LVNI_OP_exp, exp_backward, x, true);
+    return unary(LVNI_OP_exp, exp_backward, exp_backward_ops, x, true);
 }
 
 lvn_tensor *lvn_log_e(lvn_tensor *x)
 {
-    return unary(LVNI_OP_log, log_backward, x, false);
+    return unary(LVNI_OP_log, log_backward, log_backward_ops, x, false);
 }
 
 lvn_tensor *lvn_square(lvn_tensor *x)
 {
-    return unary(LVNI_OP_square, square_backward, x, false);
+    return unary(LVNI_OP_square, square_backward, square_backward_ops, x, false);
 }
 
 lvn_tensor *lvn_sqrt(lvn_tensor *x)
 {
-    return unary(LVNI_OP_sqrt, sqrt_backward, x, true);
+    return unary(LVNI_OP_sqrt, sqrt_backward, sqrt_backward_ops, x, true);
 }
 
 lvn_tensor *lvn_relu(lvn_tensor *x)
 {
-    return unary(LVNI_OP_relu, relu_backward, x, true);
+    return unary(LVNI_OP_relu, relu_backward, NULL, x, true);
 }

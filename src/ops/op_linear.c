@@ -34,17 +34,18 @@ lvn_tensor *lvn_matmul_with(lvn_tensor *a, lvn_tensor *b, const lvn_matmul_optio
 {
     lvn_matmul_options o;
     lvni_options_copy(&o, sizeof o, options);
-    if (a == NULL || b == NULL || lvni_scope_failed()) {
+    lvn_tensor *in[] = {a, b};
+    if (!lvni_op_begin(LVNI_OP_matmul, in, 2, 0)) {
         return lvni_op_fail("matmul");
     }
     const lvni_matmul_attr attr = {.trans_a = o.trans_a, .trans_b = o.trans_b};
-    lvni_args args = {.in = {a, b}, .attr = &attr};
+    lvni_args args = {.in = {in[0], in[1]}, .attr = &attr};
     lvn_tensor *y = lvni_op_run(LVNI_OP_matmul, &args, 1);
-    lvni_node *node = lvni_record("matmul", matmul_backward, y, (lvn_tensor *[]){a, b}, 2);
+    lvni_node *node = lvni_record("matmul", matmul_backward, y, in, 2);
     if (node != NULL) {
         node->attr.matmul = attr;
-        lvni_save(node, 0, a);
-        lvni_save(node, 1, b);
+        lvni_save(node, 0, in[0]);
+        lvni_save(node, 1, in[1]);
     }
     return y;
 }
@@ -60,15 +61,16 @@ static lvn_status linear_backward(lvni_node *n, lvn_tensor *dy)
 
 lvn_tensor *lvn_linear(lvn_tensor *x, lvn_tensor *w, lvn_tensor *b)
 {
-    if (x == NULL || w == NULL || lvni_scope_failed()) {
+    lvn_tensor *in[] = {x, w, b};
+    if (!lvni_op_begin(LVNI_OP_linear, in, 3, 4)) {
         return lvni_op_fail("linear");
     }
-    lvni_args args = {.in = {x, w, b}};
+    lvni_args args = {.in = {in[0], in[1], in[2]}};
     lvn_tensor *y = lvni_op_run(LVNI_OP_linear, &args, 1);
-    lvni_node *node = lvni_record("linear", linear_backward, y, (lvn_tensor *[]){x, w, b}, 3);
+    lvni_node *node = lvni_record("linear", linear_backward, y, in, 3);
     if (node != NULL) {
-        lvni_save(node, 0, x);
-        lvni_save(node, 1, w);
+        lvni_save(node, 0, in[0]);
+        lvni_save(node, 1, in[1]);
     }
     return y;
 }

@@ -20,7 +20,7 @@ static lvn_status log_softmax_backward(lvni_node *n, lvn_tensor *dy)
 
 static lvn_tensor *row_op(lvni_op op, lvni_backward_rule rule, lvn_tensor *x)
 {
-    if (x == NULL || lvni_scope_failed()) {
+    if (!lvni_op_begin(op, &x, 1, 0)) {
         return lvni_op_fail(lvni_ops[op].name);
     }
     lvni_args args = {.in = {x}};
@@ -52,12 +52,13 @@ static lvn_status cross_entropy_backward(lvni_node *n, lvn_tensor *dloss)
 
 lvn_tensor *lvn_cross_entropy(lvn_tensor *logits, lvn_tensor *labels)
 {
-    if (logits == NULL || labels == NULL || lvni_scope_failed()) {
+    lvn_tensor *in[] = {logits, labels};
+    if (!lvni_op_begin(LVNI_OP_cross_entropy, in, 2, 0)) {
         return lvni_op_fail("cross_entropy");
     }
-    lvni_args args = {.in = {logits, labels}};
+    lvni_args args = {.in = {in[0], in[1]}};
     lvn_tensor *loss = lvni_op_run(LVNI_OP_cross_entropy, &args, 3);
-    lvni_node *node = lvni_record("cross_entropy", cross_entropy_backward, loss, (lvn_tensor *[]){logits}, 1);
+    lvni_node *node = lvni_record("cross_entropy", cross_entropy_backward, loss, in, 1);
     if (node != NULL) {
         lvni_save(node, 0, args.out[1]);
         lvni_save(node, 1, labels);
@@ -67,9 +68,10 @@ lvn_tensor *lvn_cross_entropy(lvn_tensor *logits, lvn_tensor *labels)
 
 lvn_tensor *lvn_accuracy(lvn_tensor *logits, lvn_tensor *labels)
 {
-    if (logits == NULL || labels == NULL || lvni_scope_failed()) {
+    lvn_tensor *in[] = {logits, labels};
+    if (!lvni_op_begin(LVNI_OP_accuracy, in, 2, 0)) {
         return lvni_op_fail("accuracy");
     }
-    lvni_args args = {.in = {logits, labels}};
+    lvni_args args = {.in = {in[0], in[1]}};
     return lvni_op_run(LVNI_OP_accuracy, &args, 1);
 }

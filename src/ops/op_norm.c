@@ -62,7 +62,8 @@ lvn_tensor *lvn_batch_norm_train_with(lvn_tensor *x, lvn_tensor *gamma, lvn_tens
 {
     lvn_batch_norm_options o;
     lvni_options_copy(&o, sizeof o, options);
-    if (x == NULL || gamma == NULL || beta == NULL || lvni_scope_failed()) {
+    lvn_tensor *in[N_IN] = {x, gamma, beta, o.residual};
+    if (!lvni_op_begin(LVNI_OP_batch_norm_train, in, N_IN, 1u << RESIDUAL)) {
         return lvni_op_fail("batch_norm_train");
     }
     const lvni_norm_attr attr = {.eps = eps, .relu = o.relu};
@@ -86,7 +87,8 @@ lvn_tensor *lvn_batch_norm_eval_with(lvn_tensor *x, lvn_tensor *gamma, lvn_tenso
 {
     lvn_batch_norm_options o;
     lvni_options_copy(&o, sizeof o, options);
-    if (x == NULL || gamma == NULL || beta == NULL || mean == NULL || variance == NULL || lvni_scope_failed()) {
+    lvn_tensor *in[] = {x, gamma, beta, o.residual, mean, variance};
+    if (!lvni_op_begin(LVNI_OP_batch_norm_eval, in, 6, 1u << RESIDUAL)) {
         return lvni_op_fail("batch_norm_eval");
     }
     const lvni_norm_attr attr = {.eps = eps, .relu = o.relu};

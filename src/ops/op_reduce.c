@@ -58,12 +58,30 @@ static lvn_status mean_backward(lvni_node *n, lvn_tensor *dy)
     return spread(n, dy, true);
 }
 
+static lvn_status reduce_backward_ops(lvni_node *n, lvn_tensor *dy)
+{
+    const lvni_desc *in = &n->in_desc;
+    int64_t with_ones[LVN_MAX_NDIM];
+    double count = 1.0;
+    for (int i = 0; i < in->ndim; i++) {
+        const bool reduced = (n->attr.axes.mask >> i & 1u) != 0;
+        with_ones[i] = reduced ? 1 : in->shape[i];
+        count *= reduced ? (double)in->shape[i] : 1.0;
+    }
+    lvn_tensor *small = lvn_reshape(dy, in->ndim, with_ones);
+    if (n->backward == mean_backward) {
+        small = lvn_mul_scalar(small, 1.0 / count);
+    }
+    return lvni_grad_give_op(n, 0, lvn_expand(small, in->ndim, in->shape));
+}
+
 static lvn_tensor *reduce(lvni_op op, lvni_backward_rule rule, lvn_tensor *x, lvni_axes_attr attr)
 {
     lvni_args args = {.in = {x}, .attr = &attr};
     lvn_tensor *y = lvni_op_run(op, &args, 1);
     lvni_node *node = lvni_record(lvni_ops[op].name, rule, y, (lvn_tensor *[]){x}, 1);
     if (node != NULL) {
+        node->backward_ops = reduce_backward_ops;
         node->attr.axes = attr;
     }
     return y;
@@ -72,7 +90,7 @@ static lvn_tensor *reduce(lvni_op op, lvni_backward_rule rule, lvn_tensor *x, lv
 static lvn_tensor *reduce_axes(lvni_op op, lvni_backward_rule rule, lvn_tensor *x, const int *axes, int n, bool keepdim)
 {
     lvni_axes_attr attr = {.keepdim = keepdim};
-    if (x == NULL || lvni_scope_failed() || !axes_mask(lvni_ops[op].name, x, axes, n, &attr.mask)) {
+    if (!lvni_op_begin(op, &x, 1, 0) || !axes_mask(lvni_ops[op].name, x, axes, n, &attr.mask)) {
         return lvni_op_fail(lvni_ops[op].name);
     }
     return reduce(op, rule, x, attr);
@@ -80,7 +98,7 @@ static lvn_tensor *reduce_axes(lvni_op op, lvni_backward_rule rule, lvn_tensor *
 
 static lvn_tensor *reduce_all(lvni_op op, lvni_backward_rule rule, lvn_tensor *x)
 {
-    if (x == NULL || lvni_scope_failed()) {
+    if (!lvni_op_begin(op, &x, 1, 0)) {
         return lvni_op_fail(lvni_ops[op].name);
     }
     return reduce(op, rule, x, (lvni_axes_attr){.mask = (1u << x->ndim) - 1u});
@@ -104,6 +122,83 @@ lvn_tensor *lvn_sum_axes(lvn_tensor *x, const int *axes, int n_axes, bool keepdi
 lvn_tensor *lvn_mean_axes(lvn_tensor *x, const int *axes, int n_axes, bool keepdim)
 {
     return reduce_axes(LVNI_OP_mean, mean_backward, x, axes, n_axes, keepdim);
+}
+
+/* ---- broadcasting and its counterpart: each is the other's gradient ---- */
+
+static lvni_shape_attr shape_of(const lvni_desc *d)
+{
+    lvni_shape_attr attr = {.ndim = d->ndim};
+    for (int i = 0; i < d->ndim; i++) {
+        attr.shape[i] = d->shape[i];
+    }
+    return attr;
+}
+
+static lvn_status run_to_input(lvni_node *n, lvn_tensor *dy, lvni_op op)
+{
+    const lvni_shape_attr attr = shape_of(&n->in_desc);
+    lvni_args a = {.in = {dy}, .attr = &attr};
+    LVN_TRY(lvni_run(op, &a, 1));
+    return lvni_grad_give(n, 0, a.out[0]);
+}
+
+static lvn_status sum_to_backward(lvni_node *n, lvn_tensor *dy)
+{
+    return run_to_input(n, dy, LVNI_OP_expand);
+}
+
+static lvn_status sum_to_backward_ops(lvni_node *n, lvn_tensor *dy)
+{
+    return lvni_grad_give_op(n, 0, lvn_expand(dy, n->in_desc.ndim, n->in_desc.shape));
+}
+
+static lvn_status expand_backward(lvni_node *n, lvn_tensor *dy)
+{
+    return run_to_input(n, dy, LVNI_OP_sum_to);
+}
+
+static lvn_status expand_backward_ops(lvni_node *n, lvn_tensor *dy)
+{
+    return lvni_grad_give_op(n, 0, lvn_sum_to(dy, n->in_desc.ndim, n->in_desc.shape));
+}
+
+static lvn_tensor *to_shape(lvni_op op, lvn_tensor *x, int ndim, const int64_t *shape)
+{
+    if (!lvni_op_begin(op, &x, 1, 0)) {
+        return lvni_op_fail(lvni_ops[op].name);
+    }
+    if (ndim < 0 || ndim > LVN_MAX_NDIM) {
+        lvn_error_set(LVN_ERR_SHAPE, __FILE__, __LINE__, "%s: a tensor has 0 to %d axes, not %d", lvni_ops[op].name, LVN_MAX_NDIM, ndim);
+        return lvni_op_fail(lvni_ops[op].name);
+    }
+    lvni_shape_attr attr = {.ndim = ndim};
+    bool same = ndim == x->ndim;
+    for (int i = 0; i < ndim; i++) {
+        attr.shape[i] = shape[i];
+        same = same && shape[i] == x->shape[i];
+    }
+    if (same) {
+        return x;
+    }
+    lvni_args args = {.in = {x}, .attr = &attr};
+    lvn_tensor *y = lvni_op_run(op, &args, 1);
+    const bool sums = op == LVNI_OP_sum_to;
+    lvni_node *node = lvni_record(lvni_ops[op].name, sums ? sum_to_backward : expand_backward, y, &x, 1);
+    if (node != NULL) {
+        node->backward_ops = sums ? sum_to_backward_ops : expand_backward_ops;
+    }
+    return y;
+}
+
+lvn_tensor *lvn_sum_to(lvn_tensor *x, int ndim, const int64_t *shape)
+{
+    return to_shape(LVNI_OP_sum_to, x, ndim, shape);
+}
+
+lvn_tensor *lvn_expand(lvn_tensor *x, int ndim, const int64_t *shape)
+{
+    return to_shape(LVNI_OP_expand, x, ndim, shape);
 }
 
 lvn_tensor *lvn_global_avg_pool2d(lvn_tensor *x)
@@ -139,7 +234,7 @@ static lvn_status max_backward(lvni_node *n, lvn_tensor *dy)
 static bool max_both(lvn_tensor *x, int axis, bool keepdim, lvni_args *args, lvni_axes_attr *attr)
 {
     *attr = (lvni_axes_attr){.keepdim = keepdim};
-    if (x == NULL || lvni_scope_failed() || !axes_mask("max", x, &axis, 1, &attr->mask)) {
+    if (!lvni_op_begin(LVNI_OP_max, &x, 1, 0) || !axes_mask("max", x, &axis, 1, &attr->mask)) {
         lvni_op_fail("max");
         return false;
     }

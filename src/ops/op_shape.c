@@ -8,6 +8,19 @@ static lvn_status reshape_backward(lvni_node *n, lvn_tensor *dy)
     return lvni_grad_give(n, 0, lvni_tensor_view(dy, n->in_desc.ndim, n->in_desc.shape));
 }
 
+static lvn_status reshape_backward_ops(lvni_node *n, lvn_tensor *dy)
+{
+    return lvni_grad_give_op(n, 0, lvn_reshape(dy, n->in_desc.ndim, n->in_desc.shape));
+}
+
+lvn_tensor *lvn_detach(lvn_tensor *x)
+{
+    if (x == NULL || lvni_scope_failed()) {
+        return lvni_op_fail("detach");
+    }
+    return lvni_adopt(lvni_tensor_view(x, x->ndim, x->shape));
+}
+
 /* Fill in the size given as -1; false with an error when the numbers do not fit. */
 static bool complete_shape(const lvn_tensor *x, int ndim, const int64_t *shape, int64_t out[LVN_MAX_NDIM])
 {
@@ -45,7 +58,10 @@ lvn_tensor *lvn_reshape(lvn_tensor *x, int ndim, const int64_t *shape)
         return lvni_op_fail("reshape");
     }
     lvn_tensor *y = lvni_adopt(lvni_tensor_view(x, ndim, full));
-    lvni_record("reshape", reshape_backward, y, (lvn_tensor *[]){x}, 1);
+    lvni_node *node = lvni_record("reshape", reshape_backward, y, (lvn_tensor *[]){x}, 1);
+    if (node != NULL) {
+        node->backward_ops = reshape_backward_ops;
+    }
     return y;
 }
 

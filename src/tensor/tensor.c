@@ -3,6 +3,7 @@
 #include "tensor/tensor.h"
 
 #include "core/alloc.h"
+#include "core/half.h"
 #include "tensor/cache.h"
 
 #include <math.h>
@@ -12,7 +13,7 @@
 static const struct {
     const char *name;
     size_t size;
-} dtypes[LVN_DTYPE_COUNT] = {{"f32", 4}, {"f64", 8}, {"i64", 8}, {"i32", 4}, {"u8", 1}, {"bool", 1}};
+} dtypes[LVN_DTYPE_COUNT] = {{"f32", 4}, {"f64", 8}, {"i64", 8}, {"i32", 4}, {"u8", 1}, {"bool", 1}, {"bf16", 2}, {"f16", 2}};
 
 static _Atomic uint64_t next_id = 1;
 
@@ -261,6 +262,8 @@ double lvn_item(const lvn_tensor *t)
     case LVN_I32: return *(const int32_t *)t->data;
     case LVN_U8:
     case LVN_BOOL: return *(const uint8_t *)t->data;
+    case LVN_BF16: return (double)lvni_bf16_to_f32(*(const uint16_t *)t->data);
+    case LVN_F16: return (double)lvni_f16_to_f32(*(const uint16_t *)t->data);
     case LVN_DTYPE_COUNT: break;
     }
     return (double)NAN;

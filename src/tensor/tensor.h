@@ -64,6 +64,12 @@ lvn_tensor *lvni_tensor_view(lvn_tensor *t, int ndim, const int64_t *shape);
 /* A dense part starting `offset` elements into t's memory. */
 lvn_tensor *lvni_tensor_slice(lvn_tensor *t, int64_t offset, const lvni_desc *desc);
 
+/* bf16 or f16 */
+static inline bool lvni_is_low(lvn_dtype dtype)
+{
+    return dtype == LVN_BF16 || dtype == LVN_F16;
+}
+
 #define LVNI_F32(t) ((float *)(t)->data)
 #define LVNI_CF32(t) ((const float *)(t)->data)
 

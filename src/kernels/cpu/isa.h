@@ -69,6 +69,11 @@ typedef struct lvni_vec {
     void (*unary[LVNI_UNARY_COUNT])(const float *x, float *y, int64_t n, float p0, float p1);
     void (*binary[LVNI_BINARY_COUNT][LVNI_MODE_COUNT])(const float *a, const float *b, float *y, int64_t n);
 
+    void (*from_bf16)(const uint16_t *x, float *y, int64_t n);
+    void (*to_bf16)(const float *x, uint16_t *y, int64_t n);
+    void (*from_f16)(const uint16_t *x, float *y, int64_t n);
+    void (*to_f16)(const float *x, uint16_t *y, int64_t n);
+
     /* y[r] = sum of row r (n <= LVNI_SUM_BLOCK columns). */
     void (*row_sums)(const float *x, int64_t rows, int64_t n, float *y);
     /* y[c] = sum over rows <= LVNI_ROW_BLOCK of x[r * stride + c]. */

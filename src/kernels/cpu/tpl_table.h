@@ -4,6 +4,7 @@
 #ifndef LEVIN_KERNELS_CPU_TPL_TABLE_H
 #define LEVIN_KERNELS_CPU_TPL_TABLE_H
 
+#include "kernels/cpu/tpl_cast.h"
 #include "kernels/cpu/tpl_flat.h"
 #include "kernels/cpu/tpl_map.h"
 #include "kernels/cpu/tpl_norm.h"
@@ -20,6 +21,10 @@ const lvni_vec LVNI_VEC_TABLE = {
     .binary = {[LVNI_BINARY_ADD] = MODES(add), [LVNI_BINARY_SUB] = MODES(sub), [LVNI_BINARY_MUL] = MODES(mul),
                [LVNI_BINARY_DIV] = MODES(div), [LVNI_BINARY_SQUARE_GRAD] = MODES(square_grad),
                [LVNI_BINARY_SQRT_GRAD] = MODES(sqrt_grad), [LVNI_BINARY_RELU_GRAD] = MODES(relu_grad)},
+    .from_bf16 = from_bf16,
+    .to_bf16 = to_bf16,
+    .from_f16 = from_f16,
+    .to_f16 = to_f16,
     .row_sums = row_sums,
     .col_sums = col_sums,
     .combine = combine,

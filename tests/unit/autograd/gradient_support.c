@@ -168,6 +168,102 @@ void check_gradients(const char *name, formula f, lvn_tensor *const *in, int n, 
     lvn_release(r);
 }
 
+/* ---- second order ---- */
+
+/* sum(r y^2 + r y): y^2, so that the second derivative of a linear f is not zero. */
+static lvn_tensor *curved_objective(formula f, lvn_tensor *const *in)
+{
+    lvn_tensor *y = f(in);
+    if (y == NULL) {
+        return NULL;
+    }
+    int64_t shape[LVN_MAX_NDIM];
+    for (int i = 0; i < lvn_ndim(y); i++) {
+        shape[i] = lvn_size(y, i);
+    }
+    lvn_tensor *r = make_constant(LVN_F64, 78, lvn_ndim(y), shape);
+    lvn_tensor *z = lvn_sum(lvn_mul(r, lvn_add(lvn_mul(y, y), y)));
+    lvn_release(r);
+    return z;
+}
+
+/* s = sum_k(q_k dz/dx_k) */
+static lvn_tensor *slope(formula f, lvn_tensor *const *in, int n, bool create_graph)
+{
+    lvn_tensor *grads[LVN_FUNCTION_INPUTS], *s = NULL;
+    const lvn_grad_options o = {.struct_size = sizeof o, .create_graph = create_graph};
+    if (lvn_grads_with(curved_objective(f, in), in, n, grads, &o) != LVN_OK) {
+        return NULL;
+    }
+    for (int k = 0; k < n; k++) {
+        int64_t shape[LVN_MAX_NDIM];
+        for (int i = 0; i < lvn_ndim(in[k]); i++) {
+            shape[i] = lvn_size(in[k], i);
+        }
+        lvn_tensor *q = make_constant(LVN_F64, 79u + (uint64_t)k, lvn_ndim(in[k]), shape);
+        lvn_tensor *term = lvn_sum(lvn_mul(q, grads[k]));
+        lvn_release(q);
+        s = s == NULL ? term : lvn_add(s, term);
+    }
+    return s;
+}
+
+static double slope_value(const char *name, formula f, lvn_tensor *const *in, int n)
+{
+    assert_int_equal(lvn_scope_open(), LVN_OK);
+    const double value = lvn_item(slope(f, in, n, false));
+    if (lvn_scope_close() != LVN_OK) {
+        fail_msg("%s: %s", name, lvn_last_error()->message);
+    }
+    return value;
+}
+
+static void compare_second(const char *name, formula f, lvn_tensor *const *in, int n, int k, double tolerance)
+{
+    const double h = 1e-5;
+    const lvn_tensor *g = lvn_gradient(in[k]);
+    if (g == NULL) {
+        fail_msg("%s: input %d has no second gradient", name, k);
+        return;
+    }
+    const double most = fmax(largest(g), 1e-3);
+    double *x = lvn_data(in[k]);
+    for (int64_t e = 0; e < lvn_numel(in[k]); e++) {
+        const double kept = x[e];
+        x[e] = kept + h;
+        const double up = slope_value(name, f, in, n);
+        x[e] = kept - h;
+        const double down = slope_value(name, f, in, n);
+        x[e] = kept;
+        const double numeric = (up - down) / (2 * h);
+        if (!(fabs(numeric - element(g, e)) <= tolerance * most)) {
+            fail_msg("%s, input %d, element %d: differences of gradients give %.12g, lvn_backward of lvn_grad %.12g", name, k, (int)e,
+                     numeric, element(g, e));
+        }
+    }
+}
+
+void check_second_gradients(const char *name, formula f, lvn_tensor *const *in, int n, double tolerance)
+{
+    for (int k = 0; k < n; k++) {
+        lvn_zero_grad(in[k]);
+    }
+    lvn_clear_error();
+    assert_int_equal(lvn_scope_open(), LVN_OK);
+    lvn_tensor *s = slope(f, in, n, true);
+    if (s == NULL || lvn_backward(s) != LVN_OK) {
+        fail_msg("%s, create_graph: %s", name, lvn_last_error()->message);
+    }
+    const double by_ops = lvn_item(s), fused = slope_value(name, f, in, n);
+    if (!(fabs(by_ops - fused) <= 1e-10 * fmax(fabs(fused), 1.0))) {
+        fail_msg("%s: gradients by ops give %.15g, fused ones %.15g", name, by_ops, fused);
+    }
+    assert_int_equal(lvn_scope_close(), LVN_OK);
+    for (int k = 0; k < n; k++) {
+        compare_second(name, f, in, n, k, tolerance);
+    }
+}
+
 void assert_error_says(const char *text)
 {
     const lvn_error *e = lvn_last_error();

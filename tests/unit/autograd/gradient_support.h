@@ -47,6 +47,10 @@ typedef lvn_tensor *(*formula)(lvn_tensor *const *in);
  * central differences, relative to the largest one. */
 void check_gradients(const char *name, formula f, lvn_tensor *const *in, int n, double tolerance);
 
+/* lvn_grad with create_graph gives what it gives without; and the gradient of sum_k(q_k dz/dx_k), z = sum(r y^2 + r y), q random, against
+ * central differences of it. */
+void check_second_gradients(const char *name, formula f, lvn_tensor *const *in, int n, double tolerance);
+
 /* The last error and its frames hold this text somewhere. */
 void assert_error_says(const char *text);
 

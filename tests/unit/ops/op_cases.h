@@ -19,6 +19,7 @@ typedef union case_attr {
     lvni_conv_attr conv;
     lvni_pool_attr pool;
     lvni_norm_attr norm;
+    lvni_cast_attr cast;
     lvni_dropout_attr dropout;
 } case_attr;
 

@@ -32,7 +32,7 @@ static void types(void **state)
 {
     (void)state;
     REFUSE(add, DTYPE, "add: input 0 is f32 but input 1 is f64; convert one of them", NULL, F(2), D(2));
-    REFUSE(relu, DTYPE, "relu: input 0 is i64, it must be f32 or f64", NULL, LABELS(2));
+    REFUSE(relu, DTYPE, "relu: input 0 is i64, it must be f32, f64, bf16 or f16", NULL, LABELS(2));
     REFUSE(linear, DTYPE, "linear: input 0 is f32 but input 2 is f64; convert one of them", NULL, F(2, 3),
            F(4, 3), D(4));
     REFUSE(cross_entropy, DTYPE, "cross_entropy: the labels must be i64, not f32", NULL, F(2, 3), F(2));

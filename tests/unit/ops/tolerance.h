@@ -33,6 +33,7 @@ static const tolerance tolerances[LVNI_OP_COUNT] = {
     [LVNI_OP_sqrt_grad] = {OF_VALUE, A_FEW},
     [LVNI_OP_relu] = {OF_VALUE, EXACTLY},
     [LVNI_OP_relu_grad] = {OF_VALUE, EXACTLY},
+    [LVNI_OP_cast] = {OF_VALUE, EXACTLY},
     [LVNI_OP_sum_to] = {OF_TERMS, A_FEW},
     [LVNI_OP_expand] = {OF_VALUE, EXACTLY},
     [LVNI_OP_sum] = {OF_TERMS, A_FEW},

@@ -1,0 +1,27 @@
+/* Ops that reduce axes.
+ * Rules for all ops, scopes and gradients: ops.h. */
+#ifndef LEVIN_OPS_REDUCE_H
+#define LEVIN_OPS_REDUCE_H
+
+#include <levin/tensor.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- reductions; axes may be negative ---- */
+/* Sums and means of f32 are added in fixed blocks: the same bits on any number of threads. An empty axis: sum 0, mean an error. */
+LVN_API lvn_tensor *lvn_sum(lvn_tensor *x);  /* over everything: shape () */
+LVN_API lvn_tensor *lvn_mean(lvn_tensor *x); /* over everything: shape () */
+LVN_API lvn_tensor *lvn_sum_axes(lvn_tensor *x, const int *axes, int n_axes, bool keepdim);
+LVN_API lvn_tensor *lvn_mean_axes(lvn_tensor *x, const int *axes, int n_axes, bool keepdim);
+/* Down to a shape that broadcasts to x's (aligned at the last axis): axes that are 1 or absent there are summed. */
+LVN_API lvn_tensor *lvn_sum_to(lvn_tensor *x, int ndim, const int64_t *shape);
+/* The gradient goes to the first maximum; NaN counts as the largest. */
+LVN_API lvn_tensor *lvn_max_axis(lvn_tensor *x, int axis, bool keepdim);
+LVN_API lvn_tensor *lvn_argmax(lvn_tensor *x, int axis, bool keepdim); /* i64; the first maximum */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,102 @@
+/* A user's own op (lvn_function): the user's forward runs unrecorded, one node carries the user's backward. */
+#include "autograd/tape_impl.h"
+
+#include <string.h>
+
+static lvn_function_call call_of(lvni_node *n)
+{
+    lvn_function_call call = {.attr = n->attr.function.attr};
+    for (int i = 0; i < LVN_FUNCTION_SAVED; i++) {
+        call.saved[i] = n->saved[i];
+    }
+    for (int i = 0; i < LVNI_NODE_IN; i++) {
+        call.wanted[i] = lvni_grad_wanted(n, i);
+    }
+    return call;
+}
+
+/* The gradients that the user's rule made belong to the scope; lvn_grad's and lvn_backward's walks hold them on. */
+static lvn_status hand_over(lvni_node *n, lvn_tensor *const dx[LVNI_NODE_IN])
+{
+    for (int i = 0; i < LVNI_NODE_IN; i++) {
+        if (!lvni_grad_wanted(n, i)) {
+            continue;
+        }
+        LVN_ARG(dx[i] != NULL || lvn_scope_status() != LVN_OK, "%s: its backward gave no gradient for input %d, which wants one", n->name, i);
+        LVN_TRY(lvni_grad_give_op(n, i, dx[i]));
+    }
+    return LVN_OK;
+}
+
+static lvn_status function_backward(lvni_node *n, lvn_tensor *dy)
+{
+    lvn_function_call call = call_of(n);
+    lvn_tensor *dx[LVNI_NODE_IN] = {NULL};
+    LVN_TRY(lvn_scope_open());
+    lvn_status s = n->attr.function.f->backward(&call, dy, dx);
+    if (s == LVN_OK) {
+        s = hand_over(n, dx);
+    }
+    const lvn_status closed = lvn_scope_close();
+    return s != LVN_OK ? s : closed;
+}
+
+/* Under create_graph the results stay with the caller's scope: later nodes save them. */
+static lvn_status function_backward_ops(lvni_node *n, lvn_tensor *dy)
+{
+    lvn_function_call call = call_of(n);
+    lvn_tensor *dx[LVNI_NODE_IN] = {NULL};
+    LVN_TRY(n->attr.function.f->backward(&call, dy, dx));
+    return hand_over(n, dx);
+}
+
+static lvn_tensor *refuse(const lvn_function *f, const char *why)
+{
+    lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__, "lvn_apply(%s): %s", f->name, why);
+    return lvni_op_fail(f->name);
+}
+
+lvn_tensor *lvn_apply(const lvn_function *f, lvn_tensor *const *in, int n_in, const void *attr)
+{
+    if (n_in < 1 || n_in > LVN_FUNCTION_INPUTS) {
+        return refuse(f, "a function has 1 to 8 inputs");
+    }
+    if (f->attr_size > LVNI_FUNCTION_ATTR || (f->attr_size > 0 && attr == NULL)) {
+        return refuse(f, "attributes are at most 64 bytes, and must be given when attr_size is not 0");
+    }
+    for (int i = 0; i < n_in; i++) {
+        if (in[i] == NULL) {
+            return lvni_op_fail(f->name);
+        }
+    }
+    if (lvni_scope_failed()) {
+        return lvni_op_fail(f->name);
+    }
+    alignas(16) unsigned char copy[LVNI_FUNCTION_ATTR];
+    memcpy(copy, f->attr_size > 0 ? attr : "", f->attr_size);
+    lvn_function_call call = {.attr = copy};
+    const bool recording = lvn_set_grad_enabled(false);
+    lvn_tensor *y = f->forward(&call, in);
+    lvn_set_grad_enabled(recording);
+    if (y == NULL) {
+        return lvni_op_fail(f->name);
+    }
+    if (y->node != NULL || y->requires_grad) {
+        return refuse(f, "its forward returned one of its inputs; return a new tensor");
+    }
+    lvni_node *node = lvni_record(f->name, function_backward, y, in, n_in);
+    if (node != NULL) {
+        node->backward_ops = f->differentiable ? function_backward_ops : NULL;
+        node->attr.function.f = f;
+        memcpy(node->attr.function.attr, copy, sizeof copy);
+        for (int i = 0; i < LVN_FUNCTION_SAVED; i++) {
+            lvni_save(node, i, call.saved[i]);
+        }
+    }
+    return y;
+}
+
+lvn_tensor *lvn_zeros(lvn_dtype dtype, int ndim, const int64_t *shape)
+{
+    return lvni_scope_failed() ? lvni_op_fail("zeros") : lvni_adopt(lvn_tensor_create(dtype, ndim, shape));
+}

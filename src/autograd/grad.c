@@ -1,0 +1,162 @@
+/* lvn_grad: gradients of chosen tensors, leaves or results, while the tape stays. With create_graph the rules written with ops
+ * run and are recorded, so that the gradient itself can be differentiated. */
+#include "autograd/tape_impl.h"
+
+#include "core/options_struct.h"
+
+static int target_of_leaf(const lvni_walk *walk, const lvn_tensor *leaf)
+{
+    for (int k = 0; leaf != NULL && k < walk->n; k++) {
+        if (walk->targets[k] == leaf) {
+            return k;
+        }
+    }
+    return -1;
+}
+
+static int target_of_node(const lvni_walk *walk, const lvni_node *node)
+{
+    for (int k = 0; k < walk->n; k++) {
+        if (walk->targets[k]->node == node) {
+            return k;
+        }
+    }
+    return -1;
+}
+
+lvn_status lvni_walk_give_leaf(lvni_walk *walk, lvn_tensor *leaf, lvn_tensor *t)
+{
+    const int k = target_of_leaf(walk, leaf);
+    if (k < 0) {
+        lvn_release(t);
+        return LVN_OK;
+    }
+    return lvni_accumulate(&walk->grads[k], t);
+}
+
+/* Oldest node first: an input is wanted when it is a target or leads to one. */
+static void mark_wanted(const struct lvni_tape *tape, const lvni_walk *walk)
+{
+    for (lvni_node *node = tape->first; node != NULL; node = node->next) {
+        node->wanted = 0;
+        for (int i = 0; i < LVNI_NODE_IN; i++) {
+            const lvni_node *source = node->source[i];
+            const bool wanted =
+                source != NULL ? source->wanted != 0 || target_of_node(walk, source) >= 0 : target_of_leaf(walk, node->leaf[i]) >= 0;
+            node->wanted |= wanted ? 1u << i : 0u;
+        }
+    }
+}
+
+static lvn_status run_rule(lvni_node *node, const lvni_walk *walk)
+{
+    lvni_backward_rule rule = walk->create_graph ? node->backward_ops : node->backward;
+    if (rule == NULL) {
+        LVN_FAIL(LVN_ERR_UNSUPPORTED, "create_graph: %s has no second derivative; `levin ops` lists the ops that have one", node->name);
+    }
+    const lvn_status s = rule(node, node->grad);
+    if (s != LVN_OK) {
+        lvn_error_frame("backward of %s", node->name);
+    }
+    return s;
+}
+
+static lvn_status walk_from(lvni_node *last, lvni_walk *walk)
+{
+    for (lvni_node *node = last; node != NULL; node = node->previous) {
+        if (node->grad == NULL) {
+            continue;
+        }
+        const int k = target_of_node(walk, node);
+        if (k >= 0) {
+            LVN_TRY(lvni_accumulate(&walk->grads[k], lvn_retain(node->grad)));
+        }
+        if (node->wanted != 0) {
+            LVN_TRY(run_rule(node, walk));
+        }
+        lvn_release(node->grad);
+        node->grad = NULL;
+    }
+    return LVN_OK;
+}
+
+/* After a failure: nodes may hold gradients that nobody will fetch. */
+static void clear_gradients(const struct lvni_tape *tape)
+{
+    for (lvni_node *node = tape->first; node != NULL; node = node->next) {
+        lvn_release(node->grad);
+        node->grad = NULL;
+    }
+}
+
+static lvn_status start(lvn_tensor *y, const lvn_grad_options *o)
+{
+    if (o->grad_output != NULL) {
+        LVN_ARG(lvni_same_shape(y, o->grad_output) && y->dtype == o->grad_output->dtype,
+                "lvn_grad: grad_output must have the shape and type of y");
+        y->node->grad = lvn_retain(o->grad_output);
+        return LVN_OK;
+    }
+    LVN_ARG(lvn_numel(y) == 1, "lvn_grad: y has %lld elements; give .grad_output, or take lvn_sum() of it", (long long)lvn_numel(y));
+    y->node->grad = lvni_seed_gradient(y, 1.0);
+    return y->node->grad == NULL ? LVN_ERR_MEMORY : LVN_OK;
+}
+
+static lvn_status gradients(struct lvni_tape *tape, lvn_tensor *y, lvni_walk *walk, const lvn_grad_options *o)
+{
+    LVN_ARG(y->node != NULL, "lvn_grad: y does not depend on anything that requires a gradient");
+    LVN_ARG(tape->walk == NULL, "lvn_grad cannot run inside a backward rule");
+    mark_wanted(tape, walk);
+    LVN_TRY(start(y, o));
+    const bool paused = tape->paused;
+    tape->paused = !walk->create_graph;
+    tape->walk = walk;
+    lvn_status s = walk_from(tape->last, walk);
+    tape->walk = NULL;
+    tape->paused = paused;
+    for (int k = 0; s == LVN_OK && k < walk->n; k++) {
+        if (walk->grads[k] == NULL) {
+            lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__, "lvn_grad: y does not depend on tensor %d of those asked for", k);
+            s = LVN_ERR_INVALID;
+        }
+    }
+    return s;
+}
+
+lvn_status lvn_grads_with(lvn_tensor *y, lvn_tensor *const *x, int n, lvn_tensor **grads, const lvn_grad_options *options)
+{
+    lvn_grad_options o;
+    lvni_options_copy(&o, sizeof o, options);
+    struct lvni_tape *tape = lvni_tape_get();
+    bool given = y != NULL && tape != NULL && !lvni_scope_failed();
+    for (int k = 0; k < n; k++) {
+        grads[k] = NULL;
+        given = given && x[k] != NULL;
+    }
+    if (!given) {
+        lvni_op_fail("grad");
+        return lvn_last_error()->code;
+    }
+    lvni_walk walk = {.targets = x, .grads = grads, .n = n, .create_graph = o.create_graph};
+    lvn_status s = gradients(tape, y, &walk, &o);
+    if (s != LVN_OK) {
+        clear_gradients(tape);
+        lvni_op_fail("grad");
+    }
+    for (int k = 0; k < n; k++) {
+        if (s != LVN_OK) {
+            lvn_release(grads[k]);
+            grads[k] = NULL;
+        } else if (lvni_adopt(grads[k]) == NULL) {
+            grads[k] = NULL;
+            s = LVN_ERR_MEMORY;
+        }
+    }
+    return s;
+}
+
+lvn_tensor *lvn_grad_with(lvn_tensor *y, lvn_tensor *x, const lvn_grad_options *options)
+{
+    lvn_tensor *grad = NULL;
+    return lvn_grads_with(y, &x, 1, &grad, options) == LVN_OK ? grad : NULL;
+}

@@ -1,0 +1,87 @@
+/* What public ops do before anything else (lvni_op_begin): look for failed inputs, and give inputs the types that the op table
+ * asks for under the precision of the context. Casts are recorded, so gradients come back in the type of the original. */
+#include "autograd/tape_impl.h"
+
+static lvn_status cast_backward(lvni_node *n, lvn_tensor *dy)
+{
+    return lvni_grad_give(n, 0, lvn_retain(dy)); /* which casts it back */
+}
+
+lvn_tensor *lvni_cast(lvn_tensor *x, lvn_dtype dtype)
+{
+    if (x->dtype == dtype) {
+        return x;
+    }
+    const lvni_cast_attr attr = {.dtype = dtype};
+    lvni_args args = {.in = {x}, .attr = &attr};
+    lvn_tensor *y = lvni_op_run(LVNI_OP_cast, &args, 1);
+    lvni_node *node = lvni_record("cast", cast_backward, y, (lvn_tensor *[]){x}, 1);
+    if (node != NULL) {
+        node->backward_ops = cast_backward;
+    }
+    return y;
+}
+
+lvn_tensor *lvn_cast(lvn_tensor *x, lvn_dtype dtype)
+{
+    if (x == NULL || lvni_scope_failed()) {
+        return lvni_op_fail("cast");
+    }
+    return lvni_cast(x, dtype);
+}
+
+static bool several_float_types(lvn_tensor *const *in, int n)
+{
+    lvn_dtype first = LVN_DTYPE_COUNT;
+    for (int i = 0; i < n; i++) {
+        if (in[i] == NULL || (in[i]->dtype != LVN_F32 && !lvni_is_low(in[i]->dtype))) {
+            continue;
+        }
+        if (first != LVN_DTYPE_COUNT && in[i]->dtype != first) {
+            return true;
+        }
+        first = in[i]->dtype;
+    }
+    return false;
+}
+
+/* The type that input t takes; its own when the table asks for nothing. bf16 products read parameters in f32 and keep a
+ * reordered bf16 copy (kernels/cpu), so those need no cast. */
+static lvn_dtype type_for(unsigned flags, const lvn_tensor *t, bool mixed)
+{
+    const lvni_ctx *ctx = lvni_ctx_get();
+    const bool low = lvni_is_low(t->dtype), full = t->dtype == LVN_F32;
+    if ((flags & LVNI_LOW) != 0 && full && lvni_is_low(ctx->low)) {
+        return ctx->low == LVN_BF16 && t->param >= 0 ? t->dtype : ctx->low;
+    }
+    if ((flags & LVNI_FULL) != 0 && low && !ctx->low_true) {
+        return LVN_F32;
+    }
+    return (flags & LVNI_WIDEST) != 0 && low && mixed ? LVN_F32 : t->dtype;
+}
+
+bool lvni_op_begin(lvni_op op, lvn_tensor **in, int n, unsigned optional)
+{
+    const unsigned flags = lvni_ops[op].flags;
+    for (int i = 0; i < n; i++) {
+        if (in[i] == NULL && (optional >> i & 1u) == 0) {
+            return false;
+        }
+    }
+    if (lvni_scope_failed()) {
+        return false;
+    }
+    if ((flags & (LVNI_LOW | LVNI_FULL | LVNI_WIDEST)) == 0) {
+        return true;
+    }
+    const bool mixed = several_float_types(in, n);
+    for (int i = 0; i < n; i++) {
+        if (in[i] != NULL) {
+            in[i] = lvni_cast(in[i], type_for(flags, in[i], mixed));
+            if (in[i] == NULL) {
+                return false;
+            }
+        }
+    }
+    return true;
+}

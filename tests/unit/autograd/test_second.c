@@ -1,0 +1,242 @@
+/* lvn_grad, create_graph, lvn_function, lvn_cast, lvn_detach: what the rows of test_gradients do not show. */
+#include "gradient_support.h"
+
+#include "core/half.h"
+#include "tensor/ctx.h"
+
+#include <math.h>
+
+static const dims vector = S(4);
+
+/* d(sum x^3)/dx = 3 x^2; its sum's gradient 6 x; and its 6. */
+static void gradients_of_gradients(void **state)
+{
+    (void)state;
+    lvn_tensor *x = make_leaf(LVN_F64, 1, &vector, NORMAL);
+    assert_int_equal(lvn_scope_open(), LVN_OK);
+    lvn_tensor *y = lvn_sum(lvn_mul(lvn_mul(x, x), x));
+    lvn_tensor *first = lvn_grad(y, x, .create_graph = true);
+    lvn_tensor *second = lvn_grad(lvn_sum(first), x, .create_graph = true);
+    lvn_tensor *third = lvn_grad(lvn_sum(second), x);
+    assert_null(lvn_gradient(x)); /* lvn_grad leaves it alone */
+    for (int64_t e = 0; e < 4; e++) {
+        const double v = element(x, e);
+        assert_true(fabs(element(first, e) - 3.0 * v * v) < 1e-12);
+        assert_true(fabs(element(second, e) - 6.0 * v) < 1e-12);
+        assert_true(fabs(element(third, e) - 6.0) < 1e-12);
+    }
+    assert_int_equal(lvn_scope_close(), LVN_OK);
+    lvn_release(x);
+}
+
+/* Of a result in the middle of the tape; grad_output weighs the elements of y. */
+static void of_results_and_with_weights(void **state)
+{
+    (void)state;
+    lvn_tensor *x = make_leaf(LVN_F64, 1, &vector, NORMAL), *w = make_constant(LVN_F64, 2, 1, vector.size);
+    assert_int_equal(lvn_scope_open(), LVN_OK);
+    lvn_tensor *h = lvn_mul_scalar(x, 2.0), *y = lvn_mul(h, h);
+    lvn_tensor *dh = lvn_grad(y, h, .grad_output = w);
+    for (int64_t e = 0; e < 4; e++) {
+        assert_true(fabs(element(dh, e) - 2.0 * element(h, e) * element(w, e)) < 1e-12);
+    }
+    lvn_tensor *both[2] = {x, h}, *grads[2];
+    assert_int_equal(lvn_grads_with(lvn_sum(y), both, 2, grads, NULL), LVN_OK);
+    for (int64_t e = 0; e < 4; e++) {
+        assert_true(fabs(element(grads[0], e) - 8.0 * element(x, e)) < 1e-12);
+        assert_true(fabs(element(grads[1], e) - 4.0 * element(x, e)) < 1e-12);
+    }
+    assert_int_equal(lvn_backward(lvn_sum(y)), LVN_OK); /* the tape was kept */
+    assert_true(fabs(element(lvn_gradient(x), 1) - 8.0 * element(x, 1)) < 1e-12);
+    assert_int_equal(lvn_scope_close(), LVN_OK);
+    lvn_release(x);
+    lvn_release(w);
+}
+
+static void errors(void **state)
+{
+    (void)state;
+    lvn_tensor *x = make_leaf(LVN_F64, 1, &vector, NORMAL), *z = make_leaf(LVN_F64, 2, &vector, NORMAL);
+    assert_int_equal(lvn_scope_open(), LVN_OK);
+    assert_null(lvn_grad(lvn_sum(x), z));
+    assert_int_equal(lvn_scope_close(), LVN_ERR_INVALID);
+    assert_error_says("does not depend on tensor 0");
+    lvn_clear_error();
+    assert_int_equal(lvn_scope_open(), LVN_OK);
+    assert_null(lvn_grad(lvn_mul_scalar(x, 2.0), x));
+    assert_int_equal(lvn_scope_close(), LVN_ERR_INVALID);
+    assert_error_says("give .grad_output");
+    lvn_clear_error();
+    int64_t label = 0;
+    const dims row = S(1, 4);
+    lvn_tensor *labels = lvn_tensor_wrap(&label, LVN_I64, 1, (const int64_t[]){1}), *logits = make_leaf(LVN_F64, 3, &row, NORMAL);
+    assert_int_equal(lvn_scope_open(), LVN_OK);
+    assert_null(lvn_grad(lvn_sum(lvn_max_axis(logits, 1, false)), logits, .create_graph = true));
+    assert_int_equal(lvn_scope_close(), LVN_ERR_UNSUPPORTED);
+    assert_error_says("max has no second derivative");
+    lvn_clear_error();
+    assert_int_equal(lvn_scope_open(), LVN_OK); /* the failure left nothing behind */
+    assert_non_null(lvn_grad(lvn_sum(lvn_max_axis(logits, 1, false)), logits));
+    assert_int_equal(lvn_scope_close(), LVN_OK);
+    lvn_release(x);
+    lvn_release(z);
+    lvn_release(labels);
+    lvn_release(logits);
+}
+
+static void detached(void **state)
+{
+    (void)state;
+    lvn_tensor *x = make_leaf(LVN_F64, 1, &vector, NORMAL);
+    assert_int_equal(lvn_scope_open(), LVN_OK);
+    assert_int_equal(lvn_backward(lvn_sum(lvn_mul(x, lvn_detach(lvn_mul_scalar(x, 3.0))))), LVN_OK);
+    assert_int_equal(lvn_scope_close(), LVN_OK);
+    for (int64_t e = 0; e < 4; e++) {
+        assert_true(fabs(element(lvn_gradient(x), e) - 3.0 * element(x, e)) < 1e-12);
+    }
+    lvn_release(x);
+}
+
+/* ---- a user's own op: y = a x^3 ---- */
+
+static lvn_tensor *cube_forward(lvn_function_call *call, lvn_tensor *const *in)
+{
+    call->saved[0] = in[0];
+    return lvn_mul_scalar(lvn_mul(lvn_mul(in[0], in[0]), in[0]), *(const double *)call->attr);
+}
+
+static lvn_status cube_backward(lvn_function_call *call, lvn_tensor *dy, lvn_tensor **dx)
+{
+    assert_true(call->wanted[0]);
+    dx[0] = lvn_mul(dy, lvn_mul_scalar(lvn_square(call->saved[0]), 3.0 * *(const double *)call->attr));
+    return LVN_OK;
+}
+
+static const lvn_function cube = {
+    .name = "cube", .attr_size = sizeof(double), .forward = cube_forward, .backward = cube_backward, .differentiable = true};
+
+static lvn_tensor *fn_cube(lvn_tensor *const *in)
+{
+    const double a = 1.5;
+    return lvn_apply(&cube, in, 1, &a);
+}
+
+/* The same filled by hand: no second derivative. */
+static lvn_tensor *hand_forward(lvn_function_call *call, lvn_tensor *const *in)
+{
+    call->saved[0] = in[0];
+    lvn_tensor *y = lvn_zeros(LVN_F64, 1, vector.size);
+    for (int64_t e = 0; e < 4; e++) {
+        const double v = element(in[0], e);
+        ((double *)lvn_data(y))[e] = v * v * v;
+    }
+    return y;
+}
+
+static lvn_status hand_backward(lvn_function_call *call, lvn_tensor *dy, lvn_tensor **dx)
+{
+    dx[0] = lvn_zeros(LVN_F64, 1, vector.size);
+    for (int64_t e = 0; e < 4; e++) {
+        const double v = element(call->saved[0], e);
+        ((double *)lvn_data(dx[0]))[e] = 3.0 * v * v * element(dy, e);
+    }
+    return LVN_OK;
+}
+
+static const lvn_function by_hand = {.name = "by_hand", .forward = hand_forward, .backward = hand_backward};
+
+static lvn_tensor *fn_hand(lvn_tensor *const *in)
+{
+    return lvn_apply(&by_hand, in, 1, NULL);
+}
+
+static lvn_tensor *same_forward(lvn_function_call *call, lvn_tensor *const *in)
+{
+    (void)call;
+    return in[0];
+}
+
+static void own_ops(void **state)
+{
+    (void)state;
+    lvn_tensor *x = make_leaf(LVN_F64, 1, &vector, NORMAL);
+    check_gradients("cube", fn_cube, &x, 1, 1e-8);
+    check_second_gradients("cube", fn_cube, &x, 1, 1e-6);
+    lvn_zero_grad(x);
+    check_gradients("by hand", fn_hand, &x, 1, 1e-8);
+    assert_int_equal(lvn_scope_open(), LVN_OK);
+    assert_null(lvn_grad(lvn_sum(fn_hand(&x)), x, .create_graph = true));
+    assert_int_equal(lvn_scope_close(), LVN_ERR_UNSUPPORTED);
+    assert_error_says("by_hand has no second derivative");
+    lvn_clear_error();
+    const lvn_function same = {.name = "same", .forward = same_forward, .backward = hand_backward};
+    assert_int_equal(lvn_scope_open(), LVN_OK);
+    assert_null(lvn_apply(&same, &x, 1, NULL));
+    assert_int_equal(lvn_scope_close(), LVN_ERR_INVALID);
+    assert_error_says("returned one of its inputs");
+    lvn_clear_error();
+    lvn_release(x);
+}
+
+/* ---- types ---- */
+
+static void casts(void **state)
+{
+    (void)state;
+    const float values[4] = {1.0f + 0x1p-8f, 1.0f + 0x3p-8f, 65519.0f, 0x1p-24f};
+    float copy[4];
+    for (int e = 0; e < 4; e++) {
+        copy[e] = values[e];
+    }
+    lvn_tensor *x = lvn_require_grad(lvn_tensor_wrap(copy, LVN_F32, 1, vector.size));
+    assert_int_equal(lvn_scope_open(), LVN_OK);
+    lvn_tensor *b = lvn_cast(x, LVN_BF16), *h = lvn_cast(x, LVN_F16);
+    const uint16_t *bits = lvn_const_data(b), *half = lvn_const_data(h);
+    assert_int_equal(bits[0], 0x3f80); /* ties go to the even neighbour: down, up */
+    assert_int_equal(bits[1], 0x3f82);
+    assert_int_equal(half[2], 0x7bff); /* 65504, the largest */
+    assert_int_equal(half[3], 0x0001); /* the smallest subnormal */
+    assert_ptr_equal(lvn_cast(x, LVN_F32), x);
+    assert_int_equal(lvn_backward(lvn_sum(lvn_mul(lvn_cast(b, LVN_F32), lvn_cast(h, LVN_F32)))), LVN_OK);
+    assert_int_equal(lvn_tensor_dtype(lvn_gradient(x)), LVN_F32);
+    assert_true(fabs(element(lvn_gradient(x), 0) - 2.0) < 0.02);
+    assert_int_equal(lvn_scope_close(), LVN_OK);
+    lvn_release(x);
+}
+
+/* A product under bf16-mixed gives bf16, a sum of it f32; the leaf's gradient comes back in f32. */
+static void mixed_precision_chooses_types(void **state)
+{
+    (void)state;
+    const dims a = S(3, 4), b = S(4, 2);
+    lvn_tensor *x = make_leaf(LVN_F32, 1, &a, NORMAL), *w = make_leaf(LVN_F32, 2, &b, NORMAL);
+    for (int k = 0; k < 2; k++) {
+        const lvn_dtype low = k == 0 ? LVN_BF16 : LVN_F16;
+        lvni_ctx_get()->low = low;
+        assert_int_equal(lvn_scope_open(), LVN_OK);
+        lvn_tensor *y = lvn_matmul(x, w);
+        assert_int_equal(lvn_tensor_dtype(y), low);
+        assert_int_equal(lvn_tensor_dtype(lvn_relu(y)), low);
+        assert_int_equal(lvn_tensor_dtype(lvn_add(y, lvn_zeros(LVN_F32, 0, NULL))), LVN_F32);
+        lvn_tensor *loss = lvn_sum(y);
+        assert_int_equal(lvn_tensor_dtype(loss), LVN_F32);
+        lvn_zero_grad(x);
+        assert_int_equal(lvn_backward(loss), LVN_OK);
+        assert_int_equal(lvn_tensor_dtype(lvn_gradient(x)), LVN_F32);
+        assert_true(fabs(element(lvn_gradient(x), 0) - element(w, 0) - element(w, 1)) < 0.02);
+        assert_int_equal(lvn_scope_close(), LVN_OK);
+    }
+    lvni_ctx_get()->low = LVN_F32;
+    lvn_release(x);
+    lvn_release(w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gradients_of_gradients), cmocka_unit_test(of_results_and_with_weights), cmocka_unit_test(errors),
+        cmocka_unit_test(detached),               cmocka_unit_test(own_ops),                     cmocka_unit_test(casts),
+        cmocka_unit_test(mixed_precision_chooses_types),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
