@@ -75,7 +75,7 @@ static lvn_status parse_json(const char *path, const char *what, const char *tex
 static const struct {
     const char *name;
     size_t size;
-} foreign[] = {{"I8", 1},  {"I16", 2}, {"U16", 2}, {"F16", 2},     {"BF16", 2},
+} foreign[] = {{"I8", 1},  {"I16", 2}, {"U16", 2},
                {"U32", 4}, {"U64", 8}, {"C64", 8}, {"F8_E4M3", 1}, {"F8_E5M2", 1}};
 
 static lvn_status read_dtype(const lvni_st_file *f, lvni_st_tensor *t, const json_t *value, size_t *element)
