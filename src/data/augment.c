@@ -176,12 +176,11 @@ static turn turn_of(int orientation)
 }
 
 /* The box on the stored, perhaps shrunk picture. */
-static lvni_box box_stored(const lvni_box *box, const turn *turned, const lvni_picture *picture, const lvni_picture_info *info)
+static lvni_box box_stored(const lvni_box *box, const turn *turned, double s, const lvni_picture_info *info)
 {
     const double width = turned->swap ? info->height : info->width, height = turned->swap ? info->width : info->height;
     const double x = turned->mirror_x ? width - box->x - box->width : box->x;
     const double y = turned->mirror_y ? height - box->y - box->height : box->y;
-    const double s = picture->scale;
     if (turned->swap) {
         return (lvni_box){y * s, x * s, box->height * s, box->width * s};
     }
@@ -239,11 +238,21 @@ double lvni_augment_need(const lvni_transform *t, const lvni_augment *a)
     return shorter > t->size ? t->size / shorter : 1.0;
 }
 
+lvni_box lvni_augment_wanted(const lvni_transform *t, const lvni_augment *a, const lvni_picture_info *info)
+{
+    const turn turned = turn_of(info->orientation);
+    const lvni_box box = box_stored(&a->box, &turned, 1.0, info);
+    /* The reach of an output pixel, then the rounding to pixels, which the decoder may have made as large as an output pixel. */
+    const double x = 2.0 * (box.width > t->size ? box.width / t->size : 1.0) + 1.0;
+    const double y = 2.0 * (box.height > t->size ? box.height / t->size : 1.0) + 1.0;
+    return (lvni_box){box.x - x, box.y - y, box.width + 2.0 * x, box.height + 2.0 * y};
+}
+
 lvn_status lvni_augment_render(lvni_data_scratch *scratch, const lvni_transform *t, const lvni_augment *a, const lvni_picture *picture,
                                const lvni_picture_info *info, float *out)
 {
     const turn turned = turn_of(info->orientation);
-    const lvni_box box = box_stored(&a->box, &turned, picture, info);
+    const lvni_box box = box_stored(&a->box, &turned, picture->scale, info);
     const int64_t n = (int64_t)t->size * t->size;
     lvni_resample_target target = {.scale = {1.0f, 1.0f, 1.0f}};
     target_steps(&target, out, t->size, &turned, a);

@@ -62,6 +62,8 @@ lvn_status lvni_augment_render(lvni_data_scratch *scratch, const lvni_transform 
                                const lvni_picture_info *info, float *out);
 /* How large the decoded picture must be for `a`, as a part of the stored one: 0 < need <= 1. */
 double lvni_augment_need(const lvni_transform *t, const lvni_augment *a);
+/* The part of the stored picture that `a` needs, with what resampling reads around the box; its edges may lie outside. */
+lvni_box lvni_augment_wanted(const lvni_transform *t, const lvni_augment *a, const lvni_picture_info *info);
 
 /* Back to bytes for people's eyes: (size, size, 3) f32 as the network sees it to RGB. */
 void lvni_transform_to_rgb(const lvni_transform *t, const float *image, uint8_t *rgb);

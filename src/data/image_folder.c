@@ -61,7 +61,8 @@ static lvn_status render(lvni_data_scratch *scratch, const image_view *v, const 
     const bool swapped = info.orientation >= 5; /* looked at lying on its side */
     lvni_augment_draw(&v->transform, key, swapped ? info.height : info.width, swapped ? info.width : info.height, &augment);
     const double need = lvni_augment_need(&v->transform, &augment);
-    LVN_TRY(lvni_picture_decode(scratch, scratch->file.data, bytes, path, &info, need, &picture));
+    const lvni_box wanted = lvni_augment_wanted(&v->transform, &augment, &info);
+    LVN_TRY(lvni_picture_decode(scratch, scratch->file.data, bytes, path, &info, need, &wanted, &picture));
     return lvni_augment_render(scratch, &v->transform, &augment, &picture, &info, out);
 }
 

@@ -192,20 +192,20 @@ static lvn_status tables_reserve(lvni_data_scratch *scratch, axis *across, axis 
 
 /* The columns that the outputs read, with the zero-weight taps and the rounding up to a chunk that may lie outside the picture. */
 typedef struct span {
-    int first;      /* pixel */
+    int first;      /* pixel of the whole picture */
     int64_t inside; /* bytes that exist in every row: a multiple of CHUNK */
     int64_t tail;   /* bytes behind them that exist as well, fewer than CHUNK */
     size_t room;    /* int16 elements of the row buffer */
 } span;
 
-static span span_find(const axis *across, int width, int picture_width)
+static span span_find(const axis *across, int width, int picture_end)
 {
     int last = 0;
     for (int x = 0; x < width; x++) {
         last = max_int(last, across->first[x] + across->taps);
     }
     const int first = across->first[0];
-    const int64_t bytes = (int64_t)(min_int(last, picture_width) - first) * 3;
+    const int64_t bytes = (int64_t)(min_int(last, picture_end) - first) * 3;
     return (span){first, bytes / CHUNK * CHUNK, bytes % CHUNK, (size_t)(last - first) * 3 + 2 * CHUNK};
 }
 
@@ -229,14 +229,17 @@ lvn_status lvni_resample(lvni_data_scratch *scratch, const lvni_picture *picture
     LVN_TRY(tables_reserve(scratch, &across, &down, &rows, width, height));
     axis_fill(&across, box->x, box->width, width, picture->width);
     axis_fill(&down, box->y, box->height, height, picture->height);
-    const span s = span_find(&across, width, picture->width);
+    const bool whole = picture->columns == 0;
+    const int columns = whole ? picture->width : picture->columns, bottom = whole ? picture->height : picture->top + picture->rows;
+    const span s = span_find(&across, width, picture->left + columns);
     LVN_TRY(lvni_buffer_reserve(&scratch->row, s.room * sizeof(int16_t)));
     int16_t *row = scratch->row.data;
     memset(row, 0, s.room * sizeof(int16_t)); /* behind the picture: read with weight 0, but read */
-    const size_t stride = (size_t)picture->width * 3;
+    const size_t stride = (size_t)columns * 3;
+    const uint8_t *const corner = picture->rgb + (size_t)(s.first - picture->left) * 3;
     for (int y = 0; y < height; y++) {
         for (int k = 0; k < down.taps; k++) { /* a tap below the picture has weight 0: any row will do */
-            rows[k] = picture->rgb + (size_t)min_int(down.first[y] + k, picture->height - 1) * stride + (size_t)s.first * 3;
+            rows[k] = corner + (size_t)(min_int(down.first[y] + k, bottom - 1) - picture->top) * stride;
         }
         column_pass(rows, down.weights + (ptrdiff_t)y * down.taps, down.taps, &s, row);
         row_pass(row, s.first, &across, width, target, target->data + y * target->step_y);

@@ -6,11 +6,6 @@
 
 #include "data/decode/picture.h"
 
-/* In pixels of the picture, fractions allowed; inside the picture. */
-typedef struct lvni_box {
-    double x, y, width, height;
-} lvni_box;
-
 /* Where output pixel (x, y) goes: three floats at data + x * step_x + y * step_y. Turns and mirrors are steps. Channel k becomes
  * value * scale[k] + bias[k], value in 0..255. */
 typedef struct lvni_resample_target {
@@ -19,7 +14,8 @@ typedef struct lvni_resample_target {
     float scale[3], bias[3];
 } lvni_resample_target;
 
-/* width x height output pixels (1 to LVNI_RESAMPLE_MAX_SIDE each). Fails only for want of memory. */
+/* `box` in pixels of the picture and inside it; the part of the picture that is there must reach max(1, box side / output side) pixels
+ * farther. width x height output pixels (1 to LVNI_RESAMPLE_MAX_SIDE each). Fails only for want of memory. */
 enum { LVNI_RESAMPLE_MAX_SIDE = 8192 };
 lvn_status lvni_resample(lvni_data_scratch *scratch, const lvni_picture *picture, const lvni_box *box, int width, int height,
                          const lvni_resample_target *target);

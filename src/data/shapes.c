@@ -55,7 +55,7 @@ static lvn_status shapes_get(const lvn_dataset *dataset, const lvn_sample_key *k
     const int size = s->transform.size;
     LVN_TRY(lvni_buffer_reserve(&scratch->pixels, (size_t)size * (size_t)size * 3));
     lvni_shapes_draw(s->options.seed, key->sample, s->options.classes, size, scratch->pixels.data);
-    const lvni_picture picture = {scratch->pixels.data, size, size, 1.0};
+    const lvni_picture picture = {.rgb = scratch->pixels.data, .width = size, .height = size, .scale = 1.0};
     const lvni_picture_info info = {LVNI_PICTURE_PNG, size, size, 1};
     lvni_augment augment;
     lvni_augment_draw(&s->transform, key, size, size, &augment);

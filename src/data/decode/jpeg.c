@@ -1,43 +1,116 @@
-/* JPEG decoding (jpeg.h). The library's warnings are errors here, except those that leave every pixel as it was meant. */
+/* JPEG decoding (jpeg.h). The library speaks through callbacks and a long jump; all of that stays in this file. Its warnings are errors here,
+ * except those that leave every pixel as it was meant. */
 #include "data/decode/jpeg.h"
 
+#include "core/alloc.h"
 #include "data/decode/exif.h"
 
+#include <math.h>
+#include <setjmp.h>
+#include <stdio.h> /* jpeglib.h wants it before */
 #include <string.h>
-#include <turbojpeg.h>
+
+#include <jpeglib.h>
+
+#include <jerror.h>
+
+/* The rows and columns that the library interpolates differently next to the edge of what is decoded. */
+enum { MARGIN = 4, ROWS_AT_ONCE = 16, MARKER_EOI = 0xD9 };
+
+typedef struct reader {
+    struct jpeg_decompress_struct d;
+    struct jpeg_error_mgr errors;
+    jmp_buf stop;
+} reader;
 
 bool lvni_jpeg_is(const uint8_t *bytes, size_t n)
 {
     return n >= 3 && bytes[0] == 0xFF && bytes[1] == 0xD8 && bytes[2] == 0xFF;
 }
 
+/* ---- what the library calls ---- */
+
+static void on_error(j_common_ptr c)
+{
+    longjmp(((reader *)c->client_data)->stop, 1);
+}
+
+/* Two warnings about the header, and bytes too many right before the end marker, when all pixels are done. */
+static void on_message(j_common_ptr c, int level)
+{
+    const struct jpeg_error_mgr *e = c->err;
+    const bool header = e->msg_code == JWRN_JFIF_MAJOR || e->msg_code == JWRN_ADOBE_XFORM;
+    const bool extra = e->msg_code == JWRN_EXTRANEOUS_DATA && e->msg_parm.i[1] == MARKER_EOI;
+    if (level < 0 && !header && !extra) {
+        on_error(c);
+    }
+}
+
 void lvni_jpeg_handle_free(void *handle)
 {
     if (handle != NULL) {
-        tjDestroy(handle);
+        jpeg_destroy_decompress(&((reader *)handle)->d);
+        lvni_free(handle);
     }
 }
 
-/* NULL with LVN_ERR_MEMORY recorded. */
-static tjhandle handle_get(lvni_data_scratch *scratch)
+/* The thread's decompressor, made by its first JPEG. NULL with LVN_ERR_MEMORY recorded. */
+static reader *reader_get(lvni_data_scratch *scratch)
 {
-    if (scratch->jpeg == NULL) {
-        scratch->jpeg = tjInitDecompress();
-        if (scratch->jpeg == NULL) {
-            lvn_error_set(LVN_ERR_MEMORY, __FILE__, __LINE__, "cannot make a JPEG decompressor: %s", tjGetErrorStr2(NULL));
-        }
+    if (scratch->jpeg != NULL) {
+        return scratch->jpeg;
     }
-    return scratch->jpeg;
+    reader *r = LVNI_NEW(LVNI_TAG_DATA, reader);
+    if (r == NULL) {
+        return NULL;
+    }
+    r->d.err = jpeg_std_error(&r->errors);
+    r->errors.error_exit = on_error;
+    r->errors.emit_message = on_message;
+    r->d.client_data = r;
+    if (setjmp(r->stop) != 0) {
+        lvni_free(r);
+        lvn_error_set(LVN_ERR_MEMORY, __FILE__, __LINE__, "cannot make a JPEG decompressor");
+        return NULL;
+    }
+    jpeg_create_decompress(&r->d);
+    scratch->jpeg = r;
+    return r;
 }
 
-/* Record damage. The library's decompressor may be left in the middle of a marker, and would then fail on every file after this one, so the
- * next picture gets a new one. */
-static lvn_status damaged(lvni_data_scratch *scratch, const char *path, const char *part, const char *reason)
+/* Record what the library said. The decompressor may be left in the middle of a marker, so the next picture gets a new one. */
+static lvn_status failed(lvni_data_scratch *scratch, const char *path, const char *part)
 {
-    const lvn_status status = lvn_error_set(LVN_ERR_CORRUPT, __FILE__, __LINE__, "%s: damaged JPEG %s: %s", path, part, reason);
-    lvni_jpeg_handle_free(scratch->jpeg);
+    reader *r = scratch->jpeg;
+    char reason[JMSG_LENGTH_MAX];
+    r->errors.format_message((j_common_ptr)&r->d, reason);
+    const bool memory = r->errors.msg_code == JERR_OUT_OF_MEMORY;
+    lvni_jpeg_handle_free(r);
     scratch->jpeg = NULL;
-    return status;
+    if (memory) {
+        LVN_FAIL(LVN_ERR_MEMORY, "%s: no memory to decode it", path);
+    }
+    LVN_FAIL(LVN_ERR_CORRUPT, "%s: damaged JPEG %s: %s", path, part, reason);
+}
+
+/* ---- header ---- */
+
+lvn_status lvni_jpeg_probe(lvni_data_scratch *scratch, const uint8_t *bytes, size_t n, const char *path, lvni_picture_info *info)
+{
+    reader *r = reader_get(scratch);
+    if (r == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    if (setjmp(r->stop) != 0) {
+        return failed(scratch, path, "header");
+    }
+    jpeg_mem_src(&r->d, bytes, (unsigned long)n);
+    jpeg_read_header(&r->d, TRUE);
+    const int64_t width = r->d.image_width, height = r->d.image_height;
+    jpeg_abort_decompress(&r->d);
+    LVN_TRY(lvni_picture_check_size(path, width, height));
+    *info = (lvni_picture_info){LVNI_PICTURE_JPEG, (int)width, (int)height, lvni_exif_orientation(bytes, n)};
+    return LVN_OK;
 }
 
 /* The end-of-image marker near the end (some cameras add a few bytes behind it). */
@@ -45,74 +118,135 @@ static bool has_end_marker(const uint8_t *bytes, size_t n)
 {
     const size_t from = n > 4096 ? n - 4096 : 0;
     for (size_t i = n; i >= from + 2; i--) {
-        if (bytes[i - 2] == 0xFF && bytes[i - 1] == 0xD9) {
+        if (bytes[i - 2] == 0xFF && bytes[i - 1] == MARKER_EOI) {
             return true;
         }
     }
     return false;
 }
 
-/* The library keeps the text of the first warning only. Harmless are two about the header, as long as the file has its end, and bytes
- * too many right before the end marker, when all pixels are done. */
-static bool warning_is_harmless(tjhandle handle, const uint8_t *bytes, size_t n)
-{
-    if (tjGetErrorCode(handle) != TJERR_WARNING) {
-        return false;
-    }
-    const char *text = tjGetErrorStr2(handle);
-    const bool header = strstr(text, "JFIF revision") != NULL || strstr(text, "Adobe color transform") != NULL;
-    const bool extra = strstr(text, "extraneous bytes before marker 0xd9") != NULL;
-    return (header || extra) && has_end_marker(bytes, n);
-}
+/* ---- pixels ---- */
 
-lvn_status lvni_jpeg_probe(lvni_data_scratch *scratch, const uint8_t *bytes, size_t n, const char *path, lvni_picture_info *info)
+/* The smallest scale, in eighths, that is at least `need`. */
+static unsigned choose_eighths(double need)
 {
-    tjhandle handle = handle_get(scratch);
-    if (handle == NULL) {
-        return LVN_ERR_MEMORY;
-    }
-    int width = 0, height = 0, sampling = 0, colours = 0;
-    if (tjDecompressHeader3(handle, bytes, n, &width, &height, &sampling, &colours) != 0 &&
-        !warning_is_harmless(handle, bytes, n)) {
-        return damaged(scratch, path, "header", tjGetErrorStr2(handle));
-    }
-    if (width == 0) { /* tables, but no frame: success to the library */
-        return damaged(scratch, path, "header", "the file ends before the picture begins");
-    }
-    if (colours == TJCS_CMYK || colours == TJCS_YCCK) {
-        LVN_FAIL(LVN_ERR_UNSUPPORTED, "%s: a JPEG in CMYK (print) colours cannot be read yet; convert it to RGB", path);
-    }
-    LVN_TRY(lvni_picture_check_size(path, width, height));
-    *info = (lvni_picture_info){LVNI_PICTURE_JPEG, width, height, lvni_exif_orientation(bytes, n)};
-    return LVN_OK;
-}
-
-/* The smallest factor of the library that is at least `need`. */
-static tjscalingfactor choose_factor(double need)
-{
-    static const int eighths[] = {1, 2, 4}; /* the others have no vector code: decoding in full and resampling is faster */
+    static const unsigned eighths[] = {1, 2, 4}; /* the others have no vector code: decoding in full and resampling is faster */
     for (unsigned i = 0; i < sizeof eighths / sizeof *eighths; i++) {
         if (eighths[i] / 8.0 >= need) {
-            return (tjscalingfactor){eighths[i], 8};
+            return eighths[i];
         }
     }
-    return (tjscalingfactor){8, 8};
+    return 8;
 }
 
-lvn_status lvni_jpeg_decode(lvni_data_scratch *scratch, const uint8_t *bytes, size_t n, const char *path,
-                            const lvni_picture_info *info, double need, lvni_picture *out)
+static int clamp_int(double x, int low, int high)
 {
-    tjhandle handle = handle_get(scratch);
-    if (handle == NULL) {
+    return x <= low ? low : x >= high ? high : (int)x;
+}
+
+/* The part of the scaled picture that `wanted` needs. Its left edge lies where the library can begin, so the window may grow. */
+static void place_window(reader *r, const lvni_box *wanted, lvni_picture *p)
+{
+    p->width = (int)r->d.output_width;
+    p->height = (int)r->d.output_height;
+    p->columns = p->width;
+    p->rows = p->height;
+    if (wanted == NULL) {
+        return;
+    }
+    const int left = clamp_int(floor(wanted->x * p->scale) - MARGIN, 0, p->width - 1);
+    const int right = clamp_int(ceil((wanted->x + wanted->width) * p->scale) + MARGIN, left + 1, p->width);
+    p->top = clamp_int(floor(wanted->y * p->scale), 0, p->height - 1);
+    p->rows = clamp_int(ceil((wanted->y + wanted->height) * p->scale), p->top + 1, p->height) - p->top;
+    if (right - left < p->width) {
+        JDIMENSION x = (JDIMENSION)left, w = (JDIMENSION)(right - left);
+        jpeg_crop_scanline(&r->d, &x, &w);
+        p->left = (int)x;
+        p->columns = (int)w;
+    }
+}
+
+static void read_rows(reader *r, const lvni_picture *p, int channels, uint8_t *pixels)
+{
+    const size_t stride = (size_t)p->columns * (size_t)channels;
+    if (p->top > MARGIN) {
+        jpeg_skip_scanlines(&r->d, (JDIMENSION)(p->top - MARGIN));
+    }
+    while ((int)r->d.output_scanline < p->top) { /* thrown away: overwritten by the first row */
+        JSAMPROW row = pixels;
+        jpeg_read_scanlines(&r->d, &row, 1);
+    }
+    while ((int)r->d.output_scanline < p->top + p->rows) {
+        JSAMPROW rows[ROWS_AT_ONCE];
+        const int done = (int)r->d.output_scanline - p->top, left = p->rows - done;
+        const int n = left < ROWS_AT_ONCE ? left : ROWS_AT_ONCE;
+        for (int i = 0; i < n; i++) {
+            rows[i] = pixels + (size_t)(done + i) * stride;
+        }
+        jpeg_read_scanlines(&r->d, rows, (JDIMENSION)n);
+    }
+    if (p->top + p->rows == p->height) {
+        jpeg_finish_decompress(&r->d); /* up to the end marker: damage there is damage */
+    } else {
+        jpeg_abort_decompress(&r->d);
+    }
+}
+
+/* Print colours, stored inverted as Adobe does: each of red, green and blue is what cyan, magenta or yellow leaves of the white that black
+ * leaves. In place: a pixel shrinks from four bytes to three. */
+static void cmyk_to_rgb(uint8_t *pixels, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const unsigned white = pixels[4 * i + 3];
+        for (size_t c = 0; c < 3; c++) {
+            const unsigned product = (255U - pixels[4 * i + c]) * white + 128U;
+            pixels[3 * i + c] = (uint8_t)(white - ((product + (product >> 8)) >> 8)); /* product / 255, rounded */
+        }
+    }
+}
+
+/* Inside the long jump: no variable of the caller changes. */
+static lvn_status decode(reader *r, lvni_data_scratch *scratch, const uint8_t *bytes, size_t n, double need, const lvni_box *wanted,
+                         lvni_picture *out)
+{
+    jpeg_mem_src(&r->d, bytes, (unsigned long)n);
+    jpeg_read_header(&r->d, TRUE);
+    const bool print = r->d.jpeg_color_space == JCS_CMYK || r->d.jpeg_color_space == JCS_YCCK;
+    const int channels = print ? 4 : 3;
+    r->d.out_color_space = print ? JCS_CMYK : JCS_RGB;
+    r->d.dct_method = JDCT_ISLOW;
+    r->d.scale_num = choose_eighths(need);
+    r->d.scale_denom = 8;
+    out->scale = r->d.scale_num / 8.0;
+    jpeg_start_decompress(&r->d);
+    place_window(r, wanted, out);
+    const size_t room = (size_t)out->columns * (size_t)out->rows * (size_t)channels;
+    LVN_TRY(lvni_buffer_reserve(&scratch->pixels, room));
+    read_rows(r, out, channels, scratch->pixels.data);
+    if (print) {
+        cmyk_to_rgb(scratch->pixels.data, (size_t)out->columns * (size_t)out->rows);
+    }
+    out->rgb = scratch->pixels.data;
+    return LVN_OK;
+}
+
+lvn_status lvni_jpeg_decode(lvni_data_scratch *scratch, const uint8_t *bytes, size_t n, const char *path, double need,
+                            const lvni_box *wanted, lvni_picture *out)
+{
+    *out = (lvni_picture){0};
+    if (!has_end_marker(bytes, n)) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s: damaged JPEG data: premature end: %zu bytes without an end marker", path, n);
+    }
+    reader *r = reader_get(scratch);
+    if (r == NULL) {
         return LVN_ERR_MEMORY;
     }
-    const tjscalingfactor factor = choose_factor(need);
-    const int width = TJSCALED(info->width, factor), height = TJSCALED(info->height, factor);
-    LVN_TRY(lvni_buffer_reserve(&scratch->pixels, (size_t)width * (size_t)height * 3));
-    if (tjDecompress2(handle, bytes, n, scratch->pixels.data, width, width * 3, height, TJPF_RGB, TJFLAG_ACCURATEDCT) != 0 &&
-        !warning_is_harmless(handle, bytes, n)) {
-        return damaged(scratch, path, "data", tjGetErrorStr2(handle));
+    if (setjmp(r->stop) != 0) {
+        return failed(scratch, path, "data");
     }
-    *out = (lvni_picture){scratch->pixels.data, width, height, (double)factor.num / factor.denom};
-    return LVN_OK;
+    const lvn_status s = decode(r, scratch, bytes, n, need, wanted, out);
+    if (s != LVN_OK) {
+        jpeg_abort_decompress(&r->d);
+    }
+    return s;
 }

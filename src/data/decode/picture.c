@@ -29,10 +29,10 @@ lvn_status lvni_picture_probe(lvni_data_scratch *scratch, const uint8_t *bytes, 
 }
 
 lvn_status lvni_picture_decode(lvni_data_scratch *scratch, const uint8_t *bytes, size_t n, const char *path,
-                               const lvni_picture_info *info, double need, lvni_picture *out)
+                               const lvni_picture_info *info, double need, const lvni_box *wanted, lvni_picture *out)
 {
     if (info->format == LVNI_PICTURE_JPEG) {
-        return lvni_jpeg_decode(scratch, bytes, n, path, info, need, out);
+        return lvni_jpeg_decode(scratch, bytes, n, path, need, wanted, out);
     }
     return lvni_png_decode(scratch, bytes, n, path, info, out);
 }

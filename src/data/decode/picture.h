@@ -13,21 +13,27 @@ typedef struct lvni_picture_info {
     int orientation;   /* 1 to 8 (Exif): how to turn the stored picture */
 } lvni_picture_info;
 
+/* In pixels of a picture, fractions allowed. */
+typedef struct lvni_box {
+    double x, y, width, height;
+} lvni_box;
+
 /* RGB pixels of 8 bits each, row by row without gaps. */
 typedef struct lvni_picture {
-    const uint8_t *rgb; /* (height, width, 3) */
-    int width, height;  /* of these pixels */
+    const uint8_t *rgb; /* (rows, columns, 3) */
+    int width, height;  /* of the whole picture in these pixels */
     double scale;       /* these pixels per stored pixel: 1, or less where the decoder shrank */
+    int left, top, columns, rows; /* the part of it that is there; columns 0: all */
 } lvni_picture;
 
 enum { LVNI_PICTURE_MAX_SIDE = 65500, LVNI_PICTURE_MAX_PIXELS = 1 << 28 };
 
 /* Check a size read from a file: what is larger is damage or an attack. */
 lvn_status lvni_picture_check_size(const char *path, int64_t width, int64_t height);
-/* Errors name the path: LVN_ERR_CORRUPT, LVN_ERR_UNSUPPORTED (CMYK), LVN_ERR_MEMORY. */
+/* Errors name the path: LVN_ERR_CORRUPT, LVN_ERR_MEMORY. */
 lvn_status lvni_picture_probe(lvni_data_scratch *scratch, const uint8_t *bytes, size_t n, const char *path, lvni_picture_info *info);
-/* Decode at a scale of at least `need` (0 < need <= 1). out->rgb lies in scratch->pixels until the thread's next picture. */
+/* Decode at a scale of at least `need` (0 < need <= 1), at least the part `wanted` in stored pixels (NULL: all). out->rgb lies in scratch->pixels until the thread's next picture. */
 lvn_status lvni_picture_decode(lvni_data_scratch *scratch, const uint8_t *bytes, size_t n, const char *path,
-                               const lvni_picture_info *info, double need, lvni_picture *out);
+                               const lvni_picture_info *info, double need, const lvni_box *wanted, lvni_picture *out);
 
 #endif

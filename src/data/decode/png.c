@@ -78,6 +78,6 @@ lvn_status lvni_png_decode(lvni_data_scratch *scratch, const uint8_t *bytes, siz
     if (error != 0) {
         LVN_FAIL(error == SPNG_EMEM ? LVN_ERR_MEMORY : LVN_ERR_CORRUPT, "%s: damaged PNG: %s", path, spng_strerror(error));
     }
-    *out = (lvni_picture){scratch->pixels.data, info->width, info->height, 1.0};
+    *out = (lvni_picture){.rgb = scratch->pixels.data, .width = info->width, .height = info->height, .scale = 1.0};
     return LVN_OK;
 }

@@ -1,4 +1,6 @@
-/* PNG to RGB through libspng: grey, palette, RGB, with 1 to 16 bits per channel; transparency is dropped. Called by picture.c. */
+/* PNG to RGB through libspng: grey, palette, RGB, with or without transparency, interlaced or not, 1 to 16 bits per channel. As Pillow converts
+ * to RGB: transparency (alpha channel, tRNS) is dropped, not blended; 16 bits become 8 by their high byte (16-bit grey too, which Pillow clips).
+ * Called by picture.c. */
 #ifndef LEVIN_DATA_DECODE_PNG_H
 #define LEVIN_DATA_DECODE_PNG_H
 

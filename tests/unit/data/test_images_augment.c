@@ -60,7 +60,7 @@ static void resampling_equals_the_double_reference(void **state)
         uint8_t *rgb = malloc((size_t)w * (size_t)h * 3); /* exact size: a sanitizer sees a byte too far */
         random_picture(rgb, w * h * 3, i + 1);
         float out[30 * 30 * 3];
-        const lvni_picture picture = {rgb, w, h, 1.0};
+        const lvni_picture picture = {.rgb = rgb, .width = w, .height = h, .scale = 1.0};
         const lvni_resample_target target = {out, 3, 3 * ow, {1, 1, 1}, {0, 0, 0}};
         assert_int_equal(lvni_resample(lvni_data_scratch_get(), &picture, &cases[i].box, ow, oh, &target), LVN_OK);
         for (int k = 0; k < ow * oh * 3; k++) {
@@ -99,7 +99,7 @@ static void a_constant_picture_stays_constant(void **state)
     memset(rgb, 201, sizeof rgb);
     lvni_transform t;
     lvni_transform_init(&t, 24);
-    const lvni_picture picture = {rgb, 37, 53, 1.0};
+    const lvni_picture picture = {.rgb = rgb, .width = 37, .height = 53, .scale = 1.0};
     const lvni_picture_info info = {LVNI_PICTURE_PNG, 37, 53, 1};
     for (int k = 0; k < 20; k++) {
         lvni_augment a;
@@ -188,7 +188,7 @@ static void flips_mirror_the_picture(void **state)
     (void)state;
     uint8_t rgb[10 * 10 * 3];
     random_picture(rgb, 300, 4);
-    const lvni_picture picture = {rgb, 10, 10, 1.0};
+    const lvni_picture picture = {.rgb = rgb, .width = 10, .height = 10, .scale = 1.0};
     const lvni_picture_info info = {LVNI_PICTURE_PNG, 10, 10, 1};
     lvni_transform t;
     lvni_transform_init(&t, 10);

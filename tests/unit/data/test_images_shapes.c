@@ -121,7 +121,7 @@ static void contact_sheets_are_png_files(void **state)
     lvni_picture picture;
     assert_int_equal(lvni_data_read_file(scratch, path, &n), LVN_OK);
     assert_int_equal(lvni_picture_probe(scratch, scratch->file.data, n, path, &info), LVN_OK);
-    assert_int_equal(lvni_picture_decode(scratch, scratch->file.data, n, path, &info, 1.0, &picture), LVN_OK);
+    assert_int_equal(lvni_picture_decode(scratch, scratch->file.data, n, path, &info, 1.0, NULL, &picture), LVN_OK);
     assert_int_equal(info.width, 3 * (128 + 8 + 8) + 8); /* zoom 4, frame 4, gap 8 */
     assert_int_equal(info.height, 2 * (128 + 8 + 22 + 8) + 8);
     const uint8_t green[3] = {46, 160, 67}, red[3] = {215, 58, 73};
