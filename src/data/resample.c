@@ -42,7 +42,7 @@ static double triangle(double x)
 static int axis_taps(double length, int n)
 {
     const double step = length / n;
-    const int taps = (int)(2.0 * (step > 1.0 ? step : 1.0)) + 2;
+    const int taps = (int)ceil(2.0 * (step > 1.0 ? step : 1.0)); /* pixel centres within the reach to either side */
     return taps + (taps & 1);
 }
 
@@ -130,9 +130,14 @@ void lvni_resample_column(const uint8_t *const *rows, const int16_t *weights, in
 }
 #endif
 
-/* One output pixel from the row: sums of three channels with WEIGHT_BITS + ROW_BITS bits after the point, at most 255 * 2^21 < 2^31. */
+/* One output pixel from the row: sums of three channels with WEIGHT_BITS + ROW_BITS bits after the point, at most 255 * 2^21 < 2^31, times
+ * scale, plus bias. */
+typedef struct factors {
+    float scale[4], bias[4]; /* the fourth is not used */
+} factors;
+
 #if defined(__SSE2__)
-static inline void row_sum(const int16_t *row, const int16_t *weights, int taps, float value[4])
+static inline void row_pixel(const int16_t *row, const int16_t *weights, int taps, const factors *f, float *out)
 {
     __m128i sum = _mm_setzero_si128();
     for (int k = 0; k < taps; k += 2, row += 6) {
@@ -142,10 +147,12 @@ static inline void row_sum(const int16_t *row, const int16_t *weights, int taps,
         const __m128i b = _mm_loadl_epi64((const __m128i *)(const void *)(row + 3));
         sum = _mm_add_epi32(sum, _mm_madd_epi16(_mm_unpacklo_epi16(a, b), _mm_set1_epi32(pair)));
     }
-    _mm_storeu_ps(value, _mm_cvtepi32_ps(sum));
+    const __m128 value = _mm_add_ps(_mm_mul_ps(_mm_cvtepi32_ps(sum), _mm_loadu_ps(f->scale)), _mm_loadu_ps(f->bias));
+    _mm_storel_pi((__m64 *)(void *)out, value);
+    _mm_store_ss(out + 2, _mm_movehl_ps(value, value));
 }
 #else
-static inline void row_sum(const int16_t *row, const int16_t *weights, int taps, float value[4])
+static inline void row_pixel(const int16_t *row, const int16_t *weights, int taps, const factors *f, float *out)
 {
     int32_t sum[3] = {0, 0, 0};
     for (int k = 0; k < taps; k++, row += 3) {
@@ -154,24 +161,19 @@ static inline void row_sum(const int16_t *row, const int16_t *weights, int taps,
         }
     }
     for (int c = 0; c < 3; c++) {
-        value[c] = (float)sum[c];
+        out[c] = (float)sum[c] * f->scale[c] + f->bias[c];
     }
 }
 #endif
 
 static void row_pass(const int16_t *row, int row_start, const axis *across, int width, const lvni_resample_target *t, float *out)
 {
-    float scale[3];
+    factors f = {.bias = {t->bias[0], t->bias[1], t->bias[2]}};
     for (int c = 0; c < 3; c++) {
-        scale[c] = t->scale[c] * (1.0f / (float)(1 << (WEIGHT_BITS + ROW_BITS))); /* a power of two: exact */
+        f.scale[c] = t->scale[c] * (1.0f / (float)(1 << (WEIGHT_BITS + ROW_BITS))); /* a power of two: exact */
     }
     for (int x = 0; x < width; x++, out += t->step_x) {
-        float value[4];
-        row_sum(row + (ptrdiff_t)(across->first[x] - row_start) * 3, across->weights + (ptrdiff_t)x * across->taps,
-                across->taps, value);
-        out[0] = value[0] * scale[0] + t->bias[0];
-        out[1] = value[1] * scale[1] + t->bias[1];
-        out[2] = value[2] * scale[2] + t->bias[2];
+        row_pixel(row + (ptrdiff_t)(across->first[x] - row_start) * 3, across->weights + (ptrdiff_t)x * across->taps, across->taps, &f, out);
     }
 }
 
