@@ -235,7 +235,7 @@ lvn_status lvni_jpeg_decode(lvni_data_scratch *scratch, const uint8_t *bytes, si
 {
     *out = (lvni_picture){0};
     if (!has_end_marker(bytes, n)) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "%s: damaged JPEG data: premature end: %zu bytes without an end marker", path, n);
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s: damaged JPEG data: Premature end: no end marker in its %zu bytes", path, n);
     }
     reader *r = reader_get(scratch);
     if (r == NULL) {
