@@ -14,6 +14,20 @@ static void point_at(lvn_tensor *t, float *memory)
     t->storage->data = memory;
 }
 
+void lvni_model_show(lvni_model *m, float *values)
+{
+    float *at = values == NULL ? m->weights : values;
+    for (int i = 0; i < m->n_parameters; i++) {
+        point_at(m->parameters[i].tensor, at + m->offset[i]);
+    }
+    at += m->n_weights;
+    for (int i = 0; i < m->n_buffers; i++) {
+        point_at(m->buffers[i]->tensor, at);
+        at += (m->buffers[i]->numel + ALIGN - 1) / ALIGN * ALIGN;
+    }
+    lvni_model_touch(m);
+}
+
 static lvn_status lay_out(lvni_model *m)
 {
     m->offset = lvni_calloc(LVNI_TAG_MODEL, (size_t)m->n_parameters + 1, sizeof *m->offset);
@@ -30,18 +44,12 @@ static lvn_status lay_out(lvni_model *m)
         m->n_records += (m->buffers[i]->numel + 1 + ALIGN - 1) / ALIGN * ALIGN; /* its values, then one weight */
         n_values += (m->buffers[i]->numel + ALIGN - 1) / ALIGN * ALIGN;
     }
-    m->weights = lvni_calloc(LVNI_TAG_MODEL, (size_t)(m->n_weights + n_values), sizeof *m->weights);
+    m->n_values = m->n_weights + n_values;
+    m->weights = lvni_calloc(LVNI_TAG_MODEL, (size_t)m->n_values, sizeof *m->weights);
     if (m->weights == NULL) {
         return LVN_ERR_MEMORY;
     }
-    for (int i = 0; i < m->n_parameters; i++) {
-        point_at(m->parameters[i].tensor, m->weights + m->offset[i]);
-    }
-    float *values = m->weights + m->n_weights;
-    for (int i = 0; i < m->n_buffers; i++) {
-        point_at(m->buffers[i]->tensor, values);
-        values += (m->buffers[i]->numel + ALIGN - 1) / ALIGN * ALIGN;
-    }
+    lvni_model_show(m, NULL);
     return LVN_OK;
 }
 

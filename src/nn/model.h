@@ -41,6 +41,7 @@ struct lvni_model {
     float *weights;         /* flat: parameter i at offset[i]; gaps for alignment are zero */
     int64_t *offset;        /* n_parameters + 1 entries, in elements, multiples of 16 */
     int64_t n_weights;      /* length of the flat buffer */
+    int64_t n_values;       /* n_weights, and behind them the buffers' values, with gaps */
     int64_t n_records;      /* length of a set's record part: per buffer its elements and one weight */
 };
 
@@ -49,6 +50,9 @@ lvn_status lvni_model_build(const lvn_module_class *cls, const void *arguments, 
 void lvni_model_destroy(lvni_model *model);
 /* Call after the weights were changed in place: reordered copies are out of date. */
 void lvni_model_touch(lvni_model *model);
+/* Let parameters and buffers stand for other n_values values (an average, say) laid out as `weights`; borrowed. NULL: for the
+ * model's own again. `weights` itself stays as it is. */
+void lvni_model_show(lvni_model *model, float *values);
 /* Elements of all parameters, without the gaps of the flat buffer. */
 int64_t lvni_model_count(const lvni_model *model);
 /* The arguments given to lvni_model_build, for the root's build(). */

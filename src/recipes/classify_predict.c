@@ -26,6 +26,8 @@ static const lvni_option use_rows[] = {
     {.name = "num_workers", .type = LVNI_OPT_INT, .unit = "threads", .range = {.used = true, .min = 0, .max = 256}, .flags = LVNI_OPT_AUTO,
      .help = "Threads that decode."},
     {.name = "on_error", .type = LVNI_OPT_CHOICE, .choices = "stop|skip", .fallback = "stop", .help = "What an unreadable picture does."},
+    {.name = "use_ema", .type = LVNI_OPT_BOOL, .fallback = "true",
+     .help = "false: of a run with ema.decay, the weights themselves and not their average; needs the run directory."},
     {.name = "sheet", .type = LVNI_OPT_PATH, .help = "Draw pictures with their predictions into this PNG file (.png)."},
 };
 static const lvni_option_table use_table = LVNI_OPTION_TABLE("model in use", use_rows);
@@ -212,7 +214,8 @@ static lvn_status open_and_run(use *u)
 {
     LVN_TRY(check_words(u));
     LVN_TRY(lvni_cpu_start());
-    LVN_TRY(lvni_exported_open(lvni_config_str(u->config, "model"), lvni_config_str(u->config, "checkpoint"), &u->exported));
+    LVN_TRY(lvni_exported_open(lvni_config_str(u->config, "model"), lvni_config_str(u->config, "checkpoint"),
+                               lvni_config_bool(u->config, "use_ema"), &u->exported));
     const lvni_classifier_card *card = &u->exported->card;
     LVN_TRY(u->labels ? lvni_image_data_for_eval(u->config, card, &u->data) : lvni_image_data_for_model(u->config, card, &u->data));
     tell_trained(u);

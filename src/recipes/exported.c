@@ -69,6 +69,8 @@ static void card_to_json(const lvni_classifier_card *card, lvni_str *out)
     lvni_str_double(out, card->dropout);
     lvni_str_append(out, ",\"eval_crop\":");
     lvni_str_double(out, card->eval_crop);
+    lvni_str_append(out, ",\"ema_decay\":");
+    lvni_str_double(out, card->ema_decay);
     lvni_str_printf(out, ",\"mean\":[%.9g,%.9g,%.9g],\"std\":[%.9g,%.9g,%.9g],\"classes\":[", (double)card->mean[0],
                     (double)card->mean[1], (double)card->mean[2], (double)card->std[0], (double)card->std[1], (double)card->std[2]);
     for (int i = 0; i < card->n_classes; i++) {
@@ -225,6 +227,7 @@ static lvn_status read_card(lvni_exported *e, json_t *j)
     card->wgrad_threads = threads == NULL ? 1 : (int)json_integer_value(threads); /* early files do not say it */
     card->dropout = json_number_value(json_object_get(j, "dropout"));
     card->eval_crop = json_number_value(json_object_get(j, "eval_crop"));
+    card->ema_decay = json_number_value(json_object_get(j, "ema_decay"));
     LVN_TRY(check_card(card));
     LVN_TRY(read_split(e, j));
     e->model_name = lvni_strdup(LVNI_TAG_CONFIG, name);
@@ -301,13 +304,42 @@ static lvn_status find_file(const char *path, const char *which, char **file)
     return *file == NULL ? LVN_ERR_MEMORY : LVN_OK;
 }
 
-lvn_status lvni_exported_open(const char *path, const char *which, lvni_exported **out)
+/* The weights that an average was made of: RUN/exported_models/exported_NAME has them in RUN/checkpoints/NAME. */
+static lvn_status load_without_average(lvni_exported *e, const char *file)
+{
+    static const char folder[] = "exported_models/exported_";
+    const char *at = strstr(file, folder);
+    while (at != NULL && strstr(at + 1, folder) != NULL) {
+        at = strstr(at + 1, folder);
+    }
+    lvni_str checkpoint = {0};
+    if (at != NULL) {
+        lvni_str_append_n(&checkpoint, file, (size_t)(at - file));
+        lvni_str_printf(&checkpoint, "checkpoints/%s", at + sizeof folder - 1);
+    }
+    lvn_status s = lvni_str_status(&checkpoint);
+    if (s == LVN_OK && (at == NULL || !lvni_path_exists(lvni_str_text(&checkpoint)))) {
+        s = lvn_error_set(LVN_ERR_NOT_FOUND, __FILE__, __LINE__,
+                          "it holds averaged weights (ema.decay=%g), and use_ema=false asks for the others, which are in the checkpoints of the run: give "
+                          "model= the run directory", e->card.ema_decay);
+    }
+    if (s == LVN_OK) {
+        s = lvni_model_load(e->model, lvni_str_text(&checkpoint));
+    }
+    lvni_str_free(&checkpoint);
+    return s;
+}
+
+lvn_status lvni_exported_open(const char *path, const char *which, bool use_ema, lvni_exported **out)
 {
     *out = NULL;
     char *file;
     LVN_TRY(find_file(path, which, &file));
     lvni_exported *e = LVNI_NEW(LVNI_TAG_CONFIG, lvni_exported);
     lvn_status s = e == NULL ? LVN_ERR_MEMORY : open_file(file, e);
+    if (s == LVN_OK && !use_ema && e->card.ema_decay > 0.0) {
+        s = load_without_average(e, file);
+    }
     if (s != LVN_OK) {
         lvn_error_frame("reading the model %s", file);
         lvni_exported_close(e);

@@ -14,6 +14,7 @@ typedef struct lvni_classifier_card {
     int wgrad_threads; /* of the training: off AVX-512, forward passes too have the bits of this team */
     const char *const *class_names;
     double dropout, eval_crop;
+    double ema_decay; /* of the average that these weights are; 0: they are none */
     float mean[3], std[3];
     /* What the validation part of the training follows from; data NULL: the file does not say (early ones). */
     const char *data; /* lvni_image_data.identity */
@@ -30,8 +31,9 @@ typedef struct lvni_exported {
     lvni_model *model;
 } lvni_exported;
 
-/* An exported file, or a run directory (exported_models/exported_<which>.safetensors; which NULL: best, else last). */
-lvn_status lvni_exported_open(const char *path, const char *which, lvni_exported **out);
+/* An exported file, or a run directory (exported_models/exported_<which>.safetensors; which NULL: best, else last). use_ema false: the
+ * weights themselves where the file has averages; they come from the run directory's checkpoint of the same name. */
+lvn_status lvni_exported_open(const char *path, const char *which, bool use_ema, lvni_exported **out);
 void lvni_exported_close(lvni_exported *exported);
 
 /* Set a model's weights and buffers by name from an exported model, a checkpoint, or the last one of a run directory. LVN_ERR_MISMATCH names the tensor. */

@@ -116,6 +116,7 @@ static lvn_status make_trainer(run *r)
                               .val = r->request->val,
                               .plan = r->plan,
                               .schedule = r->schedule,
+                              .use_ema = lvni_config_bool(c, "use_ema"),
                               .gradient_clip_val = lvni_config_float(c, "gradient_clip_val"),
                               .seed = (uint64_t)lvni_config_int(c, "seed"),
                               .max_epochs = lvni_config_int(c, "max_epochs"),
@@ -131,6 +132,7 @@ static lvn_status make_trainer(run *r)
                               .user = r};
     LVN_TRY(lvni_read_optim(c, &o.optim));
     lvni_read_rules(c, &o.rules);
+    lvni_read_ema(c, &o.ema);
     return lvni_trainer_create(&o, &r->trainer);
 }
 

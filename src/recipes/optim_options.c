@@ -18,7 +18,8 @@ static lvn_status check_milestones(const lvni_option *row, const lvni_value *val
 }
 
 static const lvni_option optim_rows[] = {
-    {.name = "optim.name", .type = LVNI_OPT_CHOICE, .choices = "sgd|adam|adamw|lars", .fallback = "adamw", .help = "Optimizer; lars gives every tensor a rate of its own, for large batches."},
+    {.name = "optim.name", .type = LVNI_OPT_CHOICE, .choices = "sgd|adam|adamw|lars", .fallback = "adamw",
+     .help = "Optimizer; lars gives every tensor a rate of its own, for large batches."},
     LVNI_OPTION_ALIAS("optim", "optim.name"),
     LVNI_OPTION_ALIAS("lr", "optim.lr"),
     LVNI_OPTION_ALIAS("learning_rate", "optim.lr"),
@@ -59,6 +60,11 @@ static const lvni_option optim_rows[] = {
     {.name = "scheduler.gamma", .type = LVNI_OPT_FLOAT, .fallback = "0.1", .range = LVNI_ABOVE(0), .help = "Factor of each fall (step, multistep)."},
     {.name = "scheduler.end_factor", .type = LVNI_OPT_FLOAT, .fallback = "0", .range = LVNI_BETWEEN(0, 1),
      .help = "Learning rate at the end of the run as a part of optim.lr (cosine, linear)."},
+    {.name = "ema.decay", .type = LVNI_OPT_FLOAT, .fallback = "0", .range = LVNI_FROM_TO_BELOW(0, 1),
+     .help = "Keep a moving average of weights and running statistics, which validation and exported models take; 0: none; often 0.999."},
+    {.name = "ema.warmup", .type = LVNI_OPT_BOOL, .fallback = "true",
+     .help = "Decay after t updates is at most (1 + t) / (10 + t), so that the average follows a short run."},
+    {.name = "use_ema", .type = LVNI_OPT_BOOL, .fallback = "true", .help = "false: validation and exported models take the weights themselves."},
 };
 const lvni_option_table lvni_optim_table = LVNI_OPTION_TABLE("optimizer", optim_rows);
 
@@ -96,6 +102,11 @@ void lvni_read_rules(const lvni_config *c, lvni_optim_rules *r)
     *r = (lvni_optim_rules){.no_decay_1d = !lvni_config_bool(c, "optim.decay_norm_bias")};
     r->freeze = lvni_config_str_list(c, "freeze", &r->n_freeze);
     r->lr_scale = lvni_config_str_list(c, "lr_scale", &r->n_lr_scale);
+}
+
+void lvni_read_ema(const lvni_config *c, lvni_ema_options *e)
+{
+    *e = (lvni_ema_options){.decay = lvni_config_float(c, "ema.decay"), .warmup = lvni_config_bool(c, "ema.warmup")};
 }
 
 /* Steps of the whole run; INT64_MAX: no end. */

@@ -7,12 +7,13 @@
 #include "optim/optim.h"
 #include "plan/plan.h"
 
-extern const lvni_option_table lvni_optim_table; /* optim.* scheduler.* freeze lr_scale ema.* gradient_clip_val */
+extern const lvni_option_table lvni_optim_table; /* optim.* scheduler.* freeze lr_scale ema.* use_ema gradient_clip_val */
 
 /* LVN_ERR_USAGE: settings that do not go together. */
 lvn_status lvni_read_optim(const lvni_config *config, lvni_optim_options *out);
 /* Patterns are borrowed from the configuration. */
 void lvni_read_rules(const lvni_config *config, lvni_optim_rules *out);
+void lvni_read_ema(const lvni_config *config, lvni_ema_options *out);
 /* LVN_ERR_USAGE when the run's length does not fit the schedule. */
 lvn_status lvni_read_schedule(const lvni_config *config, const lvni_plan *plan, lvni_schedule *out);
 /* Where the cosine or line of a saved run (the configuration of its checkpoint) ends with this many samples; 0: it had none. */

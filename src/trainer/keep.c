@@ -59,6 +59,14 @@ static lvn_status check_weights(const lvni_trainer *t)
     return LVN_OK;
 }
 
+static lvn_status export_named(const lvni_trainer *t, const char *name)
+{
+    lvni_trainer_show_average(t, true);
+    const lvn_status s = t->o.export_model(t->o.user, name);
+    lvni_trainer_show_average(t, false);
+    return s;
+}
+
 lvn_status lvni_loop_save(lvni_trainer *t, bool best)
 {
     LVN_TRY(check_weights(t));
@@ -68,9 +76,9 @@ lvn_status lvni_loop_save(lvni_trainer *t, bool best)
         LVN_TRY(lvni_trainer_link_best(t));
     }
     if (t->o.export_model != NULL) {
-        LVN_TRY(t->o.export_model(t->o.user, "last"));
+        LVN_TRY(export_named(t, "last"));
     }
-    return best && t->o.export_model != NULL ? t->o.export_model(t->o.user, "best") : LVN_OK;
+    return best && t->o.export_model != NULL ? export_named(t, "best") : LVN_OK;
 }
 
 /* A signal asked for the end: save, and say where the run can go on. */

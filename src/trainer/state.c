@@ -8,6 +8,7 @@
 
 enum { NAME = 200 };
 #define EPOCH_METRICS "epoch_metrics"
+#define AVERAGE "ema"
 
 typedef struct entries {
     lvni_st_tensor *tensor;
@@ -27,7 +28,8 @@ static void add(entries *e, const char *prefix, const char *middle, const char *
 static lvn_status gather(const lvni_trainer *t, entries *e)
 {
     const lvni_model *m = t->o.model;
-    const size_t n = (size_t)m->n_parameters * (size_t)(1 + t->optim->n_slots) + (size_t)m->n_buffers;
+    const size_t averages = t->ema == NULL ? 0 : 1;
+    const size_t n = (size_t)m->n_parameters * (1 + averages + (size_t)t->optim->n_slots) + (size_t)m->n_buffers * (1 + averages);
     *e = (entries){.tensor = lvni_calloc(LVNI_TAG_CKPT, n, sizeof *e->tensor), .name = lvni_calloc(LVNI_TAG_CKPT, n, NAME)};
     if (e->tensor == NULL || e->name == NULL) {
         lvni_free(e->tensor);
@@ -40,9 +42,16 @@ static lvn_status gather(const lvni_trainer *t, entries *e)
         for (int k = 0; k < t->optim->n_slots; k++) {
             add(e, LVNI_CKPT_OPTIM, t->optim->slot_name[k], p->name, p->tensor, t->optim->slot[k] + m->offset[i]);
         }
+        if (t->ema != NULL) {
+            add(e, LVNI_CKPT_TRAINER, AVERAGE, p->name, p->tensor, t->ema->value + m->offset[i]);
+        }
     }
     for (int i = 0; i < m->n_buffers; i++) {
-        add(e, LVNI_CKPT_MODEL, "", m->buffers[i]->name, m->buffers[i]->tensor, m->buffers[i]->tensor->data);
+        const lvn_tensor *b = m->buffers[i]->tensor;
+        add(e, LVNI_CKPT_MODEL, "", m->buffers[i]->name, b, b->data);
+        if (t->ema != NULL) {
+            add(e, LVNI_CKPT_TRAINER, AVERAGE, m->buffers[i]->name, b, t->ema->value + (LVNI_CF32(b) - m->weights));
+        }
     }
     return LVN_OK;
 }
@@ -132,6 +141,9 @@ static bool begins(const char *text, const char *with)
 /* What a person can do about a tensor that only one side has. */
 static const char *advice(const char *tensor)
 {
+    if (begins(tensor, LVNI_CKPT_TRAINER AVERAGE)) {
+        return "it was written by a run with averaged weights where this one has none, or the other way round: give ema.decay as it was";
+    }
     return begins(tensor, LVNI_CKPT_OPTIM)
                ? "it was written with another optimizer: give optim.name and optim.momentum as they were"
                : "it was written by a run with another model: give model and model.* as they were";

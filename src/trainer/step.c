@@ -101,7 +101,7 @@ static lvn_status run_wave(lvni_trainer *t, int n, lvni_tree *tree, lvni_step_re
     return s;
 }
 
-/* Weights, buffers and optimizer state from the step's summed gradient. */
+/* Weights, buffers, optimizer state and average from the step's summed gradient. */
 static lvn_status update(lvni_trainer *t, const lvni_set *total, lvni_step_result *r)
 {
     lvni_model *model = t->o.model;
@@ -120,6 +120,9 @@ static lvn_status update(lvni_trainer *t, const lvni_set *total, lvni_step_resul
     }
     lvni_optim_step(t->optim, model->weights, total->data, r->lr, scale);
     lvni_model_apply_records(model, total);
+    if (t->ema != NULL) {
+        lvni_ema_update(t->ema, model->weights, t->optim->steps - 1);
+    }
     lvni_model_touch(model);
     return LVN_OK;
 }

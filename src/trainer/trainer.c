@@ -63,12 +63,22 @@ lvn_status lvni_trainer_create(const lvni_trainer_options *options, lvni_trainer
     if (s == LVN_OK) {
         s = make_optim(t);
     }
+    if (s == LVN_OK && options->ema.decay > 0.0) {
+        s = lvni_ema_create(&options->ema, options->model->weights, options->model->n_values, &t->ema);
+    }
     if (s != LVN_OK) {
         lvni_trainer_destroy(t);
         return s;
     }
     *out = t;
     return LVN_OK;
+}
+
+void lvni_trainer_show_average(const lvni_trainer *t, bool average)
+{
+    if (t->ema != NULL && t->o.use_ema) {
+        lvni_model_show(t->o.model, average ? t->ema->value : NULL);
+    }
 }
 
 void lvni_trainer_destroy(lvni_trainer *t)
@@ -81,6 +91,7 @@ void lvni_trainer_destroy(lvni_trainer *t)
     lvni_loader_destroy(t->val_loader);
     lvni_lanes_destroy(t->lanes);
     lvni_optim_destroy(t->optim);
+    lvni_ema_destroy(t->ema);
     for (int i = 0; i < t->n_sets; i++) {
         lvni_set_destroy(t->set[i]);
     }

@@ -14,6 +14,7 @@
 #include "data/loader.h"
 #include "log/progress.h"
 #include "nn/model.h"
+#include "optim/ema.h"
 #include "optim/optim.h"
 #include "plan/tree.h"
 #include "trainer/lanes.h"
@@ -28,6 +29,8 @@ typedef struct lvni_trainer_options {
     lvni_optim_options optim;
     lvni_optim_rules rules;     /* all zero: every parameter alike */
     lvni_schedule schedule;
+    lvni_ema_options ema;
+    bool use_ema;               /* validation and export_model see the average */
     double gradient_clip_val;   /* 2-norm; 0: off */
     uint64_t seed;
     int64_t max_epochs;         /* -1: no limit */
@@ -68,6 +71,7 @@ typedef struct lvni_trainer {
     int n_free;
     int *slot;               /* per lane: number of the set it works in */
     lvni_optim *optim;
+    lvni_ema *ema;           /* of the model's n_values values; NULL: off */
     lvni_loader *loader, *val_loader; /* NULL until needed */
     lvni_ckpt_position at;
     int64_t saved_step;      /* of checkpoints/last; -1: none written yet */
@@ -115,6 +119,8 @@ lvn_status lvni_epoch_sums_read(const char *text, lvn_step *sums);
 
 /* Metrics of a dataset in evaluation mode: chunks of plan->eval_batch_size dealt to the lanes, added in chunk order. */
 lvn_status lvni_evaluate(const lvni_model *model, lvni_loader *loader, lvni_lanes *lanes, lvn_step *result);
+/* Let the model stand for its average, if there is one and use_ema is on, and for its own weights again. */
+void lvni_trainer_show_average(const lvni_trainer *trainer, bool average);
 /* Probabilities: row(user, sample index, K probabilities) in order. */
 typedef lvn_status (*lvni_predict_row)(void *user, int64_t sample, const float *probability, int64_t n_classes);
 lvn_status lvni_predict(const lvni_model *model, lvni_loader *loader, lvni_lanes *lanes, lvni_predict_row row, void *user);

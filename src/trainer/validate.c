@@ -41,7 +41,10 @@ static lvn_status start_validation(lvni_trainer *t)
 lvn_status lvni_loop_validate(lvni_trainer *t)
 {
     LVN_TRY(start_validation(t));
-    LVN_TRY(lvni_evaluate(t->o.model, t->val_loader, t->lanes, &t->last_val));
+    lvni_trainer_show_average(t, true);
+    const lvn_status s = lvni_evaluate(t->o.model, t->val_loader, t->lanes, &t->last_val);
+    lvni_trainer_show_average(t, false);
+    LVN_TRY(s);
     lvni_loop_tell_unreadable(t->val_loader);
     const double loss = lvni_metric_mean(&t->last_val, "loss");
     if (reports(&t->last_val, "loss") && !isfinite(loss)) {

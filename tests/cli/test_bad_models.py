@@ -30,6 +30,21 @@ class Models(Case):
         self.predict(f"{self.model}/config.yaml", ["config.yaml", "no safetensors file"])
         self.predict(self.dir, [f"{self.dir}: cannot read: it is no file"])
 
+    def test_averages(self):
+        """A run with ema.decay has two sets of weights; the exported file has one of them."""
+        self.train("ema.decay=0.9", "optim.lr=0.0001", "max_steps=4")
+        table = {}
+        for use in ("true", "false"):
+            output = f"{self.dir}/{use}.csv"
+            self.levin(["predict", f"model={self.out}", f"data={self.photos}", f"output={output}", f"use_ema={use}"], OK)
+            table[use] = read(output)
+        self.assertNotEqual(table["true"], table["false"])
+        alone = f"{self.dir}/alone.safetensors"
+        write(alone, read(f"{self.out}/exported_models/exported_last.safetensors"))
+        self.levin(["predict", f"model={alone}", f"data={self.photos}", f"output={self.dir}/p.csv"], OK)
+        self.levin(["predict", f"model={alone}", f"data={self.photos}", f"output={self.dir}/p.csv", "use_ema=false"], FAILURE,
+                   ["averaged weights (ema.decay=0.9)", "give model= the run directory", alone])
+
     def crafted(self, name, card=None, change=lambda data: data):
         """An exported model without checksums, as another program may write it."""
         whole = read(self.exported)

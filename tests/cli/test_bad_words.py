@@ -2,7 +2,7 @@
 
 usage: test_bad_words.py LEVIN [test names]
 """
-from bad_support import Case, main, USAGE, write
+from bad_support import Case, main, OK, USAGE, write
 
 
 class Words(Case):
@@ -65,6 +65,22 @@ class Words(Case):
         self.refused(["scheduler=cosine", "max_epochs=1", "max_steps=-1", "scheduler.warmup_steps=9"], ["scheduler.warmup_steps=9", "the run's 2 steps"])
         self.train("scheduler=cosine", "scheduler.warmup_steps=1")
         self.train("scheduler.warmup_steps=9", "overwrite=true")
+
+    def test_optimizer_and_schedule(self):
+        self.refused(["optim.nesterov=true"], ["optim.nesterov=true", "not for optim=adamw"])
+        self.refused(["optim=sgd", "optim.momentum=0", "optim.nesterov=true"], ["needs optim.momentum above 0"])
+        self.refused(["scheduler=multistep"], ["needs scheduler.milestones", "[30,60,80]"])
+        self.refused(["scheduler=multistep", "scheduler.milestones=[3,2]"], ["scheduler.milestones [3,2]", "ascending order"])
+        self.refused(["scheduler.warmup_steps=1", "scheduler.warmup_epochs=1"], ["give one of the two"])
+        self.refused(["ema.decay=1"], ["ema.decay `1`", "at least 0 and below 1"])
+
+    def test_groups_of_parameters(self):
+        self.refused(["freeze=haed"], ["freeze", "the pattern haed", "the nearest name is head"])
+        self.refused(["freeze=*"], ["all 6 parameters are frozen"])
+        self.refused(["lr_scale=[fc1=0.1,fc3=2]"], ["lr_scale", "the pattern fc3", "the nearest name is fc1"])
+        self.refused(["lr_scale=fc1"], ["lr_scale: fc1 is not PATTERN=FACTOR"])
+        self.train("freeze=[fc1,*.bias]", "lr_scale=[head=10,fc2.*=0.5]", "optim=lars", "optim.decay_norm_bias=false")
+        self.levin(["train", "classify", f"out={self.out}", "resume=true", "max_steps=3"], OK)  # patterns with stars come back from config.yaml
 
     def test_impossible_batch_plan(self):
         self.refused(["shards=7"], ["batch_size 6", "7 shards", "smallest that works: 7"])

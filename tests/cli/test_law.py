@@ -109,6 +109,18 @@ def dialects():
     check(hashes(a) == hashes(out), "batch_size=30 shards=6 is batch_size_per_device=5 accumulate_grad_batches=6")
 
 
+def groups():
+    """LARS, parameters of different rates, frozen ones, an average of the weights, resumed in the middle."""
+    words = ["batch_size=30", "wgrad_threads=1", "optim=lars", "optim.lr=1", "optim.nesterov=true", "optim.decay_norm_bias=false",
+             "freeze=[conv1,norm2.bias]", "lr_scale=[head=10,conv3=0.1]", "ema.decay=0.9", "scheduler=step", "scheduler.interval=step",
+             "scheduler.step_size=2", "scheduler.warmup_steps=2"]
+    first = train(words + ["max_steps=6", "lanes=1"])
+    same(train(words + ["max_steps=6", "lanes=3"]), first, "groups and averages: 3 lanes")
+    stopped = train(words + ["max_steps=3", "lanes=2"])
+    levin(["train", "classify", f"out={stopped}", "resume=true", "max_steps=6", "quiet=true"], cores=CORES[:1])
+    check(hashes(stopped) == hashes(first), "groups and averages: resumed on one core")
+
+
 def one_pixel():
     """The same folder with one picture changed by one pixel gives another hash; a copy of it the same."""
     import zlib
@@ -165,6 +177,7 @@ try:
     two, want2 = layouts(2)
     validation()
     dialects()
+    groups()
     one_pixel()
     damage(one, want1)
 finally:

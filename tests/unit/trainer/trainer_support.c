@@ -142,6 +142,8 @@ void bench_open(bench *b, const memory *data, const setting *s)
                               .train = &data->base,
                               .optim = s->optim,
                               .schedule = s->schedule,
+                              .rules = s->rules,
+                              .ema = s->ema,
                               .gradient_clip_val = s->clip,
                               .seed = 4,
                               .max_epochs = -1,
@@ -202,6 +204,9 @@ uint64_t bench_hash(const bench *b)
     }
     for (int i = 0; i < t->optim->n_slots; i++) {
         XXH3_64bits_update(h, t->optim->slot[i], (size_t)m->n_weights * sizeof(float));
+    }
+    if (t->ema != NULL) {
+        XXH3_64bits_update(h, t->ema->value, (size_t)t->ema->n * sizeof(float));
     }
     for (int i = 0; i < t->epoch_sum.n_metrics; i++) {
         XXH3_64bits_update(h, &t->epoch_sum.metric[i].sum, 2 * sizeof(double));

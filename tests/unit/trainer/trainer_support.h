@@ -45,6 +45,8 @@ typedef struct setting {
     int64_t batch_size;          /* E */
     int shards, lanes, workers;
     lvni_optim_options optim; /* kind sgd with lr 0 means sgd with lr 1 */
+    lvni_optim_rules rules;
+    lvni_ema_options ema;
     lvni_schedule schedule;
     double clip;
     bool skip;

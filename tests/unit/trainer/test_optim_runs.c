@@ -1,0 +1,260 @@
+/* Runs with groups of parameters, LARS and averaged weights: the same bits on every layout and after resuming; what is frozen stays; what
+ * validation and exported models see. */
+#include "trainer_support.h"
+
+#include "kernels/kernels.h"
+#include "log/run_log.h"
+#include "tensor/ctx.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char out[] = "/tmp/levin-optim-XXXXXX";
+static char last[96];
+
+static const char *const freeze[] = {"conv1", "norm1.bias"}, *const scale[] = {"head=10", "conv3=0.1"};
+
+static setting settings(int lanes)
+{
+    return (setting){.cls = lvni_zoo_find("cnn"),
+                     .batch_size = 16,
+                     .shards = 4,
+                     .lanes = lanes,
+                     .optim = {.kind = LVNI_OPTIM_LARS, .lr = 1, .momentum = 0.9, .weight_decay = 0.01, .trust_coefficient = 0.01, .nesterov = true},
+                     .rules = {.no_decay_1d = true, .freeze = freeze, .n_freeze = 2, .lr_scale = scale, .n_lr_scale = 2},
+                     .ema = {.decay = 0.9, .warmup = true},
+                     .schedule = {.kind = LVNI_SCHEDULE_MULTISTEP, .warmup_steps = 2, .gamma = 0.1, .milestone = {4}, .n_milestones = 1},
+                     .out = out};
+}
+
+static void layouts_do_not_matter(void **state)
+{
+    (void)state;
+    memory data;
+    memory_init(&data, 40, 8); /* steps of 16, 16, 8 */
+    uint64_t first = 0;
+    for (int lanes = 1; lanes <= 4; lanes++) {
+        bench b;
+        const setting s = settings(lanes);
+        bench_open(&b, &data, &s);
+        lvni_ctx_get()->team = lanes; /* of the update */
+        bench_steps(&b, 5);
+        const uint64_t hash = bench_hash(&b);
+        first = lanes == 1 ? hash : first;
+        assert_true(hash == first);
+        bench_close(&b);
+    }
+    setting s = settings(1); /* each part is seen by the hash */
+    s.rules.n_freeze = 1;
+    uint64_t seen_hash[3];
+    for (int i = 0; i < 3; i++) {
+        bench b;
+        bench_open(&b, &data, &s);
+        bench_steps(&b, 5);
+        seen_hash[i] = bench_hash(&b);
+        assert_true(seen_hash[i] != first && (i == 0 || seen_hash[i] != seen_hash[i - 1]));
+        bench_close(&b);
+        s.rules.n_lr_scale = i == 0 ? 0 : s.rules.n_lr_scale;
+        s.ema.decay = i == 1 ? 0.2 : s.ema.decay; /* below the warm-up of these few steps */
+    }
+}
+
+static void load(lvni_ckpt **ckpt)
+{
+    if (lvni_ckpt_load(last, ckpt) != LVN_OK) {
+        fail_msg("%s", lvn_last_error()->message);
+    }
+}
+
+static void resumed_is_the_same(void **state)
+{
+    (void)state;
+    memory data;
+    memory_init(&data, 40, 8);
+    bench b, c;
+    const setting one = settings(1), two = settings(2);
+    bench_open(&b, &data, &one);
+    bench_steps(&b, 2);
+    assert_int_equal(lvni_trainer_save(b.trainer, "last"), LVN_OK);
+    lvni_ckpt *ckpt;
+    load(&ckpt);
+    bench_open(&c, &data, &two);
+    assert_int_equal(lvni_trainer_restore(c.trainer, ckpt), LVN_OK);
+    assert_true(bench_hash(&c) == bench_hash(&b));
+    const lvni_st_tensor *mean = lvni_st_find(ckpt->file, "trainer/ema/norm2.running_mean");
+    assert_non_null(mean); /* the average has running statistics, its own ones */
+    assert_memory_not_equal(mean->data, lvni_st_find(ckpt->file, "model/norm2.running_mean")->data, mean->bytes);
+    lvni_ckpt_free(ckpt);
+    bench_start_loader(&c);
+    bench_steps(&b, 4);
+    bench_steps(&c, 4);
+    assert_true(bench_hash(&c) == bench_hash(&b));
+    bench_close(&b);
+    bench_close(&c);
+}
+
+static void a_run_with_an_average_is_not_one_without(void **state)
+{
+    (void)state;
+    memory data;
+    memory_init(&data, 40, 8);
+    for (int with = 0; with < 2; with++) {
+        setting s = settings(1);
+        s.ema.decay = with == 1 ? 0.9 : 0.0;
+        bench b;
+        bench_open(&b, &data, &s);
+        bench_steps(&b, 1);
+        assert_int_equal(lvni_trainer_save(b.trainer, "last"), LVN_OK);
+        bench_close(&b);
+        s.ema.decay = with == 1 ? 0.0 : 0.9;
+        bench_open(&b, &data, &s);
+        lvni_ckpt *ckpt;
+        load(&ckpt);
+        assert_int_equal(lvni_trainer_restore(b.trainer, ckpt), LVN_ERR_USAGE);
+        assert_non_null(strstr(lvn_last_error()->message, "give ema.decay as it was"));
+        lvni_ckpt_free(ckpt);
+        bench_close(&b);
+    }
+}
+
+static const lvni_parameter *parameter(const lvni_model *m, const char *name)
+{
+    for (int i = 0; i < m->n_parameters; i++) {
+        if (strcmp(m->parameters[i].name, name) == 0) {
+            return &m->parameters[i];
+        }
+    }
+    fail_msg("no parameter %s", name);
+    return NULL;
+}
+
+/* Weights do not move, gradients are not computed and have no part in the norm; running statistics below go on. */
+static void frozen_stays(void **state)
+{
+    (void)state;
+    memory data;
+    memory_init(&data, 40, 8);
+    static const char *const body[] = {"*conv*", "norm*"};
+    setting s = settings(1);
+    s.rules = (lvni_optim_rules){.freeze = body, .n_freeze = 2};
+    bench b;
+    bench_open(&b, &data, &s);
+    const lvni_model *m = b.model;
+    const lvni_parameter *conv = parameter(m, "conv2.weight"), *head = parameter(m, "head.weight");
+    float *conv_before = malloc((size_t)conv->numel * sizeof(float)), *head_before = malloc((size_t)head->numel * sizeof(float));
+    memcpy(conv_before, conv->tensor->data, (size_t)conv->numel * sizeof(float));
+    memcpy(head_before, head->tensor->data, (size_t)head->numel * sizeof(float));
+    const float mean_before = *LVNI_CF32(m->buffers[0]->tensor);
+    for (int i = 0; i < b.trainer->n_sets; i++) { /* rubbish that a gradient would overwrite */
+        b.trainer->set[i]->data[m->offset[conv->tensor->param]] = 7.0f;
+    }
+    bench_steps(&b, 3);
+    assert_memory_equal(conv->tensor->data, conv_before, (size_t)conv->numel * sizeof(float));
+    assert_memory_not_equal(head->tensor->data, head_before, (size_t)head->numel * sizeof(float));
+    assert_true(*LVNI_CF32(m->buffers[0]->tensor) != mean_before);
+    for (int i = 0; i < b.trainer->n_sets; i++) {
+        const float g = b.trainer->set[i]->data[m->offset[conv->tensor->param]];
+        assert_true(g == 0.0f || g == 7.0f); /* 7: a set that had no turn */
+    }
+    free(conv_before);
+    free(head_before);
+    bench_close(&b);
+}
+
+/* ---- who sees the average ---- */
+
+static float seen_weight[2];
+static bench *watched;
+
+static lvn_status note_export(void *user, const char *name)
+{
+    (void)user;
+    seen_weight[strcmp(name, "best") == 0] = *LVNI_CF32(watched->model->parameters[0].tensor);
+    return LVN_OK;
+}
+
+static lvn_tensor *noting_validation(const lvn_module *m, const lvn_batch *batch, lvn_step *step)
+{
+    if (!lvn_is_training()) {
+        seen_weight[1] = *LVNI_CF32(watched->model->parameters[0].tensor);
+    }
+    return softmax_regression.training_step(m, batch, step);
+}
+
+static void validation_and_export_see_the_average(void **state)
+{
+    (void)state;
+    memory data, val;
+    memory_init(&data, 40, 0);
+    memory_init(&val, 12, 0);
+    lvn_module_class cls = softmax_regression;
+    cls.validation_step = noting_validation;
+    for (int use = 0; use < 2; use++) {
+        bench b;
+        const setting s = {.cls = &cls, .batch_size = 16, .shards = 4, .lanes = 1, .ema = {.decay = 0.9}, .out = out};
+        bench_open(&b, &data, &s);
+        watched = &b;
+        lvni_trainer *t = b.trainer;
+        lvni_loader_destroy(t->loader);
+        t->loader = NULL;
+        t->o.use_ema = use == 1;
+        t->o.val = &val.base;
+        t->o.max_epochs = 1;
+        t->o.export_model = note_export;
+        assert_int_equal(lvni_trainer_fit(t), LVN_OK);
+        const float own = b.model->weights[0], average = t->ema->value[0];
+        assert_true(own != average && *LVNI_CF32(b.model->parameters[0].tensor) == own);
+        assert_true(seen_weight[0] == (use == 1 ? average : own) && seen_weight[1] == seen_weight[0]);
+        bench_close(&b);
+    }
+}
+
+static void pattern_mistakes_are_told(void **state)
+{
+    (void)state;
+    memory data;
+    memory_init(&data, 40, 8);
+    bench b;
+    const setting s = settings(1);
+    bench_open(&b, &data, &s);
+    static const char *const typo[] = {"conv9.weight"};
+    const lvni_optim_rules rules = {.freeze = typo, .n_freeze = 1};
+    lvni_optim_parameter *p;
+    assert_int_equal(lvni_trainer_parameters(b.model, &rules, &p), LVN_ERR_USAGE);
+    assert_null(p);
+    assert_non_null(strstr(lvn_last_error()->message, "the nearest name is conv1.weight"));
+    bench_close(&b);
+}
+
+int main(void)
+{
+    lvni_log_set_quiet(true);
+    if (mkdtemp(out) == NULL || lvni_cpu_start() != LVN_OK) {
+        return 1;
+    }
+    char folder[64];
+    snprintf(folder, sizeof folder, "%s/checkpoints", out);
+    mkdir(folder, 0777);
+    snprintf(last, sizeof last, "%s/checkpoints/last.safetensors", out);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(layouts_do_not_matter),
+        cmocka_unit_test(resumed_is_the_same),
+        cmocka_unit_test(a_run_with_an_average_is_not_one_without),
+        cmocka_unit_test(frozen_stays),
+        cmocka_unit_test(validation_and_export_see_the_average),
+        cmocka_unit_test(pattern_mistakes_are_told),
+    };
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    char metrics[64], best[96];
+    snprintf(metrics, sizeof metrics, "%s/metrics.jsonl", out);
+    snprintf(best, sizeof best, "%s/best.safetensors", folder);
+    unlink(metrics);
+    unlink(best);
+    unlink(last);
+    rmdir(folder);
+    rmdir(out);
+    return failed;
+}
