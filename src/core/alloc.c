@@ -127,7 +127,7 @@ lvni_alloc_stats lvni_alloc_get_total(void)
     return read_counters(&total);
 }
 
-void lvni_alloc_fail_at(int64_t k)
+int64_t lvni_alloc_fail_at(int64_t k)
 {
-    atomic_store(&fail_in, k);
+    return atomic_exchange(&fail_in, k);
 }

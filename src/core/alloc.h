@@ -33,8 +33,9 @@ void lvni_free(void *p); /* NULL is fine */
 lvni_alloc_stats lvni_alloc_get_stats(lvni_tag tag);
 lvni_alloc_stats lvni_alloc_get_total(void);
 
-/* Tests: let the k-th allocation from now fail (1 = the next); 0 switches off. Counts over all threads. */
-void lvni_alloc_fail_at(int64_t k);
+/* Tests: let the k-th allocation from now fail (1 = the next); 0 switches off. Counts over all threads. Returns how many were left
+ * before the one that had to fail, it included; 0: it has failed, or the count was off. */
+int64_t lvni_alloc_fail_at(int64_t k);
 
 #define LVNI_NEW(tag, type) ((type *)lvni_calloc((tag), 1, sizeof(type)))
 

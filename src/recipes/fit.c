@@ -98,7 +98,8 @@ static lvn_status export_named(void *user, const char *name)
     if (s == LVN_OK && strcmp(name, "best") == 0) { /* best is the last one just written: the same file */
         lvni_str last = {0};
         lvni_str_printf(&last, "%s/exported_models/exported_last.safetensors", r->dir);
-        s = lvni_ckpt_link(lvni_str_text(&last), lvni_str_text(&path));
+        s = lvni_str_status(&last);
+        s = s == LVN_OK ? lvni_ckpt_link(lvni_str_text(&last), lvni_str_text(&path)) : s;
         lvni_str_free(&last);
     } else if (s == LVN_OK) {
         s = r->request->export_model(r->request->user, r->model, lvni_str_text(&path));

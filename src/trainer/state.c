@@ -127,7 +127,8 @@ lvn_status lvni_trainer_link_best(lvni_trainer *t)
     lvni_str last = {0}, best = {0};
     lvni_str_printf(&last, "%s/checkpoints/last.safetensors", t->o.out);
     lvni_str_printf(&best, "%s/checkpoints/best.safetensors", t->o.out);
-    const lvn_status s = lvni_str_status(&best) == LVN_OK ? lvni_ckpt_link(lvni_str_text(&last), lvni_str_text(&best)) : LVN_ERR_MEMORY;
+    const bool named = lvni_str_status(&last) == LVN_OK && lvni_str_status(&best) == LVN_OK;
+    const lvn_status s = named ? lvni_ckpt_link(lvni_str_text(&last), lvni_str_text(&best)) : LVN_ERR_MEMORY;
     lvni_str_free(&last);
     lvni_str_free(&best);
     return s;

@@ -13,19 +13,28 @@ bool lvni_png_is(const uint8_t *bytes, size_t n)
     return n >= sizeof signature && memcmp(bytes, signature, sizeof signature) == 0;
 }
 
+/* An allocation of the decoder failed: libspng and zlib do not always say so, and a picture must not pass for a damaged one. */
+static _Thread_local bool starved;
+
+static void *noted(void *p)
+{
+    starved = starved || p == NULL;
+    return p;
+}
+
 static void *png_malloc(size_t bytes)
 {
-    return lvni_alloc(LVNI_TAG_DATA, bytes);
+    return noted(lvni_alloc(LVNI_TAG_DATA, bytes));
 }
 
 static void *png_realloc(void *p, size_t bytes)
 {
-    return lvni_realloc(LVNI_TAG_DATA, p, bytes);
+    return noted(lvni_realloc(LVNI_TAG_DATA, p, bytes));
 }
 
 static void *png_calloc(size_t count, size_t size)
 {
-    return lvni_calloc(LVNI_TAG_DATA, count, size);
+    return noted(lvni_calloc(LVNI_TAG_DATA, count, size));
 }
 
 struct spng_ctx *lvni_png_context(int flags, const char *path)
@@ -64,6 +73,7 @@ lvn_status lvni_png_decode(lvni_data_scratch *scratch, const uint8_t *bytes, siz
     if (ctx == NULL) {
         return LVN_ERR_MEMORY;
     }
+    starved = false;
     int error = spng_set_png_buffer(ctx, bytes, n);
     if (error == 0) {
         error = spng_set_image_limits(ctx, LVNI_PICTURE_MAX_SIDE, LVNI_PICTURE_MAX_SIDE);
@@ -75,8 +85,11 @@ lvn_status lvni_png_decode(lvni_data_scratch *scratch, const uint8_t *bytes, siz
         error = spng_decode_chunks(ctx); /* up to the end chunk: the last checksum, and that nothing is cut off */
     }
     spng_ctx_free(ctx);
+    if (error != 0 && (starved || error == SPNG_EMEM)) {
+        LVN_FAIL(LVN_ERR_MEMORY, "%s: no memory for PNG", path);
+    }
     if (error != 0) {
-        LVN_FAIL(error == SPNG_EMEM ? LVN_ERR_MEMORY : LVN_ERR_CORRUPT, "%s: damaged PNG: %s", path, spng_strerror(error));
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s: damaged PNG: %s", path, spng_strerror(error));
     }
     *out = (lvni_picture){.rgb = scratch->pixels.data, .width = info->width, .height = info->height, .scale = 1.0};
     return LVN_OK;

@@ -1,0 +1,168 @@
+/* Scenarios of the sweep: nn.h and data.h. */
+#include "sweep.h"
+
+#include "core/vfs.h"
+#include "data/png_write.h"
+#include "nn/model.h"
+#include "tensor/ctx.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* ---- a module with everything a builder offers ---- */
+
+typedef struct part {
+    lvn_module base;
+    lvn_tensor *scale;
+    lvn_buffer *seen;
+} part;
+
+static lvn_status part_build(lvn_module *module, lvn_builder *b)
+{
+    part *m = (part *)module;
+    m->scale = lvn_builder_parameter(b, "scale", LVN_SHAPE(4), LVN_INIT_ONES, 0);
+    m->seen = lvn_builder_buffer(b, "seen", LVN_SHAPE(4), 0.0, 0.5);
+    return lvn_builder_status(b);
+}
+
+static lvn_tensor *part_forward(const lvn_module *module, lvn_tensor *x) /* (N, 4) */
+{
+    const part *m = (const part *)module;
+    x = lvn_mul(x, m->scale);
+    lvn_tensor *mean = lvn_mean_axes(x, (const int[]){0}, 1, false);
+    if (lvn_is_training() && lvn_buffer_push(m->seen, mean) != LVN_OK) {
+        return NULL;
+    }
+    return lvn_sub(x, lvn_buffer_value(m->seen));
+}
+
+static const lvn_module_class part_class = {.name = "part", .size = sizeof(part), .build = part_build, .forward = part_forward};
+
+typedef struct net {
+    lvn_module base;
+    lvn_module *conv, *norm, *drop, *head, *part;
+} net;
+
+static lvn_status net_build(lvn_module *module, lvn_builder *b)
+{
+    net *m = (net *)module;
+    m->conv = lvn_nn_conv2d(b, "conv", 3, 4, 3, .padding = 1);
+    m->norm = lvn_nn_batch_norm(b, "norm", 4, 0.1);
+    m->drop = lvn_nn_dropout(b, "drop", 0.5);
+    m->head = lvn_nn_linear(b, "head", 4, 4);
+    m->part = lvn_builder_child(b, &part_class, "part");
+    return lvn_builder_set_init(b, "head.weight", LVN_INIT_NORMAL, 0.1);
+}
+
+static lvn_tensor *net_forward(const lvn_module *module, lvn_tensor *x)
+{
+    const net *m = (const net *)module;
+    x = lvn_forward(m->drop, lvn_forward_residual(m->norm, lvn_forward(m->conv, x), lvn_forward(m->conv, x)));
+    return lvn_forward(m->part, lvn_forward(m->head, lvn_global_avg_pool2d(x)));
+}
+
+static const lvn_module_class net_class = {.name = "net", .size = sizeof(net), .build = net_build, .forward = net_forward};
+
+static lvn_status one_shard(const lvni_model *model, lvni_set *set, lvn_tensor *x)
+{
+    lvni_ctx *ctx = lvni_ctx_get();
+    lvn_step step = {.weight = 2.0};
+    ctx->at = (lvni_position){.training = true};
+    ctx->records = set;
+    ctx->gradients = &set->gradients;
+    lvni_set_begin(set, 2.0);
+    lvn_status status = lvn_scope_open();
+    if (status == LVN_OK) {
+        lvn_tensor *loss = lvn_sum(lvn_square(lvn_forward(model->root, x)));
+        lvn_log(&step, "loss", loss);
+        const lvn_status back = loss == NULL ? LVN_OK : lvn_backward(loss);
+        status = lvn_scope_close();
+        status = status != LVN_OK ? status : back;
+    }
+    ctx->records = ctx->gradients = NULL;
+    return status;
+}
+
+static lvn_status build_and_step(const void *argument)
+{
+    (void)argument;
+    if (lvni_ctx_get() == NULL) {
+        return lvn_last_error()->code;
+    }
+    lvni_model *model = NULL;
+    lvni_set *set = NULL;
+    lvn_tensor *x = NULL;
+    lvn_status status = lvni_model_build(&net_class, NULL, 1, &model);
+    if (status == LVN_OK) {
+        status = lvni_set_create(model, &set);
+    }
+    if (status == LVN_OK) {
+        x = lvn_tensor_create(LVN_F32, LVN_SHAPE(2, 5, 5, 3));
+        status = x == NULL ? lvn_last_error()->code : one_shard(model, set, x);
+    }
+    lvn_release(x);
+    lvni_set_destroy(set);
+    lvni_model_destroy(model);
+    return status;
+}
+
+/* ---- a folder of pictures ---- */
+
+static char folder[32];
+
+static void make_folder(const void *argument)
+{
+    (void)argument;
+    static const uint8_t grey[8 * 8 * 3] = {99};
+    char path[80];
+    snprintf(folder, sizeof folder, "/tmp/levin-sweep-XXXXXX");
+    assert_non_null(mkdtemp(folder));
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/%c", folder, 'a' + i);
+        assert_int_equal(lvni_mkdirs(path), LVN_OK);
+        snprintf(path, sizeof path, "%s/%c/1.png", folder, 'a' + i);
+        assert_int_equal(lvni_png_write(path, grey, 8, 8), LVN_OK);
+    }
+}
+
+static void drop_folder(const void *argument)
+{
+    (void)argument;
+    char path[80];
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/%c/1.png", folder, 'a' + i);
+        (void)unlink(path);
+        snprintf(path, sizeof path, "%s/%c", folder, 'a' + i);
+        (void)rmdir(path);
+    }
+    (void)rmdir(folder);
+}
+
+static lvn_status read_one(const lvn_dataset *data)
+{
+    static _Thread_local float image[6 * 6 * 3];
+    int64_t label;
+    const lvn_sample_key key = {.seed = 1, .sample = 1, .training = true};
+    LVN_ARG(lvn_sample_uniform(&key, 0, 0) < 1.0, "not in [0, 1)");
+    return data->cls->get(data, &key, (void *const[]){image, &label});
+}
+
+static lvn_status open_and_read(const void *argument)
+{
+    (void)argument;
+    lvn_dataset *data = LVN_IMAGE_FOLDER(folder, .resize = 6);
+    const lvn_status status = data == NULL ? lvn_last_error()->code : read_one(data);
+    lvn_dataset_destroy(data);
+    return status;
+}
+
+static const scenario rows[] = {
+    {.calls = "builder_status builder_child builder_parameter builder_set_init builder_buffer buffer_value buffer_push is_training forward log "
+              "nn_conv2d_with nn_linear_with nn_batch_norm_with nn_dropout forward_residual",
+     .run = build_and_step,
+     .goes_on = true},
+    {.calls = "image_folder_open_with dataset_destroy sample_uniform", .run = open_and_read, .before = make_folder, .after = drop_folder},
+};
+
+const scenario_table sweep_modules = {rows, sizeof rows / sizeof *rows};

@@ -1,0 +1,161 @@
+/* Scenarios of the sweep: status.h, tensor.h, version.h, and of ops.h what has no row in the gradient tests. */
+#include "sweep.h"
+
+#include "tensor/ctx.h"
+
+#include <string.h>
+
+/* Closes the scope, whose status goes first: made is what came of the ops, back the status of lvn_backward. */
+static lvn_status done(bool made, lvn_status back)
+{
+    const lvn_status status = lvn_scope_close();
+    return status != LVN_OK ? status : back != LVN_OK ? back : made ? LVN_OK : LVN_ERR_INTERNAL;
+}
+
+static lvn_status errors(const void *argument)
+{
+    (void)argument;
+    lvn_error_set(LVN_ERR_IO, __FILE__, __LINE__, "%s", "told");
+    lvn_error_frame("on the way up %d", 1);
+    const lvn_error copy = *lvn_last_error();
+    lvn_clear_error();
+    const bool good = lvn_error_adopt(&copy) == LVN_ERR_IO && strcmp(lvn_last_error()->frames[0], "on the way up 1") == 0 &&
+                      lvn_status_name(LVN_ERR_IO) != NULL && lvn_status_text(LVN_ERR_IO) != NULL && lvn_version() != NULL;
+    lvn_clear_error();
+    return good ? LVN_OK : LVN_ERR_INTERNAL;
+}
+
+static lvn_status tensors(const void *argument)
+{
+    (void)argument;
+    float two[2] = {1, 2};
+    lvn_tensor *made = lvn_tensor_create(LVN_F32, LVN_SHAPE(2, 3)), *over = lvn_tensor_wrap(two, LVN_F32, LVN_SHAPE(2));
+    const bool both = made != NULL && over != NULL;
+    const bool good = !both || (lvn_tensor_dtype(made) == LVN_F32 && lvn_ndim(made) == 2 && lvn_size(made, 1) == 3 &&
+                                lvn_numel(made) == 6 && lvn_data(made) != NULL && lvn_const_data(over) == two &&
+                                lvn_item(made) != 0.0 && lvn_dtype_size(LVN_F32) == 4 && lvn_dtype_name(LVN_F32) != NULL);
+    lvn_release(lvn_retain(made));
+    lvn_release(made);
+    lvn_release(over);
+    return !both ? lvn_last_error()->code : good ? LVN_OK : LVN_ERR_INTERNAL;
+}
+
+static lvn_status leaves(lvn_tensor **x, lvn_tensor **kept)
+{
+    *x = lvn_require_grad(lvn_tensor_create(LVN_F32, LVN_SHAPE(3)));
+    *kept = NULL;
+    return *x == NULL ? lvn_last_error()->code : LVN_OK;
+}
+
+static lvn_status walk_back(lvn_tensor *x, lvn_tensor **kept)
+{
+    LVN_TRY(lvn_scope_open());
+    LVN_TRY(lvn_scope_open()); /* a failure in here closes with the thread */
+    *kept = lvn_keep(lvn_square(x));
+    lvn_tensor *loss = lvn_sum(lvn_mul(x, *kept));
+    lvn_status status = lvn_scope_status();
+    if (status == LVN_OK) {
+        status = lvn_backward_scaled(loss, 2.0);
+    }
+    if (status == LVN_OK) {
+        lvn_zero_grad(x);
+        status = lvn_backward(lvn_sum(lvn_square(x)));
+    }
+    const bool was = lvn_set_grad_enabled(false);
+    lvn_set_grad_enabled(was);
+    const lvn_status inner = lvn_scope_close(), outer = lvn_scope_close();
+    status = status != LVN_OK ? status : inner != LVN_OK ? inner : outer;
+    return status == LVN_OK && lvn_gradient(x) == NULL ? LVN_ERR_INTERNAL : status;
+}
+
+static lvn_status scopes(const void *argument)
+{
+    (void)argument;
+    lvn_tensor *x, *kept;
+    LVN_TRY(leaves(&x, &kept));
+    const lvn_status status = walk_back(x, &kept);
+    lvn_release(kept);
+    lvn_release(x);
+    return status;
+}
+
+/* Inputs of the ops below: (4, 3) in x, (3) in c, labels (4). */
+static _Thread_local lvn_tensor *x, *c, *labels;
+
+static void make_inputs(const void *argument)
+{
+    (void)argument;
+    x = lvn_require_grad(lvn_tensor_create(LVN_F32, LVN_SHAPE(4, 3)));
+    c = lvn_tensor_create(LVN_F32, LVN_SHAPE(3));
+    labels = lvn_tensor_create(LVN_I64, LVN_SHAPE(4));
+}
+
+static void drop_inputs(const void *argument)
+{
+    (void)argument;
+    lvn_release(x);
+    lvn_release(c);
+    lvn_release(labels);
+}
+
+static lvn_status classification(const void *argument)
+{
+    (void)argument;
+    LVN_TRY(lvn_scope_open());
+    lvn_tensor *y = lvn_batch_norm_eval(x, c, c, c, c, 1e-5);
+    lvn_tensor *loss = lvn_cross_entropy(y, labels);
+    const bool made = lvn_accuracy(y, labels) != NULL && lvn_argmax(y, 1, false) != NULL;
+    return done(made, loss == NULL ? LVN_OK : lvn_backward(loss));
+}
+
+static lvn_status dropout(const void *argument)
+{
+    (void)argument;
+    LVN_TRY(lvn_scope_open());
+    lvni_ctx_get()->at.training = true;
+    lvn_tensor *y = lvn_sum(lvn_dropout(x, 0.5));
+    return done(y != NULL, y == NULL ? LVN_OK : lvn_backward(y));
+}
+
+static lvn_status gradients(const void *argument)
+{
+    (void)argument;
+    LVN_TRY(lvn_scope_open());
+    lvn_tensor *y = lvn_square(lvn_cast(lvn_cast(x, LVN_F64), LVN_F32));
+    lvn_tensor *slope = lvn_grad(lvn_sum(y), x, .create_graph = true), *both[1] = {NULL};
+    (void)lvn_grads_with(lvn_sum(slope), (lvn_tensor *[]){x}, 1, both, NULL);
+    return done(lvn_add(lvn_detach(both[0]), lvn_zeros(LVN_F32, LVN_SHAPE(4, 3))) != NULL, LVN_OK);
+}
+
+static lvn_tensor *cube(lvn_function_call *call, lvn_tensor *const *in)
+{
+    call->saved[0] = in[0];
+    return lvn_mul(lvn_square(in[0]), in[0]);
+}
+
+static lvn_status cube_back(lvn_function_call *call, lvn_tensor *dy, lvn_tensor **dx)
+{
+    dx[0] = lvn_mul(dy, lvn_mul_scalar(lvn_square(call->saved[0]), 3.0));
+    return dx[0] == NULL ? lvn_last_error()->code : LVN_OK;
+}
+
+static lvn_status own_op(const void *argument)
+{
+    (void)argument;
+    static const lvn_function f = {.name = "cube", .forward = cube, .backward = cube_back};
+    LVN_TRY(lvn_scope_open());
+    lvn_tensor *y = lvn_sum(lvn_apply(&f, (lvn_tensor *[]){x}, 1, NULL));
+    return done(y != NULL, y == NULL ? LVN_OK : lvn_backward(y));
+}
+
+static const scenario rows[] = {
+    {.calls = "status_name status_text last_error clear_error error_set error_frame error_adopt version", .run = errors},
+    {.calls = "tensor_create tensor_wrap retain release tensor_dtype ndim size numel data const_data item dtype_size dtype_name", .run = tensors},
+    {.calls = "scope_open scope_close scope_status keep require_grad backward backward_scaled gradient zero_grad set_grad_enabled", .run = scopes},
+    {.calls = "batch_norm_eval_with cross_entropy accuracy argmax", .run = classification, .before = make_inputs, .after = drop_inputs},
+    {.calls = "dropout", .run = dropout, .before = make_inputs, .after = drop_inputs},
+    {.calls = "grad_with grads_with cast detach zeros", .run = gradients, .before = make_inputs, .after = drop_inputs},
+    {.calls = "apply", .run = own_op, .before = make_inputs, .after = drop_inputs},
+};
+
+const scenario_table sweep_tensors = {rows, sizeof rows / sizeof *rows};
