@@ -19,6 +19,18 @@ LVN_API lvn_tensor *lvn_conv2d_with(lvn_tensor *x, lvn_tensor *w, lvn_tensor *b,
 #define lvn_conv2d(x, w, b, ...) \
     lvn_conv2d_with((x), (w), (b), &(lvn_conv2d_options){.struct_size = sizeof(lvn_conv2d_options), __VA_ARGS__})
 
+/* The gradient of conv2d's input as a layer (Dumoulin and Visin 2016, section 4): x (N, H, W, I), w (I, KH, KW, O / groups), b (O) or
+ * NULL -> (N, H', W', O), H' = (H - 1) stride - 2 padding + dilation (KH - 1) + 1 + output_padding. The weight lies in memory as that of the
+ * convolution (N, H', W', O) -> (N, H, W, I) whose transpose this is; PyTorch's (I, O / groups, KH, KW) is made at the file border.
+ * output_padding adds rows and columns at the end, fewer than stride. */
+typedef struct lvn_conv_transpose2d_options {
+    size_t struct_size;
+    int stride, padding, output_padding, groups, dilation; /* 0: 1, 0, 0, 1, 1 */
+} lvn_conv_transpose2d_options;
+LVN_API lvn_tensor *lvn_conv_transpose2d_with(lvn_tensor *x, lvn_tensor *w, lvn_tensor *b, const lvn_conv_transpose2d_options *o);
+#define lvn_conv_transpose2d(x, w, b, ...) \
+    lvn_conv_transpose2d_with((x), (w), (b), &(lvn_conv_transpose2d_options){.struct_size = sizeof(lvn_conv_transpose2d_options), __VA_ARGS__})
+
 typedef struct lvn_pool2d_options {
     size_t struct_size;
     int stride, padding; /* 0: the kernel, 0 */

@@ -19,7 +19,7 @@ typedef struct lvni_matmul_attr { bool trans_a, trans_b; } lvni_matmul_attr;
 typedef struct lvni_conv_attr {
     int stride[2], padding[2], dilation[2]; /* height, width */
     int groups;
-    int64_t in_h, in_w;                     /* grad_input only: height and width of the input */
+    int64_t in_h, in_w;                     /* grad_input: height and width of the input; conv_transpose2d: of the result */
     int64_t kernel[2];                      /* grad_weight only */
 } lvni_conv_attr;
 typedef struct lvni_pool_attr {

@@ -119,6 +119,32 @@ lvn_status lvni_shape_conv2d_grad_input(const lvni_args *args, lvni_desc out[LVN
     return LVN_OK;
 }
 
+lvn_status lvni_shape_conv_transpose2d(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+{
+    static const char op[] = "conv_transpose2d";
+    const lvn_tensor *x = args->in[0], *w = args->in[1], *b = args->in[2];
+    const lvni_conv_attr *attr = args->attr;
+    LVN_TRY(lvni_rule_float_params(op, args, 1, 6));
+    LVN_TRY(need_picture(op, "x", x));
+    if (w->ndim != 4 || w->shape[0] != x->shape[3]) {
+        LVN_FAIL(LVN_ERR_SHAPE, "%s: x is %s and w %s; w must be (in, kernel height, kernel width, out / groups), here (%lld, ...)", op,
+                 SHAPE(x), SHAPE(w), (long long)x->shape[3]);
+    }
+    conv_sizes s = {.n = x->shape[0], .h = attr->in_h, .w = attr->in_w, .i = w->shape[3] * attr->groups, .o = w->shape[0],
+                    .kh = w->shape[1], .kw = w->shape[2]};
+    LVN_ARG(attr->in_h >= 1 && attr->in_w >= 1, "%s: the result would have %lld x %lld pixels; use less padding or a larger picture", op,
+            (long long)attr->in_h, (long long)attr->in_w);
+    LVN_TRY(conv_output(op, attr, &s));
+    LVN_ARG(s.oh == x->shape[1] && s.ow == x->shape[2],
+            "%s: a result of %lld x %lld comes from %lld x %lld, but x is %s; output_padding must be at least 0 and below stride %d", op,
+            (long long)s.h, (long long)s.w, (long long)s.oh, (long long)s.ow, SHAPE(x), attr->stride[0]);
+    if (b != NULL) {
+        LVN_TRY(lvni_rule_vector(op, "the bias", b, s.i, "output channel", w));
+    }
+    out[0] = lvni_rule_make(x->dtype, 4, (const int64_t[]){s.n, s.h, s.w, s.i});
+    return LVN_OK;
+}
+
 lvn_status lvni_shape_conv2d_grad_weight(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
 {
     static const char op[] = "conv2d_grad_weight";

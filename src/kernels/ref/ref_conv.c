@@ -106,6 +106,18 @@ lvn_status lvni_ref_conv2d_grad_input(const lvni_args *args)
     return LVN_OK;
 }
 
+lvn_status lvni_ref_conv_transpose2d(const lvni_args *args)
+{
+    const double *bias = ref_optional_in(args, 2);
+    double *y = ref_out(args, 0);
+    LVN_TRY(lvni_ref_conv2d_grad_input(args));
+    const int64_t n = lvn_numel(args->out[0]), channels = args->out[0]->shape[3];
+    for (int64_t e = 0; e < n && bias != NULL; e++) {
+        y[e] += bias[e % channels];
+    }
+    return LVN_OK;
+}
+
 lvn_status lvni_ref_conv2d_grad_weight(const lvni_args *args)
 {
     const double *dy = ref_in(args, 0);

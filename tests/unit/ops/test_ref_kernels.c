@@ -173,6 +173,8 @@ static void convolution_gradients_by_hand(void **state)
     attr.kernel[0] = attr.kernel[1] = 2;
     EXPECT(REF(conv2d_grad_input, &attr, dy, w).out[0], EXACT, DIMS(1, 3, 3, 1), 1, 2, 0, 3, 14, 20, 0, 30,
            40);
+    EXPECT(REF(conv_transpose2d, &attr, dy, w, F64(DIMS(1), 0.5)).out[0], EXACT, DIMS(1, 3, 3, 1), 1.5, 2.5, 0.5, 3.5, 14.5, 20.5, 0.5, 30.5,
+           40.5);
     const lvni_args g = REF(conv2d_grad_weight, &attr, dy, x);
     EXPECT(g.out[0], EXACT, DIMS(1, 2, 2, 1), 51, 62, 84, 95);
     EXPECT(g.out[1], EXACT, DIMS(1), 11);

@@ -119,6 +119,16 @@ static void windows(void **state)
            "3, 8)",
            &conv, F(2, 3, 3, 8), F(1, 5, 5, 4));
     conv.groups = 3;
+    REFUSE(conv_transpose2d, SHAPE,
+           "conv_transpose2d: x is (1, 4, 4, 3) and w (8, 2, 2, 3); w must be (in, kernel height, kernel width, out / groups), here (3, ...)",
+           (&(lvni_conv_attr){.stride = {2, 2}, .dilation = {1, 1}, .groups = 1, .in_h = 8, .in_w = 8}), F(1, 4, 4, 3), F(8, 2, 2, 3));
+    REFUSE(conv_transpose2d, INVALID,
+           "conv_transpose2d: a result of 10 x 10 comes from 5 x 5, but x is (1, 4, 4, 3); output_padding must be at least 0 and below "
+           "stride 2",
+           (&(lvni_conv_attr){.stride = {2, 2}, .dilation = {1, 1}, .groups = 1, .in_h = 10, .in_w = 10}), F(1, 4, 4, 3), F(3, 2, 2, 8));
+    REFUSE(conv_transpose2d, INVALID,
+           "conv_transpose2d: the result would have -1 x 2 pixels; use less padding or a larger picture",
+           (&(lvni_conv_attr){.stride = {1, 1}, .dilation = {1, 1}, .groups = 1, .in_h = -1, .in_w = 2}), F(1, 4, 4, 3), F(3, 2, 2, 8));
     REFUSE(conv2d, INVALID, "conv2d: 3 groups do not divide 6 input and 8 output channels", &conv,
            F(1, 5, 5, 6), F(8, 3, 3, 2));
     conv = (lvni_conv_attr){.stride = {1, 0}, .dilation = {1, 1}, .groups = 1};

@@ -46,6 +46,7 @@ static const tolerance tolerances[LVNI_OP_COUNT] = {
     [LVNI_OP_conv2d] = {OF_TERMS, 1e-6},
     [LVNI_OP_conv2d_grad_input] = {OF_TERMS, 1e-6},
     [LVNI_OP_conv2d_grad_weight] = {OF_TERMS, 1e-6},
+    [LVNI_OP_conv_transpose2d] = {OF_TERMS, 1e-6},
     [LVNI_OP_max_pool2d] = {OF_VALUE, EXACTLY},
     [LVNI_OP_max_pool2d_grad] = {OF_TERMS, A_FEW}, /* overlapping windows add up */
     [LVNI_OP_batch_norm_train] = {OF_LARGEST, 2e-6},
