@@ -3,6 +3,7 @@
 
 #include "core/math.h"
 #include "core/rng.h"
+#include "data/blur.h"
 #include "data/colour.h"
 
 #include <math.h>
@@ -17,6 +18,9 @@ void lvni_transform_init(lvni_transform *t, int size)
         .scale = {0.08, 1.0},
         .ratio = {3.0 / 4.0, 4.0 / 3.0},
         .hflip = 0.5,
+        .jitter = 1.0,
+        .blur_sigma = {0.1, 2.0},
+        .solarize_from = 0.5,
         .eval_crop = 0.875,
         .mean = {0.485f, 0.456f, 0.406f},
         .std = {0.229f, 0.224f, 0.225f},
@@ -28,6 +32,7 @@ void lvni_transform_no_augment(lvni_transform *t)
     t->random_crop = false;
     t->hflip = t->vflip = 0.0;
     t->brightness = t->contrast = t->saturation = t->hue = 0.0;
+    t->grey = t->blur = t->solarize = 0.0;
 }
 
 static lvn_status check_range(const char *name, double value, double low, double high)
@@ -51,6 +56,17 @@ lvn_status lvni_transform_check(const lvni_transform *t)
     LVN_TRY(check_range("augment.contrast", t->contrast, 0.0, 10.0));
     LVN_TRY(check_range("augment.saturation", t->saturation, 0.0, 10.0));
     LVN_TRY(check_range("augment.hue", t->hue, 0.0, 0.5));
+    LVN_TRY(check_range("augment.jitter", t->jitter, 0.0, 1.0));
+    LVN_TRY(check_range("augment.grey", t->grey, 0.0, 1.0));
+    LVN_TRY(check_range("augment.blur", t->blur, 0.0, 1.0));
+    LVN_TRY(check_range("augment.blur_sigma, first value,", t->blur_sigma[0], 0.0, LVNI_BLUR_MAX_SIGMA));
+    LVN_TRY(check_range("augment.blur_sigma, second value,", t->blur_sigma[1], t->blur_sigma[0], LVNI_BLUR_MAX_SIGMA));
+    LVN_TRY(check_range("augment.blur_kernel", t->blur_kernel, 0, LVNI_BLUR_MAX_KERNEL));
+    if (t->blur_kernel != 0 && t->blur_kernel % 2 == 0) {
+        LVN_FAIL(LVN_ERR_USAGE, "augment.blur_kernel is %d; a kernel with a middle has an odd width, 0 lets sigma decide", t->blur_kernel);
+    }
+    LVN_TRY(check_range("augment.solarize", t->solarize, 0.0, 1.0));
+    LVN_TRY(check_range("augment.solarize_from", t->solarize_from, 0.0, 1.0));
     LVN_TRY(check_range("eval_crop", t->eval_crop, 0.01, 1.0));
     for (int c = 0; c < 3; c++) {
         LVN_TRY(check_range("augment.mean", (double)t->mean[c], -1e3, 1e3));
@@ -111,7 +127,7 @@ static lvni_box crop_centre(const lvni_transform *t, int width, int height)
     return (lvni_box){(width - side) / 2.0, (height - side) / 2.0, side, side};
 }
 
-static bool draw_flip(const lvn_sample_key *key, lvni_augment_op op, double p)
+static bool draw_whether(const lvn_sample_key *key, lvni_augment_op op, double p)
 {
     const lvni_rng rng = stream(key, op);
     return p > 0.0 && draw(&rng, 0) < p;
@@ -152,10 +168,17 @@ void lvni_augment_draw(const lvni_transform *t, const lvn_sample_key *key, int w
         return;
     }
     out->box = t->random_crop ? crop_random(t, key, width, height) : crop_centre(t, width, height);
-    out->hflip = draw_flip(key, LVNI_AUGMENT_HFLIP, t->hflip);
-    out->vflip = draw_flip(key, LVNI_AUGMENT_VFLIP, t->vflip);
-    if (t->brightness > 0.0 || t->contrast > 0.0 || t->saturation > 0.0 || t->hue > 0.0) {
+    out->hflip = draw_whether(key, LVNI_AUGMENT_HFLIP, t->hflip);
+    out->vflip = draw_whether(key, LVNI_AUGMENT_VFLIP, t->vflip);
+    const bool jitter = t->brightness > 0.0 || t->contrast > 0.0 || t->saturation > 0.0 || t->hue > 0.0;
+    if (jitter && draw_whether(key, LVNI_AUGMENT_JITTER, t->jitter)) {
         draw_colour(t, key, out);
+    }
+    out->grey = draw_whether(key, LVNI_AUGMENT_GREY, t->grey);
+    out->solarize = draw_whether(key, LVNI_AUGMENT_SOLARIZE, t->solarize);
+    if (draw_whether(key, LVNI_AUGMENT_BLUR, t->blur)) {
+        const lvni_rng rng = stream(key, LVNI_AUGMENT_BLUR);
+        out->blur_sigma = t->blur_sigma[0] + draw(&rng, 1) * (t->blur_sigma[1] - t->blur_sigma[0]);
     }
 }
 
@@ -197,7 +220,7 @@ static void target_steps(lvni_resample_target *target, float *out, int size, con
     target->step_y = turned->swap ? along : down;
 }
 
-static void colour_apply(const lvni_transform *t, const lvni_augment *a, float *rgb, int64_t n)
+static void jitter_apply(const lvni_transform *t, const lvni_augment *a, float *rgb, int64_t n)
 {
     for (int i = 0; i < 4; i++) {
         if (a->order[i] == LVNI_AUGMENT_BRIGHTNESS && t->brightness > 0.0) {
@@ -210,6 +233,25 @@ static void colour_apply(const lvni_transform *t, const lvni_augment *a, float *
             lvni_colour_hue(rgb, n, a->hue);
         }
     }
+}
+
+/* Whatever works on pixels between crop and normalisation; values in 0..255. */
+static lvn_status colour_apply(lvni_data_scratch *scratch, const lvni_transform *t, const lvni_augment *a, float *rgb)
+{
+    const int64_t n = (int64_t)t->size * t->size;
+    if (a->colour) {
+        jitter_apply(t, a, rgb, n);
+    }
+    if (a->grey) {
+        lvni_colour_saturation(rgb, n, 0.0f);
+    }
+    if (a->blur_sigma > 0.0) {
+        LVN_TRY(lvni_blur(scratch, rgb, t->size, t->size, a->blur_sigma, t->blur_kernel));
+    }
+    if (a->solarize) {
+        lvni_colour_solarize(rgb, n, (float)(t->solarize_from * 255.0));
+    }
+    return LVN_OK;
 }
 
 /* (x / 255 - mean) / std as x * scale + bias. */
@@ -253,16 +295,15 @@ lvn_status lvni_augment_render(lvni_data_scratch *scratch, const lvni_transform 
 {
     const turn turned = turn_of(info->orientation);
     const lvni_box box = box_stored(&a->box, &turned, picture->scale, info);
-    const int64_t n = (int64_t)t->size * t->size;
     lvni_resample_target target = {.scale = {1.0f, 1.0f, 1.0f}};
     target_steps(&target, out, t->size, &turned, a);
-    if (!a->colour) {
+    if (!a->colour && !a->grey && !a->solarize && a->blur_sigma == 0.0) {
         normal_factors(t, target.scale, target.bias);
         return lvni_resample(scratch, picture, &box, t->size, t->size, &target);
     }
     LVN_TRY(lvni_resample(scratch, picture, &box, t->size, t->size, &target));
-    colour_apply(t, a, out, n);
-    normalise(t, out, n);
+    LVN_TRY(colour_apply(scratch, t, a, out));
+    normalise(t, out, (int64_t)t->size * t->size);
     return LVN_OK;
 }
 

@@ -7,7 +7,9 @@
  *   order       elements 0..: Fisher-Yates over brightness, contrast, saturation, hue (for i = 3..1: swap with lvni_rng_below(i + 1))
  *   brightness contrast saturation   element 0: factor = lo + u (hi - lo), lo = max(0, 1 - x), hi = 1 + x
  *   hue         element 0: shift in turns = (2u - 1) x
- * Called by image_folder.c and shapes.c; the recipes fill the transform. */
+ *   jitter grey solarize   element 0: done when u < p
+ *   blur        element 0: done when u < p; element 1: sigma = from + u (to - from)
+ * In this order: crop, flips, jitter (the four colour operations), grey, blur, solarize, normalisation. Called by image_folder.c and shapes.c; the recipes fill the transform. */
 #ifndef LEVIN_DATA_AUGMENT_H
 #define LEVIN_DATA_AUGMENT_H
 
@@ -24,6 +26,10 @@ typedef enum lvni_augment_op {
     LVNI_AUGMENT_CONTRAST = 6,
     LVNI_AUGMENT_SATURATION = 7,
     LVNI_AUGMENT_HUE = 8,
+    LVNI_AUGMENT_JITTER = 9,
+    LVNI_AUGMENT_GREY = 10,
+    LVNI_AUGMENT_BLUR = 11,
+    LVNI_AUGMENT_SOLARIZE = 12,
 } lvni_augment_op;
 
 /* What a dataset view does with its pictures. The training part is used where key->training is set. */
@@ -35,6 +41,13 @@ typedef struct lvni_transform {
     double hflip, vflip;   /* probabilities */
     double brightness, contrast, saturation; /* 0: off; x: factor in 1 - x .. 1 + x */
     double hue;            /* 0: off; x <= 0.5: shift in -x .. x turns */
+    double jitter;         /* probability of the colour jitter of the lines above */
+    double grey;           /* probability of grey in all three channels */
+    double blur;           /* probability of a Gaussian blur */
+    double blur_sigma[2];  /* its standard deviation in pixels of the output, from .. to */
+    int blur_kernel;       /* its width in pixels, odd; 0: 2 floor(3.5 sigma) + 1 */
+    double solarize;       /* probability of turning values from the threshold on into 255 - value */
+    double solarize_from;  /* the threshold, in 0..1 */
     double eval_crop;      /* side of the central square over the shorter side of the picture */
     float mean[3], std[3]; /* of channels in 0..1 */
 } lvni_transform;
@@ -50,9 +63,11 @@ lvn_status lvni_transform_check(const lvni_transform *t);
 typedef struct lvni_augment {
     lvni_box box;      /* in pixels of the picture as it is looked at (turned) */
     bool hflip, vflip; /* after the crop */
-    bool colour;       /* some of the four below */
+    bool colour;       /* some of the four below, in this order */
     int order[4];      /* operation numbers, first to last */
     float brightness, contrast, saturation, hue;
+    bool grey, solarize;
+    double blur_sigma; /* 0: no blur */
 } lvni_augment;
 
 void lvni_augment_draw(const lvni_transform *t, const lvn_sample_key *key, int width, int height, lvni_augment *out);

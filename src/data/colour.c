@@ -85,3 +85,10 @@ void lvni_colour_hue(float *rgb, int64_t n, float turns)
         hue_pixel(rgb + 3 * i, shift);
     }
 }
+
+void lvni_colour_solarize(float *rgb, int64_t n, float from)
+{
+    for (int64_t i = 0; i < 3 * n; i++) {
+        rgb[i] = rgb[i] >= from ? 255.0f - rgb[i] : rgb[i];
+    }
+}

@@ -9,4 +9,7 @@ void lvni_colour_contrast(float *rgb, int64_t n, float factor);   /* away from t
 void lvni_colour_saturation(float *rgb, int64_t n, float factor); /* away from the pixel's own grey */
 void lvni_colour_hue(float *rgb, int64_t n, float turns);         /* around the HSV circle */
 
+/* Values of `from` and above become 255 - value. */
+void lvni_colour_solarize(float *rgb, int64_t n, float from);
+
 #endif

@@ -22,6 +22,7 @@ static void scratch_free(void *p)
     lvni_free(s->pixels.data);
     lvni_free(s->tables.data);
     lvni_free(s->row.data);
+    lvni_free(s->blur.data);
     lvni_free(s);
 }
 

@@ -17,6 +17,7 @@ typedef struct lvni_data_scratch {
     lvni_buffer pixels;  /* decoded RGB */
     lvni_buffer tables;  /* taps and weights of both axes */
     lvni_buffer row;     /* one row between the two passes */
+    lvni_buffer blur;    /* what lies between the two passes of a blur */
 } lvni_data_scratch;
 
 /* The calling thread's scratch, freed when the thread ends. NULL with the thread's error when out of memory. */

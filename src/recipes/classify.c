@@ -3,6 +3,7 @@
 
 #include "recipes/fit.h"
 #include "recipes/image_data.h"
+#include "recipes/image_source.h"
 #include "recipes/optim_options.h"
 #include "recipes/train_options.h"
 

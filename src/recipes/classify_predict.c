@@ -8,6 +8,7 @@
 #include "recipes/classify.h"
 #include "recipes/fit.h"
 #include "recipes/image_data.h"
+#include "recipes/image_source.h"
 #include "recipes/picks.h"
 #include "recipes/train_options.h"
 #include "trainer/trainer.h"

@@ -1,4 +1,4 @@
-/* data=: a folder of pictures or builtin:shapes, cut into training and validation views. */
+/* data=: pictures cut into training and validation views; where they come from is in image_source.h. */
 #ifndef LEVIN_RECIPES_IMAGE_DATA_H
 #define LEVIN_RECIPES_IMAGE_DATA_H
 
@@ -6,8 +6,7 @@
 #include "data/augment.h"
 #include "recipes/exported.h"
 
-extern const lvni_option_table lvni_image_options;   /* data image_size data.* */
-extern const lvni_option_table lvni_augment_options; /* val_split augment.* */
+extern const lvni_option_table lvni_augment_options; /* image_size val_split augment.* */
 
 typedef struct lvni_image_data {
     lvn_dataset *train, *val; /* val may be NULL; prediction: only train */

@@ -1,0 +1,167 @@
+/* The kinds of data= (image_source.h). */
+#include "recipes/image_source.h"
+
+#include "core/alloc.h"
+#include "data/image_folder.h"
+#include "data/split.h"
+#include "trainer/identity.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define SHAPES "builtin:shapes"
+
+static const lvni_option image_rows[] = {
+    {.name = "data", .type = LVNI_OPT_PATH,
+     .help = "Folder with one sub-folder of pictures per class (or train/ and val/ with these), folder of IDX files (MNIST), .npy file of pictures, or "
+             "builtin:shapes."},
+    {.name = "data.labels", .type = LVNI_OPT_PATH, .help = "Classes of a .npy file of pictures: a .npy or IDX file with a whole number per picture; "
+     "unset: labels.npy beside it."},
+    LVNI_OPTION_ALIAS("labels", "data.labels"),
+    {.name = "data.count", .type = LVNI_OPT_INT, .unit = "pictures", .fallback = "2000", .range = LVNI_AT_LEAST(2),
+     .help = "Pictures of builtin:shapes."},
+    {.name = "data.classes", .type = LVNI_OPT_INT, .fallback = "6", .range = LVNI_BETWEEN(LVNI_SHAPES_MIN_CLASSES, LVNI_SHAPES_MAX_CLASSES),
+     .help = "Classes of builtin:shapes."},
+    {.name = "data.seed", .type = LVNI_OPT_INT, .fallback = "0", .range = LVNI_AT_LEAST(0), .help = "Another set of builtin:shapes."},
+};
+const lvni_option_table lvni_image_options = LVNI_OPTION_TABLE("data", image_rows);
+
+/* ---- opening ---- */
+
+static lvn_status need_data(const lvni_config *c)
+{
+    const char *data = lvni_config_str(c, "data");
+    if (data == NULL) {
+        LVN_FAIL(LVN_ERR_USAGE, "data= is missing: a folder with one sub-folder of pictures per class, or " SHAPES);
+    }
+    if (strncmp(data, "builtin:", 8) == 0 && strcmp(data, SHAPES) != 0) {
+        LVN_FAIL(LVN_ERR_USAGE, "data=%s: the only built-in set is " SHAPES, data);
+    }
+    return LVN_OK;
+}
+
+static lvn_status open_kind(const lvni_config *c, lvni_scan_mode mode, lvni_image_source *s)
+{
+    const char *data = lvni_config_str(c, "data"), *labels = lvni_config_str(c, "data.labels");
+    if (strcmp(data, SHAPES) == 0) {
+        s->shapes = (lvni_shapes_options){.count = lvni_config_int(c, "data.count"),
+                                          .classes = (int)lvni_config_int(c, "data.classes"),
+                                          .seed = (uint64_t)lvni_config_int(c, "data.seed")};
+        return LVN_OK;
+    }
+    const bool file = lvni_array_images_is_file(data);
+    if (labels != NULL && !file) {
+        LVN_FAIL(LVN_ERR_USAGE, "labels=%s belongs to data= a .npy or IDX file of pictures, which data=%s is not", labels, data);
+    }
+    if (file || lvni_array_images_is_folder(data)) {
+        return lvni_array_images_open(data, labels, mode != LVNI_SCAN_FLAT, &s->arrays);
+    }
+    return lvni_image_scan_open(data, mode, &s->scan);
+}
+
+lvn_status lvni_image_source_open(const lvni_config *c, lvni_scan_mode mode, lvni_image_source *s)
+{
+    *s = (lvni_image_source){0};
+    LVN_TRY(need_data(c));
+    const lvn_status status = open_kind(c, mode, s);
+    if (status != LVN_OK) {
+        lvn_error_frame("data=%s (%s)", lvni_config_str(c, "data"), lvni_config_origin(c, "data"));
+    }
+    return status;
+}
+
+void lvni_image_source_close(lvni_image_source *s)
+{
+    lvni_image_scan_release(s->scan);
+    lvni_array_images_release(s->arrays);
+    *s = (lvni_image_source){0};
+}
+
+/* ---- use ---- */
+
+void lvni_image_source_transform(const lvni_image_source *s, lvni_transform *t)
+{
+    if (s->scan != NULL) {
+        lvni_transform_init(t, 224);
+    } else if (s->arrays != NULL) {
+        lvni_shapes_transform_init(t, s->arrays->width < s->arrays->height ? s->arrays->width : s->arrays->height);
+    } else {
+        lvni_shapes_transform_init(t, 32);
+    }
+}
+
+lvn_status lvni_image_source_view(const lvni_image_source *s, const int64_t *indices, int64_t n, const lvni_transform *t, lvn_dataset **out)
+{
+    if (s->scan != NULL) {
+        return lvni_image_view_create(s->scan, indices, n, t, out);
+    }
+    return s->arrays != NULL ? lvni_array_images_view(s->arrays, indices, n, t, out) : lvni_shapes_create(&s->shapes, indices, n, t, out);
+}
+
+bool lvni_image_source_has_parts(const lvni_image_source *s)
+{
+    return s->scan != NULL ? s->scan->has_parts : s->arrays != NULL && s->arrays->n_parts == 2;
+}
+
+/* from, from + 1, ... */
+static lvn_status count_up(int64_t from, int64_t n, int64_t **out)
+{
+    *out = lvni_alloc(LVNI_TAG_DATA, (size_t)n * sizeof **out);
+    for (int64_t i = 0; *out != NULL && i < n; i++) {
+        (*out)[i] = from + i;
+    }
+    return *out == NULL ? LVN_ERR_MEMORY : LVN_OK;
+}
+
+lvn_status lvni_image_source_cut(const lvni_image_source *s, const lvni_transform *t, double val_split, uint64_t seed, int64_t *part[2],
+                                 int64_t n[2])
+{
+    if (lvni_image_source_has_parts(s) && s->scan != NULL) {
+        LVN_TRY(lvni_image_scan_select(s->scan, LVNI_PART_TRAIN, &part[0], &n[0]));
+        return lvni_image_scan_select(s->scan, LVNI_PART_VAL, &part[1], &n[1]);
+    }
+    if (lvni_image_source_has_parts(s)) {
+        n[0] = s->arrays->part[0].shape[0];
+        n[1] = s->arrays->part[1].shape[0];
+        LVN_TRY(count_up(0, n[0], &part[0]));
+        return count_up(n[0], n[1], &part[1]);
+    }
+    lvn_dataset *all;
+    LVN_TRY(lvni_image_source_view(s, NULL, 0, t, &all));
+    const lvn_status status = lvni_split_dataset(all, val_split, seed, &part[0], &n[0], &part[1], &n[1]);
+    lvn_dataset_destroy(all);
+    return status;
+}
+
+/* Pictures in a folder are known by their names, those in array files by what they hold, shapes by what they are drawn from. */
+lvn_status lvni_image_source_identify(const lvni_image_source *s, const lvni_transform *t, char identity[96])
+{
+    if (s->arrays != NULL) {
+        snprintf(identity, 96, "%lld pictures in arrays %016llx", (long long)s->arrays->n, (unsigned long long)s->arrays->content);
+        return LVN_OK;
+    }
+    if (s->scan == NULL) {
+        snprintf(identity, 96, SHAPES " count=%lld classes=%d seed=%llu", (long long)s->shapes.count, s->shapes.classes,
+                 (unsigned long long)s->shapes.seed);
+        return LVN_OK;
+    }
+    lvn_dataset *all;
+    LVN_TRY(lvni_image_source_view(s, NULL, 0, t, &all));
+    snprintf(identity, 96, "%lld pictures %016llx", (long long)s->scan->n, (unsigned long long)lvni_identity_of_data(all));
+    lvn_dataset_destroy(all);
+    return LVN_OK;
+}
+
+lvn_status lvni_image_source_relabel(const lvni_image_source *s, const char *const *class_names, int n_classes)
+{
+    if (s->scan != NULL) {
+        return lvni_image_scan_relabel(s->scan, class_names, n_classes);
+    }
+    if (s->arrays != NULL) {
+        return lvni_array_images_relabel(s->arrays, class_names, n_classes);
+    }
+    if (s->shapes.classes != n_classes) {
+        LVN_FAIL(LVN_ERR_MISMATCH, "the model knows %d classes; give data.classes=%d", n_classes, n_classes);
+    }
+    return LVN_OK;
+}

@@ -1,0 +1,36 @@
+/* Where the pictures of data= come from: a folder, array files, or builtin:shapes; what image_data.c cuts into parts. */
+#ifndef LEVIN_RECIPES_IMAGE_SOURCE_H
+#define LEVIN_RECIPES_IMAGE_SOURCE_H
+
+#include "core/config.h"
+#include "data/array_images.h"
+#include "data/folder_scan.h"
+#include "data/shapes.h"
+
+typedef struct lvni_image_source {
+    lvni_image_scan *scan;     /* a folder; NULL: none */
+    lvni_array_images *arrays; /* array files; NULL: none; neither: shapes */
+    lvni_shapes_options shapes;
+} lvni_image_source;
+
+extern const lvni_option_table lvni_image_options; /* data labels data.* */
+
+/* LVN_ERR_USAGE when data= is missing or wrong; else as the openers of the kinds. mode FLAT: no classes are needed. */
+lvn_status lvni_image_source_open(const lvni_config *config, lvni_scan_mode mode, lvni_image_source *out);
+void lvni_image_source_close(lvni_image_source *source);
+
+/* Photos are cropped at random and come in 224; small pictures and shapes are used whole, in their own size or 32. */
+void lvni_image_source_transform(const lvni_image_source *source, lvni_transform *out);
+lvn_status lvni_image_source_view(const lvni_image_source *source, const int64_t *indices, int64_t n, const lvni_transform *transform,
+                                  lvn_dataset **out);
+/* A validation part of its own. */
+bool lvni_image_source_has_parts(const lvni_image_source *source);
+/* Indices of training and validation (lvni_free): the source's own parts, or a seeded split. */
+lvn_status lvni_image_source_cut(const lvni_image_source *source, const lvni_transform *transform, double val_split, uint64_t seed,
+                                 int64_t *part[2], int64_t n[2]);
+/* Which pictures these are, wherever they lie. */
+lvn_status lvni_image_source_identify(const lvni_image_source *source, const lvni_transform *transform, char identity[96]);
+/* Number the classes as a trained model does. */
+lvn_status lvni_image_source_relabel(const lvni_image_source *source, const char *const *class_names, int n_classes);
+
+#endif
