@@ -4,6 +4,7 @@
 #include "recipes/fit.h"
 #include "recipes/image_data.h"
 #include "recipes/image_source.h"
+#include "recipes/mix.h"
 #include "recipes/optim_options.h"
 #include "recipes/train_options.h"
 
@@ -55,42 +56,47 @@ static lvn_status resolve(lvni_config *c, const char *name, double value)
     return lvni_config_is_set(c, name) ? LVN_OK : lvni_config_set(c, name, text, "resolved at start");
 }
 
-static lvn_status with_data(lvni_config *c, fit_function fit)
+static lvn_status fit_with(lvni_config *c, const lvni_image_data *data, fit_function fit)
 {
-    lvni_image_data data;
-    LVN_TRY(lvni_image_data_open(c, &data));
     const char *name = lvni_config_str(c, "model.name");
-    lvn_status s = resolve(c, "image_size", data.transform.size);
-    s = s == LVN_OK ? resolve(c, "model.dropout", lvni_zoo_dropout(name)) : s;
-    if (s != LVN_OK) {
-        lvni_image_data_free(&data);
-        return s;
-    }
-    const lvni_zoo_arguments arguments = {.image_size = data.transform.size,
-                                          .n_classes = data.train->n_classes,
+    LVN_TRY(resolve(c, "image_size", data->transform.size));
+    LVN_TRY(resolve(c, "model.dropout", lvni_zoo_dropout(name)));
+    const lvni_zoo_arguments arguments = {.image_size = data->transform.size,
+                                          .n_classes = data->train->n_classes,
                                           .dropout = lvni_config_float(c, "model.dropout")};
     exporting e = {.card = {.model = name,
                             .image_size = arguments.image_size,
                             .n_classes = arguments.n_classes,
-                            .class_names = data.train->class_names,
+                            .class_names = data->train->class_names,
                             .dropout = arguments.dropout,
-                            .eval_crop = data.transform.eval_crop,
-                            .data = data.identity,
+                            .eval_crop = data->transform.eval_crop,
+                            .data = data->identity,
                             .val_split = lvni_config_float(c, "val_split"),
                             .seed = lvni_config_int(c, "seed")},
                    .config = c};
-    memcpy(e.card.mean, data.transform.mean, sizeof e.card.mean);
-    memcpy(e.card.std, data.transform.std, sizeof e.card.std);
+    memcpy(e.card.mean, data->transform.mean, sizeof e.card.mean);
+    memcpy(e.card.std, data->transform.std, sizeof e.card.std);
+    const double mixup = lvni_config_float(c, "augment.mixup_alpha"), cutmix = lvni_config_float(c, "augment.cutmix_alpha");
+    const bool mixing = mixup > 0.0 || cutmix > 0.0;
+    lvni_mix mix;
+    lvni_mix_init(&mix, lvni_zoo_find(name), mixup, cutmix);
     const lvni_fit_request request = {.config = c,
                                       .recipe = "classify",
-                                      .cls = lvni_zoo_find(name),
+                                      .cls = mixing ? &mix.cls : lvni_zoo_find(name),
                                       .arguments = &arguments,
-                                      .train = data.train,
-                                      .val = data.val,
-                                      .note = lvni_str_text(&data.note),
+                                      .train = data->train,
+                                      .val = data->val,
+                                      .note = lvni_str_text(&data->note),
                                       .export_model = export_model,
                                       .user = &e};
-    s = fit(&request);
+    return fit(&request);
+}
+
+static lvn_status with_data(lvni_config *c, fit_function fit)
+{
+    lvni_image_data data;
+    LVN_TRY(lvni_image_data_open(c, &data));
+    const lvn_status s = fit_with(c, &data, fit);
     lvni_image_data_free(&data);
     return s;
 }

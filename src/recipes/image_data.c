@@ -35,6 +35,12 @@ static const lvni_option augment_rows[] = {
      .help = "Probability that bright values are inverted."},
     {.name = "augment.solarize_from", .type = LVNI_OPT_FLOAT, .fallback = "0.5", .range = LVNI_BETWEEN(0, 1),
      .help = "Brightness, of 1, from which solarize inverts."},
+    {.name = "augment.mixup_alpha", .type = LVNI_OPT_FLOAT, .fallback = "0", .range = LVNI_BETWEEN(0, 1000),
+     .help = "mixup: pairs of a shard are blended, with parts drawn from Beta(x, x); 0: off."},
+    LVNI_OPTION_ALIAS("mixup_alpha", "augment.mixup_alpha"),
+    {.name = "augment.cutmix_alpha", .type = LVNI_OPT_FLOAT, .fallback = "0", .range = LVNI_BETWEEN(0, 1000),
+     .help = "CutMix: a box of one is pasted into the other, with an area drawn from Beta(x, x); 0: off; beside mixup each shard draws which."},
+    LVNI_OPTION_ALIAS("cutmix_alpha", "augment.cutmix_alpha"),
 };
 const lvni_option_table lvni_augment_options = LVNI_OPTION_TABLE("augmentation", augment_rows);
 

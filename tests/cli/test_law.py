@@ -121,6 +121,17 @@ def groups():
     check(hashes(stopped) == hashes(first), "groups and averages: resumed on one core")
 
 
+def mixtures():
+    """mixup and CutMix within shards; blur, grey, solarize by whichever thread; resumed in the middle."""
+    words = ["batch_size=32", "wgrad_threads=1", "mixup_alpha=0.4", "cutmix_alpha=1", "augment.blur=0.5", "augment.grey=0.3",
+             "augment.solarize=0.3", "augment.jitter=0.8"]
+    first = train(words + ["max_steps=6", "lanes=1", "num_workers=0"])
+    same(train(words + ["max_steps=6", "lanes=3", "num_workers=3"]), first, "mixup, CutMix, blur: 3 lanes, 3 workers")
+    stopped = train(words + ["max_steps=3", "lanes=2"])
+    levin(["train", "classify", f"out={stopped}", "resume=true", "max_steps=6", "quiet=true"], cores=CORES[:1])
+    check(hashes(stopped) == hashes(first), "mixup, CutMix, blur: resumed on one core")
+
+
 def one_pixel():
     """The same folder with one picture changed by one pixel gives another hash; a copy of it the same."""
     import zlib
@@ -178,6 +189,7 @@ try:
     validation()
     dialects()
     groups()
+    mixtures()
     one_pixel()
     damage(one, want1)
 finally:

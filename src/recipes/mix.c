@@ -1,0 +1,165 @@
+/* mixup and CutMix (mix.h). */
+#include "recipes/mix.h"
+
+#include "autograd/tape.h"
+#include "core/math.h"
+#include "core/rng.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { DRAW_KIND, DRAW_PARTNER, DRAW_BOX, DRAW_GAMMA, DRAWS_PER_GAMMA = 3 };
+
+static lvni_rng stream(uint64_t seed, uint32_t step, uint32_t shard, uint32_t c)
+{
+    return (lvni_rng){lvni_rng_make_key(seed, lvni_rng_purpose("mix")), step, shard, c};
+}
+
+/* In [0, 1). */
+static double uniform(const lvni_rng *rng, uint64_t element)
+{
+    return (double)lvni_rng_u32(rng, element) * 0x1p-32;
+}
+
+static double log_uniform(const lvni_rng *rng, uint64_t element)
+{
+    return lvni_log(((double)lvni_rng_u32(rng, element) + 0.5) * 0x1p-32);
+}
+
+/* The logarithm of a Gamma(alpha, 1) variate: Marsaglia and Tsang 2000, "A simple method for generating gamma variables"; below 1 that of
+ * alpha + 1 times u^(1 / alpha). The logarithm, since small alphas give numbers below all that a double holds. */
+static double log_gamma_variate(double alpha, uint64_t seed, uint32_t step, uint32_t shard, uint32_t c)
+{
+    const lvni_rng normals = stream(seed, step, shard, c), uniforms = stream(seed, step, shard, c + 1), boosts = stream(seed, step, shard, c + 2);
+    const double boost = alpha < 1.0 ? log_uniform(&boosts, 0) / alpha : 0.0;
+    const double d = (alpha < 1.0 ? alpha + 1.0 : alpha) - 1.0 / 3.0, slope = 1.0 / lvni_sqrt(9.0 * d);
+    for (uint64_t attempt = 0;; attempt++) { /* 19 of 20 succeed */
+        const double x = lvni_rng_normal(&normals, attempt), root = 1.0 + slope * x, v = root * root * root;
+        if (v > 0.0 && log_uniform(&uniforms, attempt) < 0.5 * x * x + d - d * v + d * lvni_log(v)) {
+            return lvni_log(d * v) + boost;
+        }
+    }
+}
+
+/* Beta(alpha, alpha) = g1 / (g1 + g2). */
+static double beta_variate(double alpha, uint64_t seed, uint32_t step, uint32_t shard)
+{
+    const double first = log_gamma_variate(alpha, seed, step, shard, DRAW_GAMMA);
+    const double second = log_gamma_variate(alpha, seed, step, shard, DRAW_GAMMA + DRAWS_PER_GAMMA);
+    const double difference = second - first;
+    return difference > 700.0 ? 0.0 : 1.0 / (1.0 + lvni_exp(difference < -700.0 ? -700.0 : difference));
+}
+
+static int clamp_int(int x, int high)
+{
+    return x < 0 ? 0 : x > high ? high : x;
+}
+
+/* A box of 1 - lambda of the area around a point anywhere; what lies outside of the picture is cut off, and lambda follows. */
+static void draw_box(const lvni_rng *rng, int width, int height, lvni_mix_draw *d)
+{
+    const double side = lvni_sqrt(1.0 - d->lambda);
+    const int w = (int)(width * side), h = (int)(height * side);
+    const int x = (int)(uniform(rng, 0) * width), y = (int)(uniform(rng, 1) * height);
+    d->x0 = clamp_int(x - w / 2, width);
+    d->x1 = clamp_int(x - w / 2 + w, width);
+    d->y0 = clamp_int(y - h / 2, height);
+    d->y1 = clamp_int(y - h / 2 + h, height);
+    d->lambda = 1.0 - (double)(d->x1 - d->x0) * (d->y1 - d->y0) / ((double)width * height);
+}
+
+lvni_mix_draw lvni_mix_draw_one(const lvni_mix *m, uint64_t seed, uint32_t step, uint32_t shard, int width, int height)
+{
+    const lvni_rng kind = stream(seed, step, shard, DRAW_KIND), box = stream(seed, step, shard, DRAW_BOX);
+    const bool both = m->mixup_alpha > 0.0 && m->cutmix_alpha > 0.0;
+    lvni_mix_draw d = {.cut = both ? uniform(&kind, 0) < 0.5 : m->cutmix_alpha > 0.0};
+    d.lambda = beta_variate(d.cut ? m->cutmix_alpha : m->mixup_alpha, seed, step, shard);
+    if (d.cut) {
+        draw_box(&box, width, height, &d);
+    }
+    return d;
+}
+
+void lvni_mix_partners(uint64_t seed, uint32_t step, uint32_t shard, int64_t n, int64_t *partner)
+{
+    const lvni_rng rng = stream(seed, step, shard, DRAW_PARTNER);
+    uint64_t element = 0;
+    for (int64_t i = 0; i < n; i++) {
+        partner[i] = i;
+    }
+    for (int64_t i = n - 1; i > 0; i--) {
+        const int64_t j = lvni_rng_below(&rng, (uint32_t)i + 1, &element);
+        const int64_t swapped = partner[i];
+        partner[i] = partner[j];
+        partner[j] = swapped;
+    }
+}
+
+void lvni_mix_pictures(const lvni_mix_draw *d, const int64_t *partner, const float *pictures, int64_t n, int height, int width, int channels,
+                       float *out)
+{
+    const size_t row = (size_t)width * (size_t)channels, size = row * (size_t)height;
+    const float own = (float)d->lambda, other = (float)(1.0 - d->lambda);
+    for (int64_t i = 0; i < n; i++) {
+        const float *restrict a = pictures + (size_t)i * size, *restrict b = pictures + (size_t)partner[i] * size;
+        float *restrict to = out + (size_t)i * size;
+        if (!d->cut) {
+            for (size_t k = 0; k < size; k++) {
+                to[k] = own * a[k] + other * b[k];
+            }
+            continue;
+        }
+        memcpy(to, a, size * sizeof *to);
+        for (int y = d->y0; y < d->y1; y++) {
+            const size_t at = (size_t)y * row + (size_t)d->x0 * (size_t)channels;
+            memcpy(to + at, b + at, (size_t)(d->x1 - d->x0) * (size_t)channels * sizeof *to);
+        }
+    }
+}
+
+/* ---- the training step ---- */
+
+/* An uninitialised tensor like t, of the scope; NULL fails the scope. */
+static lvn_tensor *like(const lvn_tensor *t)
+{
+    const lvni_desc desc = lvni_tensor_desc(t);
+    return lvni_adopt(lvni_tensor_new(&desc));
+}
+
+/* lambda a + (1 - lambda) b */
+static lvn_tensor *blend(lvn_tensor *a, lvn_tensor *b, double lambda)
+{
+    return lvn_add(lvn_mul_scalar(a, lambda), lvn_mul_scalar(b, 1.0 - lambda));
+}
+
+static lvn_tensor *mixing_step(const lvn_module *module, const lvn_batch *batch, lvn_step *step)
+{
+    const lvni_mix *m = (const lvni_mix *)(const void *)module->cls;
+    const lvni_position *at = &lvni_ctx_get()->at;
+    const int64_t n = batch->size;
+    const int height = (int)batch->image->shape[1], width = (int)batch->image->shape[2];
+    const lvni_mix_draw d = lvni_mix_draw_one(m, at->seed, at->step, at->shard, width, height);
+    lvn_tensor *image = like(batch->image), *partner = like(batch->label), *label = like(batch->label);
+    if (image == NULL || partner == NULL || label == NULL) {
+        return NULL;
+    }
+    int64_t *p = partner->data, *other = label->data;
+    const int64_t *own = batch->label->data;
+    lvni_mix_partners(at->seed, at->step, at->shard, n, p);
+    for (int64_t i = 0; i < n; i++) {
+        other[i] = own[p[i]];
+    }
+    lvni_mix_pictures(&d, p, batch->image->data, n, height, width, (int)batch->image->shape[3], image->data);
+    lvn_tensor *logits = lvn_forward(module, image);
+    lvn_tensor *loss = blend(lvn_cross_entropy(logits, batch->label), lvn_cross_entropy(logits, label), d.lambda);
+    lvn_log(step, "loss", loss);
+    lvn_log(step, "acc", blend(lvn_accuracy(logits, batch->label), lvn_accuracy(logits, label), d.lambda));
+    return loss;
+}
+
+void lvni_mix_init(lvni_mix *m, const lvn_module_class *network, double mixup_alpha, double cutmix_alpha)
+{
+    *m = (lvni_mix){.cls = *network, .mixup_alpha = mixup_alpha, .cutmix_alpha = cutmix_alpha};
+    m->cls.training_step = mixing_step;
+    m->cls.validation_step = network->validation_step != NULL ? network->validation_step : network->training_step;
+}
