@@ -1,7 +1,8 @@
 # The human door; CMake (CMakePresets.json) does the work. `make help` lists what there is.
-.PHONY: all help install uninstall build deps try-deps lint-deps check test demo asan tsan bench lint fmt clean
+.PHONY: all help install uninstall build deps try-deps lint-deps check test demo asan tsan bench fuzz lint fmt clean
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
+FUZZ_SECONDS ?= 60
 all: build ## build build/levin (installs nothing)
 
 help: ## this list
@@ -39,6 +40,9 @@ tsan: ## build in build-tsan with TSan, the tests that are about threads
 	@tools/build tsan $(JOBS)
 	@tools/run-tests tsan $(JOBS)
 
+fuzz: ## search for inputs that break a parser, FUZZ_SECONDS (60) each; FUZZ="idx npy": only these
+	@tools/fuzz $(JOBS) $(FUZZ_SECONDS) $(FUZZ)
+
 bench: build ## run every program of bench/
 	@tools/run-bench
 
@@ -57,4 +61,4 @@ uninstall: ## remove what the last `make install` put there
 	@DESTDIR='$(DESTDIR)' tools/install --uninstall '$(PREFIX)'
 
 clean: ## remove the build folders
-	rm -rf build build-asan build-tsan
+	rm -rf build build-asan build-tsan build-fuzz

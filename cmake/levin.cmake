@@ -15,6 +15,10 @@ if(LEVIN_SANITIZE)
     target_link_options(levin_flags INTERFACE -fsanitize=${LEVIN_SANITIZE})
 endif()
 
+if(LEVIN_LIBFUZZER)
+    target_compile_options(levin_flags INTERFACE -fsanitize=fuzzer-no-link -w) # the warnings are chosen for gcc
+endif()
+
 # levin_folder(name SOURCES a.c b.c DEPS core tensor LIBS PkgConfig::yaml)
 # A static library: the program takes what it needs of each, liblevin takes all objects.
 function(levin_folder name)

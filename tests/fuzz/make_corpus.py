@@ -1,0 +1,70 @@
+"""Writes the binary files of tests/fuzz/corpus: small, valid, one of each kind. Run it where it stands; its output is committed."""
+import gzip
+import json
+import struct
+import sys
+import zlib
+from pathlib import Path
+
+CORPUS = Path(__file__).parent / "corpus"
+sys.path.insert(0, str(CORPUS.parent.parent / "cli"))
+sys.argv = sys.argv[:1]
+from bad_support import GREY_JPEG, JPEG, with_orientation  # noqa: E402
+
+
+def put(name, data):
+    (CORPUS / name).write_bytes(data)
+
+
+def png(width, height, colour, samples, depth=8, extra=b""):
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    stride = (width * samples * depth + 7) // 8
+    rows = b"".join(bytes([y % 5]) + bytes((x * 37 + y * 11) % 256 for x in range(stride)) for y in range(height))
+    head = struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + extra + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+
+
+def chunk_palette():
+    data = bytes(range(12))
+    return struct.pack(">I", 12) + b"PLTE" + data + struct.pack(">I", zlib.crc32(b"PLTE" + data))
+
+
+def safetensors(header, data=b""):
+    text = json.dumps(header, separators=(",", ":")).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def idx(kind, shape, data):
+    return bytes([0, 0, kind, len(shape)]) + b"".join(struct.pack(">I", n) for n in shape) + data
+
+
+def npy(descr, fortran, shape, data, version=1):
+    text = f"{{'descr': '{descr}', 'fortran_order': {fortran}, 'shape': {shape}, }}".encode()
+    size = 10 if version == 1 else 12
+    text += b" " * (-(size + len(text) + 1) % 64) + b"\n"
+    return b"\x93NUMPY" + bytes([version, 0]) + struct.pack("<H" if version == 1 else "<I", len(text)) + text + data
+
+
+for colour, samples in ((0, 1), (2, 3), (4, 2), (6, 4)):
+    put(f"picture/colour{colour}.png", png(7, 5, colour, samples))
+put("picture/palette.png", png(6, 3, 3, 1, 2, chunk_palette()))
+put("picture/deep.png", png(4, 4, 2, 3, 16))
+put("picture/colour.jpg", JPEG)
+put("picture/grey.jpg", GREY_JPEG)
+put("picture/turned.jpg", with_orientation(JPEG, 6))
+put("safetensors/empty", safetensors({}))
+put("safetensors/two", safetensors({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
+                                    "b": {"dtype": "U8", "shape": [1, 3], "data_offsets": [8, 11]}}, bytes(11)))
+put("safetensors/meta", safetensors({"__metadata__": {"levin.format": "checkpoint 1", "levin.step": "3"},
+                                     "model/w": {"dtype": "I64", "shape": [], "data_offsets": [0, 8]}}, bytes(8)))
+put("safetensors/half", safetensors({"x": {"dtype": "BF16", "shape": [3, 0], "data_offsets": [0, 0]}}))
+put("idx/bytes", idx(8, [2, 2, 3], bytes(range(12))))
+put("idx/floats", idx(13, [3], struct.pack(">3f", 1, 2, 3)))
+put("idx/labels", idx(8, [4], bytes([0, 1, 2, 3])))
+put("idx/packed.gz", gzip.compress(idx(8, [4], bytes([0, 1, 2, 3])), mtime=0))
+put("npy/f4", npy("<f4", False, "(2, 3)", bytes(24)))
+put("npy/i8", npy(">i8", True, "(2, 2)", bytes(32)))
+put("npy/scalar", npy("|u1", False, "()", bytes(1), 2))
+put("npy/f2", npy("<f2", False, "(3,)", bytes(6), 3))
