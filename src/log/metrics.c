@@ -103,9 +103,9 @@ void lvni_metrics_close(lvni_metrics *m)
     lvni_free(m);
 }
 
-/* *kept: a whole object with a step of at most `step`. Memory is the only error: it must not drop a good
+/* *kept: a whole object with a step of at most `step`; then its time, too. Memory is the only error: it must not drop a good
  * line. */
-static lvn_status look_at(const char *line, size_t n, int64_t step, bool *kept)
+static lvn_status look_at(const char *line, size_t n, int64_t step, bool *kept, double *time_s)
 {
     json_error_t error;
     json_t *object = json_loadb(line, n, 0, &error);
@@ -114,19 +114,20 @@ static lvn_status look_at(const char *line, size_t n, int64_t step, bool *kept)
     }
     const json_t *value = json_object_get(object, "step");
     *kept = json_is_integer(value) && json_integer_value(value) <= step;
+    *time_s = *kept ? json_number_value(json_object_get(object, "time_s")) : *time_s;
     json_decref(object);
     return LVN_OK;
 }
 
 /* Moves the lines to keep to the front of text. */
-static lvn_status filter(char *text, size_t *bytes, int64_t step, int64_t *n_dropped)
+static lvn_status filter(char *text, size_t *bytes, int64_t step, int64_t *n_dropped, double *time_s)
 {
     size_t front = 0;
     for (size_t at = 0; at < *bytes;) {
         const char *end = memchr(text + at, '\n', *bytes - at);
         const size_t n = end == NULL ? *bytes - at : (size_t)(end - (text + at));
         bool kept = false;
-        LVN_TRY(look_at(text + at, n, step, &kept));
+        LVN_TRY(look_at(text + at, n, step, &kept, time_s));
         if (kept && end != NULL) {
             memmove(text + front, text + at, n + 1);
             front += n + 1;
@@ -139,27 +140,36 @@ static lvn_status filter(char *text, size_t *bytes, int64_t step, int64_t *n_dro
     return LVN_OK;
 }
 
-lvn_status lvni_metrics_truncate(const char *path, int64_t step, int64_t *dropped)
+lvn_status lvni_metrics_truncate(const char *path, int64_t step, int64_t *dropped, double *time_s)
 {
     int64_t n_dropped = 0;
+    double last_s = 0.0;
     char *text = NULL;
     size_t bytes = 0;
     if (dropped != NULL) {
         *dropped = 0;
     }
+    if (time_s != NULL) {
+        *time_s = 0.0;
+    }
     if (!lvni_path_exists(path)) {
         return LVN_OK;
     }
     LVN_TRY(lvni_file_read(path, SIZE_MAX / 4, &text, &bytes));
-    lvn_status status = filter(text, &bytes, step, &n_dropped);
+    lvn_status status = filter(text, &bytes, step, &n_dropped, &last_s);
     if (status == LVN_OK && n_dropped > 0) {
         status = lvni_file_write(path, text, bytes);
     }
     lvni_free(text);
     if (status != LVN_OK) {
         lvn_error_frame("dropping the lines after step %lld of %s", (long long)step, path);
-    } else if (dropped != NULL) {
+        return status;
+    }
+    if (dropped != NULL) {
         *dropped = n_dropped;
     }
-    return status;
+    if (time_s != NULL) {
+        *time_s = last_s;
+    }
+    return LVN_OK;
 }

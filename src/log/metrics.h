@@ -26,8 +26,8 @@ void lvni_metrics_close(lvni_metrics *m); /* NULL is fine */
 
 /* For resuming at step S: keep the lines with "step" <= S, drop later ones and what is no whole JSON object
  * (a line cut off by a crash). The file is replaced atomically, and only when something is dropped. *dropped
- * (may be NULL): how many lines. A missing file is fine. */
-lvn_status lvni_metrics_truncate(const char *path, int64_t step, int64_t *dropped);
+ * (may be NULL): how many lines. *time_s (may be NULL): of the last line that stays; 0 when there is none. A missing file is fine. */
+lvn_status lvni_metrics_truncate(const char *path, int64_t step, int64_t *dropped, double *time_s);
 
 /* The line without its newline, appended to out. */
 void lvni_metrics_format(lvni_str *out, int64_t step, int64_t epoch, double time_s, const lvni_metric *values,

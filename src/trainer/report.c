@@ -34,7 +34,8 @@ lvn_status lvni_report_open(lvni_trainer *t)
     lvni_str_printf(&path, "%s/metrics.jsonl", t->o.out);
     lvn_status s = lvni_str_status(&path);
     if (s == LVN_OK && t->at.step > 0) {
-        s = lvni_metrics_truncate(lvni_str_text(&path), t->at.step, NULL);
+        s = lvni_metrics_truncate(lvni_str_text(&path), t->at.step, NULL, &t->earlier_s);
+        t->logged_at_s = t->earlier_s;
     }
     if (s == LVN_OK) {
         s = lvni_metrics_open(lvni_str_text(&path), t->at.step > 0, &t->log);
@@ -107,9 +108,15 @@ static void measure_rate(lvni_trainer *t, double now_s)
     }
 }
 
+/* Of training: a resumed run goes on counting where its last line ended. */
+static double seconds_of(const lvni_trainer *t)
+{
+    return t->earlier_s + lvni_seconds_since(t->start_ns);
+}
+
 lvn_status lvni_report_step(lvni_trainer *t, const lvni_step_result *r, bool last_of_epoch)
 {
-    const double now_s = lvni_seconds_since(t->start_ns);
+    const double now_s = seconds_of(t);
     const bool logged = t->at.step % t->o.log_every_n_steps == 0 || last_of_epoch;
     t->samples_this_run += r->samples;
     if (logged) {
@@ -147,5 +154,5 @@ lvn_status lvni_report_epoch(lvni_trainer *t, bool validated)
     lvni_log_line(LVNI_LOG_INFO, "%s", lvni_str_text(&line));
     lvni_str_free(&line);
     return t->log == NULL ? LVN_OK
-                          : lvni_metrics_write(t->log, t->at.step, t->at.epoch, lvni_seconds_since(t->start_ns), row, n);
+                          : lvni_metrics_write(t->log, t->at.step, t->at.epoch, seconds_of(t), row, n);
 }

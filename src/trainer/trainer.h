@@ -79,6 +79,7 @@ typedef struct lvni_trainer {
     struct lvni_metrics *log;  /* metrics.jsonl */
     uint64_t data_identity;  /* of the training set (identity.h) */
     uint64_t start_ns;
+    double earlier_s;        /* that the run took before it was resumed */
     int64_t samples_this_run;
     int64_t logged_at;       /* samples_this_run and time of the last logging point, for the rate */
     double logged_at_s;

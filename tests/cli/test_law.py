@@ -4,6 +4,7 @@
 usage: test_law.py LEVIN [DATA]   DATA: folder with clothing/ (341 photos in 10 classes); absent: the built-in shapes serve.
 Every run: 341 pictures, E = 32 (last step 21), S = 6, CNN with batch norm, dropout, flips, colour jitter, AdamW, clipping.
 """
+import json
 import os
 import shutil
 import struct
@@ -119,6 +120,8 @@ def groups():
     stopped = train(words + ["max_steps=3", "lanes=2"])
     levin(["train", "classify", f"out={stopped}", "resume=true", "max_steps=6", "quiet=true"], cores=CORES[:1])
     check(hashes(stopped) == hashes(first), "groups and averages: resumed on one core")
+    times = [json.loads(line)["time_s"] for line in open(f"{stopped}/metrics.jsonl")]
+    check(times == sorted(times), "time_s goes on after resuming")
 
 
 def mixtures():
@@ -172,7 +175,6 @@ def damage(run, want):
     path = f"{renamed}/checkpoints/last.safetensors"
     raw = bytearray(open(path, "rb").read())
     header = struct.unpack("<Q", raw[:8])[0]
-    import json
     tensors = json.loads(raw[8:8 + header])
     begin = tensors["model/head.weight"]["data_offsets"][0]
     raw[8 + header + begin + 1] ^= 1  # a mantissa bit

@@ -71,20 +71,25 @@ static void resuming_drops_later_and_broken_lines(void **state)
 {
     (void)state;
     int64_t dropped = -1;
-    assert_int_equal(lvni_metrics_truncate(file, 5, &dropped), LVN_OK); /* no file: nothing to do */
+    assert_int_equal(lvni_metrics_truncate(file, 5, &dropped, NULL), LVN_OK); /* no file: nothing to do */
     assert_int_equal(dropped, 0);
     put_text(file, "{\"step\":4,\"a\":1}\n{\"epoch\":0,\"step\":5}\n{\"step\":6}\nno "
                    "json\n{\"a\":1}\n{\"step\":3,\"val\":2}\n{\"step\":5,\"x\"");
-    assert_int_equal(lvni_metrics_truncate(file, 5, &dropped), LVN_OK);
+    assert_int_equal(lvni_metrics_truncate(file, 5, &dropped, NULL), LVN_OK);
     assert_int_equal(dropped, 4);
     assert_string_equal(text_of(file),
                         "{\"step\":4,\"a\":1}\n{\"epoch\":0,\"step\":5}\n{\"step\":3,\"val\":2}\n");
     lvni_vfs_fail_at("open", 0, 0); /* counters to zero */
-    assert_int_equal(lvni_metrics_truncate(file, 5, &dropped), LVN_OK);
+    assert_int_equal(lvni_metrics_truncate(file, 5, &dropped, NULL), LVN_OK);
     assert_int_equal(dropped, 0);
     assert_int_equal(lvni_vfs_calls("rename"), 0); /* nothing dropped: not rewritten */
-    assert_int_equal(lvni_metrics_truncate(file, -1, NULL), LVN_OK);
+    double time_s = -1.0;
+    assert_int_equal(lvni_metrics_truncate(file, -1, NULL, &time_s), LVN_OK);
     assert_string_equal(text_of(file), "");
+    assert_true(time_s == 0.0);
+    put_text(file, "{\"step\":4,\"time_s\":1}\n{\"step\":5,\"time_s\":2.5}\n{\"step\":6,\"time_s\":9}\n");
+    assert_int_equal(lvni_metrics_truncate(file, 5, NULL, &time_s), LVN_OK);
+    assert_true(time_s == 2.5);
 }
 
 static void a_failing_rewrite_keeps_the_old_lines(void **state)
@@ -97,7 +102,7 @@ static void a_failing_rewrite_keeps_the_old_lines(void **state)
         lvni_vfs_fail_at("open", 0, 0);
         /* the first close is of the file being read, which nobody minds */
         lvni_vfs_fail_at(kinds[i], i == 2 ? 2 : 1, ENOSPC);
-        assert_int_equal(lvni_metrics_truncate(file, 5, &dropped), LVN_ERR_IO);
+        assert_int_equal(lvni_metrics_truncate(file, 5, &dropped, NULL), LVN_ERR_IO);
         lvni_vfs_fail_at("open", 0, 0);
         assert_int_equal(dropped, 0);
         assert_string_equal(text_of(file), "{\"step\":4}\n{\"step\":6}\n");
@@ -116,7 +121,7 @@ static void a_full_disk_is_told_and_later_lines_are_whole(void **state)
     assert_int_equal(lvni_metrics_write(m, 2, 0, 2, NULL, 0), LVN_OK);
     lvni_metrics_close(m);
     assert_string_equal(text_of(file), "\n{\"step\":2,\"epoch\":0,\"time_s\":2}\n");
-    assert_int_equal(lvni_metrics_truncate(file, 9, NULL), LVN_OK); /* the empty line goes on resume */
+    assert_int_equal(lvni_metrics_truncate(file, 9, NULL, NULL), LVN_OK); /* the empty line goes on resume */
     assert_string_equal(text_of(file), "{\"step\":2,\"epoch\":0,\"time_s\":2}\n");
 }
 
