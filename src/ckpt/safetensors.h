@@ -26,8 +26,8 @@ typedef struct lvni_st_meta {
     const char *key, *value;
 } lvni_st_meta;
 
-/* An entry for the writer that borrows name and data of t. */
-lvni_st_tensor lvni_st_entry(const char *name, const lvn_tensor *t);
+/* An entry for the writer with type and shape of `like`; borrows name and data. */
+lvni_st_tensor lvni_st_entry(const char *name, const lvn_tensor *like, const void *data);
 
 /* Write all tensors (in any order) under a temporary name, sync, rename to path. Tensors of 8-byte elements
  * come first, then 4, then 1, each in name order, and the data starts at a multiple of 64 bytes: so every

@@ -261,10 +261,10 @@ lvn_status lvni_st_save(const char *path, const lvni_st_tensor *tensors, int64_t
     return status;
 }
 
-lvni_st_tensor lvni_st_entry(const char *name, const lvn_tensor *t)
+lvni_st_tensor lvni_st_entry(const char *name, const lvn_tensor *t, const void *data)
 {
     lvni_st_tensor e = {
-        .name = name, .dtype = lvn_tensor_dtype(t), .ndim = lvn_ndim(t), .data = lvn_const_data(t)};
+        .name = name, .dtype = lvn_tensor_dtype(t), .ndim = lvn_ndim(t), .data = data};
     for (int i = 0; i < e.ndim; i++) {
         e.shape[i] = lvn_size(t, i);
     }

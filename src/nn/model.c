@@ -20,10 +20,8 @@ void lvni_model_show(lvni_model *m, float *values)
     for (int i = 0; i < m->n_parameters; i++) {
         point_at(m->parameters[i].tensor, at + m->offset[i]);
     }
-    at += m->n_weights;
     for (int i = 0; i < m->n_buffers; i++) {
-        point_at(m->buffers[i]->tensor, at);
-        at += (m->buffers[i]->numel + ALIGN - 1) / ALIGN * ALIGN;
+        point_at(m->buffers[i]->tensor, at + m->buffers[i]->value_offset);
     }
     lvni_model_touch(m);
 }
@@ -38,13 +36,13 @@ static lvn_status lay_out(lvni_model *m)
         m->offset[i + 1] = m->offset[i] + (m->parameters[i].numel + ALIGN - 1) / ALIGN * ALIGN;
     }
     m->n_weights = m->offset[m->n_parameters];
-    int64_t n_values = 0;
+    m->n_values = m->n_weights;
     for (int i = 0; i < m->n_buffers; i++) {
         m->buffers[i]->offset = m->n_records;
         m->n_records += (m->buffers[i]->numel + 1 + ALIGN - 1) / ALIGN * ALIGN; /* its values, then one weight */
-        n_values += (m->buffers[i]->numel + ALIGN - 1) / ALIGN * ALIGN;
+        m->buffers[i]->value_offset = m->n_values;
+        m->n_values += (m->buffers[i]->numel + ALIGN - 1) / ALIGN * ALIGN;
     }
-    m->n_values = m->n_weights + n_values;
     m->weights = lvni_calloc(LVNI_TAG_MODEL, (size_t)m->n_values, sizeof *m->weights);
     if (m->weights == NULL) {
         return LVN_ERR_MEMORY;

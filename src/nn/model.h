@@ -27,6 +27,7 @@ struct lvn_buffer {
     const lvni_model *model; /* whose it is */
     int index;                      /* in model->buffers */
     int64_t numel, offset;          /* in the set's record part */
+    int64_t value_offset;           /* of its values in the model's `weights` */
     double fill, momentum;
 };
 

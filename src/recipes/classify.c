@@ -38,13 +38,13 @@ typedef struct exporting {
     const lvni_config *config;
 } exporting;
 
-static lvn_status export_model(void *user, const lvni_model *model, const char *path)
+static lvn_status export_model(void *user, const lvni_model *model, const float *values, const char *path)
 {
     const exporting *e = user;
     lvni_classifier_card card = e->card;
     card.wgrad_threads = (int)lvni_config_int(e->config, "wgrad_threads"); /* resolved by now */
     card.ema_decay = lvni_config_bool(e->config, "use_ema") ? lvni_config_float(e->config, "ema.decay") : 0.0;
-    return lvni_export_classifier(model, &card, path);
+    return lvni_export_classifier(model, values, &card, path);
 }
 
 typedef lvn_status (*fit_function)(const lvni_fit_request *request);

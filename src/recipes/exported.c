@@ -37,7 +37,7 @@ typedef struct tensors {
     float *memory; /* permuted convolution weights */
 } tensors;
 
-static lvn_status gather(const lvni_model *m, tensors *t)
+static lvn_status gather(const lvni_model *m, const float *values, tensors *t)
 {
     *t = (tensors){.entry = lvni_calloc(LVNI_TAG_CKPT, (size_t)m->n_parameters + (size_t)m->n_buffers, sizeof *t->entry),
                    .memory = lvni_alloc(LVNI_TAG_CKPT, (size_t)m->n_weights * sizeof(float))};
@@ -46,17 +46,18 @@ static lvn_status gather(const lvni_model *m, tensors *t)
     }
     for (int i = 0; i < m->n_parameters; i++) {
         const lvni_parameter *p = &m->parameters[i];
-        t->entry[i] = lvni_st_entry(p->name, p->tensor);
+        t->entry[i] = lvni_st_entry(p->name, p->tensor, values + m->offset[i]);
         if (p->layout == LVNI_LAYOUT_CONV) {
             const int64_t *s = p->tensor->shape;
-            permute(LVNI_CF32(p->tensor), t->memory + m->offset[i], s, true);
+            permute(values + m->offset[i], t->memory + m->offset[i], s, true);
             t->entry[i].data = t->memory + m->offset[i];
             const int64_t oihw[4] = {s[0], s[3], s[1], s[2]};
             memcpy(t->entry[i].shape, oihw, sizeof oihw);
         }
     }
     for (int i = 0; i < m->n_buffers; i++) {
-        t->entry[m->n_parameters + i] = lvni_st_entry(m->buffers[i]->name, m->buffers[i]->tensor);
+        const lvn_buffer *b = m->buffers[i];
+        t->entry[m->n_parameters + i] = lvni_st_entry(b->name, b->tensor, values + b->value_offset);
     }
     return LVN_OK;
 }
@@ -88,12 +89,12 @@ static void card_to_json(const lvni_classifier_card *card, lvni_str *out)
     lvni_str_append(out, "}");
 }
 
-lvn_status lvni_export_classifier(const lvni_model *model, const lvni_classifier_card *card, const char *path)
+lvn_status lvni_export_classifier(const lvni_model *model, const float *values, const lvni_classifier_card *card, const char *path)
 {
     tensors t;
     lvni_str json = {0};
     card_to_json(card, &json);
-    lvn_status s = gather(model, &t);
+    lvn_status s = gather(model, values, &t);
     if (s == LVN_OK) {
         s = lvni_str_status(&json);
     }

@@ -22,7 +22,8 @@ typedef struct lvni_classifier_card {
     int64_t seed;
 } lvni_classifier_card;
 
-lvn_status lvni_export_classifier(const lvni_model *model, const lvni_classifier_card *card, const char *path);
+/* values: of the model, laid out as its `weights`; its tensors are not looked at. */
+lvn_status lvni_export_classifier(const lvni_model *model, const float *values, const lvni_classifier_card *card, const char *path);
 
 typedef struct lvni_exported {
     lvni_classifier_card card;

@@ -89,7 +89,7 @@ static void banner(const run *r)
 }
 
 /* exported_models/exported_<name>.safetensors */
-static lvn_status export_named(void *user, const char *name)
+static lvn_status export_named(void *user, const char *name, const float *values)
 {
     const run *r = user;
     lvni_str path = {0};
@@ -102,7 +102,7 @@ static lvn_status export_named(void *user, const char *name)
         s = s == LVN_OK ? lvni_ckpt_link(lvni_str_text(&last), lvni_str_text(&path)) : s;
         lvni_str_free(&last);
     } else if (s == LVN_OK) {
-        s = r->request->export_model(r->request->user, r->model, lvni_str_text(&path));
+        s = r->request->export_model(r->request->user, r->model, values, lvni_str_text(&path));
     }
     lvni_str_free(&path);
     return s;

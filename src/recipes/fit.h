@@ -13,8 +13,9 @@ typedef struct lvni_fit_request {
     const void *arguments; /* of the root's build() */
     const lvn_dataset *train, *val; /* borrowed; val may be NULL */
     const char *note;      /* one line about the data for the banner, or NULL */
-    /* Write the model for others to `path`; NULL: nothing is exported. */
-    lvn_status (*export_model)(void *user, const lvni_model *model, const char *path);
+    /* Write the model, with these values in place of its weights, for others to `path`; called beside the training. NULL: nothing is
+     * exported. */
+    lvn_status (*export_model)(void *user, const lvni_model *model, const float *values, const char *path);
     void *user;
 } lvni_fit_request;
 

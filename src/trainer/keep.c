@@ -59,33 +59,18 @@ static lvn_status check_weights(const lvni_trainer *t)
     return LVN_OK;
 }
 
-static lvn_status export_named(const lvni_trainer *t, const char *name)
-{
-    lvni_trainer_show_average(t, true);
-    const lvn_status s = t->o.export_model(t->o.user, name);
-    lvni_trainer_show_average(t, false);
-    return s;
-}
-
 lvn_status lvni_loop_save(lvni_trainer *t, bool best)
 {
     LVN_TRY(check_weights(t));
-    LVN_TRY(lvni_trainer_save(t, "last"));
-    t->saved_step = t->at.step;
-    if (best) {
-        LVN_TRY(lvni_trainer_link_best(t));
-    }
-    if (t->o.export_model != NULL) {
-        LVN_TRY(export_named(t, "last"));
-    }
-    return best && t->o.export_model != NULL ? export_named(t, "best") : LVN_OK;
+    return lvni_trainer_save_start(t, best);
 }
 
 /* A signal asked for the end: save, and say where the run can go on. */
 lvn_status lvni_loop_stop(lvni_trainer *t, int signal_number, bool saved)
 {
     const char *name = signal_number == SIGINT ? "Ctrl-C" : signal_number == SIGTERM ? "SIGTERM" : "SIGUSR1";
-    const lvn_status s = saved ? LVN_OK : lvni_loop_save(t, false);
+    lvn_status s = saved ? LVN_OK : lvni_loop_save(t, false);
+    s = s == LVN_OK ? lvni_trainer_save_wait(t) : s;
     if (s != LVN_OK && signal_number == SIGUSR1) {
         return s; /* its exit code promises a checkpoint */
     }
@@ -109,7 +94,8 @@ lvn_status lvni_loop_keep(lvni_trainer *t, lvn_status failed)
     if (failed == LVN_ERR_NON_FINITE || failed == LVN_ERR_INTERNAL || t->o.out == NULL || t->at.step == 0) {
         return failed;
     }
-    const bool saved = t->saved_step == t->at.step || lvni_loop_save(t, false) == LVN_OK;
+    bool saved = lvni_trainer_save_wait(t) == LVN_OK && t->saved_step == t->at.step;
+    saved = saved || (lvni_loop_save(t, false) == LVN_OK && lvni_trainer_save_wait(t) == LVN_OK);
     if (saved) {
         snprintf(error.message + n, sizeof error.message - n,
                  "; step %lld (epoch %lld) is saved: resume=true goes on from there", (long long)t->at.step, (long long)t->at.epoch + 1);

@@ -57,6 +57,7 @@ static lvn_status after_step(lvni_trainer *t)
 {
     const int64_t every = t->o.save_every_n_steps;
     bool saved = false;
+    LVN_TRY(lvni_trainer_save_poll(t));
     if (epoch_done(t) || finished(t)) {
         LVN_TRY(lvni_loop_check_readable(t));
     }
@@ -96,6 +97,14 @@ bool lvni_trainer_finished(const lvni_trainer *t)
     return finished(t) && !epoch_done(t);
 }
 
+/* The first error counts. */
+static lvn_status finish_saving(lvni_trainer *t, lvn_status s)
+{
+    const lvn_error error = *lvn_last_error();
+    const lvn_status saved = lvni_trainer_save_wait(t);
+    return s == LVN_OK ? saved : lvn_error_adopt(&error);
+}
+
 lvn_status lvni_trainer_fit(lvni_trainer *t)
 {
     if (lvni_trainer_finished(t)) {
@@ -106,7 +115,7 @@ lvn_status lvni_trainer_fit(lvni_trainer *t)
         return LVN_OK;
     }
     LVN_TRY(lvni_report_open(t));
-    const lvn_status s = loop(t);
+    const lvn_status s = finish_saving(t, loop(t));
     if (s == LVN_ERR_NON_FINITE) {
         lvni_loop_tell_last_good(t);
     }

@@ -7,7 +7,8 @@
 /* keep.c */
 /* Is this epoch the best so far? By val/acc, then val/loss, then train/loss, whichever the module reports first; notes the score. */
 bool lvni_loop_improved(lvni_trainer *t, bool validated);
-/* checkpoints/last and the exported model; best: these are the best ones, too. Weights that are not finite are never saved. */
+/* Begins to write checkpoints/last and the exported model; best: these are the best ones, too. Weights that are not finite are never
+ * saved. */
 lvn_status lvni_loop_save(lvni_trainer *t, bool best);
 /* A signal asked for the end: save (unless `saved`), and say where the run can go on. Never LVN_OK. */
 lvn_status lvni_loop_stop(lvni_trainer *t, int signal_number, bool saved);

@@ -1,137 +1,71 @@
-/* What a checkpoint of a run holds: parameters, buffers, optimizer state, the position, and the epoch's metric sums. */
+/* What a checkpoint of a run holds: parameters, buffers, optimizer state, averages (save.c adds the position and the epoch's metric
+ * sums); and going on from one. */
 #include "core/alloc.h"
-#include "core/str.h"
 #include "trainer/identity.h"
+#include "trainer/state_impl.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { NAME = 200 };
-#define EPOCH_METRICS "epoch_metrics"
 #define AVERAGE "ema"
 
-typedef struct entries {
-    lvni_st_tensor *tensor;
-    char (*name)[NAME];
-    int64_t n;
-} entries;
-
-static void add(entries *e, const char *prefix, const char *middle, const char *name, const lvn_tensor *like, const float *data)
+static void add(lvni_state_entries *e, const char *prefix, const char *middle, const char *name, const lvn_tensor *like, const float *data)
 {
     lvni_st_tensor *t = &e->tensor[e->n];
-    snprintf(e->name[e->n], NAME, "%s%s%s%s", prefix, middle, middle[0] != '\0' ? "/" : "", name);
+    snprintf(e->name[e->n], LVNI_STATE_NAME, "%s%s%s%s", prefix, middle, middle[0] != '\0' ? "/" : "", name);
     *t = (lvni_st_tensor){.name = e->name[e->n], .dtype = like->dtype, .ndim = like->ndim, .data = data};
     memcpy(t->shape, like->shape, sizeof t->shape);
     e->n++;
 }
 
-static lvn_status gather(const lvni_trainer *t, entries *e)
+lvni_state_arrays lvni_state_of(const lvni_trainer *t)
+{
+    lvni_state_arrays a = {.values = t->o.model->weights, .average = t->ema == NULL ? NULL : t->ema->value};
+    memcpy(a.slot, t->optim->slot, sizeof a.slot);
+    return a;
+}
+
+static void add_all(const lvni_trainer *t, const lvni_state_arrays *a, lvni_state_entries *e)
 {
     const lvni_model *m = t->o.model;
-    const size_t averages = t->ema == NULL ? 0 : 1;
-    const size_t n = (size_t)m->n_parameters * (1 + averages + (size_t)t->optim->n_slots) + (size_t)m->n_buffers * (1 + averages);
-    *e = (entries){.tensor = lvni_calloc(LVNI_TAG_CKPT, n, sizeof *e->tensor), .name = lvni_calloc(LVNI_TAG_CKPT, n, NAME)};
-    if (e->tensor == NULL || e->name == NULL) {
-        lvni_free(e->tensor);
-        lvni_free(e->name);
-        return LVN_ERR_MEMORY;
-    }
     for (int i = 0; i < m->n_parameters; i++) {
         const lvni_parameter *p = &m->parameters[i];
-        add(e, LVNI_CKPT_MODEL, "", p->name, p->tensor, p->tensor->data);
+        add(e, LVNI_CKPT_MODEL, "", p->name, p->tensor, a->values + m->offset[i]);
         for (int k = 0; k < t->optim->n_slots; k++) {
-            add(e, LVNI_CKPT_OPTIM, t->optim->slot_name[k], p->name, p->tensor, t->optim->slot[k] + m->offset[i]);
+            add(e, LVNI_CKPT_OPTIM, t->optim->slot_name[k], p->name, p->tensor, a->slot[k] + m->offset[i]);
         }
-        if (t->ema != NULL) {
-            add(e, LVNI_CKPT_TRAINER, AVERAGE, p->name, p->tensor, t->ema->value + m->offset[i]);
+        if (a->average != NULL) {
+            add(e, LVNI_CKPT_TRAINER, AVERAGE, p->name, p->tensor, a->average + m->offset[i]);
         }
     }
     for (int i = 0; i < m->n_buffers; i++) {
-        const lvn_tensor *b = m->buffers[i]->tensor;
-        add(e, LVNI_CKPT_MODEL, "", m->buffers[i]->name, b, b->data);
-        if (t->ema != NULL) {
-            add(e, LVNI_CKPT_TRAINER, AVERAGE, m->buffers[i]->name, b, t->ema->value + (LVNI_CF32(b) - m->weights));
+        const lvn_buffer *b = m->buffers[i];
+        add(e, LVNI_CKPT_MODEL, "", b->name, b->tensor, a->values + b->value_offset);
+        if (a->average != NULL) {
+            add(e, LVNI_CKPT_TRAINER, AVERAGE, b->name, b->tensor, a->average + b->value_offset);
         }
     }
+}
+
+lvn_status lvni_state_list(const lvni_trainer *t, const lvni_state_arrays *a, lvni_state_entries *e)
+{
+    const lvni_model *m = t->o.model;
+    const size_t averages = a->average == NULL ? 0 : 1;
+    const size_t n = (size_t)m->n_parameters * (1 + averages + (size_t)t->optim->n_slots) + (size_t)m->n_buffers * (1 + averages);
+    *e = (lvni_state_entries){.tensor = lvni_calloc(LVNI_TAG_CKPT, n, sizeof *e->tensor), .name = lvni_calloc(LVNI_TAG_CKPT, n, LVNI_STATE_NAME)};
+    if (e->tensor == NULL || e->name == NULL) {
+        lvni_state_entries_free(e);
+        return LVN_ERR_MEMORY;
+    }
+    add_all(t, a, e);
     return LVN_OK;
 }
 
-static void entries_free(entries *e)
+void lvni_state_entries_free(lvni_state_entries *e)
 {
     lvni_free(e->tensor);
     lvni_free(e->name);
-}
-
-/* What is neither tensor nor position, as text. */
-typedef struct texts {
-    lvni_str path, metrics, run, machine;
-} texts;
-
-static void texts_free(texts *x)
-{
-    lvni_str_free(&x->path);
-    lvni_str_free(&x->metrics);
-    lvni_str_free(&x->run);
-    lvni_str_free(&x->machine);
-}
-
-static lvn_status write_texts(const lvni_trainer *t, const char *name, texts *x)
-{
-    lvni_str_printf(&x->path, "%s/checkpoints/%s.safetensors", t->o.out, name);
-    lvni_identity_print(t, &x->run, &x->machine);
-    LVN_TRY(lvni_epoch_sums_write(&t->epoch_sum, &x->metrics));
-    LVN_TRY(lvni_str_status(&x->path));
-    LVN_TRY(lvni_str_status(&x->run));
-    return lvni_str_status(&x->machine);
-}
-
-static lvn_status write_file(const lvni_trainer *t, const entries *e, const texts *x)
-{
-    char schedule[48];
-    snprintf(schedule, sizeof schedule, "updates=%lld", (long long)t->optim->steps);
-    const lvni_st_meta extra[] = {{.key = EPOCH_METRICS, .value = lvni_str_text(&x->metrics)},
-                                  {.key = LVNI_IDENTITY_RUN, .value = lvni_str_text(&x->run)},
-                                  {.key = LVNI_IDENTITY_MACHINE, .value = lvni_str_text(&x->machine)}};
-    const lvni_ckpt_content content = {.at = t->at,
-                                       .config = t->o.config_json,
-                                       .schedule = schedule,
-                                       .extra = extra,
-                                       .n_extra = sizeof extra / sizeof *extra,
-                                       .tensors = e->tensor,
-                                       .n_tensors = e->n};
-    return lvni_ckpt_save(lvni_str_text(&x->path), &content);
-}
-
-lvn_status lvni_trainer_save(lvni_trainer *t, const char *name)
-{
-    if (t->o.out == NULL) {
-        return LVN_OK;
-    }
-    entries e;
-    texts x = {0};
-    LVN_TRY(gather(t, &e));
-    lvn_status s = write_texts(t, name, &x);
-    if (s == LVN_OK) {
-        s = write_file(t, &e, &x);
-    }
-    texts_free(&x);
-    entries_free(&e);
-    return s;
-}
-
-lvn_status lvni_trainer_link_best(lvni_trainer *t)
-{
-    if (t->o.out == NULL) {
-        return LVN_OK;
-    }
-    lvni_str last = {0}, best = {0};
-    lvni_str_printf(&last, "%s/checkpoints/last.safetensors", t->o.out);
-    lvni_str_printf(&best, "%s/checkpoints/best.safetensors", t->o.out);
-    const bool named = lvni_str_status(&last) == LVN_OK && lvni_str_status(&best) == LVN_OK;
-    const lvn_status s = named ? lvni_ckpt_link(lvni_str_text(&last), lvni_str_text(&best)) : LVN_ERR_MEMORY;
-    lvni_str_free(&last);
-    lvni_str_free(&best);
-    return s;
+    *e = (lvni_state_entries){0};
 }
 
 static bool begins(const char *text, const char *with)
@@ -167,7 +101,7 @@ static lvn_status check_entry(const lvni_ckpt *ckpt, const lvni_st_tensor *mine)
 }
 
 /* Does one of the run's tensors have this name? */
-static bool has_entry(const entries *e, const char *name)
+static bool has_entry(const lvni_state_entries *e, const char *name)
 {
     for (int64_t i = 0; i < e->n; i++) {
         if (strcmp(e->tensor[i].name, name) == 0) {
@@ -178,7 +112,7 @@ static bool has_entry(const entries *e, const char *name)
 }
 
 /* Both ways: state that would be left aside (momentum, ...) would change the run without a word. */
-static lvn_status check_tensors(const lvni_ckpt *ckpt, const entries *e)
+static lvn_status check_tensors(const lvni_ckpt *ckpt, const lvni_state_entries *e)
 {
     for (int64_t i = 0; i < e->n; i++) {
         LVN_TRY(check_entry(ckpt, &e->tensor[i]));
@@ -195,9 +129,9 @@ static lvn_status check_tensors(const lvni_ckpt *ckpt, const entries *e)
 
 static lvn_status read_texts(const lvni_ckpt *ckpt, lvn_step *sums, long long *updates)
 {
-    const char *metrics = lvni_st_meta_get(ckpt->file, EPOCH_METRICS);
+    const char *metrics = lvni_st_meta_get(ckpt->file, LVNI_STATE_EPOCH_METRICS);
     if (metrics == NULL || lvni_epoch_sums_read(metrics, sums) != LVN_OK) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "%s: its metadata " EPOCH_METRICS " is %.200s: it cannot be resumed; remove it, and the run goes on from an "
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s: its metadata " LVNI_STATE_EPOCH_METRICS " is %.200s: it cannot be resumed; remove it, and the run goes on from an "
                  "older checkpoint, or from none", ckpt->path, metrics == NULL ? "missing" : metrics);
     }
     if (ckpt->schedule == NULL || sscanf(ckpt->schedule, "updates=%lld", updates) != 1) {
@@ -207,7 +141,7 @@ static lvn_status read_texts(const lvni_ckpt *ckpt, lvn_step *sums, long long *u
     return LVN_OK;
 }
 
-static void load(const lvni_ckpt *ckpt, const entries *e)
+static void load(const lvni_ckpt *ckpt, const lvni_state_entries *e)
 {
     for (int64_t i = 0; i < e->n; i++) {
         const lvni_st_tensor *theirs = lvni_st_find(ckpt->file, e->tensor[i].name);
@@ -219,10 +153,11 @@ static void load(const lvni_ckpt *ckpt, const entries *e)
 
 lvn_status lvni_trainer_restore(lvni_trainer *t, const lvni_ckpt *ckpt)
 {
-    entries e;
+    lvni_state_entries e;
+    const lvni_state_arrays arrays = lvni_state_of(t);
     lvn_step sums;
     long long updates = 0;
-    LVN_TRY(gather(t, &e));
+    LVN_TRY(lvni_state_list(t, &arrays, &e));
     lvn_status s = check_tensors(ckpt, &e);
     s = s == LVN_OK ? read_texts(ckpt, &sums, &updates) : s;
     s = s == LVN_OK ? lvni_identity_check(t, ckpt) : s;
@@ -235,6 +170,6 @@ lvn_status lvni_trainer_restore(lvni_trainer *t, const lvni_ckpt *ckpt)
         t->epoch_sum = sums;
         lvni_model_touch(t->o.model);
     }
-    entries_free(&e);
+    lvni_state_entries_free(&e);
     return s;
 }

@@ -86,6 +86,7 @@ void lvni_trainer_destroy(lvni_trainer *t)
     if (t == NULL) {
         return;
     }
+    lvni_saver_destroy(t->saver); /* first: it reads model and optimizer */
     lvni_report_close(t);
     lvni_loader_destroy(t->loader);
     lvni_loader_destroy(t->val_loader);

@@ -5,6 +5,7 @@
  *   loop.c      epochs: steps, reports, validation, checkpoints, stopping
  *   keep.c      checkpoints, the best epoch, stopping; validate.c: validation after an epoch
  *   evaluate.c  validation and prediction in fixed chunks
+ *   save.c      writing checkpoints and exported models beside the training
  *   state.c     what a checkpoint holds; epoch_sums.c: the epoch's metric sums as text
  *   identity.c  is a checkpoint of this run? */
 #ifndef LEVIN_TRAINER_TRAINER_H
@@ -20,6 +21,7 @@
 #include "trainer/lanes.h"
 
 struct lvni_metrics; /* log/metrics.h */
+typedef struct lvni_saver lvni_saver; /* save.c */
 
 typedef struct lvni_trainer_options {
     lvni_model *model;          /* borrowed, as all pointers here */
@@ -42,8 +44,9 @@ typedef struct lvni_trainer_options {
     int64_t log_every_n_steps;
     bool quiet;
     const char *config_json;    /* for checkpoints */
-    /* Write the model for others; called beside each `last` and `best`. May be NULL. name: "last" or "best". */
-    lvn_status (*export_model)(void *user, const char *name);
+    /* Write the model for others; called beside each `last` and `best`, in a thread of its own while training goes on. May be NULL.
+     * name: "last" or "best"; values: the model's n_values, laid out as its `weights`, which is in use by then. */
+    lvn_status (*export_model)(void *user, const char *name, const float *values);
     void *user;
 } lvni_trainer_options;
 
@@ -74,7 +77,8 @@ typedef struct lvni_trainer {
     lvni_ema *ema;           /* of the model's n_values values; NULL: off */
     lvni_loader *loader, *val_loader; /* NULL until needed */
     lvni_ckpt_position at;
-    int64_t saved_step;      /* of checkpoints/last; -1: none written yet */
+    lvni_saver *saver;       /* NULL before the first save */
+    int64_t saved_step;      /* of checkpoints/last, as far as it is known to be written; -1: none yet */
     lvn_step epoch_sum;      /* metrics of the epoch so far */
     struct lvni_metrics *log;  /* metrics.jsonl */
     uint64_t data_identity;  /* of the training set (identity.h) */
@@ -111,9 +115,16 @@ lvn_status lvni_report_epoch(lvni_trainer *trainer, bool validated); /* means of
 /* The mean of a metric; NaN when there is none. */
 double lvni_metric_mean(const lvn_step *step, const char *name);
 
-/* state.c */
-lvn_status lvni_trainer_save(lvni_trainer *trainer, const char *name); /* checkpoints/<name>.safetensors */
-lvn_status lvni_trainer_link_best(lvni_trainer *trainer);              /* best = last */
+/* save.c */
+/* Copy the state, and begin to write it: checkpoints/last (best: as best, too) and the exported models. Waits for the save before, and
+ * returns its error. */
+lvn_status lvni_trainer_save_start(lvni_trainer *trainer, bool best);
+/* The error of a save that is done, once; without waiting for one that is not. */
+lvn_status lvni_trainer_save_poll(lvni_trainer *trainer);
+/* Everything that was started is written, or its error is returned. */
+lvn_status lvni_trainer_save_wait(lvni_trainer *trainer);
+lvn_status lvni_trainer_save(lvni_trainer *trainer, bool best); /* start and wait */
+void lvni_saver_destroy(lvni_saver *saver);                     /* waits; NULL is fine */
 /* epoch_sums.c: [["loss", sum, weight], ...], exact. Reading: LVN_ERR_CORRUPT (without the file's name) when it is anything else. */
 lvn_status lvni_epoch_sums_write(const lvn_step *sums, lvni_str *out);
 lvn_status lvni_epoch_sums_read(const char *text, lvn_step *sums);

@@ -117,7 +117,7 @@ static void an_entry_describes_a_tensor(void **state)
     (void)state;
     lvn_tensor *t = lvn_tensor_create(LVN_F32, 2, (int64_t[]){2, 3});
     memcpy(lvn_data(t), sample_weight, sizeof sample_weight);
-    const lvni_st_tensor e = lvni_st_entry("w", t);
+    const lvni_st_tensor e = lvni_st_entry("w", t, lvn_const_data(t));
     assert_int_equal(lvni_st_save(in_dir("f"), &e, 1, NULL, 0), LVN_OK);
     lvni_st_file *f = NULL;
     assert_int_equal(lvni_st_open(in_dir("f"), LVNI_ST_VERIFY, &f), LVN_OK);

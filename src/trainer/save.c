@@ -1,0 +1,257 @@
+/* Keeping a run: the state is copied between two steps, and a thread of its own writes the copy (checkpoint, exported models) while
+ * training goes on. One save is in work at a time; what failed is told at the next step or save, and at the end of the training. Called by
+ * keep.c. */
+#include "core/alloc.h"
+#include "core/str.h"
+#include "core/thread.h"
+#include "trainer/identity.h"
+#include "trainer/state_impl.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+/* What is neither tensor nor position, as text. */
+typedef struct texts {
+    lvni_str last, best, metrics, run, machine;
+} texts;
+
+struct lvni_saver {
+    const lvni_trainer *trainer; /* the thread reads what stays as it is: options, names, shapes, places */
+    pthread_t thread;
+    bool has_thread;
+    pthread_mutex_t lock;
+    pthread_cond_t go, done;
+    bool busy, quit; /* under the lock; what follows belongs to the thread while it is busy */
+    lvni_state_arrays copy;
+    lvni_state_entries entries; /* of the copy */
+    texts texts;
+    char schedule[48];
+    lvni_ckpt_position at;
+    bool best, written;
+    lvn_status status;
+    lvn_error error;
+};
+
+static void texts_clear(texts *x)
+{
+    lvni_str_free(&x->last);
+    lvni_str_free(&x->best);
+    lvni_str_free(&x->metrics);
+    lvni_str_free(&x->run);
+    lvni_str_free(&x->machine);
+    *x = (texts){0};
+}
+
+static lvn_status write_texts(const lvni_trainer *t, texts *x)
+{
+    texts_clear(x);
+    lvni_str_printf(&x->last, "%s/checkpoints/last.safetensors", t->o.out);
+    lvni_str_printf(&x->best, "%s/checkpoints/best.safetensors", t->o.out);
+    lvni_identity_print(t, &x->run, &x->machine);
+    LVN_TRY(lvni_epoch_sums_write(&t->epoch_sum, &x->metrics));
+    LVN_TRY(lvni_str_status(&x->last));
+    LVN_TRY(lvni_str_status(&x->best));
+    LVN_TRY(lvni_str_status(&x->run));
+    return lvni_str_status(&x->machine);
+}
+
+/* ---- in the thread ---- */
+
+static lvn_status write_checkpoint(lvni_saver *s)
+{
+    const texts *x = &s->texts;
+    const lvni_st_meta extra[] = {{.key = LVNI_STATE_EPOCH_METRICS, .value = lvni_str_text(&x->metrics)},
+                                  {.key = LVNI_IDENTITY_RUN, .value = lvni_str_text(&x->run)},
+                                  {.key = LVNI_IDENTITY_MACHINE, .value = lvni_str_text(&x->machine)}};
+    const lvni_ckpt_content content = {.at = s->at,
+                                       .config = s->trainer->o.config_json,
+                                       .schedule = s->schedule,
+                                       .extra = extra,
+                                       .n_extra = sizeof extra / sizeof *extra,
+                                       .tensors = s->entries.tensor,
+                                       .n_tensors = s->entries.n};
+    LVN_TRY(lvni_ckpt_save(lvni_str_text(&x->last), &content));
+    s->written = true;
+    return s->best ? lvni_ckpt_link(lvni_str_text(&x->last), lvni_str_text(&x->best)) : LVN_OK;
+}
+
+static lvn_status write_all(lvni_saver *s)
+{
+    const lvni_trainer_options *o = &s->trainer->o;
+    LVN_TRY(o->out != NULL ? write_checkpoint(s) : LVN_OK);
+    if (o->export_model == NULL) {
+        return LVN_OK;
+    }
+    const float *values = s->copy.average != NULL && o->use_ema ? s->copy.average : s->copy.values;
+    LVN_TRY(o->export_model(o->user, "last", values));
+    return s->best ? o->export_model(o->user, "best", values) : LVN_OK;
+}
+
+static void *saver_main(void *argument)
+{
+    lvni_saver *s = argument;
+    lvni_thread_name("save", -1);
+    pthread_mutex_lock(&s->lock);
+    for (;;) {
+        while (!s->busy && !s->quit) {
+            pthread_cond_wait(&s->go, &s->lock);
+        }
+        if (!s->busy) {
+            break;
+        }
+        pthread_mutex_unlock(&s->lock);
+        s->status = write_all(s);
+        if (s->status != LVN_OK) {
+            s->error = *lvn_last_error();
+        }
+        pthread_mutex_lock(&s->lock);
+        s->busy = false;
+        pthread_cond_signal(&s->done);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return NULL;
+}
+
+/* ---- in the trainer's thread ---- */
+
+static lvn_status make_copies(lvni_saver *s)
+{
+    const lvni_trainer *t = s->trainer;
+    const size_t values = (size_t)t->o.model->n_values * sizeof(float), weights = (size_t)t->o.model->n_weights * sizeof(float);
+    s->copy.values = lvni_alloc(LVNI_TAG_CKPT, values);
+    bool good = s->copy.values != NULL;
+    for (int k = 0; k < t->optim->n_slots && good; k++) {
+        s->copy.slot[k] = lvni_alloc(LVNI_TAG_CKPT, weights);
+        good = s->copy.slot[k] != NULL;
+    }
+    if (good && t->ema != NULL) {
+        s->copy.average = lvni_alloc(LVNI_TAG_CKPT, values);
+        good = s->copy.average != NULL;
+    }
+    return good ? lvni_state_list(t, &s->copy, &s->entries) : LVN_ERR_MEMORY;
+}
+
+static lvn_status create(const lvni_trainer *t, lvni_saver **out)
+{
+    lvni_saver *s = LVNI_NEW(LVNI_TAG_CKPT, lvni_saver);
+    if (s == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    s->trainer = t;
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->go, NULL);
+    pthread_cond_init(&s->done, NULL);
+    lvn_status status = make_copies(s);
+    if (status == LVN_OK && pthread_create(&s->thread, NULL, saver_main, s) != 0) {
+        status = lvn_error_set(LVN_ERR_MEMORY, __FILE__, __LINE__, "cannot start the thread that writes checkpoints");
+    }
+    s->has_thread = status == LVN_OK;
+    if (status != LVN_OK) {
+        lvni_saver_destroy(s);
+        return status;
+    }
+    *out = s;
+    return LVN_OK;
+}
+
+void lvni_saver_destroy(lvni_saver *s)
+{
+    if (s == NULL) {
+        return;
+    }
+    if (s->has_thread) {
+        pthread_mutex_lock(&s->lock);
+        s->quit = true;
+        pthread_cond_signal(&s->go);
+        pthread_mutex_unlock(&s->lock);
+        pthread_join(s->thread, NULL);
+    }
+    pthread_cond_destroy(&s->done);
+    pthread_cond_destroy(&s->go);
+    pthread_mutex_destroy(&s->lock);
+    lvni_state_entries_free(&s->entries);
+    lvni_free(s->copy.values);
+    lvni_free(s->copy.average);
+    for (int k = 0; k < LVNI_OPTIM_SLOTS; k++) {
+        lvni_free(s->copy.slot[k]);
+    }
+    texts_clear(&s->texts);
+    lvni_free(s);
+}
+
+static void copy_state(lvni_saver *s)
+{
+    const lvni_state_arrays now = lvni_state_of(s->trainer);
+    const size_t values = (size_t)s->trainer->o.model->n_values * sizeof(float);
+    const size_t weights = (size_t)s->trainer->o.model->n_weights * sizeof(float);
+    memcpy(s->copy.values, now.values, values);
+    for (int k = 0; k < s->trainer->optim->n_slots; k++) {
+        memcpy(s->copy.slot[k], now.slot[k], weights);
+    }
+    if (now.average != NULL) {
+        memcpy(s->copy.average, now.average, values);
+    }
+}
+
+lvn_status lvni_trainer_save_start(lvni_trainer *t, bool best)
+{
+    if (t->o.out == NULL && t->o.export_model == NULL) {
+        return LVN_OK;
+    }
+    LVN_TRY(lvni_trainer_save_wait(t));
+    LVN_TRY(t->saver == NULL ? create(t, &t->saver) : LVN_OK);
+    lvni_saver *s = t->saver;
+    LVN_TRY(t->o.out == NULL ? LVN_OK : write_texts(t, &s->texts));
+    copy_state(s);
+    snprintf(s->schedule, sizeof s->schedule, "updates=%lld", (long long)t->optim->steps);
+    s->at = t->at;
+    s->best = best;
+    s->written = false;
+    pthread_mutex_lock(&s->lock);
+    s->busy = true;
+    pthread_cond_signal(&s->go);
+    pthread_mutex_unlock(&s->lock);
+    return LVN_OK;
+}
+
+/* What a save that is done has brought; an error is told once. */
+static lvn_status collect(lvni_trainer *t)
+{
+    lvni_saver *s = t->saver;
+    t->saved_step = s->written ? s->at.step : t->saved_step;
+    const lvn_status status = s->status;
+    s->status = LVN_OK;
+    return status == LVN_OK ? LVN_OK : lvn_error_adopt(&s->error);
+}
+
+lvn_status lvni_trainer_save_poll(lvni_trainer *t)
+{
+    if (t->saver == NULL) {
+        return LVN_OK;
+    }
+    pthread_mutex_lock(&t->saver->lock);
+    const bool busy = t->saver->busy;
+    pthread_mutex_unlock(&t->saver->lock);
+    return busy ? LVN_OK : collect(t);
+}
+
+lvn_status lvni_trainer_save_wait(lvni_trainer *t)
+{
+    lvni_saver *s = t->saver;
+    if (s == NULL) {
+        return LVN_OK;
+    }
+    pthread_mutex_lock(&s->lock);
+    while (s->busy) {
+        pthread_cond_wait(&s->done, &s->lock);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return collect(t);
+}
+
+lvn_status lvni_trainer_save(lvni_trainer *t, bool best)
+{
+    LVN_TRY(lvni_trainer_save_start(t, best));
+    return lvni_trainer_save_wait(t);
+}

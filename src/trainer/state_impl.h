@@ -1,0 +1,29 @@
+/* What a checkpoint holds, as a list of tensors. For this folder: written by save.c, read back by state.c. */
+#ifndef LEVIN_TRAINER_STATE_IMPL_H
+#define LEVIN_TRAINER_STATE_IMPL_H
+
+#include "trainer/trainer.h"
+
+#define LVNI_STATE_EPOCH_METRICS "epoch_metrics" /* metadata: sums of the epoch so far */
+
+enum { LVNI_STATE_NAME = 200 };
+
+/* The flat arrays that make a run's state: its own, or copies of them. */
+typedef struct lvni_state_arrays {
+    float *values;                  /* n_values: weights and buffers */
+    float *slot[LVNI_OPTIM_SLOTS];  /* n_weights each; NULL where the optimizer has none */
+    float *average;                 /* n_values; NULL: no average */
+} lvni_state_arrays;
+
+typedef struct lvni_state_entries {
+    lvni_st_tensor *tensor;
+    char (*name)[LVNI_STATE_NAME];
+    int64_t n;
+} lvni_state_entries;
+
+lvni_state_arrays lvni_state_of(const lvni_trainer *trainer);
+/* Names and shapes of the trainer's model, data of the arrays. */
+lvn_status lvni_state_list(const lvni_trainer *trainer, const lvni_state_arrays *arrays, lvni_state_entries *out);
+void lvni_state_entries_free(lvni_state_entries *entries);
+
+#endif

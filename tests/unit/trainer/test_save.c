@@ -1,0 +1,198 @@
+/* Writing beside the training: what is written is the state of the moment it was started, whatever training does meanwhile; errors are told
+ * once, at the next occasion. */
+#include "trainer_support.h"
+
+#include "core/alloc.h"
+#include "core/vfs.h"
+#include "kernels/kernels.h"
+#include "log/run_log.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char out[] = "/tmp/levin-save-XXXXXX";
+static char last[96], best[96];
+
+static setting settings(void)
+{
+    return (setting){.cls = lvni_zoo_find("cnn"),
+                     .batch_size = 16,
+                     .shards = 2,
+                     .lanes = 1,
+                     .optim = {.kind = LVNI_OPTIM_ADAMW, .lr = 1e-2, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8},
+                     .ema = {.decay = 0.5},
+                     .out = out};
+}
+
+/* ---- an export that takes as long as the test wants ---- */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static bool inside, may_leave;
+static float exported;
+
+static lvn_status slow_export(void *user, const char *name, const float *values)
+{
+    (void)user;
+    (void)name;
+    pthread_mutex_lock(&lock);
+    inside = true;
+    pthread_cond_broadcast(&changed);
+    while (!may_leave) {
+        pthread_cond_wait(&changed, &lock);
+    }
+    exported = values[0];
+    pthread_mutex_unlock(&lock);
+    return LVN_OK;
+}
+
+static void wait_until_inside(void)
+{
+    pthread_mutex_lock(&lock);
+    while (!inside) {
+        pthread_cond_wait(&changed, &lock);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+static void let_go(void)
+{
+    pthread_mutex_lock(&lock);
+    may_leave = true;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+}
+
+static void must_be(lvn_status got, lvn_status want)
+{
+    if (got != want) {
+        fail_msg("%s", lvn_last_error()->message);
+    }
+}
+
+static void steps_meanwhile_change_nothing(void **state)
+{
+    (void)state;
+    memory data;
+    memory_init(&data, 40, 8);
+    const setting s = settings();
+    bench b;
+    bench_open(&b, &data, &s);
+    bench_steps(&b, 2);
+    must_be(lvni_trainer_save(b.trainer, false), LVN_OK);
+    char *want, *got;
+    size_t want_bytes, got_bytes;
+    must_be(lvni_file_read(last, 1 << 24, &want, &want_bytes), LVN_OK);
+    bench_close(&b);
+    bench_open(&b, &data, &s);
+    lvni_trainer *t = b.trainer;
+    t->o.export_model = slow_export;
+    t->o.use_ema = true;
+    inside = may_leave = false;
+    bench_steps(&b, 2);
+    const float average = t->ema->value[0];
+    must_be(lvni_trainer_save_start(t, true), LVN_OK);
+    bench_steps(&b, 1);
+    wait_until_inside();
+    must_be(lvni_trainer_save_poll(t), LVN_OK);
+    assert_int_equal(t->saved_step, -1); /* not all of it is done */
+    bench_steps(&b, 2);
+    assert_true(t->ema->value[0] != average);
+    let_go();
+    must_be(lvni_trainer_save_wait(t), LVN_OK);
+    assert_int_equal(t->saved_step, 2);
+    assert_true(exported == average);
+    must_be(lvni_file_read(last, 1 << 24, &got, &got_bytes), LVN_OK);
+    assert_int_equal(got_bytes, want_bytes);
+    assert_memory_equal(got, want, want_bytes);
+    lvni_free(got);
+    must_be(lvni_file_read(best, 1 << 24, &got, &got_bytes), LVN_OK);
+    assert_int_equal(got_bytes, want_bytes);
+    lvni_free(got);
+    lvni_free(want);
+    bench_close(&b);
+}
+
+static void errors_are_told_once(void **state)
+{
+    (void)state;
+    memory data;
+    memory_init(&data, 40, 8);
+    const setting s = settings();
+    bench b;
+    bench_open(&b, &data, &s);
+    bench_steps(&b, 1);
+    for (int how = 0; how < 3; how++) { /* by waiting, by the next save, by looking */
+        lvni_vfs_fail_at("write", 1, ENOSPC);
+        must_be(lvni_trainer_save_start(b.trainer, false), LVN_OK);
+        lvn_status told = LVN_OK;
+        if (how == 0) {
+            told = lvni_trainer_save_wait(b.trainer);
+        } else if (how == 1) {
+            told = lvni_trainer_save_start(b.trainer, false);
+        } else {
+            while ((told = lvni_trainer_save_poll(b.trainer)) == LVN_OK) {
+                usleep(1000);
+            }
+        }
+        lvni_vfs_fail_at("write", 0, 0);
+        assert_int_equal(told, LVN_ERR_IO);
+        assert_non_null(strstr(lvn_last_error()->message, last));
+        must_be(lvni_trainer_save_wait(b.trainer), LVN_OK);
+        assert_int_equal(b.trainer->saved_step, -1);
+    }
+    must_be(lvni_trainer_save(b.trainer, false), LVN_OK);
+    assert_int_equal(b.trainer->saved_step, 1);
+    bench_close(&b);
+}
+
+static void a_training_ends_with_its_error(void **state)
+{
+    (void)state;
+    memory data;
+    memory_init(&data, 40, 8);
+    const setting s = settings();
+    bench b;
+    bench_open(&b, &data, &s);
+    lvni_loader_destroy(b.trainer->loader);
+    b.trainer->loader = NULL;
+    b.trainer->o.max_epochs = 1;
+    b.trainer->o.val = NULL;
+    lvni_vfs_fail_at("rename", 1, EACCES);
+    assert_int_equal(lvni_trainer_fit(b.trainer), LVN_ERR_IO);
+    lvni_vfs_fail_at("rename", 0, 0);
+    assert_int_equal(b.trainer->saved_step, -1);
+    bench_close(&b);
+}
+
+int main(void)
+{
+    lvni_log_set_quiet(true);
+    if (lvni_cpu_start() != LVN_OK || mkdtemp(out) == NULL) {
+        fprintf(stderr, "%s %s\n", lvn_last_error()->message, out);
+        return 1;
+    }
+    char folder[64], metrics[64];
+    snprintf(folder, sizeof folder, "%s/checkpoints", out);
+    snprintf(metrics, sizeof metrics, "%s/metrics.jsonl", out);
+    snprintf(last, sizeof last, "%s/last.safetensors", folder);
+    snprintf(best, sizeof best, "%s/best.safetensors", folder);
+    mkdir(folder, 0777);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(steps_meanwhile_change_nothing),
+        cmocka_unit_test(errors_are_told_once),
+        cmocka_unit_test(a_training_ends_with_its_error),
+    };
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    unlink(metrics);
+    unlink(last);
+    unlink(best);
+    rmdir(folder);
+    rmdir(out);
+    return failed;
+}
