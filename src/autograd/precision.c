@@ -45,14 +45,13 @@ static bool several_float_types(lvn_tensor *const *in, int n)
     return false;
 }
 
-/* The type that input t takes; its own when the table asks for nothing. bf16 products read parameters in f32 and keep a
- * reordered bf16 copy (kernels/cpu), so those need no cast. */
+/* The type that input t takes; its own when the table asks for nothing. */
 static lvn_dtype type_for(unsigned flags, const lvn_tensor *t, bool mixed)
 {
     const lvni_ctx *ctx = lvni_ctx_get();
     const bool low = lvni_is_low(t->dtype), full = t->dtype == LVN_F32;
     if ((flags & LVNI_LOW) != 0 && full && lvni_is_low(ctx->low)) {
-        return ctx->low == LVN_BF16 && t->param >= 0 ? t->dtype : ctx->low;
+        return ctx->low == LVN_BF16 && t->param >= 0 && (flags & LVNI_PARAMS) != 0 ? t->dtype : ctx->low;
     }
     if ((flags & LVNI_FULL) != 0 && low && !ctx->low_true) {
         return LVN_F32;

@@ -43,9 +43,10 @@ enum {
     LVNI_OPTIONAL_OUT = 2,  /* outputs after the first may be refused by the caller (see want in lvni_run) */
     LVNI_REDUCING = 4,      /* bits depend on wgrad_team: the kernel runs with just that team */
     /* Types. What public ops do with their inputs before the kernel (lvni_op_begin): */
-    LVNI_LOW = 8,           /* f32 becomes the type of the precision (bf16-mixed, 16-mixed); parameters of bf16 products stay f32 */
+    LVNI_LOW = 8,           /* f32 becomes the type of the precision (bf16-mixed, 16-mixed) */
     LVNI_FULL = 16,         /* bf16 and f16 become f32 */
     LVNI_WIDEST = 32,       /* inputs of different float types become f32; without any of these an op runs in the type it is given */
+    LVNI_PARAMS = 256,      /* with LVNI_LOW: bf16 products read parameters in f32 and keep a reordered bf16 copy; no cast */
     /* What the cpu kernel computes with by itself; all others get f32 copies of bf16 and f16 (lvni_run). */
     LVNI_BF16 = 64,
     LVNI_F16 = 128,
@@ -95,6 +96,8 @@ void lvni_cpu_clean_environment(char **argv);
 lvn_status lvni_cpu_start(void);
 /* "avx512 v4, oneDNN 2.6.3" for the banner and the fingerprint. */
 const char *lvni_cpu_describe(void);
+/* bf16 products have kernels here (AVX-512); without them they are refused. After lvni_cpu_start. */
+bool lvni_cpu_has_bf16(void);
 /* Weights that are parameters (param >= 0) have reordered copies keyed by (id, version). Whoever frees parameters drops the
  * copies of their ids, first to last included. Thread-safe; a copy in use goes when its user is done. */
 void lvni_cpu_weights_forget(uint64_t first_id, uint64_t last_id);

@@ -296,7 +296,7 @@ lvn_status lvni_shape_matmul(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
 {
     const lvn_tensor *a = args->in[0], *b = args->in[1];
     const lvni_matmul_attr *attr = args->attr;
-    LVN_TRY(lvni_rule_float("matmul", args, 3));
+    LVN_TRY(lvni_rule_float_params("matmul", args, 1, 2));
     LVN_TRY(need_ndim("matmul", "a", a, 2, "(M, K)"));
     LVN_TRY(need_ndim("matmul", "b", b, 2, "(K, N)"));
     const int64_t ka = a->shape[attr->trans_a ? 0 : 1], kb = b->shape[attr->trans_b ? 1 : 0];

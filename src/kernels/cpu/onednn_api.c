@@ -58,15 +58,21 @@ void lvni_dnn_stream_destroy(dnnl_stream_t stream)
 
 /* ---- descriptors ---- */
 
-static lvn_status image_desc(dnnl_memory_desc_t *d, int64_t n, int64_t h, int64_t w, int64_t c)
+static dnnl_data_type_t type_of(int64_t low)
+{
+    return low != 0 ? dnnl_bf16 : dnnl_f32;
+}
+
+static lvn_status image_desc(dnnl_memory_desc_t *d, int64_t n, int64_t h, int64_t w, int64_t c, int64_t low)
 {
     const dnnl_dims_t dims = {n, c, h, w};
-    DNN(dnnl_memory_desc_init_by_tag(d, 4, dims, dnnl_f32, dnnl_nhwc), "describe an image");
+    DNN(dnnl_memory_desc_init_by_tag(d, 4, dims, type_of(low), dnnl_nhwc), "describe an image");
     return LVN_OK;
 }
 
 /* The plain master copy (O, KH, KW, I / groups) and the same shape in a layout of oneDNN's choice. */
-static lvn_status weight_descs(const lvni_dnn_conv_shape *s, dnnl_memory_desc_t *plain, dnnl_memory_desc_t *any)
+static lvn_status weight_descs(const lvni_dnn_conv_shape *s, dnnl_data_type_t plain_type, dnnl_data_type_t type,
+                               dnnl_memory_desc_t *plain, dnnl_memory_desc_t *any)
 {
     const int64_t g = s->groups, i = s->ic / g, o = s->oc / g, row = s->kw * i, out = s->kh * row;
     const dnnl_dims_t dims = {g, o, i, s->kh, s->kw};
@@ -75,8 +81,8 @@ static lvn_status weight_descs(const lvni_dnn_conv_shape *s, dnnl_memory_desc_t 
     dnnl_dims_t d = {0}, st = {0};
     memcpy(d, dims + lead, (size_t)(5 - lead) * sizeof *d);
     memcpy(st, strides + lead, (size_t)(5 - lead) * sizeof *st);
-    DNN(dnnl_memory_desc_init_by_strides(plain, 5 - lead, d, dnnl_f32, st), "describe weights");
-    DNN(dnnl_memory_desc_init_by_tag(any, 5 - lead, d, dnnl_f32, dnnl_format_tag_any), "describe weights");
+    DNN(dnnl_memory_desc_init_by_strides(plain, 5 - lead, d, plain_type, st), "describe weights");
+    DNN(dnnl_memory_desc_init_by_tag(any, 5 - lead, d, type, dnnl_format_tag_any), "describe weights");
     return LVN_OK;
 }
 
@@ -178,9 +184,10 @@ static uint64_t format_of(const dnnl_memory_desc_t *d)
         return 0;
     }
     const dnnl_blocking_desc_t *b = &d->format_desc.blocking;
-    uint64_t words[5 * DNNL_MAX_NDIMS + 2], h = 14695981039346656037u;
+    uint64_t words[5 * DNNL_MAX_NDIMS + 3], h = 14695981039346656037u;
     size_t n = 0;
     words[n++] = (uint64_t)d->ndims;
+    words[n++] = (uint64_t)d->data_type;
     words[n++] = (uint64_t)b->inner_nblks;
     for (int i = 0; i < d->ndims; i++) {
         words[n++] = (uint64_t)d->dims[i];
@@ -255,17 +262,21 @@ static lvn_status fill(lvni_dnn_prim *p, dnnl_primitive_desc_t pd, int n_args, c
 }
 
 typedef struct conv_descs {
-    dnnl_memory_desc_t x, y, bias, plain, any;
+    dnnl_memory_desc_t x, y, bias, plain, any, dw;
     dnnl_dims_t stride, padding, dilation; /* dilation as oneDNN counts: 0 is dense */
 } conv_descs;
 
-static lvn_status describe_conv(const lvni_dnn_conv_shape *s, conv_descs *d)
+static lvn_status describe_conv(const lvni_dnn_work *work, conv_descs *d)
 {
+    const lvni_dnn_conv_shape *s = &work->shape.conv;
+    const bool gradient = work->op == LVNI_DNN_CONV_GRAD_WEIGHT;
     memset(d, 0, sizeof *d);
     const dnnl_dims_t oc = {s->oc};
-    LVN_TRY(image_desc(&d->x, s->n, s->ih, s->iw, s->ic));
-    LVN_TRY(image_desc(&d->y, s->n, s->oh, s->ow, s->oc));
-    LVN_TRY(weight_descs(s, &d->plain, &d->any));
+    LVN_TRY(image_desc(&d->x, s->n, s->ih, s->iw, s->ic, work->low));
+    LVN_TRY(image_desc(&d->y, s->n, s->oh, s->ow, s->oc, work->low));
+    LVN_TRY(weight_descs(s, gradient ? dnnl_f32 : type_of(work->low != 0 && work->wide_w == 0), type_of(work->low), &d->plain, &d->any));
+    d->dw = d->any; /* sums stay f32 */
+    d->dw.data_type = gradient ? dnnl_f32 : d->any.data_type;
     DNN(dnnl_memory_desc_init_by_tag(&d->bias, 1, oc, dnnl_f32, dnnl_a), "describe a bias");
     for (int i = 0; i < 2; i++) {
         d->stride[i] = s->stride[i];
@@ -298,7 +309,7 @@ static lvn_status conv_pd(lvni_dnn_op op, const conv_descs *d, bool bias, dnnl_p
                                                              d->stride, d->dilation, d->padding, d->padding),
             "describe the input gradient of a convolution");
     } else {
-        DNN(dnnl_dilated_convolution_backward_weights_desc_init(&c, dnnl_convolution_direct, &d->x, &d->any, NULL,
+        DNN(dnnl_dilated_convolution_backward_weights_desc_init(&c, dnnl_convolution_direct, &d->x, &d->dw, NULL,
                                                                 &d->y, d->stride, d->dilation, d->padding,
                                                                 d->padding),
             "describe the weight gradient of a convolution");
@@ -310,32 +321,38 @@ static lvn_status conv_pd(lvni_dnn_op op, const conv_descs *d, bool bias, dnnl_p
 }
 
 /* A row-major matrix (rows, columns), or the transpose of one that lies in memory as (columns, rows). */
-static lvn_status matrix_desc(dnnl_memory_desc_t *d, int64_t rows, int64_t columns, bool trans)
+static lvn_status matrix_desc(dnnl_memory_desc_t *d, int64_t rows, int64_t columns, bool trans, int64_t low)
 {
     const dnnl_dims_t dims = {rows, columns};
-    DNN(dnnl_memory_desc_init_by_tag(d, 2, dims, dnnl_f32, trans ? dnnl_ba : dnnl_ab), "describe a matrix");
+    DNN(dnnl_memory_desc_init_by_tag(d, 2, dims, type_of(low), trans ? dnnl_ba : dnnl_ab), "describe a matrix");
     return LVN_OK;
 }
 
-static lvn_status matmul_pd(const lvni_dnn_matmul_shape *s, bool bias, dnnl_primitive_desc_t *pd)
+/* *plain: b as it comes. With wide_w it is carried to bf16 and a layout of oneDNN's choice. */
+static lvn_status matmul_pd(const lvni_dnn_work *w, dnnl_memory_desc_t *plain, dnnl_primitive_desc_t *pd)
 {
+    const lvni_dnn_matmul_shape *s = &w->shape.matmul;
     dnnl_memory_desc_t a, b, y, row;
     dnnl_matmul_desc_t desc;
-    LVN_TRY(matrix_desc(&a, s->m, s->k, s->trans_a != 0));
-    LVN_TRY(matrix_desc(&b, s->k, s->n, s->trans_b != 0));
-    LVN_TRY(matrix_desc(&y, s->m, s->n, false));
-    LVN_TRY(matrix_desc(&row, 1, s->n, false));
-    DNN(dnnl_matmul_desc_init(&desc, &a, &b, bias ? &row : NULL, &y), "describe a matrix product");
+    LVN_TRY(matrix_desc(&a, s->m, s->k, s->trans_a != 0, w->low));
+    LVN_TRY(matrix_desc(plain, s->k, s->n, s->trans_b != 0, w->low != 0 && w->wide_w == 0));
+    LVN_TRY(matrix_desc(&y, s->m, s->n, false, w->low != 0 && w->wide_y == 0));
+    LVN_TRY(matrix_desc(&row, 1, s->n, false, 0));
+    b = *plain;
+    if (w->wide_w != 0) {
+        DNN(dnnl_memory_desc_init_by_tag(&b, 2, plain->dims, dnnl_bf16, dnnl_format_tag_any), "describe a matrix");
+    }
+    DNN(dnnl_matmul_desc_init(&desc, &a, &b, w->bias != 0 ? &row : NULL, &y), "describe a matrix product");
     return make_pd(pd, &desc, NULL, "plan a matrix product");
 }
 
-/* *d is filled for convolutions only. */
+/* *d is filled for convolutions; of it d->plain for matrix products, too. */
 static lvn_status work_pd(const lvni_dnn_work *w, conv_descs *d, dnnl_primitive_desc_t *pd)
 {
     if (w->op == LVNI_DNN_MATMUL) {
-        return matmul_pd(&w->shape.matmul, w->bias != 0, pd);
+        return matmul_pd(w, &d->plain, pd);
     }
-    LVN_TRY(describe_conv(&w->shape.conv, d));
+    LVN_TRY(describe_conv(w, d));
     return conv_pd((lvni_dnn_op)w->op, d, w->bias != 0, pd);
 }
 
@@ -375,7 +392,7 @@ lvn_status lvni_dnn_create(const lvni_dnn_work *work, lvni_dnn_prim *out)
     const bool gradient = work->op == LVNI_DNN_CONV_GRAD_WEIGHT;
     lvn_status s = count_or_refuse(work, impl_name(pd));
     if (s == LVN_OK) {
-        s = fill(&p, pd, work->bias != 0 ? 4 : 3, work_args[work->op], work->op == LVNI_DNN_MATMUL ? NULL : &d.plain, gradient);
+        s = fill(&p, pd, work->bias != 0 ? 4 : 3, work_args[work->op], &d.plain, gradient);
     }
     dnnl_primitive_desc_destroy(pd);
     if (s != LVN_OK) {
@@ -541,4 +558,9 @@ const char *lvni_dnn_describe(void)
     }
     pthread_mutex_unlock(&lock);
     return text;
+}
+
+bool lvni_cpu_has_bf16(void)
+{
+    return ((unsigned)dnnl_get_effective_cpu_isa() & (unsigned)dnnl_cpu_isa_avx512_core) == (unsigned)dnnl_cpu_isa_avx512_core;
 }

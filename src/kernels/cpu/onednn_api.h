@@ -50,7 +50,10 @@ typedef struct lvni_dnn_prim {
 
 typedef struct lvni_dnn_work {
     int64_t op;   /* lvni_dnn_op */
-    int64_t bias; /* 0 or 1 */
+    int64_t bias; /* 0 or 1; always f32 */
+    int64_t low;    /* 0: all is f32. 1: images, matrices and weights are bf16; gradients of weights stay f32 */
+    int64_t wide_w; /* with low: weights (b of a product) come in f32 and are carried to bf16 */
+    int64_t wide_y; /* with low: the result of a product is f32 */
     union {
         lvni_dnn_conv_shape conv;
         lvni_dnn_matmul_shape matmul;

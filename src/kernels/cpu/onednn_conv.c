@@ -3,9 +3,8 @@
  * Forward and input gradient have the same bits for every team and run with the lane's; the weight gradient adds over the
  * team and always runs with wgrad_team (onednn_table.c chooses; tests/unit/kernels_cpu/test_onednn_law.c watches both). */
 #include "kernels/cpu/omp_team.h"
-#include "kernels/cpu/onednn_table.h"
-#include "kernels/cpu/scratch.h"
-#include "kernels/cpu/weights_cache.h"
+#include "kernels/cpu/onednn_weights.h"
+#include "kernels/cpu/par.h"
 #include "kernels/kernels_decl.h"
 
 #include <string.h>
@@ -17,55 +16,6 @@ typedef struct conv_call {
     const void *data[LVNI_DNN_MAX_ARGS]; /* in the order of lvni_dnn_op; the weights' place is filled here */
 } conv_call;
 
-static size_t rounded(size_t bytes)
-{
-    return (bytes + 63) / 64 * 64;
-}
-
-/* Lane memory: weights in the chosen layout (when not shared), then a scratchpad for primitive and reorder in turn. */
-static lvn_status lane_memory(const lvni_dnn_prim *p, size_t weights, void **copy, void **scratch)
-{
-    const size_t pad = p->scratch_bytes > p->reorder_scratch_bytes ? p->scratch_bytes : p->reorder_scratch_bytes;
-    *copy = lvni_scratch(LVNI_SCRATCH_DNNL, rounded(weights) + pad);
-    if (*copy == NULL) {
-        return lvn_last_error()->code;
-    }
-    *scratch = (char *)*copy + rounded(weights);
-    return LVN_OK;
-}
-
-static lvn_status run_gradient(conv_call *call, lvni_dnn_prim *p, dnnl_stream_t stream)
-{
-    void *copy = NULL, *scratch = NULL;
-    LVN_TRY(lane_memory(p, p->chosen_bytes, &copy, &scratch));
-    call->data[LVNI_DNN_WEIGHTS] = p->reorder != NULL ? copy : call->dw;
-    LVN_TRY(lvni_dnn_run(p, stream, call->data, scratch));
-    return p->reorder != NULL ? lvni_dnn_reorder(p, stream, copy, call->dw, scratch) : LVN_OK;
-}
-
-/* Parameters stay as they are for a whole step: their copy is shared. Other weights are carried over each time. */
-static lvn_status run_with_weights(conv_call *call, lvni_dnn_prim *p, dnnl_stream_t stream)
-{
-    const bool shared = p->reorder != NULL && p->format != 0 && call->w->param >= 0;
-    void *copy = NULL, *scratch = NULL;
-    lvni_weights_copy *pinned = NULL;
-    LVN_TRY(lane_memory(p, shared ? 0 : p->chosen_bytes, &copy, &scratch));
-    if (p->reorder == NULL) {
-        call->data[LVNI_DNN_WEIGHTS] = call->w->data;
-    } else if (shared) {
-        LVN_TRY(lvni_weights_acquire(p, stream, call->w, scratch, &pinned));
-        call->data[LVNI_DNN_WEIGHTS] = lvni_weights_data(pinned);
-    } else {
-        LVN_TRY(lvni_dnn_reorder(p, stream, call->w->data, copy, scratch));
-        call->data[LVNI_DNN_WEIGHTS] = copy;
-    }
-    const lvn_status s = lvni_dnn_run(p, stream, call->data, scratch);
-    if (pinned != NULL) {
-        lvni_weights_release(pinned);
-    }
-    return s;
-}
-
 static lvn_status run(conv_call *call)
 {
     lvni_dnn_found f = {0};
@@ -75,7 +25,7 @@ static lvn_status run(conv_call *call)
         return s;
     }
     const int before = lvni_omp_enter(f.team);
-    s = gradient ? run_gradient(call, f.prim, f.stream) : run_with_weights(call, f.prim, f.stream);
+    s = gradient ? lvni_dnn_run_to_weights(&f, call->data, call->dw) : lvni_dnn_run_with_weights(&f, call->data, call->w);
     lvni_omp_leave(before);
     return s;
 }
@@ -90,6 +40,7 @@ static lvn_status begin(conv_call *call, lvni_dnn_op op, const lvni_conv_attr *a
     }
     memset(call, 0, sizeof *call);
     call->key.work.op = op;
+    call->key.work.low = x->dtype == LVN_BF16;
     call->key.fixed_team = ctx->wgrad_team;
     call->key.team = op == LVNI_DNN_CONV_GRAD_WEIGHT ? ctx->wgrad_team : ctx->team;
     lvni_dnn_conv_shape *s = &call->key.work.shape.conv;
@@ -106,7 +57,7 @@ static lvn_status begin(conv_call *call, lvni_dnn_op op, const lvni_conv_attr *a
 
 static size_t bytes_of(const lvn_tensor *t)
 {
-    return (size_t)lvn_numel(t) * sizeof(float);
+    return (size_t)lvn_numel(t) * lvn_dtype_size(t->dtype);
 }
 
 lvn_status lvni_cpu_conv2d(const lvni_args *args)
@@ -120,6 +71,7 @@ lvn_status lvni_cpu_conv2d(const lvni_args *args)
     }
     call.key.work.bias = b != NULL;
     call.w = w;
+    call.key.work.wide_w = x->dtype != w->dtype;
     call.data[0] = x->data;
     call.data[2] = y->data;
     call.data[3] = b == NULL ? NULL : b->data;
@@ -140,6 +92,7 @@ lvn_status lvni_cpu_conv2d_grad_input(const lvni_args *args)
         return LVN_OK;
     }
     call.w = w;
+    call.key.work.wide_w = dy->dtype != w->dtype;
     call.data[0] = dy->data;
     call.data[2] = dx->data;
     return run(&call);
@@ -170,8 +123,7 @@ lvn_status lvni_cpu_conv2d_grad_weight(const lvni_args *args)
         LVN_TRY(weight_gradient(args, args->out[0]));
     }
     if (args->out[1] != NULL) {
-        const lvni_axes_attr all_but_channels = {.mask = 7u};
-        return lvni_cpu_sum(&(lvni_args){.in = {dy}, .out = {args->out[1]}, .attr = &all_but_channels});
+        return lvni_cpu_sum_rows(dy, args->out[1]);
     }
     return LVN_OK;
 }

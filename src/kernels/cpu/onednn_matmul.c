@@ -3,48 +3,44 @@
  * A product whose first factor is transposed in memory adds over the team and belongs to the reducing class: it always
  * runs with wgrad_team. All others have the same bits for every team of the lane (onednn_table.c chooses;
  * tests/unit/kernels_cpu/test_onednn_law.c watches). */
+#include "core/half.h"
 #include "kernels/cpu/omp_team.h"
-#include "kernels/cpu/onednn_table.h"
-#include "kernels/cpu/scratch.h"
+#include "kernels/cpu/onednn_weights.h"
+#include "kernels/cpu/par.h"
 #include "kernels/kernels_decl.h"
 
 #include <string.h>
 
-static lvn_status run(const lvni_dnn_key *key, const void *const *data)
-{
-    lvni_dnn_found f = {0};
-    LVN_TRY(lvni_dnn_lookup(key, &f));
-    void *scratch = lvni_scratch(LVNI_SCRATCH_DNNL, f.prim->scratch_bytes);
-    if (scratch == NULL) {
-        return lvn_last_error()->code;
-    }
-    const int before = lvni_omp_enter(f.team);
-    const lvn_status s = lvni_dnn_run(f.prim, f.stream, data, scratch);
-    lvni_omp_leave(before);
-    return s;
-}
+/* y (m, n) = a (m, k) b (k, n) + bias (n) or NULL. Types: f32; or a bf16, b bf16 or f32 (a parameter, carried to bf16), y bf16 or f32. */
+typedef struct product_call {
+    lvni_dnn_matmul_shape shape;
+    const lvn_tensor *a, *b, *bias;
+    lvn_tensor *y;
+} product_call;
 
 /* Products over nothing: y is the bias (or zero) in every row. */
-static void fill_rows(float *y, int64_t rows, int64_t columns, const float *bias)
+static lvn_status fill_rows(const product_call *c)
 {
-    for (int64_t r = 0; r < rows; r++) {
-        if (bias != NULL) {
-            memcpy(y + r * columns, bias, (size_t)columns * sizeof *y);
+    memset(c->y->data, 0, (size_t)lvn_numel(c->y) * lvn_dtype_size(c->y->dtype));
+    for (int64_t e = 0; c->bias != NULL && e < lvn_numel(c->y); e++) {
+        const float value = LVNI_CF32(c->bias)[e % c->shape.n];
+        if (c->y->dtype == LVN_BF16) {
+            ((uint16_t *)c->y->data)[e] = lvni_f32_to_bf16(value);
         } else {
-            memset(y + r * columns, 0, (size_t)columns * sizeof *y);
+            LVNI_F32(c->y)[e] = value;
         }
     }
+    return LVN_OK;
 }
 
-/* y (m, n) = a (m, k) b (k, n) + bias (n) or NULL. */
-static lvn_status product(const lvni_dnn_matmul_shape *s, const float *a, const float *b, const float *bias, float *y)
+static lvn_status product(const product_call *c)
 {
+    const lvni_dnn_matmul_shape *s = &c->shape;
     if (s->m == 0 || s->n == 0) {
         return LVN_OK;
     }
     if (s->k == 0) {
-        fill_rows(y, s->m, s->n, bias);
-        return LVN_OK;
+        return fill_rows(c);
     }
     const lvni_ctx *ctx = lvni_ctx_get();
     if (ctx == NULL) {
@@ -53,12 +49,20 @@ static lvn_status product(const lvni_dnn_matmul_shape *s, const float *a, const 
     lvni_dnn_key key;
     memset(&key, 0, sizeof key);
     key.work.op = LVNI_DNN_MATMUL;
-    key.work.bias = bias != NULL;
+    key.work.bias = c->bias != NULL;
+    key.work.low = c->a->dtype == LVN_BF16;
+    key.work.wide_w = c->b->dtype != c->a->dtype;
+    key.work.wide_y = c->y->dtype != c->a->dtype;
     key.work.shape.matmul = *s;
     key.fixed_team = ctx->wgrad_team;
     key.team = s->trans_a != 0 ? ctx->wgrad_team : ctx->team;
-    const void *const data[] = {a, b, y, bias};
-    return run(&key, data);
+    lvni_dnn_found f = {0};
+    LVN_TRY(lvni_dnn_lookup(&key, &f));
+    const void *data[LVNI_DNN_MAX_ARGS] = {c->a->data, NULL, c->y->data, c->bias == NULL ? NULL : c->bias->data};
+    const int before = lvni_omp_enter(f.team);
+    const lvn_status status = lvni_dnn_run_with_weights(&f, data, c->b);
+    lvni_omp_leave(before);
+    return status;
 }
 
 lvn_status lvni_cpu_matmul(const lvni_args *args)
@@ -70,14 +74,14 @@ lvn_status lvni_cpu_matmul(const lvni_args *args)
                                      .n = b->shape[at->trans_b ? 0 : 1],
                                      .trans_a = at->trans_a,
                                      .trans_b = at->trans_b};
-    return product(&s, LVNI_CF32(a), LVNI_CF32(b), NULL, LVNI_F32(args->out[0]));
+    return product(&(product_call){.shape = s, .a = a, .b = b, .y = args->out[0]});
 }
 
 lvn_status lvni_cpu_linear(const lvni_args *args)
 {
-    const lvn_tensor *x = args->in[0], *w = args->in[1], *b = args->in[2];
+    const lvn_tensor *x = args->in[0], *w = args->in[1];
     const lvni_dnn_matmul_shape s = {.m = x->shape[0], .k = x->shape[1], .n = w->shape[0], .trans_b = 1};
-    return product(&s, LVNI_CF32(x), LVNI_CF32(w), b == NULL ? NULL : LVNI_CF32(b), LVNI_F32(args->out[0]));
+    return product(&(product_call){.shape = s, .a = x, .b = w, .bias = args->in[2], .y = args->out[0]});
 }
 
 /* dw (O, I) = dy^T (O, N) x (N, I) */
@@ -86,11 +90,10 @@ lvn_status lvni_cpu_linear_grad_weight(const lvni_args *args)
     const lvn_tensor *dy = args->in[0], *x = args->in[1];
     const lvni_dnn_matmul_shape s = {.m = dy->shape[1], .k = dy->shape[0], .n = x->shape[1], .trans_a = 1};
     if (args->out[0] != NULL) {
-        LVN_TRY(product(&s, LVNI_CF32(dy), LVNI_CF32(x), NULL, LVNI_F32(args->out[0])));
+        LVN_TRY(product(&(product_call){.shape = s, .a = dy, .b = x, .y = args->out[0]}));
     }
     if (args->out[1] != NULL) {
-        const lvni_axes_attr rows = {.mask = 1u};
-        return lvni_cpu_sum(&(lvni_args){.in = {dy}, .out = {args->out[1]}, .attr = &rows});
+        return lvni_cpu_sum_rows(dy, args->out[1]);
     }
     return LVN_OK;
 }

@@ -86,12 +86,13 @@ static lvn_status implementation(const lvni_dnn_key *key, int64_t team, char nam
 
 /* The AVX-512 implementations do not see the team (outside the reducing class; test_onednn_law.c). Those for older
  * instruction sets do, for some shapes. And oneDNN may choose another implementation for another team: the answer must be
- * the same for every key->team, so it is compared with what the fixed team gets. */
+ * the same for every key->team, so it is compared with what the fixed team gets. Products in bf16 split long sums over the team
+ * (AMX: 32 x 256 x 3072 with b transposed), so they always have the fixed one. */
 static lvn_status choose_team(const lvni_dnn_key *key, int *team)
 {
     char lane[64], fixed[64];
     *team = (int)key->fixed_team;
-    if (key->team == key->fixed_team) {
+    if (key->team == key->fixed_team || (key->work.low != 0 && key->work.op == LVNI_DNN_MATMUL)) {
         return LVN_OK;
     }
     LVN_TRY(implementation(key, key->team, lane));

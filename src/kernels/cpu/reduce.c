@@ -15,12 +15,13 @@ typedef struct step {
     int64_t a, r, b;
     int64_t blocks, col_chunks; /* of r; of b (only to occupy a team) */
     const float *x;
+    const uint16_t *low; /* x in bf16 instead of `x`, or NULL */
     float *partial; /* (a, blocks, b); the same as y when one block suffices and nothing is divided */
     float *y;
     double divisor;
 } step;
 
-enum { COLUMNS_PER_ITEM = 4096 };
+enum { COLUMNS_PER_ITEM = 4096, LOW_COLUMNS = 64 };
 
 static void rows_range(const void *job, int64_t begin, int64_t end)
 {
@@ -37,6 +38,20 @@ static void rows_range(const void *job, int64_t begin, int64_t end)
     }
 }
 
+/* bf16, a block of rows: made f32 a few columns at a time, so that it stays in the nearest cache. */
+static void low_col_sums(const uint16_t *x, int64_t rows, int64_t cols, int64_t stride, float *sums)
+{
+    const lvni_vec *vec = lvni_cpu_isa();
+    float wide[LVNI_ROW_BLOCK * LOW_COLUMNS];
+    for (int64_t c = 0; c < cols; c += LOW_COLUMNS) {
+        const int64_t n = cols - c < LOW_COLUMNS ? cols - c : LOW_COLUMNS;
+        for (int64_t r = 0; r < rows; r++) {
+            vec->from_bf16(x + r * stride + c, wide + r * n, n);
+        }
+        vec->col_sums(wide, rows, n, n, sums + c);
+    }
+}
+
 static void columns_range(const void *job, int64_t begin, int64_t end)
 {
     const step *s = job;
@@ -46,8 +61,13 @@ static void columns_range(const void *job, int64_t begin, int64_t end)
         const int64_t row = block * LVNI_ROW_BLOCK, col = chunk * COLUMNS_PER_ITEM;
         const int64_t rows = s->r - row < LVNI_ROW_BLOCK ? s->r - row : LVNI_ROW_BLOCK;
         const int64_t cols = s->b - col < COLUMNS_PER_ITEM ? s->b - col : COLUMNS_PER_ITEM;
-        lvni_cpu_isa()->col_sums(s->x + (a * s->r + row) * s->b + col, rows, cols, s->b,
-                                 s->partial + (a * s->blocks + block) * s->b + col);
+        const int64_t first = (a * s->r + row) * s->b + col;
+        float *sums = s->partial + (a * s->blocks + block) * s->b + col;
+        if (s->low != NULL) {
+            low_col_sums(s->low + first, rows, cols, s->b, sums);
+        } else {
+            lvni_cpu_isa()->col_sums(s->x + first, rows, cols, s->b, sums);
+        }
     }
 }
 
@@ -155,6 +175,27 @@ static lvn_status reduce(const lvn_tensor *x, uint32_t mask, lvn_tensor *out, do
         }
         run_step(s);
         from = s->y;
+    }
+    return LVN_OK;
+}
+
+/* Over all axes but the last. */
+lvn_status lvni_cpu_sum_rows(const lvn_tensor *x, lvn_tensor *out)
+{
+    const uint32_t mask = (1u << (x->ndim - 1)) - 1u;
+    if (x->dtype == LVN_F32) {
+        return reduce(x, mask, out, 1.0);
+    }
+    const int64_t cols = x->shape[x->ndim - 1], rows = cols == 0 ? 0 : lvn_numel(x) / cols;
+    step s = {.a = 1, .r = rows, .b = cols, .blocks = lvni_div_up(rows, LVNI_ROW_BLOCK), .col_chunks = lvni_div_up(cols, COLUMNS_PER_ITEM),
+              .low = x->data, .y = LVNI_F32(out), .divisor = 1.0};
+    s.partial = in_place(&s) ? s.y : lvni_scratch(LVNI_SCRATCH_OWN, (size_t)(s.blocks * cols) * sizeof *s.partial);
+    if (s.partial == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    lvni_par(s.blocks * s.col_chunks, 1, LVNI_ROW_BLOCK * cols, columns_range, &s);
+    if (!in_place(&s)) {
+        lvni_par(1, 1, s.blocks * cols, combine_range, &s);
     }
     return LVN_OK;
 }

@@ -1,6 +1,8 @@
 /* See onednn_support.h. */
 #include "onednn_support.h"
 
+#include "core/half.h"
+
 #include <string.h>
 
 static uint64_t mix(uint64_t x)
@@ -15,17 +17,29 @@ void fill(lvn_tensor *t, uint64_t seed)
     const int64_t n = lvn_numel(t);
     for (int64_t i = 0; i < n; i++) {
         const uint64_t bits = mix(seed * 0x9e3779b97f4a7c15u + (uint64_t)i) >> 40; /* 24 bits */
-        LVNI_F32(t)[i] = (float)((double)bits / 8388608.0 - 1.0);
+        const float value = (float)((double)bits / 8388608.0 - 1.0);
+        if (t->dtype == LVN_BF16) {
+            ((uint16_t *)t->data)[i] = lvni_f32_to_bf16(value);
+        } else {
+            LVNI_F32(t)[i] = value;
+        }
     }
 }
 
-lvn_tensor *filled(uint64_t seed, int ndim, const int64_t *shape)
+lvn_dtype support_type = LVN_F32;
+
+static lvn_tensor *filled_as(lvn_dtype dtype, uint64_t seed, int ndim, const int64_t *shape)
 {
-    lvn_tensor *t = lvn_tensor_create(LVN_F32, ndim, shape);
+    lvn_tensor *t = lvn_tensor_create(dtype, ndim, shape);
     if (t != NULL) {
         fill(t, seed);
     }
     return t;
+}
+
+lvn_tensor *filled(uint64_t seed, int ndim, const int64_t *shape)
+{
+    return filled_as(support_type, seed, ndim, shape);
 }
 
 conv_data conv_data_make(const conv_case *c)
@@ -38,13 +52,13 @@ conv_data conv_data_make(const conv_case *c)
                             .dilation = {c->dilation, c->dilation}, .groups = c->groups, .in_h = c->h, .in_w = c->w,
                             .kernel = {c->k, c->k}}};
     d.x = filled(1, 4, x);
-    d.w = filled(2, 4, w);
-    d.b = filled(3, 1, b);
+    d.w = filled_as(LVN_F32, 2, 4, w);
+    d.b = filled_as(LVN_F32, 3, 1, b);
     d.dy = filled(4, 4, y);
     d.y = filled(5, 4, y);
     d.dx = filled(6, 4, x);
-    d.dw = filled(7, 4, w);
-    d.db = filled(8, 1, b);
+    d.dw = filled_as(LVN_F32, 7, 4, w);
+    d.db = filled_as(LVN_F32, 8, 1, b);
     return d;
 }
 
@@ -58,11 +72,11 @@ void conv_data_free(conv_data *d)
 
 uint64_t hash_of(const lvn_tensor *t)
 {
-    const int64_t n = lvn_numel(t);
+    const size_t size = lvn_dtype_size(t->dtype);
     uint64_t h = 14695981039346656037u;
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t bits;
-        memcpy(&bits, LVNI_CF32(t) + i, sizeof bits);
+    for (int64_t i = 0; i < lvn_numel(t); i++) {
+        uint32_t bits = 0;
+        memcpy(&bits, (const char *)t->data + (size_t)i * size, size);
         h = (h ^ bits) * 1099511628211u;
         h ^= h >> 32;
     }

@@ -15,7 +15,10 @@ typedef struct conv_data {
     lvn_tensor *x, *w, *b, *dy, *y, *dx, *dw, *db;
 } conv_data;
 
-/* A f32 tensor with values in [-1, 1) that depend on `seed` and the element only. */
+/* The type of images and matrices that the functions below make, f32 at first; weights and biases of convolutions are always f32. */
+extern lvn_dtype support_type;
+
+/* A tensor of support_type with values in [-1, 1) that depend on `seed` and the element only. */
 lvn_tensor *filled(uint64_t seed, int ndim, const int64_t *shape);
 void fill(lvn_tensor *t, uint64_t seed);
 conv_data conv_data_make(const conv_case *c);

@@ -1,0 +1,55 @@
+/* Weights on their way to and from oneDNN (onednn_weights.h). */
+#include "kernels/cpu/onednn_weights.h"
+
+#include "kernels/cpu/scratch.h"
+#include "kernels/cpu/weights_cache.h"
+
+static size_t rounded(size_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
+
+/* Lane memory: weights in the chosen layout (when not shared), then a scratchpad for primitive and reorder in turn. */
+static lvn_status lane_memory(const lvni_dnn_prim *p, size_t weights, void **copy, void **scratch)
+{
+    const size_t pad = p->scratch_bytes > p->reorder_scratch_bytes ? p->scratch_bytes : p->reorder_scratch_bytes;
+    *copy = lvni_scratch(LVNI_SCRATCH_DNNL, rounded(weights) + pad);
+    if (*copy == NULL) {
+        return lvn_last_error()->code;
+    }
+    *scratch = (char *)*copy + rounded(weights);
+    return LVN_OK;
+}
+
+lvn_status lvni_dnn_run_to_weights(const lvni_dnn_found *f, const void **data, void *dw)
+{
+    lvni_dnn_prim *p = f->prim;
+    void *copy = NULL, *scratch = NULL;
+    LVN_TRY(lane_memory(p, p->chosen_bytes, &copy, &scratch));
+    data[LVNI_DNN_WEIGHTS] = p->reorder != NULL ? copy : dw;
+    LVN_TRY(lvni_dnn_run(p, f->stream, data, scratch));
+    return p->reorder != NULL ? lvni_dnn_reorder(p, f->stream, copy, dw, scratch) : LVN_OK;
+}
+
+lvn_status lvni_dnn_run_with_weights(const lvni_dnn_found *f, const void **data, const lvn_tensor *w)
+{
+    lvni_dnn_prim *p = f->prim;
+    const bool shared = p->reorder != NULL && p->format != 0 && w->param >= 0;
+    void *copy = NULL, *scratch = NULL;
+    lvni_weights_copy *pinned = NULL;
+    LVN_TRY(lane_memory(p, shared ? 0 : p->chosen_bytes, &copy, &scratch));
+    if (p->reorder == NULL) {
+        data[LVNI_DNN_WEIGHTS] = w->data;
+    } else if (shared) {
+        LVN_TRY(lvni_weights_acquire(p, f->stream, w, scratch, &pinned));
+        data[LVNI_DNN_WEIGHTS] = lvni_weights_data(pinned);
+    } else {
+        LVN_TRY(lvni_dnn_reorder(p, f->stream, w->data, copy, scratch));
+        data[LVNI_DNN_WEIGHTS] = copy;
+    }
+    const lvn_status s = lvni_dnn_run(p, f->stream, data, scratch);
+    if (pinned != NULL) {
+        lvni_weights_release(pinned);
+    }
+    return s;
+}
