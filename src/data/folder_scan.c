@@ -2,7 +2,7 @@
 #include "data/folder_scan.h"
 
 #include "core/alloc.h"
-#include "data/folder_walk.h"
+#include "data/folder_index.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -165,7 +165,9 @@ static lvn_status take_walk(lvni_image_scan *scan, lvni_walk *walk)
     scan->n = walk->n;
     scan->names = walk->names;
     scan->name_at = walk->name_at;
-    *walk = (lvni_walk){0};
+    walk->names = NULL;
+    walk->name_at = NULL;
+    lvni_walk_free(walk);
     scan->label = lvni_alloc(LVNI_TAG_DATA, (size_t)scan->n * sizeof *scan->label);
     scan->part = lvni_calloc(LVNI_TAG_DATA, (size_t)scan->n, 1);
     if (scan->label == NULL || scan->part == NULL) {
@@ -180,10 +182,10 @@ static lvn_status take_walk(lvni_image_scan *scan, lvni_walk *walk)
     return LVN_OK;
 }
 
-static lvn_status walk_all(lvni_image_scan *scan, lvni_scan_mode mode, lvni_walk *walk)
+static lvn_status walk_all(const lvni_image_scan *scan, lvni_walk *walk)
 {
-    scan->has_parts = mode != LVNI_SCAN_FLAT && folder_exists(scan->root, "train") && folder_exists(scan->root, "val");
     if (scan->has_parts) {
+        LVN_TRY(lvni_walk_watch(walk, scan->root, ""));
         LVN_TRY(lvni_walk_add(walk, scan->root, "train"));
         const int64_t n_train = walk->n;
         LVN_TRY(lvni_walk_add(walk, scan->root, "val"));
@@ -201,10 +203,26 @@ static lvn_status walk_all(lvni_image_scan *scan, lvni_scan_mode mode, lvni_walk
     return LVN_OK;
 }
 
-static lvn_status scan_folder(lvni_image_scan *scan, lvni_scan_mode mode)
+/* From the index where there is a good one; else from the folder, and then the index is written. */
+static lvn_status list_all(const lvni_image_scan *scan, const char *index, lvni_str *notes, lvni_walk *walk)
+{
+    if (index == NULL) {
+        return walk_all(scan, walk);
+    }
+    bool found;
+    LVN_TRY(lvni_folder_index_read(index, scan->root, scan->has_parts, walk, notes, &found));
+    if (found) {
+        return LVN_OK;
+    }
+    LVN_TRY(walk_all(scan, walk));
+    return lvni_folder_index_write(index, scan->root, scan->has_parts, walk, notes);
+}
+
+static lvn_status scan_folder(lvni_image_scan *scan, lvni_scan_mode mode, const char *index, lvni_str *notes)
 {
     lvni_walk walk = {0};
-    const lvn_status status = walk_all(scan, mode, &walk);
+    scan->has_parts = mode != LVNI_SCAN_FLAT && folder_exists(scan->root, "train") && folder_exists(scan->root, "val");
+    const lvn_status status = list_all(scan, index, notes, &walk);
     if (status != LVN_OK) {
         lvni_walk_free(&walk);
         return status;
@@ -242,7 +260,7 @@ static lvn_status scan_file(lvni_image_scan *scan)
     return take_walk(scan, &walk);
 }
 
-static lvn_status scan_open(lvni_image_scan *scan, const char *folder, lvni_scan_mode mode)
+static lvn_status scan_open(lvni_image_scan *scan, const char *folder, lvni_scan_mode mode, const char *index, lvni_str *notes)
 {
     scan->root = lvni_strdup(LVNI_TAG_DATA, folder);
     if (scan->root == NULL) {
@@ -257,7 +275,7 @@ static lvn_status scan_open(lvni_image_scan *scan, const char *folder, lvni_scan
                  folder, strerror(errno));
     }
     if (S_ISDIR(st.st_mode)) {
-        return scan_folder(scan, mode);
+        return scan_folder(scan, mode, index, notes);
     }
     if (mode == LVNI_SCAN_FLAT) {
         return scan_file(scan);
@@ -267,6 +285,11 @@ static lvn_status scan_open(lvni_image_scan *scan, const char *folder, lvni_scan
 
 lvn_status lvni_image_scan_open(const char *folder, lvni_scan_mode mode, lvni_image_scan **out)
 {
+    return lvni_image_scan_open_indexed(folder, mode, NULL, NULL, out);
+}
+
+lvn_status lvni_image_scan_open_indexed(const char *folder, lvni_scan_mode mode, const char *index, lvni_str *notes, lvni_image_scan **out)
+{
     *out = NULL;
     LVN_ARG(folder != NULL && folder[0] != 0, "the data folder has no name");
     lvni_image_scan *scan = LVNI_NEW(LVNI_TAG_DATA, lvni_image_scan);
@@ -274,7 +297,7 @@ lvn_status lvni_image_scan_open(const char *folder, lvni_scan_mode mode, lvni_im
         return LVN_ERR_MEMORY;
     }
     atomic_init(&scan->references, 1);
-    const lvn_status status = scan_open(scan, folder, mode);
+    const lvn_status status = scan_open(scan, folder, mode, index, notes);
     if (status != LVN_OK) {
         lvni_image_scan_release(scan);
         return status;

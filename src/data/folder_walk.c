@@ -11,6 +11,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
+#include <time.h>
 
 /* The folders from the root down to here: a link back to one of them would never end. */
 typedef struct ancestor {
@@ -32,9 +33,10 @@ bool lvni_name_is_picture(const char *name)
     return dot != NULL && (strcasecmp(dot, ".jpg") == 0 || strcasecmp(dot, ".jpeg") == 0 || strcasecmp(dot, ".png") == 0);
 }
 
-static lvn_status add_name(lvni_walk *w, const char *name)
+/* A zero-terminated copy in w->names, at *at. */
+static lvn_status add_text(lvni_walk *w, const char *text, size_t *at)
 {
-    const size_t bytes = strlen(name) + 1;
+    const size_t bytes = strlen(text) + 1;
     if (w->used + bytes > w->room) {
         const size_t room = 2 * w->room + bytes + 4096;
         char *names = lvni_realloc(LVNI_TAG_DATA, w->names, room);
@@ -44,6 +46,14 @@ static lvn_status add_name(lvni_walk *w, const char *name)
         w->names = names;
         w->room = room;
     }
+    memcpy(w->names + w->used, text, bytes);
+    *at = w->used;
+    w->used += bytes;
+    return LVN_OK;
+}
+
+lvn_status lvni_walk_add_name(lvni_walk *w, const char *name)
+{
     if (w->n == w->n_room) {
         const int64_t room = 2 * w->n_room + 64;
         size_t *name_at = lvni_realloc(LVNI_TAG_DATA, w->name_at, (size_t)room * sizeof *name_at);
@@ -53,9 +63,27 @@ static lvn_status add_name(lvni_walk *w, const char *name)
         w->name_at = name_at;
         w->n_room = room;
     }
-    memcpy(w->names + w->used, name, bytes);
-    w->name_at[w->n++] = w->used;
-    w->used += bytes;
+    LVN_TRY(add_text(w, name, &w->name_at[w->n]));
+    w->n++;
+    return LVN_OK;
+}
+
+static lvn_status add_folder(lvni_walk *w, const char *name, const struct stat *st)
+{
+    if (w->n_folders == w->folder_room) {
+        const int64_t room = 2 * w->folder_room + 16;
+        lvni_walk_folder *folders = lvni_realloc(LVNI_TAG_DATA, w->folders, (size_t)room * sizeof *folders);
+        if (folders == NULL) {
+            return LVN_ERR_MEMORY;
+        }
+        w->folders = folders;
+        w->folder_room = room;
+    }
+    lvni_walk_folder *f = &w->folders[w->n_folders];
+    f->mtime_ns = (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
+    f->inode = (int64_t)st->st_ino;
+    LVN_TRY(add_text(w, name, &f->name_at));
+    w->n_folders++;
     return LVN_OK;
 }
 
@@ -69,10 +97,10 @@ static lvn_status walk_entry(walker *w, size_t length, const ancestor *up)
         if (!lvni_name_is_picture(w->path)) {
             return LVN_OK; /* a broken link that would not be read anyway */
         }
-        return add_name(w->walk, w->path + w->root_length + 1); /* reported when it is read */
+        return lvni_walk_add_name(w->walk, w->path + w->root_length + 1); /* reported when it is read */
     }
     if (!S_ISDIR(st.st_mode)) {
-        return S_ISREG(st.st_mode) && lvni_name_is_picture(w->path) ? add_name(w->walk, w->path + w->root_length + 1) : LVN_OK;
+        return S_ISREG(st.st_mode) && lvni_name_is_picture(w->path) ? lvni_walk_add_name(w->walk, w->path + w->root_length + 1) : LVN_OK;
     }
     for (const ancestor *a = up; a != NULL; a = a->up) {
         if (a->dev == st.st_dev && a->ino == st.st_ino) {
@@ -85,6 +113,7 @@ static lvn_status walk_entry(walker *w, size_t length, const ancestor *up)
 static lvn_status walk_folder(walker *w, size_t length, const struct stat *self, const ancestor *up)
 {
     const ancestor here = {up, self->st_dev, self->st_ino};
+    LVN_TRY(add_folder(w->walk, w->path + w->root_length + (w->path[w->root_length] == '/'), self));
     DIR *dir = opendir(w->path);
     if (dir == NULL) {
         LVN_FAIL(errno == ENOENT ? LVN_ERR_NOT_FOUND : LVN_ERR_IO, "%s: cannot open the folder: %s", w->path, strerror(errno));
@@ -117,6 +146,11 @@ lvn_status lvni_walk_add(lvni_walk *walk, const char *root, const char *under)
     if (w == NULL) {
         return LVN_ERR_MEMORY;
     }
+    if (walk->start_ns == 0) {
+        struct timespec now;
+        clock_gettime(CLOCK_REALTIME, &now);
+        walk->start_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+    }
     w->walk = walk;
     w->root_length = strlen(root);
     const int n = snprintf(w->path, sizeof w->path, "%s%s%s", root, under[0] != 0 ? "/" : "", under);
@@ -132,6 +166,17 @@ lvn_status lvni_walk_add(lvni_walk *walk, const char *root, const char *under)
     }
     lvni_free(w);
     return status;
+}
+
+lvn_status lvni_walk_watch(lvni_walk *walk, const char *root, const char *under)
+{
+    char path[PATH_MAX];
+    struct stat st;
+    const int n = snprintf(path, sizeof path, "%s%s%s", root, under[0] != 0 ? "/" : "", under);
+    if (n >= PATH_MAX || stat(path, &st) != 0) {
+        LVN_FAIL(LVN_ERR_IO, "%s: cannot look at the folder: %s", root, strerror(errno));
+    }
+    return add_folder(walk, under, &st);
 }
 
 static int compare_names(const void *a, const void *b, void *names)
@@ -150,5 +195,6 @@ void lvni_walk_free(lvni_walk *walk)
 {
     lvni_free(walk->names);
     lvni_free(walk->name_at);
+    lvni_free(walk->folders);
     *walk = (lvni_walk){0};
 }

@@ -1,20 +1,33 @@
-/* Names of all pictures below a folder, sorted. Called by folder_scan.c. */
+/* Names of all pictures below a folder, sorted. Called by folder_scan.c and folder_index.c. */
 #ifndef LEVIN_DATA_FOLDER_WALK_H
 #define LEVIN_DATA_FOLDER_WALK_H
 
 #include <levin/status.h>
+
+/* A folder that was listed, and how to see that it has changed since. */
+typedef struct lvni_walk_folder {
+    size_t name_at;   /* in lvni_walk.names; "" is the root */
+    int64_t mtime_ns; /* before it was listed */
+    int64_t inode;
+} lvni_walk_folder;
 
 typedef struct lvni_walk {
     char *names;     /* paths below the root, zero-terminated */
     size_t used, room;
     size_t *name_at; /* (n) offsets, after sorting in byte order */
     int64_t n, n_room;
+    lvni_walk_folder *folders; /* (n_folders) */
+    int64_t n_folders, folder_room;
+    int64_t start_ns; /* of the first lvni_walk_add, on the clock of the file times */
 } lvni_walk;
 
 /* Ends in .jpg, .jpeg or .png, in any case. */
 bool lvni_name_is_picture(const char *name);
 /* Add every picture below root/under (under may be ""), through sub-folders and links. A link to a folder that it lies in is LVN_ERR_USAGE. */
 lvn_status lvni_walk_add(lvni_walk *walk, const char *root, const char *under);
+/* The same for a folder that is not listed itself, only looked at: root/under. */
+lvn_status lvni_walk_watch(lvni_walk *walk, const char *root, const char *under);
+lvn_status lvni_walk_add_name(lvni_walk *walk, const char *name);
 void lvni_walk_sort(lvni_walk *walk);
 void lvni_walk_free(lvni_walk *walk);
 

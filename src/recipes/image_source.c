@@ -4,6 +4,7 @@
 #include "core/alloc.h"
 #include "data/image_folder.h"
 #include "data/split.h"
+#include "log/run_log.h"
 #include "trainer/identity.h"
 
 #include <stdio.h>
@@ -18,6 +19,8 @@ static const lvni_option image_rows[] = {
     {.name = "data.labels", .type = LVNI_OPT_PATH, .help = "Classes of a .npy file of pictures: a .npy or IDX file with a whole number per picture; "
      "unset: labels.npy beside it."},
     LVNI_OPTION_ALIAS("labels", "data.labels"),
+    {.name = "data.index", .type = LVNI_OPT_PATH, .flags = LVNI_OPT_LAYOUT,
+     .help = "File that keeps the list of a folder's pictures with their sizes: the next start reads it instead of walking the folder, unless a folder changed."},
     {.name = "data.count", .type = LVNI_OPT_INT, .unit = "pictures", .fallback = "2000", .range = LVNI_AT_LEAST(2),
      .help = "Pictures of builtin:shapes."},
     {.name = "data.classes", .type = LVNI_OPT_INT, .fallback = "6", .range = LVNI_BETWEEN(LVNI_SHAPES_MIN_CLASSES, LVNI_SHAPES_MAX_CLASSES),
@@ -40,6 +43,17 @@ static lvn_status need_data(const lvni_config *c)
     return LVN_OK;
 }
 
+static lvn_status open_folder(const char *data, lvni_scan_mode mode, const char *index, lvni_image_scan **out)
+{
+    lvni_str notes = {0};
+    const lvn_status s = lvni_image_scan_open_indexed(data, mode, index, &notes, out);
+    if (s == LVN_OK && notes.len > 0) {
+        lvni_log_line(LVNI_LOG_WARNING, "%s", lvni_str_text(&notes));
+    }
+    lvni_str_free(&notes);
+    return s;
+}
+
 static lvn_status open_kind(const lvni_config *c, lvni_scan_mode mode, lvni_image_source *s)
 {
     const char *data = lvni_config_str(c, "data"), *labels = lvni_config_str(c, "data.labels");
@@ -56,7 +70,7 @@ static lvn_status open_kind(const lvni_config *c, lvni_scan_mode mode, lvni_imag
     if (file || lvni_array_images_is_folder(data)) {
         return lvni_array_images_open(data, labels, mode != LVNI_SCAN_FLAT, &s->arrays);
     }
-    return lvni_image_scan_open(data, mode, &s->scan);
+    return open_folder(data, mode, lvni_config_str(c, "data.index"), &s->scan);
 }
 
 lvn_status lvni_image_source_open(const lvni_config *c, lvni_scan_mode mode, lvni_image_source *s)
