@@ -3,6 +3,7 @@
 #include "core/edit_distance.h"
 #include "core/exit_code.h"
 #include "kernels/kernels.h"
+#include "ops/second.h"
 
 #include <stdint.h>
 #include <stdio.h>
@@ -12,8 +13,20 @@
 static const struct column {
     const char *type;
     const char *backend;
-} columns[] = {{"f32", "cpu"}, {"f64", "ref"}};
+    unsigned own; /* flag of the op without which the processor works on f32 copies */
+} columns[] = {{"f32", "cpu", 0}, {"bf16", "cpu", LVNI_BF16}, {"f16", "cpu", LVNI_F16}, {"f64", "ref", 0}};
 enum { COLUMNS = sizeof columns / sizeof *columns };
+
+static const char *kernel_of(const lvni_op_info *op, const struct column *c)
+{
+    return c->own == 0 || (op->flags & c->own) != 0 ? c->backend : "copy";
+}
+
+/* In which type an op runs under bf16-mixed and 16-mixed. */
+static const char *mixed(const lvni_op_info *op)
+{
+    return (op->flags & LVNI_LOW) != 0 ? "low" : (op->flags & LVNI_FULL) != 0 ? "f32" : (op->flags & LVNI_WIDEST) != 0 ? "widest" : "given";
+}
 
 /* "2", or "2-3" when some may be left out. */
 static const char *range(int least, int most, char text[16])
@@ -38,17 +51,20 @@ static void print_table(void)
     for (int c = 0; c < COLUMNS; c++) {
         printf(" %-4s", columns[c].type);
     }
-    puts(" what it does");
+    printf(" %-7s%-5s%s\n", "mixed", "2nd", "what it does");
     for (int i = 0; i < LVNI_OP_COUNT; i++) {
         const lvni_op_info *op = &lvni_ops[i];
         char in[16], out[16];
         printf("%-24s %-4s %-4s", op->name, inputs(op, in), outputs(op, out));
         for (int c = 0; c < COLUMNS; c++) {
-            printf(" %-4s", columns[c].backend);
+            printf(" %-4s", kernel_of(op, &columns[c]));
         }
-        printf(" %s\n", op->sentence);
+        printf(" %-7s%-5s%s\n", mixed(op), lvni_has_second((lvni_op)i) ? "yes" : "-", op->sentence);
     }
-    printf("%d ops; `levin ops NAME` tells more of one\n", (int)LVNI_OP_COUNT);
+    printf("%d ops. Under a type: the backend whose kernel takes it (copy: cpu, on f32 copies). mixed: the type under bf16-mixed and\n"
+           "16-mixed (low: bf16 or f16; widest: f32 when one input is; given: that of the inputs). 2nd: create_graph works.\n"
+           "`levin ops NAME` tells more of one\n",
+           (int)LVNI_OP_COUNT);
 }
 
 static void print_op(const lvni_op_info *op)
@@ -59,8 +75,11 @@ static void print_op(const lvni_op_info *op)
     printf("  outputs     %s%s\n", outputs(op, out), (op->flags & LVNI_OPTIONAL_OUT) != 0 ? "; those after the first on demand" : "");
     printf("  attributes  %s\n", op->attributes);
     for (int c = 0; c < COLUMNS; c++) {
-        printf("  %s         %s backend\n", columns[c].type, columns[c].backend);
+        const char *kernel = kernel_of(op, &columns[c]);
+        printf("  %-10s  %s\n", columns[c].type, strcmp(kernel, "copy") == 0 ? "cpu, on f32 copies" : kernel);
     }
+    printf("  mixed       %s\n", mixed(op));
+    printf("  2nd         %s\n", lvni_has_second((lvni_op)(op - lvni_ops)) ? "its gradient has a gradient (create_graph)" : "no second derivative");
     printf("  bits        %s\n", (op->flags & LVNI_REDUCING) != 0 ? "depend on wgrad_threads and on nothing else of the layout"
                                                                 : "the same on any number of threads, unless the attributes say otherwise");
 }

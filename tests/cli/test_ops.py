@@ -12,6 +12,8 @@ SOURCE, LEVIN = Path(sys.argv[1]), sys.argv[2]
 ROW = re.compile(r'^LVNI_OP\((\w+), (\d), (\d), (\w+), ([\w| ]+), "(.*)"\)$', re.M)
 ROWS = ROW.findall((SOURCE / "src/kernels/ops.def").read_text())
 
+SECOND = re.findall(r"^LVNI_SECOND\((\w+)\)$", (SOURCE / "src/ops/second.def").read_text(), re.M)
+
 
 def levin(*words, status=0):
     done = subprocess.run([LEVIN, *words], capture_output=True, text=True, timeout=30, check=False)
@@ -22,21 +24,25 @@ def levin(*words, status=0):
 class Ops(unittest.TestCase):
     def test_every_row_is_there(self):
         told = levin("ops").splitlines()
-        self.assertRegex(told[0], r"^op +in +out +f32 +f64 +")
-        self.assertEqual([line.split()[0] for line in told[1:-1]], [row[0] for row in ROWS])
-        self.assertTrue(told[-1].startswith(f"{len(ROWS)} ops"))
-        for line, (name, n_in, n_out, _, _, sentence) in zip(told[1:-1], ROWS):
-            words = line.split(None, 5)
+        self.assertRegex(told[0], r"^op +in +out +f32 +bf16 +f16 +f64 +mixed +2nd +")
+        self.assertEqual([line.split()[0] for line in told[1:-3]], [row[0] for row in ROWS])
+        self.assertTrue(told[-3].startswith(f"{len(ROWS)} ops"))
+        for line, (name, n_in, n_out, _, flags, sentence) in zip(told[1:-3], ROWS):
+            words = line.split(None, 9)
             self.assertEqual(words[1].split("-")[-1], n_in, name)
             self.assertEqual(words[2].split("-")[-1], n_out, name)
-            self.assertEqual(words[3:5], ["cpu", "ref"], name)
-            self.assertEqual(words[5], sentence)
+            self.assertEqual(words[3:7], ["cpu", "cpu" if "BF16" in flags else "copy", "cpu" if "LVNI_F16" in flags else "copy", "ref"], name)
+            self.assertEqual(words[7], "low" if "LOW" in flags else "f32" if "FULL" in flags else "widest" if "WIDEST" in flags else "given")
+            self.assertEqual(words[8] == "yes", name in SECOND)
+            self.assertEqual(words[9], sentence)
 
     def test_one_op(self):
         told = levin("ops", "conv2d")
         self.assertIn("inputs      2-3; the last may be left out", told)
         self.assertIn("attributes  stride, padding, dilation", told)
         self.assertIn("the same on any number of threads", told)
+        self.assertIn("bf16        cpu, on f32 copies", told)
+        self.assertIn("2nd         its gradient has a gradient", told)
         told = levin("ops", "linear_grad_weight")
         self.assertIn("outputs     1-2", told)
         self.assertIn("attributes  none", told)

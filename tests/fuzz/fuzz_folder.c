@@ -87,7 +87,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const uint64_t live = lvni_alloc_get_total().live_bytes;
     if (root[0] == '\0') {
-        strcpy(root, access("/dev/shm", W_OK) == 0 ? "/dev/shm/levin-fuzz-XXXXXX" : "/tmp/levin-fuzz-XXXXXX");
+        snprintf(root, sizeof root, "%s/levin-fuzz-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
         CHECK(mkdtemp(root) != NULL);
     }
     make_all(data, size);

@@ -1,0 +1,73 @@
+/* src/ops/second.def says which ops have second derivatives: what the ops record must agree. */
+#include "gradient_rows.h"
+
+#include "autograd/tape_impl.h"
+#include "ops/second.h"
+
+#include <string.h>
+
+static const row_table *const tables[] = {&rows_elementwise, &rows_reduce, &rows_shape, &rows_linear, &rows_image, &rows_norm, &rows_loss};
+enum { N_TABLES = sizeof tables / sizeof *tables };
+
+static bool seen[LVNI_OP_COUNT];
+
+/* Nodes of views and of users' ops carry names that are no kernel ops; three public ops run as scale. */
+static void check_node(const lvni_node *node)
+{
+    static const char *const scales[] = {"add_scalar", "mul_scalar", "neg"};
+    for (int i = 0; i < 3; i++) {
+        seen[LVNI_OP_scale] = seen[LVNI_OP_scale] || (strcmp(scales[i], node->name) == 0 && node->backward_ops != NULL);
+    }
+    for (int i = 0; i < LVNI_OP_COUNT; i++) {
+        if (strcmp(lvni_ops[i].name, node->name) == 0) {
+            seen[i] = true;
+            if ((node->backward_ops != NULL) != lvni_has_second((lvni_op)i)) {
+                fail_msg("%s: src/ops/second.def says %s, its backward rule says %s", node->name,
+                         lvni_has_second((lvni_op)i) ? "yes" : "no", node->backward_ops != NULL ? "yes" : "no");
+            }
+        }
+    }
+}
+
+static void check_row(const row *r)
+{
+    lvn_tensor *in[4] = {NULL};
+    for (int i = 0; i < r->n; i++) {
+        in[i] = make_leaf(LVN_F64, 1u + (uint64_t)i, &r->shape[i], r->from);
+    }
+    assert_int_equal(lvn_scope_open(), LVN_OK);
+    lvn_tensor *sum = lvn_sum(r->f(in));
+    assert_non_null(sum);
+    if (r->second) { /* rules are made of ops, too */
+        assert_non_null(lvn_grad(sum, in[0], .create_graph = true));
+    }
+    for (const lvni_node *node = lvni_tape_get()->first; node != NULL; node = node->next) {
+        check_node(node);
+    }
+    assert_int_equal(lvn_scope_close(), LVN_OK);
+    for (int i = 0; i < r->n; i++) {
+        lvn_release(in[i]);
+    }
+}
+
+static void the_list_is_what_the_ops_record(void **state)
+{
+    (void)state;
+    for (int t = 0; t < N_TABLES; t++) {
+        for (size_t i = 0; i < tables[t]->n; i++) {
+            check_row(&tables[t]->rows[i]);
+        }
+    }
+    seen[LVNI_OP_cast] = true; /* has no row; test_second.c differentiates it */
+    for (int i = 0; i < LVNI_OP_COUNT; i++) {
+        if (lvni_has_second((lvni_op)i) && !seen[i]) {
+            fail_msg("%s: in src/ops/second.def, but no row of the gradient tests records it", lvni_ops[i].name);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_list_is_what_the_ops_record)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
