@@ -119,7 +119,7 @@ static bool measure(const lvn_dataset *data, const char *folder, FILE *json)
     bool rivals = rival_start(&r, folder) && rival_turn(&r, &warm_up);
     bool good = own_turn(data, 0, &warm_up) == LVN_OK;
     for (uint32_t i = 0; good && i < TURNS; i++) {
-        double seconds, other = 1.0;
+        double seconds = 1.0, other = 1.0;
         good = own_turn(data, i + 1, &seconds) == LVN_OK;
         rivals = rivals && rival_turn(&r, &other);
         ours[i] = n / seconds;

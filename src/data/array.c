@@ -96,7 +96,7 @@ static lvn_status element_i64(const lvni_array *a, const uint8_t *p, int64_t *ou
     const uint64_t bits = load_bits(a, p, types[a->type].bytes);
     switch (a->type) {
     case LVNI_ARRAY_BOOL: *out = bits != 0; return LVN_OK;
-    case LVNI_ARRAY_I8: *out = (int8_t)bits; return LVN_OK;
+    case LVNI_ARRAY_I8: *out = (int64_t)(bits & 127) - (int64_t)(bits & 128); return LVN_OK;
     case LVNI_ARRAY_I16: *out = (int16_t)bits; return LVN_OK;
     case LVNI_ARRAY_I32: *out = (int32_t)bits; return LVN_OK;
     default: break;

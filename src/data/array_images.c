@@ -146,7 +146,7 @@ static lvn_status open_folder(lvni_array_images *m, const char *folder, bool wit
     if (m->label == NULL) {
         return LVN_ERR_MEMORY;
     }
-    for (int p = 0; p < m->n_parts; p++) {
+    for (int p = 0; p < m->n_parts && p < 2; p++) {
         if (!idx_find(folder, p, 1, path)) {
             LVN_FAIL(LVN_ERR_NOT_FOUND, "%s has %s-idx3-ubyte, but no %s-idx1-ubyte (or with .gz) with their classes", folder, idx_names[p][0], idx_names[p][1]);
         }

@@ -17,11 +17,13 @@ static int mirror(int i, int n)
 static void weigh(double sigma, int radius, float *weights)
 {
     double exact[LVNI_BLUR_MAX_KERNEL], total = 0.0;
-    for (int i = -radius; i <= radius; i++) {
-        exact[i + radius] = lvni_exp(-0.5 * (i / sigma) * (i / sigma));
-        total += exact[i + radius];
+    const int n = 2 * radius + 1;
+    for (int i = 0; i < n; i++) {
+        const double x = (i - radius) / sigma;
+        exact[i] = lvni_exp(-0.5 * x * x);
+        total += exact[i];
     }
-    for (int i = 0; i <= 2 * radius; i++) {
+    for (int i = 0; i < n; i++) {
         weights[i] = (float)(exact[i] / total);
     }
 }
@@ -65,7 +67,7 @@ static void blur_rows(const float *in, float *out, int width, int height, const 
 
 lvn_status lvni_blur(lvni_data_scratch *scratch, float *rgb, int width, int height, double sigma, int kernel)
 {
-    float weights[LVNI_BLUR_MAX_KERNEL];
+    float weights[LVNI_BLUR_MAX_KERNEL] = {0};
     int radius = kernel > 0 ? kernel / 2 : (int)(3.5 * sigma);
     radius = radius > LVNI_BLUR_MAX_KERNEL / 2 ? LVNI_BLUR_MAX_KERNEL / 2 : radius;
     if (radius == 0) {

@@ -283,7 +283,7 @@ static void packed_files_are_unpacked(void **state)
     uint8_t *file = calloc(1, BIG + 8), *packed = malloc(BIG), *back = malloc(BIG);
     memcpy(file, (const uint8_t[]){0, 0, 8, 1, 0, BIG >> 16, BIG >> 8 & 255, BIG & 255}, 8);
     for (int i = 0; i < BIG; i++) {
-        file[8 + i] = (uint8_t)(i * i >> 7);
+        file[8 + i] = (uint8_t)((unsigned)i * (unsigned)i >> 7);
     }
     size_t n = gzip(file, 1000, packed, BIG); /* two members */
     n += gzip(file + 1000, BIG + 8 - 1000, packed + n, BIG - n);

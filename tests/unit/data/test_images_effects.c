@@ -73,7 +73,8 @@ static void solarize_and_grey_equal_theirs(void **state)
     load(rgb);
     lvni_colour_saturation(rgb, N / 3, 0.0F);
     for (int i = 0; i < N; i++) {
-        assert_float_equal(rgb[i], (float)golden_grey[i / 3], 0.51F);
+        const int pixel = i / 3;
+        assert_float_equal(rgb[i], (float)golden_grey[pixel], 0.51F);
     }
 }
 
@@ -139,7 +140,8 @@ static void effects_are_done_in_their_order(void **state)
     float out[S * S * 3], want[S * S * 3];
     assert_int_equal(lvni_augment_render(lvni_data_scratch_get(), &t, &a, &picture, &info, out), LVN_OK);
     for (int i = 0; i < S * S * 3; i++) {
-        want[i] = golden_picture[3 * (i / 3 / S * GOLDEN_W + i / 3 % S + 1) + i % 3];
+        const int y = i / 3 / S, x = i / 3 % S + 1;
+        want[i] = golden_picture[3 * (y * GOLDEN_W + x) + i % 3];
     }
     lvni_colour_brightness(want, (int64_t)S * S, 0.7F);
     lvni_colour_saturation(want, (int64_t)S * S, 0.0F);

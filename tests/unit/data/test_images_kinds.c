@@ -33,7 +33,8 @@ static void all_kinds_have_the_colours_of_pillow(void **state)
         assert_int_equal(decode((const uint8_t *)g->file, g->n, 1.0, NULL, &p), LVN_OK);
         assert_int_equal(p.width, GOLDEN_W);
         assert_int_equal(p.height, GOLDEN_H);
-        for (int k = 0; k < GOLDEN_W * GOLDEN_H * 3; k++) {
+        assert_non_null(p.rgb);
+        for (int k = 0; p.rgb != NULL && k < GOLDEN_W * GOLDEN_H * 3; k++) {
             if (abs(p.rgb[k] - (uint8_t)g->rgb[k]) > allowed) {
                 fail_msg("%s: value %d is %d, not %d", g->name, k, p.rgb[k], (uint8_t)g->rgb[k]);
             }
