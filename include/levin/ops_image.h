@@ -1,4 +1,4 @@
-/* Ops on images (N, H, W, C).
+/* Ops on images (N, H, W, C), and Fourier transforms.
  * Rules for all ops, scopes and gradients: ops.h. */
 #ifndef LEVIN_OPS_IMAGE_H
 #define LEVIN_OPS_IMAGE_H
@@ -39,7 +39,58 @@ typedef struct lvn_pool2d_options {
 LVN_API lvn_tensor *lvn_max_pool2d_with(lvn_tensor *x, int kernel, const lvn_pool2d_options *o);
 #define lvn_max_pool2d(x, kernel, ...) \
     lvn_max_pool2d_with((x), (kernel), &(lvn_pool2d_options){.struct_size = sizeof(lvn_pool2d_options), __VA_ARGS__})
+/* Mean over windows, which padding (zeros) counts in, as in PyTorch; same shapes as lvn_max_pool2d. */
+typedef struct lvn_avg_pool2d_options {
+    size_t struct_size;
+    int stride, padding;  /* 0: the kernel, 0 */
+    bool exclude_padding; /* divide by the number of pixels of the window that lie in the picture */
+} lvn_avg_pool2d_options;
+LVN_API lvn_tensor *lvn_avg_pool2d_with(lvn_tensor *x, int kernel, const lvn_avg_pool2d_options *o);
+#define lvn_avg_pool2d(x, kernel, ...) \
+    lvn_avg_pool2d_with((x), (kernel), &(lvn_avg_pool2d_options){.struct_size = sizeof(lvn_avg_pool2d_options), __VA_ARGS__})
+/* (N, H, W, C) -> (N, height, width, C): pixel i of the result is the mean over rows floor(i H / height) to ceil((i + 1) H / height) - 1,
+ * and columns likewise. */
+LVN_API lvn_tensor *lvn_adaptive_avg_pool2d(lvn_tensor *x, int64_t height, int64_t width);
 LVN_API lvn_tensor *lvn_global_avg_pool2d(lvn_tensor *x); /* (N, H, W, C) -> (N, C) */
+
+typedef enum lvn_resize_mode {
+    LVN_RESIZE_NEAREST,  /* pixel floor(i H / height) */
+    LVN_RESIZE_BILINEAR, /* between the two nearest pixels of each axis */
+    LVN_RESIZE_BICUBIC   /* between the four nearest (Keys 1981, a = -3/4) */
+} lvn_resize_mode;
+/* (N, H, W, C) -> (N, height, width, C), any sizes, without a filter against aliases. Pixel i of the result lies at (i + 1/2) H / height - 1/2
+ * of the picture, with align_corners (not for nearest) at i (H - 1) / (height - 1); beyond the border the border repeats. The formulas of
+ * torch.nn.functional.interpolate for given sizes, with positions that are exact fractions. */
+typedef struct lvn_resize2d_options {
+    size_t struct_size;
+    lvn_resize_mode mode;
+    bool align_corners;
+} lvn_resize2d_options;
+LVN_API lvn_tensor *lvn_resize2d_with(lvn_tensor *x, int64_t height, int64_t width, const lvn_resize2d_options *o);
+#define lvn_resize2d(x, height, width, ...) \
+    lvn_resize2d_with((x), (height), (width), &(lvn_resize2d_options){.struct_size = sizeof(lvn_resize2d_options), __VA_ARGS__})
+
+/* ---- Fourier transforms ---- */
+/* Complex numbers are pairs in a last axis of size 2: (..., L, 2), and (..., H, W, 2) for fft2; any lengths, those with small prime factors
+ * are fast. y[k] = sum_j x[j] e^(-2 pi i j k / n), ifft with the other sign. */
+typedef enum lvn_fft_norm {
+    LVN_FFT_BACKWARD, /* ifft divides by n: the default of NumPy and PyTorch */
+    LVN_FFT_ORTHO,    /* both directions divide by sqrt(n): lengths are kept */
+    LVN_FFT_FORWARD   /* fft divides by n */
+} lvn_fft_norm;
+typedef struct lvn_fft_options {
+    size_t struct_size;
+    lvn_fft_norm norm;
+    bool centered; /* number 0 of both sides is in the middle, at n / 2: fftshift(fft(ifftshift(x))), as MRI data are */
+} lvn_fft_options;
+LVN_API lvn_tensor *lvn_fft_with(lvn_tensor *x, const lvn_fft_options *o);
+LVN_API lvn_tensor *lvn_ifft_with(lvn_tensor *x, const lvn_fft_options *o);
+LVN_API lvn_tensor *lvn_fft2_with(lvn_tensor *x, const lvn_fft_options *o);
+LVN_API lvn_tensor *lvn_ifft2_with(lvn_tensor *x, const lvn_fft_options *o);
+#define lvn_fft(x, ...) lvn_fft_with((x), &(lvn_fft_options){.struct_size = sizeof(lvn_fft_options), __VA_ARGS__})
+#define lvn_ifft(x, ...) lvn_ifft_with((x), &(lvn_fft_options){.struct_size = sizeof(lvn_fft_options), __VA_ARGS__})
+#define lvn_fft2(x, ...) lvn_fft2_with((x), &(lvn_fft_options){.struct_size = sizeof(lvn_fft_options), __VA_ARGS__})
+#define lvn_ifft2(x, ...) lvn_ifft2_with((x), &(lvn_fft_options){.struct_size = sizeof(lvn_fft_options), __VA_ARGS__})
 
 #ifdef __cplusplus
 }

@@ -33,6 +33,8 @@ struct lvni_node {
         lvni_matmul_attr matmul;
         lvni_conv_attr conv;
         lvni_pool_attr pool;
+        lvni_resample_attr resample;
+        lvni_fft_attr fft;
         lvni_norm_attr norm;
         lvni_dropout_attr dropout;
         lvni_desc desc; /* of input 1 */

@@ -26,6 +26,20 @@ typedef struct lvni_pool_attr {
     int kernel[2], stride[2], padding[2];
     int64_t in_h, in_w; /* gradient only */
 } lvni_pool_attr;
+typedef enum lvni_resample_kind { LVNI_AVG_POOL, LVNI_ADAPTIVE_POOL, LVNI_NEAREST, LVNI_BILINEAR, LVNI_BICUBIC } lvni_resample_kind;
+typedef struct lvni_resample_attr { /* a linear map of (height, width); avg_pool alone has a window, all others a size */
+    lvni_resample_kind kind;
+    bool align_corners;   /* bilinear, bicubic: corner pixels lie on corner pixels, else corners on corners */
+    bool exclude_padding; /* avg_pool: divides by the pixels in the picture */
+    bool transposed;      /* the gradient */
+    lvni_pool_attr pool;
+    int64_t size[2];      /* height, width of the result; not read for avg_pool, unless transposed */
+} lvni_resample_attr;
+typedef struct lvni_fft_attr {
+    int axes; /* 1 or 2, before the last */
+    bool inverse, centered;
+    double scale;
+} lvni_fft_attr;
 typedef struct lvni_cast_attr { lvn_dtype dtype; } lvni_cast_attr; /* of the result: a float type */
 typedef struct lvni_norm_attr { double eps; bool relu; } lvni_norm_attr;
 typedef struct lvni_dropout_attr { double p; lvni_rng rng; } lvni_dropout_attr;

@@ -24,6 +24,12 @@ lvn_status lvni_rule_same(const char *op, const char *name_a, const lvn_tensor *
 lvn_status lvni_rule_vector(const char *op, const char *what, const lvn_tensor *t, int64_t n,
                             const char *unit, const lvn_tensor *x);
 
+/* `t` has 4 axes: batch, height, width, channels. */
+lvn_status lvni_rule_picture(const char *op, const char *what, const lvn_tensor *t);
+/* Places of a window along one axis: floor((in + 2 pad - (dilation (kernel - 1) + 1)) / stride) + 1. */
+lvn_status lvni_rule_window(const char *op, const char *axis, int64_t in, int64_t kernel, int stride, int padding, int dilation,
+                            int64_t *out);
+
 static inline lvni_desc lvni_rule_make(lvn_dtype dtype, int ndim, const int64_t *shape)
 {
     lvni_desc d = {.dtype = dtype, .ndim = ndim};

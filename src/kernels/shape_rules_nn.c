@@ -3,8 +3,7 @@
 
 /* ---- windows over pictures ---- */
 
-/* Places of a window along one axis: floor((in + 2 pad - (dilation (kernel - 1) + 1)) / stride) + 1. */
-static lvn_status window_count(const char *op, const char *axis, int64_t in, int64_t kernel, int stride,
+lvn_status lvni_rule_window(const char *op, const char *axis, int64_t in, int64_t kernel, int stride,
                                int padding, int dilation, int64_t *out)
 {
     LVN_ARG(kernel >= 1 && stride >= 1 && dilation >= 1 && padding >= 0,
@@ -24,7 +23,7 @@ static lvn_status window_count(const char *op, const char *axis, int64_t in, int
     return LVN_OK;
 }
 
-static lvn_status need_picture(const char *op, const char *what, const lvn_tensor *t)
+lvn_status lvni_rule_picture(const char *op, const char *what, const lvn_tensor *t)
 {
     if (t->ndim != 4) {
         LVN_FAIL(LVN_ERR_SHAPE, "%s: %s is %s, it must have 4 axes (batch, height, width, channels)", op,
@@ -45,8 +44,8 @@ static lvn_status conv_output(const char *op, const lvni_conv_attr *a, conv_size
     LVN_ARG(a->groups >= 1 && s->i % a->groups == 0 && s->o % a->groups == 0,
             "%s: %d groups do not divide %lld input and %lld output channels", op, a->groups, (long long)s->i,
             (long long)s->o);
-    LVN_TRY(window_count(op, "height", s->h, s->kh, a->stride[0], a->padding[0], a->dilation[0], &s->oh));
-    return window_count(op, "width", s->w, s->kw, a->stride[1], a->padding[1], a->dilation[1], &s->ow);
+    LVN_TRY(lvni_rule_window(op, "height", s->h, s->kh, a->stride[0], a->padding[0], a->dilation[0], &s->oh));
+    return lvni_rule_window(op, "width", s->w, s->kw, a->stride[1], a->padding[1], a->dilation[1], &s->ow);
 }
 
 /* dy is what the forward pass gives. */
@@ -77,7 +76,7 @@ lvn_status lvni_shape_conv2d(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
     const lvn_tensor *x = args->in[0], *w = args->in[1], *b = args->in[2];
     const lvni_conv_attr *attr = args->attr;
     LVN_TRY(lvni_rule_float_params("conv2d", args, 1, 6));
-    LVN_TRY(need_picture("conv2d", "x", x));
+    LVN_TRY(lvni_rule_picture("conv2d", "x", x));
     LVN_TRY(need_conv_weight("conv2d", w));
     if (x->shape[3] != w->shape[3] * attr->groups) {
         LVN_FAIL(LVN_ERR_SHAPE, "conv2d: x is %s but w %s with %d group(s) takes %lld channels", SHAPE(x),
@@ -104,7 +103,7 @@ lvn_status lvni_shape_conv2d_grad_input(const lvni_args *args, lvni_desc out[LVN
     const lvn_tensor *dy = args->in[0], *w = args->in[1];
     const lvni_conv_attr *attr = args->attr;
     LVN_TRY(lvni_rule_float_params(op, args, 1, 2));
-    LVN_TRY(need_picture(op, "dy", dy));
+    LVN_TRY(lvni_rule_picture(op, "dy", dy));
     LVN_TRY(need_conv_weight(op, w));
     conv_sizes s = {.n = dy->shape[0],
                     .h = attr->in_h,
@@ -125,7 +124,7 @@ lvn_status lvni_shape_conv_transpose2d(const lvni_args *args, lvni_desc out[LVNI
     const lvn_tensor *x = args->in[0], *w = args->in[1], *b = args->in[2];
     const lvni_conv_attr *attr = args->attr;
     LVN_TRY(lvni_rule_float_params(op, args, 1, 6));
-    LVN_TRY(need_picture(op, "x", x));
+    LVN_TRY(lvni_rule_picture(op, "x", x));
     if (w->ndim != 4 || w->shape[0] != x->shape[3]) {
         LVN_FAIL(LVN_ERR_SHAPE, "%s: x is %s and w %s; w must be (in, kernel height, kernel width, out / groups), here (%lld, ...)", op,
                  SHAPE(x), SHAPE(w), (long long)x->shape[3]);
@@ -151,8 +150,8 @@ lvn_status lvni_shape_conv2d_grad_weight(const lvni_args *args, lvni_desc out[LV
     const lvn_tensor *dy = args->in[0], *x = args->in[1];
     const lvni_conv_attr *attr = args->attr;
     LVN_TRY(lvni_rule_float(op, args, 3));
-    LVN_TRY(need_picture(op, "dy", dy));
-    LVN_TRY(need_picture(op, "x", x));
+    LVN_TRY(lvni_rule_picture(op, "dy", dy));
+    LVN_TRY(lvni_rule_picture(op, "x", x));
     conv_sizes s = {.n = x->shape[0],
                     .h = x->shape[1],
                     .w = x->shape[2],
@@ -173,7 +172,7 @@ static lvn_status pool_output(const char *op, const lvni_pool_attr *a, int64_t h
     const int64_t in[2] = {h, w};
     static const char *const axis[2] = {"height", "width"};
     for (int i = 0; i < 2; i++) {
-        LVN_TRY(window_count(op, axis[i], in[i], a->kernel[i], a->stride[i], a->padding[i], 1, &out[i]));
+        LVN_TRY(lvni_rule_window(op, axis[i], in[i], a->kernel[i], a->stride[i], a->padding[i], 1, &out[i]));
         LVN_ARG(2 * a->padding[i] <= a->kernel[i],
                 "%s: padding %d along the %s is more than half of kernel %d", op, a->padding[i], axis[i],
                 a->kernel[i]);
@@ -187,7 +186,7 @@ lvn_status lvni_shape_max_pool2d(const lvni_args *args, lvni_desc out[LVNI_MAX_O
 {
     const lvn_tensor *x = args->in[0];
     LVN_TRY(lvni_rule_float("max_pool2d", args, 1));
-    LVN_TRY(need_picture("max_pool2d", "x", x));
+    LVN_TRY(lvni_rule_picture("max_pool2d", "x", x));
     int64_t size[2];
     LVN_TRY(pool_output("max_pool2d", args->attr, x->shape[1], x->shape[2], size));
     out[0] = lvni_rule_make(x->dtype, 4, (const int64_t[]){x->shape[0], size[0], size[1], x->shape[3]});
@@ -203,7 +202,7 @@ lvn_status lvni_shape_max_pool2d_grad(const lvni_args *args, lvni_desc out[LVNI_
     const lvni_pool_attr *attr = args->attr;
     LVN_TRY(lvni_rule_float(op, args, 1));
     LVN_TRY(lvni_rule_dtype(op, "the place", place, LVN_U8));
-    LVN_TRY(need_picture(op, "dy", dy));
+    LVN_TRY(lvni_rule_picture(op, "dy", dy));
     LVN_TRY(lvni_rule_same(op, "dy", dy, "place", place));
     int64_t size[2];
     LVN_TRY(pool_output(op, attr, attr->in_h, attr->in_w, size));

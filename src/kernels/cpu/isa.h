@@ -41,6 +41,12 @@ typedef struct lvni_pool_image {
     int kernel[2], stride[2], padding[2];
 } lvni_pool_image;
 
+/* A sparse matrix along one axis: row o is the sum over k < start[o + 1] - start[o] of weight[start[o] + k] times row first[o] + k. */
+typedef struct lvni_taps {
+    int64_t n, *first, *start;
+    float *weight;
+} lvni_taps;
+
 /* Sums of one block of rows, per column: shift + s1 / rows is the block's mean. */
 typedef struct lvni_norm_sums {
     const float *shift, *s1, *s2; /* (blocks, cols) each */
@@ -107,6 +113,11 @@ typedef struct lvni_vec {
     /* Row oh of the result; place may be NULL. */
     void (*pool_row)(const lvni_pool_image *g, const float *x, int64_t oh, float *y, uint8_t *place);
     void (*pool_grad)(const lvni_pool_image *g, const float *dy, const uint8_t *place, float *dx); /* one image */
+
+    /* y[e] = sum over k < taps of w[k] * x[k * step + e], in that order */
+    void (*mix)(const float *x, int64_t step, const float *w, int64_t taps, float *y, int64_t n);
+    /* The matrix t applied to a row of pixels of c channels. */
+    void (*mix_row)(const lvni_taps *t, const float *x, int64_t c, float *y);
 
     /* Elements [first, first + n) of the tensor at x, first a multiple of 4: x * scale where uniform >= p, else 0. */
     void (*dropout)(const float *x, float *y, int64_t first, int64_t n, const lvni_rng *rng, float p, float scale);

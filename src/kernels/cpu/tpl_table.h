@@ -11,6 +11,7 @@
 #include "kernels/cpu/tpl_pool.h"
 #include "kernels/cpu/tpl_reduce.h"
 #include "kernels/cpu/tpl_rows.h"
+#include "kernels/cpu/tpl_taps.h"
 
 #define MODES(name) {[LVNI_VV] = binary_##name##_vv, [LVNI_VS] = binary_##name##_vs, [LVNI_SV] = binary_##name##_sv}
 
@@ -42,6 +43,8 @@ const lvni_vec LVNI_VEC_TABLE = {
     .norm_grad_apply = norm_grad_apply,
     .pool_row = pool_row,
     .pool_grad = pool_grad,
+    .mix = mix,
+    .mix_row = mix_row,
     .dropout = dropout,
     .block_sumsq = block_sumsq,
     .sgd = sgd,

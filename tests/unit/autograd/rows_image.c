@@ -15,6 +15,22 @@ FN(transpose_groups, lvn_conv_transpose2d(in[0], in[1], in[2], .stride = 2, .pad
 FN(transpose_dilation, lvn_conv_transpose2d(in[0], in[1], in[2], .padding = 1, .dilation = 2))
 FN(pool, lvn_max_pool2d(in[0], 2))
 FN(pool_overlap, lvn_max_pool2d(in[0], 3, .stride = 2, .padding = 1))
+FN(average, lvn_avg_pool2d(in[0], 2))
+FN(average_overlap, lvn_avg_pool2d(in[0], 3, .stride = 2, .padding = 1))
+FN(average_inside, lvn_avg_pool2d(in[0], 3, .stride = 1, .padding = 1, .exclude_padding = true))
+FN(average_gaps, lvn_avg_pool2d(in[0], 1, .stride = 3))
+FN(adaptive, lvn_adaptive_avg_pool2d(in[0], 3, 2))
+FN(adaptive_up, lvn_adaptive_avg_pool2d(in[0], 5, 7))
+FN(nearest, lvn_resize2d(in[0], 5, 3))
+FN(bilinear, lvn_resize2d(in[0], 6, 3, .mode = LVN_RESIZE_BILINEAR))
+FN(bilinear_corners, lvn_resize2d(in[0], 2, 7, .mode = LVN_RESIZE_BILINEAR, .align_corners = true))
+FN(bicubic, lvn_resize2d(in[0], 6, 3, .mode = LVN_RESIZE_BICUBIC))
+FN(bicubic_corners, lvn_resize2d(in[0], 2, 7, .mode = LVN_RESIZE_BICUBIC, .align_corners = true))
+FN(fft, lvn_fft(in[0]))
+FN(fft_ortho, lvn_fft(in[0], .norm = LVN_FFT_ORTHO, .centered = true))
+FN(ifft, lvn_ifft(in[0]))
+FN(fft2, lvn_fft2(in[0], .norm = LVN_FFT_FORWARD))
+FN(ifft2, lvn_ifft2(in[0], .norm = LVN_FFT_ORTHO, .centered = true))
 FN(global_avg, lvn_global_avg_pool2d(in[0]))
 
 static const row rows[] = {
@@ -32,6 +48,22 @@ static const row rows[] = {
     {"conv_transpose2d_with", fn_transpose_dilation, SMOOTH, 3, {S(1, 3, 3, 1), S(1, 2, 2, 2), S(2)}, NORMAL, .second = true},
     {"max_pool2d_with", fn_pool, SMOOTH, 1, {S(2, 4, 5, 2)}, APART},
     {"max_pool2d_with", fn_pool_overlap, SMOOTH, 1, {S(1, 5, 6, 2)}, APART},
+    {"avg_pool2d_with", fn_average, SMOOTH, 1, {S(2, 4, 5, 2)}, NORMAL, .second = true},
+    {"avg_pool2d_with", fn_average_overlap, SMOOTH, 1, {S(1, 5, 6, 2)}, NORMAL, .second = true},
+    {"avg_pool2d_with", fn_average_inside, SMOOTH, 1, {S(1, 3, 4, 1)}, NORMAL, .second = true},
+    {"avg_pool2d_with", fn_average_gaps, SMOOTH, 1, {S(1, 5, 4, 1)}, NORMAL, .second = true},
+    {"adaptive_avg_pool2d", fn_adaptive, SMOOTH, 1, {S(2, 4, 5, 2)}, NORMAL, .second = true},
+    {"adaptive_avg_pool2d", fn_adaptive_up, SMOOTH, 1, {S(1, 3, 4, 2)}, NORMAL, .second = true},
+    {"resize2d_with", fn_nearest, SMOOTH, 1, {S(2, 3, 4, 2)}, NORMAL, .second = true},
+    {"resize2d_with", fn_bilinear, SMOOTH, 1, {S(2, 3, 4, 2)}, NORMAL, .second = true},
+    {"resize2d_with", fn_bilinear_corners, SMOOTH, 1, {S(1, 4, 3, 2)}, NORMAL, .second = true},
+    {"resize2d_with", fn_bicubic, SMOOTH, 1, {S(2, 3, 4, 2)}, NORMAL, .second = true},
+    {"resize2d_with", fn_bicubic_corners, SMOOTH, 1, {S(1, 4, 3, 2)}, NORMAL, .second = true},
+    {"fft_with", fn_fft, SMOOTH, 1, {S(2, 5, 2)}, NORMAL, .second = true},
+    {"fft_with", fn_fft_ortho, SMOOTH, 1, {S(7, 2)}, NORMAL, .second = true},
+    {"ifft_with", fn_ifft, SMOOTH, 1, {S(2, 6, 2)}, NORMAL, .second = true},
+    {"fft2_with", fn_fft2, SMOOTH, 1, {S(2, 3, 4, 2)}, NORMAL, .second = true},
+    {"ifft2_with", fn_ifft2, SMOOTH, 1, {S(1, 5, 2, 2)}, NORMAL, .second = true},
     {"global_avg_pool2d", fn_global_avg, SMOOTH, 1, {S(2, 3, 4, 3)}, NORMAL},
 };
 

@@ -18,6 +18,8 @@ typedef union case_attr {
     lvni_matmul_attr matmul;
     lvni_conv_attr conv;
     lvni_pool_attr pool;
+    lvni_resample_attr resample;
+    lvni_fft_attr fft;
     lvni_norm_attr norm;
     lvni_cast_attr cast;
     lvni_dropout_attr dropout;

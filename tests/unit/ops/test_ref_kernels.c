@@ -182,6 +182,50 @@ static void convolution_gradients_by_hand(void **state)
 
 /* ---- pooling ---- */
 
+#define MAP(k, ...) (&(lvni_resample_attr){.kind = LVNI_##k, __VA_ARGS__})
+
+static void average_pooling_by_hand(void **state)
+{
+    (void)state;
+    lvn_tensor *x = F64(DIMS(1, 2, 5, 1), 1, 2, 3, 4, 5, 11, 12, 13, 14, 15);
+    EXPECT(REF(resample2d, MAP(AVG_POOL, .pool = {.kernel = {2, 2}, .stride = {2, 2}}), x).out[0], CLOSE, DIMS(1, 1, 2, 1), 6.5, 8.5);
+    const lvni_pool_attr padded = {.kernel = {2, 4}, .stride = {2, 3}, .padding = {0, 2}}; /* columns -2..1 and 1..4 */
+    EXPECT(REF(resample2d, MAP(AVG_POOL, .pool = padded), x).out[0], CLOSE, DIMS(1, 1, 2, 1), 3.25, 8.5);
+    EXPECT(REF(resample2d, MAP(AVG_POOL, .pool = padded, .exclude_padding = true), x).out[0], CLOSE, DIMS(1, 1, 2, 1), 6.5, 8.5);
+    EXPECT(REF(resample2d, MAP(AVG_POOL, .pool = padded, .transposed = true, .size = {2, 5}), F64(DIMS(1, 1, 2, 1), 8, 80)).out[0], CLOSE,
+           DIMS(1, 2, 5, 1), 1, 11, 10, 10, 10, 1, 11, 10, 10, 10);
+    /* bins 0..1, 1..3, 3..4 overlap */
+    EXPECT(REF(resample2d, MAP(ADAPTIVE_POOL, .size = {1, 3}), x).out[0], CLOSE, DIMS(1, 1, 3, 1), 6.5, 8, 9.5);
+}
+
+static void resizing_by_hand(void **state)
+{
+    (void)state;
+    lvn_tensor *x = F64(DIMS(1, 2, 2, 1), 1, 2, 3, 4), *row = F64(DIMS(1, 1, 4, 1), 1, 10, 100, 1000);
+    EXPECT(REF(resample2d, MAP(NEAREST, .size = {3, 4}), x).out[0], EXACT, DIMS(1, 3, 4, 1), 1, 1, 2, 2, 1, 1, 2, 2, 3, 3, 4, 4);
+    EXPECT(REF(resample2d, MAP(BILINEAR, .size = {4, 4}), x).out[0], CLOSE, DIMS(1, 4, 4, 1), 1, 1.25, 1.75, 2, 1.5, 1.75, 2.25, 2.5, 2.5,
+           2.75, 3.25, 3.5, 3, 3.25, 3.75, 4);
+    EXPECT(REF(resample2d, MAP(BILINEAR, .size = {3, 5}, .align_corners = true), x).out[0], CLOSE, DIMS(1, 3, 5, 1), 1, 1.25, 1.5, 1.75, 2, 2,
+           2.25, 2.5, 2.75, 3, 3, 3.25, 3.5, 3.75, 4);
+    EXPECT(REF(resample2d, MAP(BILINEAR, .size = {2, 2}, .transposed = true), F64(DIMS(1, 2, 4, 1), 1, 0, 0, 0, 0, 16, 0, 0)).out[0], CLOSE,
+           DIMS(1, 2, 2, 1), 1, 0, 12, 4);
+    EXPECT(REF(resample2d, MAP(BICUBIC, .size = {1, 8}), row).out[0], 1e-13, DIMS(1, 1, 8, 1), 0.05078125, -0.125, -1.53125, -0.30078125, -14.99609375, 313.3984375, 799.2578125, 1094.921875);
+    EXPECT(REF(resample2d, MAP(BICUBIC, .size = {2, 4}, .align_corners = true), row).out[0], CLOSE, DIMS(1, 2, 4, 1), 1, 10, 100, 1000, 1,
+           10, 100, 1000);
+}
+
+static void fourier_by_hand(void **state)
+{
+    (void)state;
+    lvn_tensor *x = F64(DIMS(4, 2), 1, 0, 2, 0, 3, 0, 4, 0);
+    lvni_fft_attr attr = {.axes = 1, .scale = 1.0};
+    EXPECT(REF(fft, &attr, x).out[0], 1e-15, DIMS(4, 2), 10, 0, -2, 2, -2, 0, -2, -2);
+    attr.centered = true; /* 3 4 1 2, and frequencies -2 -1 0 1 */
+    EXPECT(REF(fft, &attr, x).out[0], 1e-15, DIMS(4, 2), -2, 0, 2, 2, 10, 0, 2, -2);
+    attr = (lvni_fft_attr){.axes = 2, .inverse = true, .scale = 0.5};
+    EXPECT(REF(fft, &attr, F64(DIMS(2, 2, 2), 1, 1, 2, 0, 3, 0, 4, 0)).out[0], 1e-15, DIMS(2, 2, 2), 5, 0.5, -1, 0.5, -2, 0.5, 0, 0.5);
+}
+
 static void pooling_by_hand(void **state)
 {
     (void)state;
@@ -329,6 +373,9 @@ int main(void)
         TEST(convolution_by_hand),
         TEST(convolution_gradients_by_hand),
         TEST(pooling_by_hand),
+        TEST(average_pooling_by_hand),
+        TEST(resizing_by_hand),
+        TEST(fourier_by_hand),
         TEST(batch_norm_by_hand),
         TEST(batch_norm_gradient_by_hand),
         TEST(batch_norm_with_residual_and_relu_by_hand),

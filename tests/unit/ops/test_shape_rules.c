@@ -119,6 +119,14 @@ static void windows(void **state)
            "3, 8)",
            &conv, F(2, 3, 3, 8), F(1, 5, 5, 4));
     conv.groups = 3;
+    const lvni_resample_attr average = {.pool = {.kernel = {3, 3}, .stride = {1, 1}, .padding = {2, 0}}}, up = {.kind = LVNI_BILINEAR, .size = {4, 0}};
+    REFUSE(resample2d, INVALID, "avg_pool2d: padding 2 along the height is more than half of kernel 3", &average, F(1, 4, 4, 3));
+    REFUSE(resample2d, SHAPE, "resize2d: from (1, 4, 4, 3) to height 4 and width 0: both must be at least 1 on both sides", &up, F(1, 4, 4, 3));
+    REFUSE(fft, SHAPE,
+           "fft: x is (4, 2); complex numbers have their real and imaginary part in a last axis of size 2, with 2 axes before it",
+           (&(lvni_fft_attr){.axes = 2, .scale = 1.0}), F(4, 2));
+    REFUSE(fft, SHAPE, "fft: x is (3, 0, 2); a transformed axis must have 1 to 536870911 numbers", (&(lvni_fft_attr){.axes = 1, .scale = 1.0}),
+           F(3, 0, 2));
     REFUSE(conv_transpose2d, SHAPE,
            "conv_transpose2d: x is (1, 4, 4, 3) and w (8, 2, 2, 3); w must be (in, kernel height, kernel width, out / groups), here (3, ...)",
            (&(lvni_conv_attr){.stride = {2, 2}, .dilation = {1, 1}, .groups = 1, .in_h = 8, .in_w = 8}), F(1, 4, 4, 3), F(8, 2, 2, 3));

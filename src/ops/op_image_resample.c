@@ -1,0 +1,74 @@
+/* Average pooling and resizing of images (N, H, W, C): linear maps, so the gradient is the transposed map, and the gradient's gradient
+ * the map itself. */
+#include "autograd/tape.h"
+#include "core/options_struct.h"
+
+static lvn_tensor *resample(const char *name, lvn_tensor *x, const lvni_resample_attr *attr);
+
+/* The map that leads back to the input of `n`. */
+static lvni_resample_attr back(const lvni_node *n)
+{
+    lvni_resample_attr attr = n->attr.resample;
+    attr.transposed = !attr.transposed;
+    attr.size[0] = n->in_desc.shape[1];
+    attr.size[1] = n->in_desc.shape[2];
+    return attr;
+}
+
+static lvn_status resample_backward(lvni_node *n, lvn_tensor *dy)
+{
+    const lvni_resample_attr attr = back(n);
+    lvni_args a = {.in = {dy}, .attr = &attr};
+    LVN_TRY(lvni_run(LVNI_OP_resample2d, &a, 1));
+    return lvni_grad_give(n, 0, a.out[0]);
+}
+
+static lvn_status resample_backward_ops(lvni_node *n, lvn_tensor *dy)
+{
+    const lvni_resample_attr attr = back(n);
+    return lvni_grad_give_op(n, 0, resample(n->name, dy, &attr));
+}
+
+static lvn_tensor *resample(const char *name, lvn_tensor *x, const lvni_resample_attr *attr)
+{
+    if (!lvni_op_begin(LVNI_OP_resample2d, &x, 1, 0)) {
+        return lvni_op_fail(name);
+    }
+    lvni_args args = {.in = {x}, .attr = attr};
+    lvn_tensor *y = lvni_op_run(LVNI_OP_resample2d, &args, 1);
+    lvni_node *node = lvni_record(name, resample_backward, y, &x, 1);
+    if (node != NULL) {
+        node->backward_ops = resample_backward_ops;
+        node->attr.resample = *attr;
+    }
+    return y;
+}
+
+lvn_tensor *lvn_avg_pool2d_with(lvn_tensor *x, int kernel, const lvn_avg_pool2d_options *options)
+{
+    lvn_avg_pool2d_options o;
+    lvni_options_copy(&o, sizeof o, options);
+    const int stride = o.stride == 0 ? kernel : o.stride;
+    const lvni_resample_attr attr = {
+        .kind = LVNI_AVG_POOL,
+        .pool = {.kernel = {kernel, kernel}, .stride = {stride, stride}, .padding = {o.padding, o.padding}},
+        .exclude_padding = o.exclude_padding};
+    return resample("avg_pool2d", x, &attr);
+}
+
+lvn_tensor *lvn_adaptive_avg_pool2d(lvn_tensor *x, int64_t height, int64_t width)
+{
+    return resample("adaptive_avg_pool2d", x, &(lvni_resample_attr){.kind = LVNI_ADAPTIVE_POOL, .size = {height, width}});
+}
+
+lvn_tensor *lvn_resize2d_with(lvn_tensor *x, int64_t height, int64_t width, const lvn_resize2d_options *options)
+{
+    lvn_resize2d_options o;
+    lvni_options_copy(&o, sizeof o, options);
+    const lvni_resample_attr attr = {.kind = o.mode == LVN_RESIZE_BICUBIC    ? LVNI_BICUBIC
+                                             : o.mode == LVN_RESIZE_BILINEAR ? LVNI_BILINEAR
+                                                                             : LVNI_NEAREST,
+                                     .size = {height, width},
+                                     .align_corners = o.align_corners};
+    return resample("resize2d", x, &attr);
+}
