@@ -47,6 +47,12 @@ typedef struct lvni_taps {
     float *weight;
 } lvni_taps;
 
+/* n windows of `kernel` pixels of c channels, `stride` pixels apart from -padding on; each lies `step` floats behind the one before. */
+typedef struct lvni_windows {
+    const float *x;
+    int64_t n, step, kernel, stride, padding, c;
+} lvni_windows;
+
 /* Sums of one block of rows, per column: shift + s1 / rows is the block's mean. */
 typedef struct lvni_norm_sums {
     const float *shift, *s1, *s2; /* (blocks, cols) each */
@@ -118,6 +124,9 @@ typedef struct lvni_vec {
     void (*mix)(const float *x, int64_t step, const float *w, int64_t taps, float *y, int64_t n);
     /* The matrix t applied to a row of pixels of c channels. */
     void (*mix_row)(const lvni_taps *t, const float *x, int64_t c, float *y);
+
+    /* Add windows to the pixels of a row they lie over, in an order that depends on their shape alone. */
+    void (*add_windows)(const lvni_windows *w, int64_t pixels, float *y);
 
     /* Elements [first, first + n) of the tensor at x, first a multiple of 4: x * scale where uniform >= p, else 0. */
     void (*dropout)(const float *x, float *y, int64_t first, int64_t n, const lvni_rng *rng, float p, float scale);

@@ -2,6 +2,7 @@
  *
  * Forward and input gradient have the same bits for every team and run with the lane's; the weight gradient adds over the
  * team and always runs with wgrad_team (onednn_table.c chooses; tests/unit/kernels_cpu/test_onednn_law.c watches both). */
+#include "kernels/cpu/conv_columns.h"
 #include "kernels/cpu/omp_team.h"
 #include "kernels/cpu/onednn_weights.h"
 #include "kernels/cpu/par.h"
@@ -90,6 +91,9 @@ lvn_status lvni_cpu_conv2d_grad_input(const lvni_args *args)
     if (lvn_numel(dy) == 0) {
         memset(dx->data, 0, bytes_of(dx));
         return LVN_OK;
+    }
+    if (lvni_conv_columns_pay(args->attr, dy, w)) {
+        return lvni_conv_columns_grad_input(args->attr, dy, w, dx);
     }
     call.w = w;
     call.key.work.wide_w = dy->dtype != w->dtype;

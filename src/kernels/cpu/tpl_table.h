@@ -12,6 +12,7 @@
 #include "kernels/cpu/tpl_reduce.h"
 #include "kernels/cpu/tpl_rows.h"
 #include "kernels/cpu/tpl_taps.h"
+#include "kernels/cpu/tpl_windows.h"
 
 #define MODES(name) {[LVNI_VV] = binary_##name##_vv, [LVNI_VS] = binary_##name##_vs, [LVNI_SV] = binary_##name##_sv}
 
@@ -45,6 +46,7 @@ const lvni_vec LVNI_VEC_TABLE = {
     .pool_grad = pool_grad,
     .mix = mix,
     .mix_row = mix_row,
+    .add_windows = add_windows,
     .dropout = dropout,
     .block_sumsq = block_sumsq,
     .sgd = sgd,
