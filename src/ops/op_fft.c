@@ -35,7 +35,7 @@ static lvn_tensor *transform(const char *name, lvn_tensor *x, const lvni_fft_att
     }
     lvni_args args = {.in = {x}, .attr = attr};
     lvn_tensor *y = lvni_op_run(LVNI_OP_fft, &args, 1);
-    lvni_node *node = lvni_record(name, fft_backward, y, &x, 1);
+    lvni_node *node = lvni_record("fft", fft_backward, y, &x, 1);
     if (node != NULL) {
         node->backward_ops = fft_backward_ops;
         node->attr.fft = *attr;

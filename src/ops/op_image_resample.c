@@ -36,7 +36,7 @@ static lvn_tensor *resample(const char *name, lvn_tensor *x, const lvni_resample
     }
     lvni_args args = {.in = {x}, .attr = attr};
     lvn_tensor *y = lvni_op_run(LVNI_OP_resample2d, &args, 1);
-    lvni_node *node = lvni_record(name, resample_backward, y, &x, 1);
+    lvni_node *node = lvni_record("resample2d", resample_backward, y, &x, 1);
     if (node != NULL) {
         node->backward_ops = resample_backward_ops;
         node->attr.resample = *attr;
