@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""MNIST's files and .npy pictures through train, eval and predict; counts that do not match; the same hash from any number of workers.
+
+usage: test_array_data.py LEVIN
+"""
+import gzip
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+
+LEVIN = os.path.abspath(sys.argv[1])
+SIDE, CLASSES = 12, 3
+
+
+def levin(*words, status=0):
+    done = subprocess.run([LEVIN, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode == status, f"levin {' '.join(words)} left with {done.returncode}:\n{done.stdout}{done.stderr}"
+    return done.stdout + done.stderr
+
+
+def make(n):
+    """Pictures whose bright band is their class, and the classes."""
+    labels = [(i * 7 + i // 5) % CLASSES for i in range(n)]
+    pixels = bytearray()
+    for i, label in enumerate(labels):
+        for y in range(SIDE):
+            pixels += bytes((200 if y * CLASSES // SIDE == label else 20) + (i * 31 + y * 7 + x * 13) % 40 for x in range(SIDE))
+    return bytes(pixels), bytes(labels)
+
+
+def idx(path, shape, data):
+    opened = gzip.open if path.endswith(".gz") else open
+    with opened(path, "wb") as f:
+        f.write(bytes([0, 0, 8, len(shape)]) + struct.pack(f">{len(shape)}I", *shape) + data)
+
+
+def npy(path, shape, data):
+    header = f"{{'descr': '|u1', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+    with open(path, "wb") as f:
+        f.write(b"\x93NUMPY\x01\0" + struct.pack("<H", len(header)) + header + data)
+
+
+def main():
+    os.mkdir("mnist")
+    pixels, labels = make(90)
+    idx("mnist/train-images-idx3-ubyte.gz", (90, SIDE, SIDE), pixels)
+    idx("mnist/train-labels-idx1-ubyte", (90,), labels)
+    npy("images.npy", (90, SIDE, SIDE), pixels)
+    npy("classes.npy", (90,), labels)
+    npy("short.npy", (89,), labels[:89])
+    pixels, labels = make(30)
+    idx("mnist/t10k-images-idx3-ubyte", (30, SIDE, SIDE), pixels)
+    idx("mnist/t10k-labels-idx1-ubyte.gz", (30,), labels)
+    train = ["train", "classify", "model=mlp", "max_epochs=4", "batch_size=10", "quiet=true", "wgrad_threads=1", "shards=2"]
+    hashes = set()
+    for workers in (0, 2):
+        levin(*train, "data=mnist", f"num_workers={workers}", f"lanes={1 + workers // 2}", f"out=run{workers}")
+        hashes.add(levin("ckpt", "hash", f"run{workers}"))
+    assert len(hashes) == 1, hashes
+    text = levin("eval", "data=mnist", "model=run0", "split=val", "checkpoint=last")
+    assert "of 30 right" in text and float(text.split()[1]) > 0.9, text
+    assert "120 predictions" in levin("predict", "data=mnist", "model=run0", "output=all.csv")
+    levin(*train, "data=images.npy", "labels=classes.npy", "out=npy")
+    assert "of 18 right" in levin("eval", "data=images.npy", "labels=classes.npy", "model=npy", "split=val")
+    text = levin(*train, "data=images.npy", "labels=short.npy", "out=bad", status=1)
+    assert "short.npy holds (89) labels for 90 pictures" in text and not os.path.exists("bad"), text
+    assert "labels= is missing" in levin(*train, "data=images.npy", "out=bad", status=2)
+    assert "belongs to data= a .npy or IDX file" in levin(*train, "data=mnist", "labels=classes.npy", "out=bad", status=2)
+
+
+with tempfile.TemporaryDirectory(prefix="levin-arrays-") as folder:
+    os.chdir(folder)
+    main()
+    os.chdir("/")
