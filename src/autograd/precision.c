@@ -53,7 +53,7 @@ static lvn_dtype type_for(unsigned flags, const lvn_tensor *t, bool mixed)
     if ((flags & LVNI_LOW) != 0 && full && lvni_is_low(ctx->low)) {
         return ctx->low == LVN_BF16 && t->param >= 0 && (flags & LVNI_PARAMS) != 0 ? t->dtype : ctx->low;
     }
-    if ((flags & LVNI_FULL) != 0 && low && !ctx->low_true) {
+    if ((flags & LVNI_FULL) != 0 && low) {
         return LVN_F32;
     }
     return (flags & LVNI_WIDEST) != 0 && low && mixed ? LVN_F32 : t->dtype;

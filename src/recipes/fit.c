@@ -111,12 +111,18 @@ static lvn_status export_named(void *user, const char *name, const float *values
 static lvn_status make_trainer(run *r)
 {
     const lvni_config *c = r->request->config;
+    const lvn_dtype low = lvni_precision_low(lvni_precision_of(lvni_config_str(c, "precision")));
+    if (low == LVN_BF16 && !lvni_cpu_has_bf16()) {
+        LVN_FAIL(LVN_ERR_UNSUPPORTED, "precision=%s: this CPU (%s) has no bf16 products; use precision=32-true", lvni_config_str(c, "precision"),
+                 lvni_cpu_describe());
+    }
     LVN_TRY(lvni_config_to_json(c, &r->json));
     lvni_trainer_options o = {.model = r->model,
                               .train = r->request->train,
                               .val = r->request->val,
                               .plan = r->plan,
                               .schedule = r->schedule,
+                              .precision = lvni_precision_of(lvni_config_str(c, "precision")),
                               .use_ema = lvni_config_bool(c, "use_ema"),
                               .gradient_clip_val = lvni_config_float(c, "gradient_clip_val"),
                               .seed = (uint64_t)lvni_config_int(c, "seed"),

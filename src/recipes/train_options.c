@@ -48,8 +48,9 @@ static const lvni_option run_rows[] = {
     {.name = "on_error", .type = LVNI_OPT_CHOICE, .choices = "stop|skip", .fallback = "stop",
      .help = "What an unreadable sample does: stop the run, or be left out and counted."},
     {.name = "precision", .type = LVNI_OPT_CHOICE, .choices = "32-true|bf16-mixed|16-mixed|bf16-true", .fallback = "32-true",
-     .spellings = "32=32-true|bf16=bf16-mixed|16=16-mixed", .later = "bf16-mixed|16-mixed|bf16-true",
-     .later_note = "half precision comes with a later version; use precision=32-true", .help = "Number format of the computation."},
+     .spellings = "32=32-true|bf16=bf16-mixed|16=16-mixed",
+     .help = "Number format of products and activations; weights and sums stay f32, but under bf16-true, where weights are bf16 numbers, too. 16-mixed "
+             "scales the loss."},
     {.name = "accelerator", .type = LVNI_OPT_CHOICE, .choices = "auto|cpu|cuda|sim", .fallback = "auto", .spellings = "gpu=cuda",
      .later = "cuda|sim", .later_note = "other devices than the CPU come with a later version; use accelerator=cpu",
      .help = "Kind of device."},

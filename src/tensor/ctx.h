@@ -24,7 +24,6 @@ typedef struct lvni_ctx {
     int team;        /* OpenMP threads for kernels whose bits do not depend on it (cores of the lane) */
     int wgrad_team;  /* virtual team of the reducing class (config key wgrad_threads) */
     lvn_dtype low;   /* what matrix products run in (precision): LVN_F32, LVN_BF16 or LVN_F16 */
-    bool low_true;   /* bf16-true: everything but losses runs in `low` */
     lvni_position at;
     struct lvni_cache *cache;
     struct lvni_tape *tape;

@@ -119,6 +119,13 @@ void lvni_lanes_destroy(lvni_lanes *all)
     lvni_free(all);
 }
 
+void lvni_lanes_set_low(lvni_lanes *all, lvn_dtype low)
+{
+    for (int i = 0; i < all->n; i++) {
+        all->lane[i].ctx->low = low;
+    }
+}
+
 int lvni_lanes_count(const lvni_lanes *all)
 {
     return all->n;

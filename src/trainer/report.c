@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-enum { LINE = LVNI_METRICS * 2 + 8 };
+enum { LINE = LVNI_METRICS * 2 + 10 };
 
 double lvni_metric_mean(const lvn_step *step, const char *name)
 {
@@ -131,6 +131,10 @@ lvn_status lvni_report_step(lvni_trainer *t, const lvni_step_result *r, bool las
     int n = metric_rows(&r->metrics, "train", text, row);
     row[n++] = (lvni_metric){.name = "lr", .value = r->lr};
     row[n++] = (lvni_metric){.name = "grad_norm", .value = r->grad_norm};
+    if (t->scaler.on) {
+        row[n++] = (lvni_metric){.name = "amp/scale", .value = t->scaler.scale};
+        row[n++] = (lvni_metric){.name = "amp/skipped_steps", .value = (double)t->scaler.skipped};
+    }
     row[n++] = (lvni_metric){.name = "throughput/samples_per_s", .value = t->rate};
     row[n++] = (lvni_metric){.name = "memory/peak_bytes", .value = (double)peak_bytes()};
     return lvni_metrics_write(t->log, t->at.step, t->at.epoch, now_s, row, n);

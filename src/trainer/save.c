@@ -26,7 +26,7 @@ struct lvni_saver {
     lvni_state_arrays copy;
     lvni_state_entries entries; /* of the copy */
     texts texts;
-    char schedule[48];
+    char schedule[48], scaler[128];
     lvni_ckpt_position at;
     bool best, written;
     lvn_status status;
@@ -67,6 +67,7 @@ static lvn_status write_checkpoint(lvni_saver *s)
     const lvni_ckpt_content content = {.at = s->at,
                                        .config = s->trainer->o.config_json,
                                        .schedule = s->schedule,
+                                       .scaler = s->scaler[0] == '\0' ? NULL : s->scaler,
                                        .extra = extra,
                                        .n_extra = sizeof extra / sizeof *extra,
                                        .tensors = s->entries.tensor,
@@ -205,6 +206,7 @@ lvn_status lvni_trainer_save_start(lvni_trainer *t, bool best)
     LVN_TRY(t->o.out == NULL ? LVN_OK : write_texts(t, &s->texts));
     copy_state(s);
     snprintf(s->schedule, sizeof s->schedule, "updates=%lld", (long long)t->optim->steps);
+    lvni_scaler_print(&t->scaler, s->scaler, sizeof s->scaler);
     s->at = t->at;
     s->best = best;
     s->written = false;

@@ -161,12 +161,15 @@ lvn_status lvni_trainer_restore(lvni_trainer *t, const lvni_ckpt *ckpt)
     lvn_status s = check_tensors(ckpt, &e);
     s = s == LVN_OK ? read_texts(ckpt, &sums, &updates) : s;
     s = s == LVN_OK ? lvni_identity_check(t, ckpt) : s;
+    lvni_scaler scaler = t->scaler;
+    s = s == LVN_OK ? lvni_scaler_read(ckpt->scaler, &scaler) : s;
     if (s == LVN_OK) { /* nothing was touched so far */
         load(ckpt, &e);
         t->at = ckpt->at;
         t->at.finished = false;
         t->saved_step = ckpt->at.step;
         t->optim->steps = updates;
+        t->scaler = scaler;
         t->epoch_sum = sums;
         lvni_model_touch(t->o.model);
     }

@@ -24,12 +24,12 @@ static lvn_status run_shard(lvni_trainer *t, lvni_shard_job *job)
     lvn_tensor *loss = root->cls->training_step(root, &b->batch, &job->step);
     const double value = lvn_item(loss);
     lvn_status s = LVN_OK;
-    if (loss != NULL && lvn_numel(loss) == 1 && !isfinite(value)) {
+    if (loss != NULL && lvn_numel(loss) == 1 && !isfinite(value) && !t->scaler.on) { /* 16-mixed: an overflow, the step is skipped */
         s = lvn_error_set(LVN_ERR_NON_FINITE, __FILE__, __LINE__,
                           "the loss is %g at step %lld (epoch %lld), shard %lld: try a smaller optim.lr or gradient_clip_val=1",
                           value, (long long)t->at.step, (long long)t->at.epoch + 1, (long long)b->shard);
     } else {
-        s = lvn_backward_scaled(loss, weight); /* the gradient comes out as w_s g_s */
+        s = lvn_backward_scaled(loss, weight * t->scaler.scale); /* the gradient comes out as w_s g_s (times the loss scale) */
     }
     const lvn_status closed = lvn_scope_close();
     lvni_set_finish(job->set);
@@ -105,20 +105,31 @@ static lvn_status run_wave(lvni_trainer *t, int n, lvni_tree *tree, lvni_step_re
 static lvn_status update(lvni_trainer *t, const lvni_set *total, lvni_step_result *r)
 {
     lvni_model *model = t->o.model;
-    r->lr = t->o.optim.lr * lvni_schedule_factor(&t->o.schedule, t->at.step);
-    r->grad_norm = lvni_optim_gradient_norm(t->optim, total->data) / total->weight;
+    const double divisor = total->weight * t->scaler.scale;
+    r->lr = t->o.optim.lr * lvni_schedule_factor(&t->o.schedule, t->at.step - t->scaler.skipped);
+    r->grad_norm = lvni_optim_gradient_norm(t->optim, total->data) / divisor;
+    r->skipped = t->scaler.on && !isfinite(r->grad_norm);
+    if (t->scaler.on) {
+        const lvn_status s = lvni_scaler_update(&t->scaler, r->skipped);
+        if (s != LVN_OK || r->skipped) {
+            return s; /* weights, statistics, averages stay as they are */
+        }
+    }
     if (!isfinite(r->grad_norm)) {
         LVN_FAIL(LVN_ERR_NON_FINITE,
                  "the gradient's norm is %g at step %lld (epoch %lld): try a smaller optim.lr",
                  r->grad_norm, (long long)t->at.step, (long long)t->at.epoch + 1);
     }
-    double scale = 1.0 / total->weight;
+    double scale = 1.0 / divisor;
     const double clip = t->o.gradient_clip_val;
     r->clipped = clip > 0.0 && r->grad_norm > clip;
     if (r->clipped) {
         scale *= clip / (r->grad_norm + 1e-6);
     }
     lvni_optim_step(t->optim, model->weights, total->data, r->lr, scale);
+    if (t->o.precision == LVNI_PRECISION_BF16_TRUE) {
+        lvni_flat_round_bf16(model->weights, model->n_weights);
+    }
     lvni_model_apply_records(model, total);
     if (t->ema != NULL) {
         lvni_ema_update(t->ema, model->weights, t->optim->steps - 1);

@@ -3,6 +3,7 @@
 
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "kernels/flat.h"
 #include "trainer/identity.h"
 
 #include <math.h>
@@ -12,6 +13,7 @@ static lvn_status make_lanes_and_sets(lvni_trainer *t)
     const lvni_plan *plan = &t->o.plan;
     const int lanes = plan->lanes, team = plan->cores / lanes > 1 ? plan->cores / lanes : 1;
     LVN_TRY(lvni_lanes_create(lanes, team, plan->wgrad_threads, &t->lanes));
+    lvni_lanes_set_low(t->lanes, lvni_precision_low(t->o.precision));
     lvni_ctx *own = lvni_ctx_get();
     if (own == NULL) {
         return LVN_ERR_MEMORY;
@@ -58,6 +60,11 @@ lvn_status lvni_trainer_create(const lvni_trainer_options *options, lvni_trainer
     t->start_ns = lvni_now_ns();
     t->at = (lvni_ckpt_position){.best_score = (double)NAN, .best_step = -1};
     t->saved_step = -1;
+    lvni_scaler_init(&t->scaler, options->precision);
+    if (options->precision == LVNI_PRECISION_BF16_TRUE) {
+        lvni_flat_round_bf16(options->model->weights, options->model->n_weights);
+        lvni_model_touch(options->model);
+    }
     t->data_identity = lvni_identity_of_data(options->train);
     lvn_status s = make_lanes_and_sets(t);
     if (s == LVN_OK) {

@@ -1,5 +1,6 @@
 /* The trainer: one model, one training set, one optimizer, on this process's lanes. Made by a recipe, run by lvni_trainer_fit.
  *
+ *   scaler.c    precision, and the loss scale of 16-mixed
  *   step.c      one optimizer step: load, forward and backward per shard, merge in the tree, clip, update
  *   trainer.c   create and destroy; parameters.c: the model's parameters as the optimizer sees them
  *   loop.c      epochs: steps, reports, validation, checkpoints, stopping
@@ -19,6 +20,7 @@
 #include "optim/optim.h"
 #include "plan/tree.h"
 #include "trainer/lanes.h"
+#include "trainer/scaler.h"
 
 struct lvni_metrics; /* log/metrics.h */
 typedef struct lvni_saver lvni_saver; /* save.c */
@@ -33,6 +35,7 @@ typedef struct lvni_trainer_options {
     lvni_schedule schedule;
     lvni_ema_options ema;
     bool use_ema;               /* validation and export_model see the average */
+    lvni_precision precision;
     double gradient_clip_val;   /* 2-norm; 0: off */
     uint64_t seed;
     int64_t max_epochs;         /* -1: no limit */
@@ -56,6 +59,7 @@ typedef struct lvni_step_result {
     int64_t samples;
     double lr, grad_norm; /* before clipping */
     bool clipped;
+    bool skipped; /* the gradient overflowed (16-mixed): nothing was updated */
 } lvni_step_result;
 
 typedef struct lvni_shard_job {
@@ -74,6 +78,7 @@ typedef struct lvni_trainer {
     int n_free;
     int *slot;               /* per lane: number of the set it works in */
     lvni_optim *optim;
+    lvni_scaler scaler;
     lvni_ema *ema;           /* of the model's n_values values; NULL: off */
     lvni_loader *loader, *val_loader; /* NULL until needed */
     lvni_ckpt_position at;

@@ -135,6 +135,21 @@ def mixtures():
     check(hashes(stopped) == hashes(first), "mixup, CutMix, blur: resumed on one core")
 
 
+def resnets():
+    """The same on a network with residual blocks, in the precisions that change its kernels."""
+    for precision in ("32-true", "bf16-mixed", "16-mixed"):
+        small = precision == "16-mixed"  # computed in f32 behind f16: slow
+        words = ["model=resnet18", f"precision={precision}", "wgrad_threads=1", "batch_size=32", f"max_steps={3 if small else 12}", "eval_batch_size=32"]
+        first = train(words + ["lanes=1", "num_workers=0"])
+        same(train(words + ["lanes=3", "num_workers=2"]), first, f"resnet18, {precision}: 3 lanes, 2 workers")
+        if small:
+            continue
+        same(train(words + ["lanes=2", "num_workers=3"], cores=CORES[:1]), first, f"resnet18, {precision}: 2 lanes, 3 workers, one core")
+        stopped = train([w for w in words if not w.startswith("max_steps")] + ["max_steps=7", "lanes=2"])
+        levin(["train", "classify", f"out={stopped}", "resume=true", "max_steps=12", "quiet=true", "lanes=1"])
+        same(stopped, first, f"resnet18, {precision}: resumed at step 7")
+
+
 def one_pixel():
     """The same folder with one picture changed by one pixel gives another hash; a copy of it the same."""
     import zlib
@@ -192,6 +207,7 @@ try:
     dialects()
     groups()
     mixtures()
+    resnets()
     one_pixel()
     damage(one, want1)
 finally:

@@ -97,3 +97,21 @@ void lvni_flat_adamw(float *w, const float *g, float *m, float *v, int64_t n, co
     const flat_job job = {.w = w, .g = g, .m = m, .v = v, .params = p};
     lvni_par(n, LVNI_FLAT_BLOCK, 1, adamw_range, &job);
 }
+
+static void round_range(const void *job, int64_t begin, int64_t end)
+{
+    const flat_job *j = job;
+    const lvni_vec *vec = lvni_cpu_isa();
+    uint16_t low[LVNI_FLAT_BLOCK];
+    for (int64_t i = begin; i < end; i += LVNI_FLAT_BLOCK) {
+        const int64_t n = end - i < LVNI_FLAT_BLOCK ? end - i : LVNI_FLAT_BLOCK;
+        vec->to_bf16(j->w + i, low, n);
+        vec->from_bf16(low, j->w + i, n);
+    }
+}
+
+void lvni_flat_round_bf16(float *w, int64_t n)
+{
+    const flat_job job = {.w = w};
+    lvni_par(n, LVNI_FLAT_BLOCK, 1, round_range, &job);
+}

@@ -145,6 +145,7 @@ void bench_open(bench *b, const memory *data, const setting *s)
                               .rules = s->rules,
                               .ema = s->ema,
                               .gradient_clip_val = s->clip,
+                              .precision = s->precision,
                               .seed = 4,
                               .max_epochs = -1,
                               .max_steps = -1,

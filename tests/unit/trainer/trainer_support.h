@@ -49,6 +49,7 @@ typedef struct setting {
     lvni_ema_options ema;
     lvni_schedule schedule;
     double clip;
+    lvni_precision precision;
     bool skip;
     const char *out;
 } setting;

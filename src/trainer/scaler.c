@@ -1,0 +1,90 @@
+/* The loss scale (scaler.h). */
+#include "trainer/scaler.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define FIRST_SCALE 65536.0
+#define LEAST_SCALE 0x1p-14
+enum { GROWTH_INTERVAL = 2000, MOST_SKIPPED = 50 };
+
+static const struct {
+    const char *name;
+    lvn_dtype low;
+} precisions[] = {[LVNI_PRECISION_32] = {"32-true", LVN_F32},
+                  [LVNI_PRECISION_BF16_MIXED] = {"bf16-mixed", LVN_BF16},
+                  [LVNI_PRECISION_16_MIXED] = {"16-mixed", LVN_F16},
+                  [LVNI_PRECISION_BF16_TRUE] = {"bf16-true", LVN_BF16}};
+
+lvni_precision lvni_precision_of(const char *name)
+{
+    for (size_t i = 0; i < sizeof precisions / sizeof *precisions; i++) {
+        if (strcmp(name, precisions[i].name) == 0) {
+            return (lvni_precision)i;
+        }
+    }
+    return LVNI_PRECISION_32;
+}
+
+lvn_dtype lvni_precision_low(lvni_precision precision)
+{
+    return precisions[precision].low;
+}
+
+void lvni_scaler_init(lvni_scaler *s, lvni_precision precision)
+{
+    const bool on = precision == LVNI_PRECISION_16_MIXED;
+    *s = (lvni_scaler){.on = on, .scale = on ? FIRST_SCALE : 1.0};
+}
+
+lvn_status lvni_scaler_update(lvni_scaler *s, bool overflow)
+{
+    if (!overflow) {
+        s->in_a_row = 0;
+        if (++s->clean == GROWTH_INTERVAL) {
+            s->clean = 0;
+            s->scale *= isfinite((float)(2.0 * s->scale)) ? 2.0 : 1.0;
+        }
+        return LVN_OK;
+    }
+    s->clean = 0;
+    s->skipped++;
+    s->in_a_row++;
+    s->scale = s->scale * 0.5 > LEAST_SCALE ? s->scale * 0.5 : LEAST_SCALE;
+    if (s->in_a_row == MOST_SKIPPED) {
+        LVN_FAIL(LVN_ERR_NON_FINITE,
+                 "the gradient was not finite in %d steps in a row, the last with a loss scale of %g: the loss itself is likely infinite; "
+                 "try a smaller optim.lr, or precision=bf16-mixed, which needs no loss scale", MOST_SKIPPED, s->scale);
+    }
+    return LVN_OK;
+}
+
+void lvni_scaler_print(const lvni_scaler *s, char *text, size_t size)
+{
+    text[0] = '\0';
+    if (s->on) {
+        snprintf(text, size, "scale=%.17g clean=%lld skipped=%lld in_a_row=%d", s->scale, (long long)s->clean, (long long)s->skipped,
+                 s->in_a_row);
+    }
+}
+
+lvn_status lvni_scaler_read(const char *text, lvni_scaler *s)
+{
+    long long clean = 0, skipped = 0;
+    int in_a_row = 0, end = 0;
+    double scale = 0.0;
+    if (text == NULL || !s->on) {
+        return LVN_OK; /* another precision than the file's: the config decides */
+    }
+    const int n = sscanf(text, "scale=%lf clean=%lld skipped=%lld in_a_row=%d%n", &scale, &clean, &skipped, &in_a_row, &end);
+    if (n != 4 || text[end] != '\0' || !(scale >= LEAST_SCALE && isfinite(scale)) || clean < 0 || clean >= GROWTH_INTERVAL || skipped < 0 ||
+        in_a_row < 0) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "the state of the loss scale is '%s'", text);
+    }
+    s->scale = scale;
+    s->clean = clean;
+    s->skipped = skipped;
+    s->in_a_row = in_a_row;
+    return LVN_OK;
+}

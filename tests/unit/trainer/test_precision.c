@@ -1,0 +1,168 @@
+/* The four precisions on a small network: the loss scale by its rule, skipped steps, bf16 weights, the law over lanes, resuming. */
+#include "core/half.h"
+#include "trainer_support.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static void the_scale_follows_its_rule(void **state)
+{
+    (void)state;
+    lvni_scaler s;
+    lvni_scaler_init(&s, LVNI_PRECISION_16_MIXED);
+    assert_true(s.on && s.scale == 65536.0);
+    assert_int_equal(lvni_scaler_update(&s, true), LVN_OK);
+    assert_true(s.scale == 32768.0 && s.skipped == 1 && s.in_a_row == 1);
+    for (int i = 0; i < 1999; i++) {
+        assert_int_equal(lvni_scaler_update(&s, false), LVN_OK);
+    }
+    assert_true(s.scale == 32768.0 && s.clean == 1999 && s.in_a_row == 0);
+    assert_int_equal(lvni_scaler_update(&s, false), LVN_OK);
+    assert_true(s.scale == 65536.0 && s.clean == 0);
+    for (int i = 0; i < 49; i++) {
+        assert_int_equal(lvni_scaler_update(&s, true), LVN_OK);
+    }
+    assert_true(s.scale == 0x1p-14); /* the floor: 2^16 halved 49 times would be less */
+    assert_int_equal(lvni_scaler_update(&s, true), LVN_ERR_NON_FINITE);
+    assert_non_null(strstr(lvn_last_error()->message, "50 steps in a row"));
+    lvni_scaler_init(&s, LVNI_PRECISION_BF16_MIXED);
+    assert_true(!s.on && s.scale == 1.0);
+}
+
+static void its_state_is_text(void **state)
+{
+    (void)state;
+    char text[128];
+    lvni_scaler a = {.on = true, .scale = 1024.0, .clean = 77, .skipped = 5, .in_a_row = 2}, b;
+    lvni_scaler_print(&a, text, sizeof text);
+    lvni_scaler_init(&b, LVNI_PRECISION_16_MIXED);
+    assert_int_equal(lvni_scaler_read(text, &b), LVN_OK);
+    assert_true(b.scale == 1024.0 && b.clean == 77 && b.skipped == 5 && b.in_a_row == 2);
+    static const char *const bad[] = {"", "scale=1024", "scale=nan clean=0 skipped=0 in_a_row=0", "scale=-1 clean=0 skipped=0 in_a_row=0",
+                                      "scale=1 clean=2000 skipped=0 in_a_row=0", "scale=1 clean=0 skipped=0 in_a_row=0 x"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(lvni_scaler_read(bad[i], &b), LVN_ERR_CORRUPT);
+        assert_true(b.scale == 1024.0); /* untouched */
+    }
+    lvni_scaler_init(&a, LVNI_PRECISION_32);
+    lvni_scaler_print(&a, text, sizeof text);
+    assert_string_equal(text, "");
+    assert_int_equal(lvni_scaler_read(NULL, &b), LVN_OK);
+}
+
+static setting cnn_setting(lvni_precision precision, int lanes)
+{
+    return (setting){.cls = lvni_zoo_find("cnn"), .batch_size = 8, .shards = 4, .lanes = lanes, .precision = precision,
+                     .optim = {.kind = LVNI_OPTIM_SGD, .lr = 0.05, .momentum = 0.9}};
+}
+
+/* One hash over lanes for each; another one for each precision. */
+static void the_law_holds_in_every_precision(void **state)
+{
+    (void)state;
+    memory m;
+    memory_init(&m, 24, 8);
+    uint64_t hash[4];
+    for (int p = 0; p < 4; p++) {
+        hash[p] = (uint64_t)p;
+        if (lvni_precision_low((lvni_precision)p) == LVN_BF16 && !lvni_cpu_has_bf16()) {
+            print_message("skipped: no bf16 products on %s\n", lvni_cpu_describe());
+            continue;
+        }
+        for (int lanes = 1; lanes <= 4; lanes++) {
+            bench b;
+            const setting s = cnn_setting((lvni_precision)p, lanes);
+            bench_open(&b, &m, &s);
+            bench_steps(&b, 6);
+            if (lanes == 1) {
+                hash[p] = bench_hash(&b);
+            }
+            assert_true(hash[p] == bench_hash(&b));
+            bench_close(&b);
+        }
+        for (int q = 0; q < p; q++) {
+            assert_true(hash[p] != hash[q]);
+        }
+    }
+}
+
+/* A scale that f16 cannot carry: the step moves nothing but the counters, and the schedule waits. */
+static void an_overflow_skips_the_step(void **state)
+{
+    (void)state;
+    memory m;
+    memory_init(&m, 24, 8);
+    bench b;
+    const setting s = cnn_setting(LVNI_PRECISION_16_MIXED, 1);
+    bench_open(&b, &m, &s);
+    lvni_trainer *t = b.trainer;
+    const size_t bytes = (size_t)b.model->n_values * sizeof(float);
+    float *before = malloc(bytes);
+    assert_non_null(before);
+    memcpy(before, b.model->weights, bytes);
+    t->scaler.scale = 0x1p60;
+    lvni_step_result r;
+    assert_int_equal(lvni_trainer_step(t, &r), LVN_OK);
+    assert_true(r.skipped && t->scaler.skipped == 1 && t->scaler.scale == 0x1p59);
+    assert_int_equal(t->at.step, 1);
+    assert_int_equal(t->optim->steps, 0);
+    assert_memory_equal(before, b.model->weights, bytes);
+    t->scaler.scale = 64.0;
+    assert_int_equal(lvni_trainer_step(t, &r), LVN_OK);
+    assert_true(!r.skipped && isfinite(r.grad_norm));
+    assert_memory_not_equal(before, b.model->weights, bytes);
+    free(before);
+    bench_close(&b);
+}
+
+/* The scale cancels: powers of two leave the gradient's norm as it is, up to what f16 rounds. */
+static void the_scale_leaves_no_trace(void **state)
+{
+    (void)state;
+    memory m;
+    memory_init(&m, 24, 8);
+    double norm[2];
+    for (int i = 0; i < 2; i++) {
+        bench b;
+        const setting s = cnn_setting(LVNI_PRECISION_16_MIXED, 1);
+        bench_open(&b, &m, &s);
+        b.trainer->scaler.scale = i == 0 ? 1.0 : 256.0;
+        lvni_step_result r;
+        assert_int_equal(lvni_trainer_step(b.trainer, &r), LVN_OK);
+        norm[i] = r.grad_norm;
+        bench_close(&b);
+    }
+    assert_true(fabs(norm[0] / norm[1] - 1.0) < 1e-2);
+}
+
+static void bf16_true_weights_are_bf16(void **state)
+{
+    (void)state;
+    if (!lvni_cpu_has_bf16()) {
+        skip();
+    }
+    memory m;
+    memory_init(&m, 24, 8);
+    bench b;
+    const setting s = cnn_setting(LVNI_PRECISION_BF16_TRUE, 1);
+    bench_open(&b, &m, &s);
+    for (int step = 0; step < 3; step++) {
+        for (int64_t i = 0; i < b.model->n_weights; i++) {
+            const float w = b.model->weights[i];
+            assert_true(lvni_bf16_to_f32(lvni_f32_to_bf16(w)) == w);
+        }
+        bench_steps(&b, 1);
+    }
+    bench_close(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_scale_follows_its_rule),     cmocka_unit_test(its_state_is_text),
+        cmocka_unit_test(the_law_holds_in_every_precision), cmocka_unit_test(an_overflow_skips_the_step),
+        cmocka_unit_test(the_scale_leaves_no_trace),      cmocka_unit_test(bf16_true_weights_are_bf16),
+    };
+    return lvni_cpu_start() == LVN_OK ? cmocka_run_group_tests(tests, NULL, NULL) : 1;
+}
