@@ -3,7 +3,7 @@
 #include "trainer_support.h"
 
 #include <math.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void the_scale_follows_its_rule(void **state)
