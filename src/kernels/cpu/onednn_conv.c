@@ -75,7 +75,7 @@ lvn_status lvni_cpu_conv2d(const lvni_args *args)
     call.key.work.wide_w = x->dtype != w->dtype;
     call.data[0] = x->data;
     call.data[2] = y->data;
-    call.data[3] = b == NULL ? NULL : b->data;
+    LVN_TRY(lvni_dnn_bias(b, &call.data[3]));
     return run(&call);
 }
 

@@ -23,7 +23,8 @@ static lvn_status fill_rows(const product_call *c)
 {
     memset(c->y->data, 0, (size_t)lvn_numel(c->y) * lvn_dtype_size(c->y->dtype));
     for (int64_t e = 0; c->bias != NULL && e < lvn_numel(c->y); e++) {
-        const float value = LVNI_CF32(c->bias)[e % c->shape.n];
+        const int64_t column = e % c->shape.n;
+        const float value = c->bias->dtype == LVN_BF16 ? lvni_bf16_to_f32(((const uint16_t *)c->bias->data)[column]) : LVNI_CF32(c->bias)[column];
         if (c->y->dtype == LVN_BF16) {
             ((uint16_t *)c->y->data)[e] = lvni_f32_to_bf16(value);
         } else {
@@ -58,7 +59,8 @@ static lvn_status product(const product_call *c)
     key.team = s->trans_a != 0 ? ctx->wgrad_team : ctx->team;
     lvni_dnn_found f = {0};
     LVN_TRY(lvni_dnn_lookup(&key, &f));
-    const void *data[LVNI_DNN_MAX_ARGS] = {c->a->data, NULL, c->y->data, c->bias == NULL ? NULL : c->bias->data};
+    const void *data[LVNI_DNN_MAX_ARGS] = {c->a->data, NULL, c->y->data, NULL};
+    LVN_TRY(lvni_dnn_bias(c->bias, &data[3]));
     const int before = lvni_omp_enter(f.team);
     const lvn_status status = lvni_dnn_run_with_weights(&f, data, c->b);
     lvni_omp_leave(before);

@@ -1,6 +1,7 @@
 /* Weights on their way to and from oneDNN (onednn_weights.h). */
 #include "kernels/cpu/onednn_weights.h"
 
+#include "kernels/cpu/isa.h"
 #include "kernels/cpu/scratch.h"
 #include "kernels/cpu/weights_cache.h"
 
@@ -52,4 +53,19 @@ lvn_status lvni_dnn_run_with_weights(const lvni_dnn_found *f, const void **data,
         lvni_weights_release(pinned);
     }
     return s;
+}
+
+lvn_status lvni_dnn_bias(const lvn_tensor *b, const void **out)
+{
+    *out = b == NULL ? NULL : b->data;
+    if (b == NULL || b->dtype == LVN_F32) {
+        return LVN_OK;
+    }
+    float *wide = lvni_scratch(LVNI_SCRATCH_OWN, (size_t)lvn_numel(b) * sizeof *wide);
+    if (wide == NULL) {
+        return lvn_last_error()->code;
+    }
+    lvni_cpu_isa()->from_bf16(b->data, wide, lvn_numel(b));
+    *out = wide;
+    return LVN_OK;
 }

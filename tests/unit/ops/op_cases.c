@@ -1,6 +1,8 @@
 /* The table of cases and their inputs (op_cases.h). */
 #include "op_cases.h"
 
+#include "core/half.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -194,6 +196,28 @@ void case_inputs(lvni_op op, const op_case *row, lvn_tensor *in64[LVNI_MAX_IN], 
         const lvni_rng rng = {.key = lvni_rng_make_key(1, lvni_rng_purpose(purpose))};
         in64[i] = make_input(row, i, fills[op] == NULL ? 'n' : fills[op][i], in64, &rng);
         in32[i] = round_to_f32(in64[i]);
+    }
+}
+
+static lvn_tensor *round_to_low(lvn_tensor *t, lvn_dtype dtype)
+{
+    if (t->dtype != LVN_F64) {
+        return t;
+    }
+    lvn_tensor *low = support_tensor(dtype, t->ndim, t->shape);
+    for (int64_t e = 0; e < lvn_numel(t); e++) {
+        const float value = (float)((double *)t->data)[e];
+        ((uint16_t *)low->data)[e] = dtype == LVN_BF16 ? lvni_f32_to_bf16(value) : lvni_f32_to_f16(value);
+        ((double *)t->data)[e] = support_value(low, e);
+    }
+    return low;
+}
+
+void case_inputs_low(lvni_op op, const op_case *row, lvn_dtype dtype, lvn_tensor *in64[LVNI_MAX_IN], lvn_tensor *low[LVNI_MAX_IN])
+{
+    case_inputs(op, row, in64, low);
+    for (int i = 0; i < LVNI_MAX_IN; i++) {
+        low[i] = in64[i] == NULL ? NULL : round_to_low(in64[i], dtype);
     }
 }
 

@@ -43,6 +43,8 @@ extern const op_cases all_cases[LVNI_OP_COUNT];
  * are shared. */
 void case_inputs(lvni_op op, const op_case *row, lvn_tensor *in64[LVNI_MAX_IN],
                  lvn_tensor *in32[LVNI_MAX_IN]);
+/* The same in bf16 or f16: in64 is rounded to numbers of that type, too. */
+void case_inputs_low(lvni_op op, const op_case *row, lvn_dtype dtype, lvn_tensor *in64[LVNI_MAX_IN], lvn_tensor *low[LVNI_MAX_IN]);
 /* The attribute of a row, NULL for ops without. */
 const void *case_attribute(lvni_op op, const op_case *row);
 
