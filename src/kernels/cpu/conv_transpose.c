@@ -6,22 +6,32 @@
 
 #include <string.h>
 
-/* The bias repeated over so many elements, that a call of the inner loop is worth its while. */
-enum { LONG_ENOUGH = 1024 };
+/* Elements of a piece: the bias is repeated, so that a call of the inner loop is worth its while. */
+enum { PIECE = 1024 };
 
 typedef struct bias_job {
-    float *y;
-    const float *bias; /* `block` elements: whole rows */
-    int64_t block, n;
+    lvn_tensor *y;
+    const float *bias; /* repeated: channels + PIECE elements at least, so that a piece may begin at any channel */
+    int64_t n, channels;
 } bias_job;
 
-/* An item is one block of y. */
+/* An item is one piece of y. */
 static void bias_range(const void *job, int64_t begin, int64_t end)
 {
     const bias_job *j = job;
+    const lvni_vec *vec = lvni_cpu_isa();
     for (int64_t i = begin; i < end; i++) {
-        const int64_t at = i * j->block, left = j->n - at;
-        lvni_cpu_isa()->accumulate(j->y + at, j->bias, left < j->block ? left : j->block);
+        const int64_t at = i * PIECE, left = j->n - at, n = left < PIECE ? left : PIECE;
+        const float *bias = j->bias + at % j->channels;
+        if (j->y->dtype == LVN_F32) {
+            vec->accumulate(LVNI_F32(j->y) + at, bias, n);
+        } else {
+            uint16_t *y = (uint16_t *)j->y->data + at;
+            float wide[PIECE];
+            vec->from_bf16(y, wide, n);
+            vec->accumulate(wide, bias, n);
+            vec->to_bf16(wide, y, n);
+        }
     }
 }
 
@@ -34,15 +44,19 @@ lvn_status lvni_cpu_conv_transpose2d(const lvni_args *args)
     if (b == NULL || n == 0) {
         return LVN_OK;
     }
-    const int64_t rows = lvni_div_up(LONG_ENOUGH, channels), block = rows * channels;
-    float *bias = lvni_scratch(LVNI_SCRATCH_OWN, (size_t)block * sizeof *bias);
+    const int64_t rows = lvni_div_up(PIECE, channels) + 1;
+    float *bias = lvni_scratch(LVNI_SCRATCH_OWN, (size_t)(rows * channels) * sizeof *bias);
     if (bias == NULL) {
         return lvn_last_error()->code;
     }
-    for (int64_t r = 0; r < rows; r++) {
-        memcpy(bias + r * channels, b->data, (size_t)channels * sizeof *bias);
+    if (b->dtype == LVN_BF16) {
+        lvni_cpu_isa()->from_bf16(b->data, bias, channels);
+    } else {
+        memcpy(bias, b->data, (size_t)channels * sizeof *bias);
     }
-    const bias_job job = {.y = LVNI_F32(y), .bias = bias, .block = block, .n = n};
-    lvni_par(lvni_div_up(n, block), 1, block, bias_range, &job);
+    for (int64_t r = 1; r < rows; r++) {
+        memcpy(bias + r * channels, bias, (size_t)channels * sizeof *bias);
+    }
+    lvni_par(lvni_div_up(n, PIECE), 1, PIECE, bias_range, &(bias_job){.y = y, .bias = bias, .n = n, .channels = channels});
     return LVN_OK;
 }

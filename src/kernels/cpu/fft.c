@@ -20,10 +20,16 @@ typedef struct fft_job {
     float scale;
 } fft_job;
 
+/* Element k of a line, as it lies in memory. */
+static int64_t shifted(const fft_job *j, int64_t k)
+{
+    return k + j->shift < j->n ? k + j->shift : k + j->shift - j->n;
+}
+
 static void gather(const fft_job *j, const kiss_fft_cpx *x, int64_t width, kiss_fft_cpx *lines)
 {
     for (int64_t k = 0; k < j->n; k++) {
-        const int64_t at = (k + j->shift) % j->n * j->inner;
+        const int64_t at = shifted(j, k) * j->inner;
         for (int64_t b = 0; b < width; b++) {
             lines[b * j->n + k] = x[at + b];
         }
@@ -33,7 +39,7 @@ static void gather(const fft_job *j, const kiss_fft_cpx *x, int64_t width, kiss_
 static void scatter(const fft_job *j, const kiss_fft_cpx *line, kiss_fft_cpx *y)
 {
     for (int64_t k = 0; k < j->n; k++) {
-        kiss_fft_cpx *to = y + (k + j->shift) % j->n * j->inner;
+        kiss_fft_cpx *to = y + shifted(j, k) * j->inner;
         to->r = line[k].r * j->scale;
         to->i = line[k].i * j->scale;
     }
