@@ -18,6 +18,7 @@
 #include <levin/ops_loss.h>
 #include <levin/ops_norm.h>
 #include <levin/ops_reduce.h>
+#include <levin/ops_seq.h>
 #include <levin/ops_shape.h>
 #include <levin/tensor.h>
 

@@ -29,6 +29,16 @@ LVN_API lvn_tensor *lvn_batch_norm_eval_with(lvn_tensor *x, lvn_tensor *gamma, l
     lvn_batch_norm_eval_with((x), (gamma), (beta), (mean), (variance), (eps), \
                              &(lvn_batch_norm_options){.struct_size = sizeof(lvn_batch_norm_options), __VA_ARGS__})
 
+/* (x - mean) / sqrt(variance + eps) * gamma + beta with the mean and (biased) variance of each row. A row is the last axes of x, as
+ * many as gamma and beta have: x (..., C) with gamma, beta (C) normalises the last one. gamma, beta: NULL for ones, zeros (of the
+ * last axis). Ba, Kiros & Hinton 2016, eq. 4. */
+LVN_API lvn_tensor *lvn_layer_norm(lvn_tensor *x, lvn_tensor *gamma, lvn_tensor *beta, double eps);
+/* x (N, ..., C): the same with the mean and variance of each sample's group of C / groups channels over all pixels. gamma, beta (C)
+ * or NULL. Wu & He 2018. */
+LVN_API lvn_tensor *lvn_group_norm(lvn_tensor *x, int groups, lvn_tensor *gamma, lvn_tensor *beta, double eps);
+/* A group per channel: Ulyanov, Vedaldi & Lempitsky 2016. */
+LVN_API lvn_tensor *lvn_instance_norm(lvn_tensor *x, lvn_tensor *gamma, lvn_tensor *beta, double eps);
+
 /* In training: 0 with probability p, else x / (1 - p); random numbers from the position in training (the law). In evaluation: x. */
 LVN_API lvn_tensor *lvn_dropout(lvn_tensor *x, double p);
 

@@ -36,6 +36,9 @@ struct lvni_node {
         lvni_resample_attr resample;
         lvni_fft_attr fft;
         lvni_norm_attr norm;
+        lvni_layer_norm_attr layer_norm;
+        lvni_group_norm_attr group_norm;
+        lvni_attention_attr attention;
         lvni_dropout_attr dropout;
         lvni_desc desc; /* of input 1 */
         struct {

@@ -42,6 +42,9 @@ typedef struct lvni_fft_attr {
 } lvni_fft_attr;
 typedef struct lvni_cast_attr { lvn_dtype dtype; } lvni_cast_attr; /* of the result: a float type */
 typedef struct lvni_norm_attr { double eps; bool relu; } lvni_norm_attr;
+typedef struct lvni_layer_norm_attr { double eps; int axes; } lvni_layer_norm_attr;    /* the last `axes` axes form a row */
+typedef struct lvni_group_norm_attr { double eps; int groups; } lvni_group_norm_attr; /* groups of channels */
+typedef struct lvni_attention_attr { double scale; bool causal; } lvni_attention_attr;
 typedef struct lvni_dropout_attr { double p; lvni_rng rng; } lvni_dropout_attr;
 
 typedef enum lvni_op {
@@ -64,6 +67,7 @@ enum {
     /* What the cpu kernel computes with by itself; all others get f32 copies of bf16 and f16 (lvni_run). */
     LVNI_BF16 = 64,
     LVNI_F16 = 128,
+    LVNI_OPTIONAL_TWO = 256, /* the last two inputs may be NULL (gamma and beta) */
 };
 
 typedef struct lvni_args {

@@ -8,6 +8,7 @@
 #define LEVIN_KERNELS_CPU_ISA_H
 
 #include "core/rng.h"
+#include "kernels/cpu/rows_impl.h"
 #include "kernels/flat.h"
 
 #include <levin/status.h>
@@ -115,6 +116,13 @@ typedef struct lvni_vec {
                        int64_t cols);
     /* dx = (g - b - (x - mean) * d) * scale */
     void (*norm_grad_apply)(const lvni_norm_grad *n, const lvni_norm_vectors *v, float *dx, int64_t rows, int64_t cols);
+
+    void (*layer_norm)(const lvni_layer_rows *t, int64_t rows, int64_t n);
+    void (*layer_norm_grad)(const lvni_layer_grad *t, int64_t rows, int64_t n);
+    /* dx = dy scale + shift - (x - mean) d */
+    void (*group_grad_apply)(const float *dy, const float *x, const lvni_norm_vectors *v, float *dx, int64_t rows, int64_t cols);
+    void (*attention)(const lvni_attention_head *h);
+    void (*attention_grad)(const lvni_attention_head *h);
 
     /* Row oh of the result; place may be NULL. */
     void (*pool_row)(const lvni_pool_image *g, const float *x, int64_t oh, float *y, uint8_t *place);

@@ -5,7 +5,9 @@
 #define LEVIN_KERNELS_CPU_TPL_TABLE_H
 
 #include "kernels/cpu/tpl_cast.h"
+#include "kernels/cpu/tpl_attention.h"
 #include "kernels/cpu/tpl_flat.h"
+#include "kernels/cpu/tpl_layer_norm.h"
 #include "kernels/cpu/tpl_map.h"
 #include "kernels/cpu/tpl_norm.h"
 #include "kernels/cpu/tpl_pool.h"
@@ -42,6 +44,11 @@ const lvni_vec LVNI_VEC_TABLE = {
     .norm_grad_sums = norm_grad_sums,
     .norm_apply = norm_apply,
     .norm_grad_apply = norm_grad_apply,
+    .layer_norm = layer_norm,
+    .layer_norm_grad = layer_norm_grad,
+    .group_grad_apply = group_grad_apply,
+    .attention = attention,
+    .attention_grad = attention_grad,
     .pool_row = pool_row,
     .pool_grad = pool_grad,
     .mix = mix,

@@ -16,7 +16,7 @@ FN(norm_eval_relu, lvn_batch_norm_eval(in[0], in[1], in[2], constant[0], constan
 FN(norm_eval_both, lvn_batch_norm_eval(in[0], in[1], in[2], constant[0], constant[1], 1e-2, .residual = in[3], .relu = true))
 FN(cross_entropy, lvn_cross_entropy(in[0], constant[0]))
 
-static const row_table *const tables[] = {&rows_elementwise, &rows_reduce, &rows_shape, &rows_linear, &rows_image, &rows_norm, &rows_loss};
+static const row_table *const tables[] = {&rows_elementwise, &rows_reduce, &rows_shape, &rows_linear, &rows_image, &rows_norm, &rows_loss, &rows_seq};
 enum { N_TABLES = sizeof tables / sizeof *tables };
 
 static void check_row(const row *r, int number)

@@ -47,7 +47,8 @@ const op_cases all_cases[LVNI_OP_COUNT] = {
 /* What the inputs of an op hold, a letter each (default: n):
  *   n normal   o normal around 3   z normal, |x| >= 0.5   p positive, >= 0.5   e up to +-85 (the range of
  * exp) s softmax of normal   g log-softmax of normal   l labels   i index along the reduced axis   w place in
- * a pooling window m, r mean and 1/sqrt(var + eps) of input 1 */
+ * a pooling window m, r mean and 1/sqrt(var + eps) of input 1
+ *   M, R the same of the rows or groups of a norm   y, Y result and log-sums of attention */
 static const char *const fills[LVNI_OP_COUNT] = {
     [LVNI_OP_div] = "nz",
     [LVNI_OP_exp] = "e",
@@ -65,6 +66,12 @@ static const char *const fills[LVNI_OP_COUNT] = {
     [LVNI_OP_cross_entropy] = "nl",
     [LVNI_OP_cross_entropy_grad] = "ngl",
     [LVNI_OP_accuracy] = "nl",
+    [LVNI_OP_layer_norm] = "onn",
+    [LVNI_OP_layer_norm_grad] = "noMRn",
+    [LVNI_OP_group_norm] = "onn",
+    [LVNI_OP_group_norm_grad] = "noMRn",
+    [LVNI_OP_attention_grad] = "nnnnyY",
+    [LVNI_OP_attention_qkv_grad] = "nnyY",
 };
 
 static double real_value(char letter, double normal)
@@ -145,14 +152,29 @@ static int64_t reduced_size(const case_dims *dy, const lvni_shape_attr *x)
     return size;
 }
 
+/* What the forward op keeps for gradient `op`, whose other inputs are there: output k. */
+static lvn_tensor *kept_by_forward(lvni_op op, const op_case *row, lvn_tensor *const *in, int k)
+{
+    switch (op) {
+    case LVNI_OP_layer_norm_grad: return REF(layer_norm, &row->attr, in[1]).out[k];
+    case LVNI_OP_group_norm_grad: return REF(group_norm, &row->attr, in[1]).out[k];
+    case LVNI_OP_attention_grad: return REF(attention, &row->attr, in[1], in[2], in[3]).out[k];
+    case LVNI_OP_attention_qkv_grad: return REF(attention_qkv, &row->attr, in[1]).out[k];
+    default: fail_msg("%s has no forward op here", ref_ops[op].name); return NULL;
+    }
+}
+
 /* Input i of a row in f64 (or its integer type); earlier inputs are there already. */
-static lvn_tensor *make_input(const op_case *row, int i, char letter, lvn_tensor *const *in,
+static lvn_tensor *make_input(lvni_op op, const op_case *row, int i, char letter, lvn_tensor *const *in,
                               const lvni_rng *rng)
 {
     const case_dims *d = &row->in[i];
     if (letter == 'm' || letter == 'r') {
         const lvni_norm_attr attr = {.eps = 1e-5};
         return REF(batch_norm_train, &attr, in[1], in[2], in[2]).out[letter == 'm' ? 1 : 2];
+    }
+    if (letter == 'M' || letter == 'R' || letter == 'y' || letter == 'Y') {
+        return kept_by_forward(op, row, in, letter == 'y' ? 0 : letter == 'R' ? 2 : 1);
     }
     const lvn_dtype dtype = letter == 'l' || letter == 'i' ? LVN_I64 : letter == 'w' ? LVN_U8 : LVN_F64;
     lvn_tensor *t = support_tensor(dtype, d->ndim, d->shape);
@@ -194,7 +216,7 @@ void case_inputs(lvni_op op, const op_case *row, lvn_tensor *in64[LVNI_MAX_IN], 
         char purpose[96];
         snprintf(purpose, sizeof purpose, "%s/%s/%d", ref_ops[op].name, row->name, i);
         const lvni_rng rng = {.key = lvni_rng_make_key(1, lvni_rng_purpose(purpose))};
-        in64[i] = make_input(row, i, fills[op] == NULL ? 'n' : fills[op][i], in64, &rng);
+        in64[i] = make_input(op, row, i, fills[op] == NULL ? 'n' : fills[op][i], in64, &rng);
         in32[i] = round_to_f32(in64[i]);
     }
 }

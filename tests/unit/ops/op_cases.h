@@ -23,6 +23,9 @@ typedef union case_attr {
     lvni_norm_attr norm;
     lvni_cast_attr cast;
     lvni_dropout_attr dropout;
+    lvni_layer_norm_attr layer_norm;
+    lvni_group_norm_attr group_norm;
+    lvni_attention_attr attention;
 } case_attr;
 
 typedef struct op_case {

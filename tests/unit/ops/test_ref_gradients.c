@@ -285,6 +285,61 @@ static void cross_entropy_grad(void **state)
                    REF(cross_entropy_grad, NULL, dloss, y, labels).out[0]);
 }
 
+/* ---- norms of parts of a sample, attention ---- */
+
+static void layer_norm_grad(void **state)
+{
+    (void)state;
+    lvn_tensor *x = RANDOM("x", 3, 4, 5), *dy = RANDOM("dy", 3, 4, 5), *gamma = RANDOM("gamma", 4, 5), *beta = RANDOM("beta", 4, 5);
+    const lvni_layer_norm_attr two = {.eps = 1e-3, .axes = 2}, one = {.eps = 1e-3, .axes = 1};
+    const lvni_args f = REF(layer_norm, &two, x, gamma, beta), g = REF(layer_norm_grad, &two, dy, x, f.out[1], f.out[2], gamma);
+    for (int k = 0; k < 3; k++) {
+        check_gradient(LVNI_OP_layer_norm, &two, IN(x, gamma, beta), k, dy, g.out[k]);
+    }
+    const lvni_args plain = REF(layer_norm, &one, x);
+    check_gradient(LVNI_OP_layer_norm, &one, IN(x), 0, dy, REF(layer_norm_grad, &one, dy, x, plain.out[1], plain.out[2]).out[0]);
+}
+
+static void group_norm_grad(void **state)
+{
+    (void)state;
+    lvn_tensor *x = RANDOM("x", 2, 2, 3, 6), *dy = RANDOM("dy", 2, 2, 3, 6), *gamma = RANDOM("gamma", 6), *beta = RANDOM("beta", 6);
+    for (int groups = 1; groups <= 6; groups *= 2 + (groups == 2)) { /* 1, 2, 6 */
+        const lvni_group_norm_attr attr = {.eps = 1e-3, .groups = groups};
+        const lvni_args f = REF(group_norm, &attr, x, gamma, beta), g = REF(group_norm_grad, &attr, dy, x, f.out[1], f.out[2], gamma);
+        for (int k = 0; k < 3; k++) {
+            check_gradient(LVNI_OP_group_norm, &attr, IN(x, gamma, beta), k, dy, g.out[k]);
+        }
+    }
+}
+
+static void attention_grad(void **state)
+{
+    (void)state;
+    const lvni_attention_attr all = {.scale = 0.7}, causal = {.scale = 0.7, .causal = true};
+    lvn_tensor *q = RANDOM("q", 2, 3, 2, 4), *v = RANDOM("v", 2, 5, 2, 3), *k = RANDOM("k", 2, 5, 2, 4), *dy = RANDOM("dy", 2, 3, 2, 3);
+    lvni_args f = REF(attention, &all, q, k, v), g = REF(attention_grad, &all, dy, q, k, v, f.out[0], f.out[1]);
+    for (int i = 0; i < 3; i++) {
+        check_gradient(LVNI_OP_attention, &all, IN(q, k, v), i, dy, g.out[i]);
+    }
+    q = RANDOM("q", 2, 5, 2, 4);
+    dy = RANDOM("dy", 2, 5, 2, 3);
+    f = REF(attention, &causal, q, k, v);
+    g = REF(attention_grad, &causal, dy, q, k, v, f.out[0], f.out[1]);
+    for (int i = 0; i < 3; i++) {
+        check_gradient(LVNI_OP_attention, &causal, IN(q, k, v), i, dy, g.out[i]);
+    }
+}
+
+static void attention_qkv_grad(void **state)
+{
+    (void)state;
+    const lvni_attention_attr causal = {.scale = 0.7, .causal = true};
+    lvn_tensor *qkv = RANDOM("qkv", 2, 4, 3, 2, 3), *dy = RANDOM("dy", 2, 4, 2, 3);
+    const lvni_args f = REF(attention_qkv, &causal, qkv);
+    check_gradient(LVNI_OP_attention_qkv, &causal, IN(qkv), 0, dy, REF(attention_qkv_grad, &causal, dy, qkv, f.out[0], f.out[1]).out[0]);
+}
+
 /* One row per gradient kernel, named like the op. */
 #define TEST(f) cmocka_unit_test_teardown(f, support_release)
 static const struct CMUnitTest tests[] = {
@@ -301,6 +356,10 @@ static const struct CMUnitTest tests[] = {
     TEST(softmax_grad),
     TEST(log_softmax_grad),
     TEST(cross_entropy_grad),
+    TEST(layer_norm_grad),
+    TEST(group_norm_grad),
+    TEST(attention_grad),
+    TEST(attention_qkv_grad),
     TEST(dropout_is_its_own_gradient),
     TEST(sum_to_and_expand_are_adjoint),
     TEST(matmul_by_matmul),

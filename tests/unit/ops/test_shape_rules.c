@@ -191,13 +191,37 @@ static void norms_and_losses(void **state)
            F(2, 10), LABELS(2));
 }
 
+static void sequences(void **state)
+{
+    (void)state;
+    const lvni_layer_norm_attr layer = {.eps = 1e-5, .axes = 2}, many = {.axes = 3};
+    REFUSE(layer_norm, SHAPE, "layer_norm: gamma is (4); it must have the shape of the last 2 axis/axes of x, which is (3, 4)", &layer,
+           F(3, 4), F(4), F(3, 4));
+    REFUSE(layer_norm, SHAPE, "layer_norm: 3 axes are to be normalised, x is (3, 4) and has 2", &many, F(3, 4));
+    REFUSE(layer_norm_grad, SHAPE, "layer_norm_grad: the mean is (3), but the forward pass keeps ()", &layer, F(3, 4), F(3, 4), F(3), F(3));
+    const lvni_group_norm_attr groups = {.groups = 3};
+    REFUSE(group_norm, INVALID, "group_norm: 3 groups do not divide the 8 channels of x (2, 5, 8)", &groups, F(2, 5, 8));
+    REFUSE(group_norm, SHAPE,
+           "group_norm: x is (2, 3): 3 groups leave 1 value(s) to each, a norm needs two; use fewer groups or larger pictures", &groups,
+           F(2, 3));
+    const lvni_attention_attr causal = {.scale = 1, .causal = true};
+    REFUSE(attention, SHAPE, "attention: q is (2, 5, 8), it must have 4 axes (batch, positions, heads, features)", &causal, F(2, 5, 8),
+           F(2, 5, 8), F(2, 5, 8));
+    REFUSE(attention, SHAPE, "attention: q is (2, 5, 1, 8) but k is (2, 5, 2, 8); batch, heads and features must be equal", &causal,
+           F(2, 5, 1, 8), F(2, 5, 2, 8), F(2, 5, 1, 8));
+    REFUSE(attention, SHAPE, "attention: causal attention needs as many queries as keys, q is (2, 5, 1, 8) and k is (2, 6, 1, 8)", &causal,
+           F(2, 5, 1, 8), F(2, 6, 1, 8), F(2, 6, 1, 8));
+    REFUSE(attention_qkv, SHAPE, "attention_qkv: qkv is (2, 5, 24), it must be (batch, positions, 3, heads, features)", &causal,
+           F(2, 5, 24));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define TEST(f) cmocka_unit_test_teardown(f, support_release)
         TEST(types),      TEST(element_wise_and_broadcasting),
         TEST(reductions), TEST(products),
-        TEST(windows),    TEST(norms_and_losses),
+        TEST(windows),    TEST(norms_and_losses), TEST(sequences),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

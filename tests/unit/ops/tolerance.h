@@ -63,6 +63,14 @@ static const tolerance tolerances[LVNI_OP_COUNT] = {
     [LVNI_OP_cross_entropy_grad] = {OF_LARGEST, 1e-6},
     [LVNI_OP_dropout] = {OF_VALUE, A_FEW}, /* the kept set must agree: 0 must be 0 */
     [LVNI_OP_accuracy] = {OF_VALUE, ONE_ROUNDING},
+    [LVNI_OP_layer_norm] = {OF_LARGEST, 2e-6},
+    [LVNI_OP_layer_norm_grad] = {OF_LARGEST, 4e-6},
+    [LVNI_OP_group_norm] = {OF_LARGEST, 2e-6},
+    [LVNI_OP_group_norm_grad] = {OF_LARGEST, 4e-6},
+    [LVNI_OP_attention] = {OF_LARGEST, 2e-6},
+    [LVNI_OP_attention_grad] = {OF_LARGEST, 4e-6},
+    [LVNI_OP_attention_qkv] = {OF_LARGEST, 2e-6},
+    [LVNI_OP_attention_qkv_grad] = {OF_LARGEST, 4e-6},
 };
 
 /* f64: reference gradients against central differences, relative to the largest gradient. */

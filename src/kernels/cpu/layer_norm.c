@@ -1,0 +1,103 @@
+/* Layer norm over rows. Called through the op table. A row is one piece of work; what gamma and beta get is summed over blocks
+ * of rows of a fixed size, joined in f64: the team decides nothing. */
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/par.h"
+#include "kernels/cpu/scratch.h"
+#include "kernels/kernels_decl.h"
+
+/* Rows behind one partial sum of dgamma and dbeta: fewer than LVNI_ROW_BLOCK, since a language model has few rows and many
+ * columns. Part of the law. */
+enum { BLOCK = 32 };
+
+typedef struct layer_job {
+    int64_t rows, n;
+    lvni_layer_rows forward;
+    lvni_layer_grad gradient; /* s1, s2: (blocks, n) */
+} layer_job;
+
+static layer_job describe(const lvn_tensor *x, int axes)
+{
+    layer_job job = {.rows = 1, .n = 1};
+    for (int i = 0; i < x->ndim; i++) {
+        *(i < x->ndim - axes ? &job.rows : &job.n) *= x->shape[i];
+    }
+    return job;
+}
+
+/* The values of t, or n times `value` at `memory`. */
+static const float *given_or(const lvn_tensor *t, float value, int64_t n, float *memory)
+{
+    if (t != NULL) {
+        return LVNI_CF32(t);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        memory[i] = value;
+    }
+    return memory;
+}
+
+static void forward_range(const void *job, int64_t begin, int64_t end)
+{
+    const layer_job *j = job;
+    lvni_layer_rows part = j->forward;
+    part.x += begin * j->n;
+    part.y += begin * j->n;
+    part.mean += begin;
+    part.rstd += begin;
+    lvni_cpu_isa()->layer_norm(&part, end - begin, j->n);
+}
+
+lvn_status lvni_cpu_layer_norm(const lvni_args *args)
+{
+    const lvni_layer_norm_attr *attr = args->attr;
+    layer_job job = describe(args->in[0], attr->axes);
+    float *memory = lvni_scratch(LVNI_SCRATCH_OWN, (size_t)(2 * job.n) * sizeof *memory);
+    if (memory == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    job.forward = (lvni_layer_rows){.x = LVNI_CF32(args->in[0]), .gamma = given_or(args->in[1], 1.0f, job.n, memory),
+                                    .beta = given_or(args->in[2], 0.0f, job.n, memory + job.n), .y = LVNI_F32(args->out[0]),
+                                    .mean = LVNI_F32(args->out[1]), .rstd = LVNI_F32(args->out[2]), .eps = attr->eps};
+    lvni_par(job.rows, 1, job.n * 2, forward_range, &job);
+    return LVN_OK;
+}
+
+static void gradient_range(const void *job, int64_t begin, int64_t end)
+{
+    const layer_job *j = job;
+    for (int64_t b = begin; b < end; b++) {
+        const int64_t first = b * BLOCK, left = j->rows - first;
+        lvni_layer_grad part = j->gradient;
+        part.dy += first * j->n;
+        part.x += first * j->n;
+        part.mean += first;
+        part.rstd += first;
+        part.dx += first * j->n;
+        part.s1 += b * j->n;
+        part.s2 += b * j->n;
+        lvni_cpu_isa()->layer_norm_grad(&part, left < BLOCK ? left : BLOCK, j->n);
+    }
+}
+
+lvn_status lvni_cpu_layer_norm_grad(const lvni_args *args)
+{
+    const lvni_layer_norm_attr *attr = args->attr;
+    layer_job job = describe(args->in[1], attr->axes);
+    const int64_t blocks = lvni_div_up(job.rows, BLOCK);
+    float *memory = lvni_scratch(LVNI_SCRATCH_OWN, (size_t)((2 * blocks + 1) * job.n) * sizeof *memory);
+    if (memory == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    float *s1 = memory + job.n, *s2 = s1 + blocks * job.n;
+    job.gradient = (lvni_layer_grad){.dy = LVNI_CF32(args->in[0]), .x = LVNI_CF32(args->in[1]), .mean = LVNI_CF32(args->in[2]),
+                                     .rstd = LVNI_CF32(args->in[3]), .gamma = given_or(args->in[4], 1.0f, job.n, memory),
+                                     .dx = LVNI_F32(args->out[0]), .s1 = s1, .s2 = s2};
+    lvni_par(blocks, 1, BLOCK * job.n * 2, gradient_range, &job);
+    if (args->out[1] != NULL) {
+        lvni_cpu_isa()->combine(s2, blocks, job.n, 1.0, LVNI_F32(args->out[1]));
+    }
+    if (args->out[2] != NULL) {
+        lvni_cpu_isa()->combine(s1, blocks, job.n, 1.0, LVNI_F32(args->out[2]));
+    }
+    return LVN_OK;
+}

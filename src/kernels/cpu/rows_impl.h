@@ -1,0 +1,50 @@
+/* What layer norm and attention hand to their inner loops (isa.h). */
+#ifndef LEVIN_KERNELS_CPU_ROWS_IMPL_H
+#define LEVIN_KERNELS_CPU_ROWS_IMPL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Rows of a layer norm; gamma and beta are given (ones, zeros), mean and rstd have a value per row. */
+typedef struct lvni_layer_rows {
+    const float *x, *gamma, *beta;
+    float *y, *mean, *rstd;
+    double eps;
+} lvni_layer_rows;
+
+/* Their gradient. s1, s2 (n each): sums over the rows of dy and of dy (x - mean) rstd. */
+typedef struct lvni_layer_grad {
+    const float *dy, *x, *gamma, *mean, *rstd;
+    float *dx, *s1, *s2;
+} lvni_layer_grad;
+
+/* Queries in work at once: part of the law, since sums over queries go block by block. */
+enum { LVNI_QUERY_BLOCK = 32 };
+
+/* One head of one sample. Rows lie `..._step` floats apart; those of y, dy and dq, dk, dv as those of their counterparts. */
+typedef struct lvni_attention_head {
+    const float *q, *k, *v;
+    int64_t q_step, k_step, v_step, y_step;
+    int64_t queries, keys, d, e; /* e: features of v and y */
+    float scale;
+    bool causal;
+    float *y, *log_sums;          /* written by the forward pass, read by the gradient */
+    const float *dy;
+    float *dq, *dk, *dv;          /* dk, dv may be NULL */
+    float *work;                  /* lvni_attention_work floats, 64-byte aligned */
+} lvni_attention_head;
+
+/* Rows of packed tables are filled up to whole virtual vectors. */
+static inline int64_t lvni_padded(int64_t n)
+{
+    return (n + 15) / 16 * 16;
+}
+
+static inline int64_t lvni_attention_work(int64_t queries, int64_t keys, int64_t d, int64_t e, bool gradient)
+{
+    const int64_t s = lvni_padded(keys), dp = lvni_padded(d), ep = lvni_padded(e), block = LVNI_QUERY_BLOCK;
+    return gradient ? (d + e + 2 * block) * s + keys * (2 * dp + ep) + queries * (dp + ep) + block * (dp + 16)
+                    : d * s + keys * ep + block * (s + ep);
+}
+
+#endif
