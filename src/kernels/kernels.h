@@ -67,7 +67,7 @@ enum {
     /* What the cpu kernel computes with by itself; all others get f32 copies of bf16 and f16 (lvni_run). */
     LVNI_BF16 = 64,
     LVNI_F16 = 128,
-    LVNI_OPTIONAL_TWO = 256, /* the last two inputs may be NULL (gamma and beta) */
+    LVNI_OPTIONAL_TWO = 4096, /* the last two inputs may be NULL (gamma and beta) */
 };
 
 typedef struct lvni_args {
