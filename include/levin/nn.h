@@ -113,6 +113,16 @@ LVN_API lvn_module *lvn_nn_batch_norm_with(lvn_builder *b, const char *name, int
     lvn_nn_batch_norm_with((b), (name), (channels), (momentum),      \
                            &(lvn_nn_batch_norm_options){.struct_size = sizeof(lvn_nn_batch_norm_options), __VA_ARGS__})
 
+typedef struct lvn_nn_layer_norm_options {
+    size_t struct_size;
+    double eps; /* 0: 1e-5 */
+} lvn_nn_layer_norm_options;
+/* x (..., features) -> the same shape, as lvn_layer_norm; parameters weight, bias (features). */
+LVN_API lvn_module *lvn_nn_layer_norm_with(lvn_builder *b, const char *name, int64_t features, const lvn_nn_layer_norm_options *o);
+#define lvn_nn_layer_norm(b, name, features, ...)    \
+    lvn_nn_layer_norm_with((b), (name), (features),  \
+                           &(lvn_nn_layer_norm_options){.struct_size = sizeof(lvn_nn_layer_norm_options), __VA_ARGS__})
+
 /* Any shape; 0 <= p < 1. */
 LVN_API lvn_module *lvn_nn_dropout(lvn_builder *b, const char *name, double p);
 
