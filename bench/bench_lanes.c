@@ -5,53 +5,19 @@
  *
  * usage: bench_lanes, run by `make bench`; wants two idle cores. Exit 1 when a line is missed, which is not
  * judged when other programs used more than 5 % of the cores meanwhile. */
+#include "bench_support.h"
+
 #include "core/clock.h"
 #include "kernels/kernels.h"
 #include "trainer/trainer.h"
 
-#include <sched.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/utsname.h>
 #include <unistd.h>
 
-enum { TURNS = 15, STEPS = 8, CLASSES = 10, SAMPLES = 1024, MOST = 64 };
+enum { TURNS = 15, STEPS = 8, CLASSES = 10, SAMPLES = 1024 };
 static const double line_to_beat = 1.7;
-
-/* Pictures of noise, made once: a step should find its batch at the price of a copy. */
-typedef struct noise {
-    lvn_dataset base;
-    int side;
-} noise;
-static float pixels[SAMPLES + MOST * MOST * 3];
-
-static int noise_fields(const lvn_dataset *dataset, lvn_field out[LVN_MAX_FIELDS])
-{
-    const int side = ((const noise *)(const void *)dataset)->side;
-    out[0] = (lvn_field){.name = "image", .dtype = LVN_F32, .ndim = 3, .shape = {side, side, 3}};
-    out[1] = (lvn_field){.name = "label", .dtype = LVN_I64, .ndim = 0};
-    return 2;
-}
-
-static int64_t noise_length(const lvn_dataset *dataset)
-{
-    (void)dataset;
-    return SAMPLES;
-}
-
-static lvn_status noise_get(const lvn_dataset *dataset, const lvn_sample_key *key, void *const field[])
-{
-    const size_t side = (size_t)((const noise *)(const void *)dataset)->side;
-    memcpy(field[0], pixels + key->sample, side * side * 3 * sizeof(float));
-    *(int64_t *)field[1] = key->sample % CLASSES;
-    return LVN_OK;
-}
-
-static const lvn_dataset_class noise_class = {
-    .name = "noise", .fields = noise_fields, .length = noise_length, .get = noise_get};
 
 typedef struct bench {
     const char *name;
@@ -104,17 +70,10 @@ static lvn_status turn(run *r, double *ms)
     return LVN_OK;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static void report(FILE *json, const char *name, const char *what, const char *unit, double *values,
                    double line)
 {
-    qsort(values, TURNS, sizeof *values, by_value);
-    const double median = values[TURNS / 2];
+    const double median = bench_median(values, TURNS);
     printf("%-14s %-10s %8.2f %s  [%.2f, %.2f]", name, what, median, unit, values[0], values[TURNS - 1]);
     if (line > 0) {
         printf("  line %.1f: %s", line, median >= line ? "met" : "MISSED");
@@ -145,30 +104,11 @@ static lvn_status measure(const bench *b, run r[2], FILE *json, bool *met)
     return LVN_OK;
 }
 
-/* Seconds of all cores that were used by somebody; 0 where the system does not say. */
-static double used_s(void)
-{
-    double user = 0, niced = 0, kernel = 0;
-    FILE *f = fopen("/proc/stat", "r");
-    const bool read = f != NULL && fscanf(f, "cpu %lf %lf %lf", &user, &niced, &kernel) == 3;
-    if (f != NULL) {
-        fclose(f);
-    }
-    return read ? (user + niced + kernel) / (double)sysconf(_SC_CLK_TCK) : 0;
-}
-
-static double used_by_us_s(void)
-{
-    struct rusage u;
-    getrusage(RUSAGE_SELF, &u);
-    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
-           (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
-}
-
 static lvn_status run_bench(const bench *b, FILE *json, bool *met)
 {
-    const noise data = {.base = {.cls = &noise_class, .n_classes = CLASSES}, .side = b->side};
+    bench_noise data;
     run r[2] = {{NULL, NULL}, {NULL, NULL}};
+    LVN_TRY(bench_noise_open(&data, b->side, SAMPLES, CLASSES));
     lvn_status s = open_run(b, &data.base, 1, &r[0]);
     if (s == LVN_OK) {
         s = open_run(b, &data.base, 2, &r[1]);
@@ -180,6 +120,7 @@ static lvn_status run_bench(const bench *b, FILE *json, bool *met)
         lvni_trainer_destroy(r[i].trainer);
         lvni_model_destroy(r[i].model);
     }
+    bench_noise_close(&data);
     return s;
 }
 
@@ -188,9 +129,8 @@ int main(int argc, char **argv)
     (void)argc;
     lvni_cpu_clean_environment(
         argv); /* as the command does: threads that wait must not hold a core for long */
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) < 2) {
-        printf("bench_lanes needs two cores, this process may use %d: skipped\n", CPU_COUNT(&set));
+    if (bench_cores() < 2) {
+        printf("bench_lanes needs two cores, this process may use %d: skipped\n", bench_cores());
         return 0;
     }
     mkdir("out", 0777);
@@ -201,19 +141,11 @@ int main(int argc, char **argv)
                 lvn_last_error()->message);
         return 1;
     }
-    const lvni_rng rng = {.key = lvni_rng_make_key(1, lvni_rng_purpose("noise"))};
-    for (size_t i = 0; i < sizeof pixels / sizeof *pixels; i++) {
-        pixels[i] = (float)lvni_rng_normal(&rng, i);
-    }
-    struct utsname machine;
-    uname(&machine);
-    printf("%s %s, %s, gcc %s, median [least, largest] of %d turns of %d steps\n", machine.sysname,
-           machine.machine, lvni_cpu_describe(), __VERSION__, TURNS, STEPS);
-    fprintf(json,
-            "{\n  \"machine\": \"%s %s\",\n  \"cpu\": \"%s\",\n  \"compiler\": \"gcc %s\",\n  \"turns\": %d",
-            machine.release, machine.machine, lvni_cpu_describe(), __VERSION__, TURNS);
+    bench_describe(stdout, json);
+    printf("median [least, largest] of %d turns of %d steps\n", TURNS, STEPS);
+    fprintf(json, ",\n  \"turns\": %d", TURNS);
     bool met = true;
-    const double used = used_s(), used_by_us = used_by_us_s();
+    bench_used_by_others_s();
     const uint64_t start = lvni_now_ns();
     lvn_status s = LVN_OK;
     for (size_t i = 0; i < sizeof benches / sizeof *benches && s == LVN_OK; i++) {
@@ -223,7 +155,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "bench_lanes: %s\n", lvn_last_error()->message);
     }
     const double cores_s = lvni_seconds_since(start) * (double)sysconf(_SC_NPROCESSORS_ONLN);
-    const double others = (used_s() - used - (used_by_us_s() - used_by_us)) / cores_s;
+    const double others = bench_used_by_others_s() / cores_s;
     printf("other programs used %.0f %% of the cores%s\n", others * 100,
            others > 0.05 && !met ? ": the line is not judged" : "");
     fprintf(json, ",\n  \"others\": %.3f\n}\n", others);

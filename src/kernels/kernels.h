@@ -97,6 +97,13 @@ extern const lvni_op_info lvni_ops[LVNI_OP_COUNT];
  * must be the rule's. On failure every output made here is released and args->out[i] is NULL again. */
 lvn_status lvni_run(lvni_op op, lvni_args *args, unsigned want);
 
+/* Wall time of lvni_run per op, summed over the threads of the process; for benchmarks. Off costs nothing worth measuring. */
+typedef struct lvni_op_time {
+    uint64_t calls, ns;
+} lvni_op_time;
+void lvni_run_measure(bool on); /* clears all sums */
+lvni_op_time lvni_run_time(lvni_op op);
+
 /* Which implementation oneDNN chose, for the guards of the law. */
 typedef struct lvni_cpu_stats {
     uint64_t primitives_created;

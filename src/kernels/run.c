@@ -2,6 +2,10 @@
  * step. */
 #include "kernels/kernels.h"
 
+#include "core/clock.h"
+
+#include <stdatomic.h>
+
 static lvn_status check_inputs(const lvni_op_info *info, const lvni_args *args)
 {
     for (int i = 0; i < info->n_in; i++) {
@@ -75,11 +79,13 @@ static lvn_status prepare_outputs(const lvni_op_info *info, lvni_args *args, uns
 
 /* ---- 16-bit types for kernels that know f32 only ---- */
 
+static lvn_status run(lvni_op op, lvni_args *args, unsigned want);
+
 static lvn_tensor *cast_new(const lvn_tensor *t, lvn_dtype dtype)
 {
     const lvni_cast_attr attr = {.dtype = dtype};
     lvni_args a = {.in = {t}, .attr = &attr};
-    return lvni_run(LVNI_OP_cast, &a, 1) == LVN_OK ? a.out[0] : NULL;
+    return run(LVNI_OP_cast, &a, 1) == LVN_OK ? a.out[0] : NULL;
 }
 
 /* copies[i]: the f32 copy of input i, for the caller to release. */
@@ -155,7 +161,7 @@ static lvn_status run_kernel(const lvni_op_info *info, const lvni_args *args)
     return (info->flags & types) == types ? info->cpu(args) : run_through_f32(info, args);
 }
 
-lvn_status lvni_run(lvni_op op, lvni_args *args, unsigned want)
+static lvn_status run(lvni_op op, lvni_args *args, unsigned want)
 {
     LVN_ARG((int)op >= 0 && op < LVNI_OP_COUNT, "there is no op number %d", (int)op);
     const lvni_op_info *info = &lvni_ops[op];
@@ -171,5 +177,36 @@ lvn_status lvni_run(lvni_op op, lvni_args *args, unsigned want)
             args->out[i] = NULL;
         }
     }
+    return status;
+}
+
+static _Atomic bool measures;
+static struct {
+    _Atomic uint64_t calls, ns;
+} spent[LVNI_OP_COUNT];
+
+void lvni_run_measure(bool on)
+{
+    for (int op = 0; op < LVNI_OP_COUNT; op++) {
+        atomic_store(&spent[op].calls, 0);
+        atomic_store(&spent[op].ns, 0);
+    }
+    atomic_store(&measures, on);
+}
+
+lvni_op_time lvni_run_time(lvni_op op)
+{
+    return (lvni_op_time){.calls = atomic_load(&spent[op].calls), .ns = atomic_load(&spent[op].ns)};
+}
+
+lvn_status lvni_run(lvni_op op, lvni_args *args, unsigned want)
+{
+    if (!atomic_load_explicit(&measures, memory_order_relaxed) || (int)op < 0 || op >= LVNI_OP_COUNT) {
+        return run(op, args, want);
+    }
+    const uint64_t start = lvni_now_ns();
+    const lvn_status status = run(op, args, want);
+    atomic_fetch_add(&spent[op].calls, 1);
+    atomic_fetch_add(&spent[op].ns, lvni_now_ns() - start);
     return status;
 }
