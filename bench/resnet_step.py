@@ -46,7 +46,7 @@ def main():
         for name, p in model.named_parameters():
             p.copy_(tensors[name].permute(0, 3, 1, 2) if p.dim() == 4 else tensors[name])
     model = model.to(memory_format=form).train()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.001, momentum=0.9)
     print("ready torch", torch.__version__, "blas:", blas(), flush=True)
     for line in sys.stdin:
         losses, start, used = [], time.perf_counter(), time.process_time()
