@@ -92,8 +92,10 @@ LVN_API lvn_module *lvn_nn_conv2d_with(lvn_builder *b, const char *name, int in,
 typedef struct lvn_nn_linear_options {
     size_t struct_size;
     bool no_bias;
+    int64_t image[3]; /* height, width, channels of the image whose lvn_flatten is the input; zeros: it is no image */
 } lvn_nn_linear_options;
-/* x (N, in) -> (N, out); parameters weight (out, in) and bias (out). */
+/* x (N, in) -> (N, out); parameters weight (out, in) and bias (out). A flattened image lies in the order (H, W, C) here and (C, H, W) in
+ * PyTorch: with .image = {H, W, C} files written for others, and read from them, have the weights in PyTorch's order. */
 LVN_API lvn_module *lvn_nn_linear_with(lvn_builder *b, const char *name, int64_t in, int64_t out,
                                        const lvn_nn_linear_options *o);
 #define lvn_nn_linear(b, name, in, out, ...)        \

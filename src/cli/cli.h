@@ -6,6 +6,7 @@ int lvni_cmd_train(int n, const char *const *words);
 int lvni_cmd_plan(int n, const char *const *words);
 int lvni_cmd_predict(int n, const char *const *words);
 int lvni_cmd_eval(int n, const char *const *words);
+int lvni_cmd_export(int n, const char *const *words);
 int lvni_cmd_ckpt(int n, const char *const *words);
 int lvni_cmd_ops(int n, const char *const *words);
 int lvni_cmd_help(int n, const char *const *words);

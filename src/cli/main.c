@@ -16,7 +16,7 @@ static const struct command {
 } commands[] = {
     {"train", lvni_cmd_train, true}, {"predict", lvni_cmd_predict, true}, {"eval", lvni_cmd_eval, true},
     {"plan", lvni_cmd_plan, true},   {"ckpt", lvni_cmd_ckpt, false},      {"ops", lvni_cmd_ops, false},
-    {"help", lvni_cmd_help, false},
+    {"export", lvni_cmd_export, false}, {"help", lvni_cmd_help, false},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 

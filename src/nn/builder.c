@@ -25,10 +25,14 @@ const void *lvni_builder_arguments(const lvn_builder *b)
     return b->arguments;
 }
 
-void lvni_builder_set_layout(lvn_builder *b, lvni_layout layout)
+void lvni_builder_set_layout(lvn_builder *b, lvni_layout layout, const int64_t *image)
 {
     if (b->status == LVN_OK) {
-        b->model->parameters[b->model->n_parameters - 1].layout = layout;
+        lvni_parameter *p = &b->model->parameters[b->model->n_parameters - 1];
+        p->layout = layout;
+        if (image != NULL) {
+            memcpy(p->image, image, sizeof p->image);
+        }
     }
 }
 

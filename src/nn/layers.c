@@ -23,7 +23,7 @@ static lvn_status conv2d_build(lvn_module *module, lvn_builder *b)
     const double bound = 1.0 / lvni_sqrt((double)fan_in);
     m->weight = lvn_builder_parameter(b, "weight", 4, (const int64_t[]){m->out, m->kernel, m->kernel, m->in / groups},
                                       LVN_INIT_UNIFORM, bound);
-    lvni_builder_set_layout(b, LVNI_LAYOUT_CONV);
+    lvni_builder_set_layout(b, LVNI_LAYOUT_CONV, NULL);
     if (!m->options.no_bias) {
         m->bias = lvn_builder_parameter(b, "bias", 1, (const int64_t[]){m->out}, LVN_INIT_UNIFORM, bound);
     }
@@ -56,7 +56,7 @@ lvn_module *lvn_nn_conv2d_with(lvn_builder *b, const char *name, int in, int out
 typedef struct linear {
     lvn_module base;
     int64_t in, out;
-    bool no_bias;
+    lvn_nn_linear_options options;
     lvn_tensor *weight, *bias; /* (out, in), (out) or NULL */
 } linear;
 
@@ -65,9 +65,17 @@ static lvn_status linear_build(lvn_module *module, lvn_builder *b)
     linear *m = (linear *)module;
     LVN_ARG(m->in > 0 && m->out > 0, "%s: a linear layer from %lld to %lld features is not possible", module->path,
             (long long)m->in, (long long)m->out);
+    const int64_t *image = m->options.image;
+    const bool flattened = image[0] != 0 || image[1] != 0 || image[2] != 0;
+    LVN_ARG(!flattened || (image[0] > 0 && image[1] > 0 && image[2] > 0 && image[0] * image[1] * image[2] == m->in),
+            "%s: an image of %lld x %lld with %lld channels is not what %lld features were made of", module->path, (long long)image[0],
+            (long long)image[1], (long long)image[2], (long long)m->in);
     const double bound = 1.0 / lvni_sqrt((double)m->in);
     m->weight = lvn_builder_parameter(b, "weight", 2, (const int64_t[]){m->out, m->in}, LVN_INIT_UNIFORM, bound);
-    if (!m->no_bias) {
+    if (flattened) {
+        lvni_builder_set_layout(b, LVNI_LAYOUT_FLATTEN, image);
+    }
+    if (!m->options.no_bias) {
         m->bias = lvn_builder_parameter(b, "bias", 1, (const int64_t[]){m->out}, LVN_INIT_UNIFORM, bound);
     }
     return lvn_builder_status(b);
@@ -90,9 +98,7 @@ lvn_module *lvn_nn_linear_with(lvn_builder *b, const char *name, int64_t in, int
     }
     m->in = in;
     m->out = out;
-    lvn_nn_linear_options own;
-    lvni_options_copy(&own, sizeof own, o);
-    m->no_bias = own.no_bias;
+    lvni_options_copy(&m->options, sizeof m->options, o);
     return lvni_builder_build(b, &m->base);
 }
 

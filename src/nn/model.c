@@ -69,6 +69,10 @@ static void initialise(lvni_model *m, uint64_t seed)
             w[k] = p->init == LVN_INIT_ONES ? 1.0f : (float)(u * p->bound);
         }
     }
+}
+
+static void fill_buffers(lvni_model *m)
+{
     for (int i = 0; i < m->n_buffers; i++) {
         float *v = LVNI_F32(m->buffers[i]->tensor);
         for (int64_t k = 0; k < m->buffers[i]->numel; k++) {
@@ -77,7 +81,7 @@ static void initialise(lvni_model *m, uint64_t seed)
     }
 }
 
-lvn_status lvni_model_build(const lvn_module_class *cls, const void *arguments, uint64_t seed, lvni_model **out)
+lvn_status lvni_model_build_empty(const lvn_module_class *cls, const void *arguments, lvni_model **out)
 {
     *out = NULL;
     lvni_model *m = LVNI_NEW(LVNI_TAG_MODEL, lvni_model);
@@ -95,8 +99,15 @@ lvn_status lvni_model_build(const lvn_module_class *cls, const void *arguments, 
         lvni_model_destroy(m);
         return s;
     }
-    initialise(m, seed);
+    fill_buffers(m);
     *out = m;
+    return LVN_OK;
+}
+
+lvn_status lvni_model_build(const lvn_module_class *cls, const void *arguments, uint64_t seed, lvni_model **out)
+{
+    LVN_TRY(lvni_model_build_empty(cls, arguments, out));
+    initialise(*out, seed);
     return LVN_OK;
 }
 

@@ -8,7 +8,11 @@
 #include <levin/nn.h>
 
 /* How a parameter lies in levin and in files written for others. */
-typedef enum lvni_layout { LVNI_LAYOUT_PLAIN, LVNI_LAYOUT_CONV /* OHWI here, OIHW there */ } lvni_layout;
+typedef enum lvni_layout {
+    LVNI_LAYOUT_PLAIN,
+    LVNI_LAYOUT_CONV,   /* (O, H, W, I) here, (O, I, H, W) there */
+    LVNI_LAYOUT_FLATTEN /* a linear layer behind a flattened image: (O, H W C) here, (O, C H W) there */
+} lvni_layout;
 
 typedef struct lvni_parameter {
     char *name; /* "conv1.weight" */
@@ -17,7 +21,14 @@ typedef struct lvni_parameter {
     lvn_init init;
     double bound;
     lvni_layout layout;
+    int64_t image[3]; /* LVNI_LAYOUT_FLATTEN: height, width, channels */
 } lvni_parameter;
+
+/* The parameter's shape in files written for others. Returns the number of axes. */
+int lvni_parameter_file_shape(const lvni_parameter *p, int64_t shape[LVN_MAX_NDIM]);
+/* Its elements from one order to the other. */
+void lvni_parameter_to_file(const lvni_parameter *p, const float *here, float *file);
+void lvni_parameter_from_file(const lvni_parameter *p, const float *file, float *here);
 
 typedef struct lvni_model lvni_model;
 
@@ -48,6 +59,8 @@ struct lvni_model {
 
 /* Build the network and set its weights from the seed. */
 lvn_status lvni_model_build(const lvn_module_class *cls, const void *arguments, uint64_t seed, lvni_model **out);
+/* The same for weights that are loaded: all zero. */
+lvn_status lvni_model_build_empty(const lvn_module_class *cls, const void *arguments, lvni_model **out);
 void lvni_model_destroy(lvni_model *model);
 /* Call after the weights were changed in place: reordered copies are out of date. */
 void lvni_model_touch(lvni_model *model);
@@ -58,7 +71,8 @@ void lvni_model_show(lvni_model *model, float *values);
 int64_t lvni_model_count(const lvni_model *model);
 /* The arguments given to lvni_model_build, for the root's build(). */
 const void *lvni_builder_arguments(const lvn_builder *b);
-void lvni_builder_set_layout(lvn_builder *b, lvni_layout layout); /* of the parameter made last */
+/* Of the parameter made last; image: height, width, channels for LVNI_LAYOUT_FLATTEN, else NULL. */
+void lvni_builder_set_layout(lvn_builder *b, lvni_layout layout, const int64_t *image);
 
 /* A shard's results: gradients, then records of buffers, in one flat f32 block, so that merging two shards is one addition. */
 typedef struct lvni_set {

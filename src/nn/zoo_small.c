@@ -47,7 +47,8 @@ static lvn_status mlp_build(lvn_module *module, lvn_builder *b)
 {
     mlp *m = (mlp *)module;
     const lvni_zoo_arguments *a = lvni_builder_arguments(b);
-    m->fc1 = lvn_nn_linear(b, "fc1", (int64_t)a->image_size * a->image_size * 3, 256);
+    const int64_t s = a->image_size;
+    m->fc1 = lvn_nn_linear(b, "fc1", s * s * 3, 256, .image = {s, s, 3});
     m->fc2 = lvn_nn_linear(b, "fc2", 256, 256);
     m->dropout = lvn_nn_dropout(b, "dropout", a->dropout);
     m->head = lvn_nn_linear(b, "head", 256, a->n_classes);

@@ -44,7 +44,16 @@ static lvn_status export_model(void *user, const lvni_model *model, const float 
     lvni_classifier_card card = e->card;
     card.wgrad_threads = (int)lvni_config_int(e->config, "wgrad_threads"); /* resolved by now */
     card.ema_decay = lvni_config_bool(e->config, "use_ema") ? lvni_config_float(e->config, "ema.decay") : 0.0;
-    return lvni_export_classifier(model, values, &card, path);
+    return lvni_export_model(model, values, &card, path);
+}
+
+/* For checkpoints, whose model is never the average. */
+static void describe(void *user, lvni_str *out)
+{
+    const exporting *e = user;
+    lvni_classifier_card card = e->card;
+    card.wgrad_threads = (int)lvni_config_int(e->config, "wgrad_threads");
+    lvni_classifier_card_print(&card, out);
 }
 
 typedef lvn_status (*fit_function)(const lvni_fit_request *request);
@@ -88,6 +97,7 @@ static lvn_status fit_with(lvni_config *c, const lvni_image_data *data, fit_func
                                       .val = data->val,
                                       .note = lvni_str_text(&data->note),
                                       .export_model = export_model,
+                                      .describe = describe,
                                       .user = &e};
     return fit(&request);
 }

@@ -10,6 +10,7 @@
 #include "recipes/image_data.h"
 #include "recipes/image_source.h"
 #include "recipes/picks.h"
+#include "recipes/predict_array.h"
 #include "recipes/train_options.h"
 #include "trainer/trainer.h"
 
@@ -33,7 +34,10 @@ static const lvni_option use_rows[] = {
 };
 static const lvni_option_table use_table = LVNI_OPTION_TABLE("model in use", use_rows);
 static const lvni_option predict_rows[] = {
-    {.name = "output", .type = LVNI_OPT_PATH, .fallback = "predictions.csv", .help = "Table to write: file, class, probability."},
+    {.name = "weights", .type = LVNI_OPT_PATH,
+     .help = "Of an array: weights with the names of torchvision for the network that model= names (resnet18, ...)."},
+    {.name = "output", .type = LVNI_OPT_PATH, .fallback = "predictions.csv",
+     .help = "Table to write: file, class, probability. For data=FILE.npy, pictures (N, height, width, 3) used as they are: plain logits, as .npy."},
 };
 static const lvni_option_table predict_table = LVNI_OPTION_TABLE("predict", predict_rows);
 static const lvni_option eval_rows[] = {
@@ -197,6 +201,9 @@ static lvn_status check_words(const use *u)
     if (sheet != NULL && !ends_in_png(sheet)) {
         LVN_FAIL(LVN_ERR_USAGE, "sheet=%s: the page is a PNG file; give a name that ends in .png", sheet);
     }
+    if (!u->labels && lvni_config_str(u->config, "weights") != NULL) {
+        LVN_FAIL(LVN_ERR_USAGE, "weights= has no names of classes and no picture size: it needs data=FILE.npy, an array of pictures");
+    }
     return LVN_OK;
 }
 
@@ -270,6 +277,11 @@ lvn_status lvni_classify_predict(int n, const char *const *words)
     const lvni_option_table *tables = lvni_classify_predict_tables(&n_tables);
     lvni_config *c;
     LVN_TRY(lvni_read_config(tables, n_tables, "levin help predict", NULL, n, words, &c));
+    if (lvni_is_array(c)) {
+        const lvn_status s = lvni_predict_array(c);
+        lvni_config_destroy(c);
+        return s;
+    }
     use u = {.config = c};
     lvni_str_append(&u.csv, "file,class,probability\n");
     lvn_status s = open_and_run(&u);

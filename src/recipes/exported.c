@@ -1,165 +1,16 @@
-/* Exported models (exported.h). */
+/* Reading exported models (exported.h). */
 #include "recipes/exported.h"
 
-#include "ckpt/checkpoint.h"
 #include "core/alloc.h"
 #include "core/str.h"
 #include "core/vfs.h"
 #include "plan/plan.h"
 #include "recipes/run_dir.h"
+#include "recipes/weights.h"
 
 #include <jansson.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-/* (O, H, W, I) <-> (O, I, H, W); shape is that of the source. */
-static void permute(const float *from, float *to, const int64_t ohwi[4], bool to_oihw)
-{
-    const int64_t H = ohwi[1], W = ohwi[2], C = ohwi[3];
-    for (int64_t o = 0; o < ohwi[0]; o++) {
-        for (int64_t hw = 0; hw < H * W; hw++) {
-            for (int64_t i = 0; i < C; i++) {
-                const int64_t here = (o * H * W + hw) * C + i, there = (o * C + i) * H * W + hw;
-                if (to_oihw) {
-                    to[there] = from[here];
-                } else {
-                    to[here] = from[there];
-                }
-            }
-        }
-    }
-}
-
-typedef struct tensors {
-    lvni_st_tensor *entry;
-    float *memory; /* permuted convolution weights */
-} tensors;
-
-static lvn_status gather(const lvni_model *m, const float *values, tensors *t)
-{
-    *t = (tensors){.entry = lvni_calloc(LVNI_TAG_CKPT, (size_t)m->n_parameters + (size_t)m->n_buffers, sizeof *t->entry),
-                   .memory = lvni_alloc(LVNI_TAG_CKPT, (size_t)m->n_weights * sizeof(float))};
-    if (t->entry == NULL || t->memory == NULL) {
-        return LVN_ERR_MEMORY;
-    }
-    for (int i = 0; i < m->n_parameters; i++) {
-        const lvni_parameter *p = &m->parameters[i];
-        t->entry[i] = lvni_st_entry(p->name, p->tensor, values + m->offset[i]);
-        if (p->layout == LVNI_LAYOUT_CONV) {
-            const int64_t *s = p->tensor->shape;
-            permute(values + m->offset[i], t->memory + m->offset[i], s, true);
-            t->entry[i].data = t->memory + m->offset[i];
-            const int64_t oihw[4] = {s[0], s[3], s[1], s[2]};
-            memcpy(t->entry[i].shape, oihw, sizeof oihw);
-        }
-    }
-    for (int i = 0; i < m->n_buffers; i++) {
-        const lvn_buffer *b = m->buffers[i];
-        t->entry[m->n_parameters + i] = lvni_st_entry(b->name, b->tensor, values + b->value_offset);
-    }
-    return LVN_OK;
-}
-
-static void card_to_json(const lvni_classifier_card *card, lvni_str *out)
-{
-    lvni_str_append(out, "{\"model\":");
-    lvni_str_json(out, card->model);
-    lvni_str_printf(out, ",\"image_size\":%d,\"wgrad_threads\":%d,\"dropout\":", card->image_size, card->wgrad_threads);
-    lvni_str_double(out, card->dropout);
-    lvni_str_append(out, ",\"eval_crop\":");
-    lvni_str_double(out, card->eval_crop);
-    lvni_str_append(out, ",\"ema_decay\":");
-    lvni_str_double(out, card->ema_decay);
-    lvni_str_printf(out, ",\"mean\":[%.9g,%.9g,%.9g],\"std\":[%.9g,%.9g,%.9g],\"classes\":[", (double)card->mean[0],
-                    (double)card->mean[1], (double)card->mean[2], (double)card->std[0], (double)card->std[1], (double)card->std[2]);
-    for (int i = 0; i < card->n_classes; i++) {
-        lvni_str_append(out, i == 0 ? "" : ",");
-        lvni_str_json(out, card->class_names[i]);
-    }
-    lvni_str_append(out, "]");
-    if (card->data != NULL) {
-        lvni_str_append(out, ",\"data\":");
-        lvni_str_json(out, card->data);
-        lvni_str_append(out, ",\"val_split\":");
-        lvni_str_double(out, card->val_split);
-        lvni_str_printf(out, ",\"seed\":%lld", (long long)card->seed);
-    }
-    lvni_str_append(out, "}");
-}
-
-lvn_status lvni_export_classifier(const lvni_model *model, const float *values, const lvni_classifier_card *card, const char *path)
-{
-    tensors t;
-    lvni_str json = {0};
-    card_to_json(card, &json);
-    lvn_status s = gather(model, values, &t);
-    if (s == LVN_OK) {
-        s = lvni_str_status(&json);
-    }
-    if (s == LVN_OK) {
-        const lvni_st_meta meta[] = {{"format", "pt"}, {"classifier", lvni_str_text(&json)}};
-        s = lvni_st_save(path, t.entry, model->n_parameters + model->n_buffers, meta, 2);
-    }
-    lvni_free(t.entry);
-    lvni_free(t.memory);
-    lvni_str_free(&json);
-    return s;
-}
-
-/* ---- reading ---- */
-
-static lvn_status load_tensor(const lvni_st_file *file, const char *path, bool checkpoint, const char *name, lvn_tensor *t, lvni_layout layout)
-{
-    char full[256];
-    snprintf(full, sizeof full, "%s%s", checkpoint ? LVNI_CKPT_MODEL : "", name);
-    const lvni_st_tensor *e = lvni_st_find(file, full);
-    if (e == NULL) {
-        LVN_FAIL(LVN_ERR_MISMATCH, "%s has no tensor %s: it holds another model", path, full);
-    }
-    const bool turn = layout == LVNI_LAYOUT_CONV && !checkpoint;
-    const int64_t *s = t->shape;
-    const int64_t oihw[4] = {s[0], s[3], s[1], s[2]};
-    if (e->dtype != LVN_F32 || e->ndim != t->ndim || memcmp(e->shape, turn ? oihw : s, (size_t)t->ndim * sizeof *s) != 0) {
-        char mine[96], theirs[96];
-        LVN_FAIL(LVN_ERR_MISMATCH, "%s: tensor %s is %s, this model needs %s", path, full, lvni_shape_string(e->ndim, e->shape, theirs),
-                 lvni_shape_string(t->ndim, turn ? oihw : s, mine));
-    }
-    if (turn) {
-        permute(e->data, t->data, s, false);
-    } else {
-        memcpy(t->data, e->data, e->bytes);
-    }
-    return LVN_OK;
-}
-
-static lvn_status load_all(lvni_model *m, const lvni_st_file *file, const char *path)
-{
-    const bool checkpoint = lvni_st_meta_get(file, LVNI_CKPT_FORMAT) != NULL;
-    for (int i = 0; i < m->n_parameters; i++) {
-        LVN_TRY(load_tensor(file, path, checkpoint, m->parameters[i].name, m->parameters[i].tensor, m->parameters[i].layout));
-    }
-    for (int i = 0; i < m->n_buffers; i++) {
-        LVN_TRY(load_tensor(file, path, checkpoint, m->buffers[i]->name, m->buffers[i]->tensor, LVNI_LAYOUT_PLAIN));
-    }
-    lvni_model_touch(m);
-    return LVN_OK;
-}
-
-lvn_status lvni_model_load(lvni_model *model, const char *path)
-{
-    char *name;
-    LVN_TRY(lvni_ckpt_file_of(path, &name));
-    lvni_st_file *file;
-    lvn_status s = lvni_st_open(name, LVNI_ST_VERIFY, &file);
-    if (s == LVN_OK) {
-        s = load_all(model, file, name);
-        lvni_st_close(file);
-    }
-    lvni_free(name);
-    return s;
-}
 
 static lvn_status read_three(json_t *array, float out[3])
 {
@@ -253,11 +104,11 @@ static lvn_status open_file(const char *path, lvni_exported *e)
 {
     lvni_st_file *file;
     LVN_TRY(lvni_st_open(path, LVNI_ST_VERIFY, &file));
-    const char *text = lvni_st_meta_get(file, "classifier");
+    const char *text = lvni_st_meta_get(file, LVNI_CARD);
     json_t *j = text == NULL ? NULL : json_loads(text, 0, NULL);
     lvn_status s = LVN_OK;
     if (j == NULL) {
-        s = lvn_error_set(LVN_ERR_MISMATCH, __FILE__, __LINE__, "%s is no classifier exported by levin; give model= the run directory or a file of its exported_models/",
+        s = lvn_error_set(LVN_ERR_MISMATCH, __FILE__, __LINE__, "%s is no classifier of levin; give model= a run directory, a file of its exported_models/ or one of its checkpoints",
                           path);
     } else {
         s = read_card(e, j);
@@ -270,10 +121,10 @@ static lvn_status open_file(const char *path, lvni_exported *e)
     const lvni_zoo_arguments arguments = {
         .image_size = e->card.image_size, .n_classes = e->card.n_classes, .dropout = e->card.dropout};
     if (s == LVN_OK) {
-        s = lvni_model_build(cls, &arguments, 0, &e->model);
+        s = lvni_model_build_empty(cls, &arguments, &e->model);
     }
     if (s == LVN_OK) {
-        s = load_all(e->model, file, path);
+        s = lvni_model_load_from(e->model, file, path, false, NULL);
     }
     lvni_st_close(file);
     return s;
@@ -325,7 +176,7 @@ static lvn_status load_without_average(lvni_exported *e, const char *file)
                           "model= the run directory", e->card.ema_decay);
     }
     if (s == LVN_OK) {
-        s = lvni_model_load(e->model, lvni_str_text(&checkpoint));
+        s = lvni_model_load(e->model, lvni_str_text(&checkpoint), false, NULL);
     }
     lvni_str_free(&checkpoint);
     return s;
@@ -351,13 +202,49 @@ lvn_status lvni_exported_open(const char *path, const char *which, bool use_ema,
     return s;
 }
 
+static lvn_status build_for(const char *weights, lvni_exported *e)
+{
+    lvni_classifier_card *card = &e->card;
+    const lvn_module_class *cls = lvni_zoo_find(card->model);
+    if (cls == NULL) {
+        LVN_FAIL(LVN_ERR_USAGE, "model=%s: with weights= it names a network (resnet18, ...; `levin help train.classify` lists them)", card->model);
+    }
+    lvni_zoo_arguments arguments = {.image_size = card->image_size, .n_classes = 1};
+    lvni_model *probe;
+    LVN_TRY(lvni_model_build_empty(cls, &arguments, &probe)); /* to know what its last layer is called */
+    const lvn_status s = lvni_weights_classes(probe, weights, &card->n_classes);
+    lvni_model_destroy(probe);
+    LVN_TRY(s);
+    arguments.n_classes = card->n_classes;
+    LVN_TRY(lvni_model_build_empty(cls, &arguments, &e->model));
+    return lvni_model_load(e->model, weights, false, NULL);
+}
+
+lvn_status lvni_exported_from_weights(const char *name, const char *weights, int image_size, lvni_exported **out)
+{
+    *out = NULL;
+    lvni_exported *e = LVNI_NEW(LVNI_TAG_CONFIG, lvni_exported);
+    if (e == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    e->model_name = lvni_strdup(LVNI_TAG_CONFIG, name);
+    e->card = (lvni_classifier_card){.model = e->model_name, .image_size = image_size, .wgrad_threads = 1};
+    const lvn_status s = e->model_name == NULL ? LVN_ERR_MEMORY : build_for(weights, e);
+    if (s != LVN_OK) {
+        lvni_exported_close(e);
+        return s;
+    }
+    *out = e;
+    return LVN_OK;
+}
+
 void lvni_exported_close(lvni_exported *e)
 {
     if (e == NULL) {
         return;
     }
     lvni_model_destroy(e->model);
-    for (int i = 0; i < e->card.n_classes; i++) {
+    for (int i = 0; e->class_names != NULL && i < e->card.n_classes; i++) {
         lvni_free(e->class_names[i]);
     }
     lvni_free(e->class_names);

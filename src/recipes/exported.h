@@ -4,6 +4,7 @@
 #define LEVIN_RECIPES_EXPORTED_H
 
 #include "ckpt/safetensors.h"
+#include "core/str.h"
 #include "data/augment.h"
 #include "nn/model.h"
 
@@ -22,8 +23,12 @@ typedef struct lvni_classifier_card {
     int64_t seed;
 } lvni_classifier_card;
 
-/* values: of the model, laid out as its `weights`; its tensors are not looked at. */
-lvn_status lvni_export_classifier(const lvni_model *model, const float *values, const lvni_classifier_card *card, const char *path);
+/* Metadata of exported models and of checkpoints: the card as JSON. */
+#define LVNI_CARD "classifier"
+void lvni_classifier_card_print(const lvni_classifier_card *card, lvni_str *out);
+
+/* values: of the model, laid out as its `weights`; its tensors are not looked at. card NULL: the file holds the tensors alone. */
+lvn_status lvni_export_model(const lvni_model *model, const float *values, const lvni_classifier_card *card, const char *path);
 
 typedef struct lvni_exported {
     lvni_classifier_card card;
@@ -32,12 +37,12 @@ typedef struct lvni_exported {
     lvni_model *model;
 } lvni_exported;
 
-/* An exported file, or a run directory (exported_models/exported_<which>.safetensors; which NULL: best, else last). use_ema false: the
- * weights themselves where the file has averages; they come from the run directory's checkpoint of the same name. */
+/* An exported file, a checkpoint of a classifier, or a run directory (exported_models/exported_<which>.safetensors; which NULL: best, else
+ * last). use_ema false: the weights themselves where the file has averages; they come from the run directory's checkpoint of the same name. */
 lvn_status lvni_exported_open(const char *path, const char *which, bool use_ema, lvni_exported **out);
+/* Network `name` of the zoo for pictures of this size, with as many classes as the file at `weights` has (weights.h). Its card has no names of
+ * classes. */
+lvn_status lvni_exported_from_weights(const char *name, const char *weights, int image_size, lvni_exported **out);
 void lvni_exported_close(lvni_exported *exported);
-
-/* Set a model's weights and buffers by name from an exported model, a checkpoint, or the last one of a run directory. LVN_ERR_MISMATCH names the tensor. */
-lvn_status lvni_model_load(lvni_model *model, const char *path);
 
 #endif

@@ -6,10 +6,11 @@
 #include "core/vfs.h"
 #include "kernels/kernels.h"
 #include "log/run_log.h"
-#include "recipes/exported.h"
 #include "recipes/optim_options.h"
+#include "recipes/exported.h"
 #include "recipes/run_dir.h"
 #include "recipes/train_options.h"
+#include "recipes/weights.h"
 #include "trainer/trainer.h"
 
 #include <jansson.h>
@@ -63,7 +64,7 @@ typedef struct run {
     lvni_plan plan;
     lvni_schedule schedule;
     char *dir;
-    lvni_str json;
+    lvni_str json, card;
     lvni_model *model;
     lvni_trainer *trainer;
 } run;
@@ -117,6 +118,10 @@ static lvn_status make_trainer(run *r)
                  lvni_cpu_describe());
     }
     LVN_TRY(lvni_config_to_json(c, &r->json));
+    if (r->request->describe != NULL) {
+        r->request->describe(r->request->user, &r->card);
+        LVN_TRY(lvni_str_status(&r->card));
+    }
     lvni_trainer_options o = {.model = r->model,
                               .train = r->request->train,
                               .val = r->request->val,
@@ -135,6 +140,7 @@ static lvn_status make_trainer(run *r)
                               .log_every_n_steps = lvni_config_int(c, "log_every_n_steps"),
                               .quiet = lvni_config_bool(c, "quiet"),
                               .config_json = lvni_str_text(&r->json),
+                              .card = r->card.len > 0 ? (lvni_st_meta){LVNI_CARD, lvni_str_text(&r->card)} : (lvni_st_meta){0},
                               .export_model = r->request->export_model == NULL ? NULL : export_named,
                               .user = r};
     LVN_TRY(lvni_read_optim(c, &o.optim));
@@ -197,8 +203,28 @@ static void tell_changes(const run *r, const lvni_ckpt *ckpt)
 /* Weights of an exported model or a checkpoint, by name. */
 static lvn_status load_weights(const run *r)
 {
-    const char *path = lvni_config_str(r->request->config, "weights");
-    return path == NULL ? LVN_OK : lvni_model_load(r->model, path);
+    const lvni_config *c = r->request->config;
+    const char *path = lvni_config_str(c, "weights");
+    const bool reset_head = lvni_config_bool(c, "reset_head");
+    if (path == NULL) {
+        if (reset_head) {
+            LVN_FAIL(LVN_ERR_USAGE, "reset_head=true is about the file of weights=, which is not given");
+        }
+        return LVN_OK;
+    }
+    lvni_weights_report report;
+    const lvn_status s = lvni_model_load(r->model, path, reset_head, &report);
+    if (s == LVN_OK && report.prefix[0] != '\0') {
+        lvni_log_line(LVNI_LOG_INFO, "weights=%s: its names begin with %s", path, report.prefix);
+    }
+    if (s == LVN_OK && report.head.len > 0) {
+        lvni_log_line(LVNI_LOG_INFO, "weights=%s: all but the last layer, %s, which starts anew (reset_head=true)", path, lvni_str_text(&report.head));
+    }
+    if (s == LVN_OK && report.unused.len > 0) {
+        lvni_log_line(LVNI_LOG_WARNING, "weights=%s: not used, since this model has no place for them: %s", path, lvni_str_text(&report.unused));
+    }
+    lvni_weights_report_free(&report);
+    return s;
 }
 
 static lvn_status resume(run *r)
@@ -278,6 +304,7 @@ static void run_free(run *r)
     lvni_trainer_destroy(r->trainer);
     lvni_model_destroy(r->model);
     lvni_str_free(&r->json);
+    lvni_str_free(&r->card);
     lvni_free(r->dir);
 }
 

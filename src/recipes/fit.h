@@ -16,6 +16,8 @@ typedef struct lvni_fit_request {
     /* Write the model, with these values in place of its weights, for others to `path`; called beside the training. NULL: nothing is
      * exported. */
     lvn_status (*export_model)(void *user, const lvni_model *model, const float *values, const char *path);
+    /* What the model says of itself, for checkpoints (LVNI_CARD, exported.h); NULL: nothing. */
+    void (*describe)(void *user, lvni_str *out);
     void *user;
 } lvni_fit_request;
 

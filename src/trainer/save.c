@@ -63,13 +63,14 @@ static lvn_status write_checkpoint(lvni_saver *s)
     const texts *x = &s->texts;
     const lvni_st_meta extra[] = {{.key = LVNI_STATE_EPOCH_METRICS, .value = lvni_str_text(&x->metrics)},
                                   {.key = LVNI_IDENTITY_RUN, .value = lvni_str_text(&x->run)},
-                                  {.key = LVNI_IDENTITY_MACHINE, .value = lvni_str_text(&x->machine)}};
+                                  {.key = LVNI_IDENTITY_MACHINE, .value = lvni_str_text(&x->machine)},
+                                  s->trainer->o.card};
     const lvni_ckpt_content content = {.at = s->at,
                                        .config = s->trainer->o.config_json,
                                        .schedule = s->schedule,
                                        .scaler = s->scaler[0] == '\0' ? NULL : s->scaler,
                                        .extra = extra,
-                                       .n_extra = sizeof extra / sizeof *extra,
+                                       .n_extra = (int64_t)(sizeof extra / sizeof *extra) - (s->trainer->o.card.key == NULL ? 1 : 0),
                                        .tensors = s->entries.tensor,
                                        .n_tensors = s->entries.n};
     LVN_TRY(lvni_ckpt_save(lvni_str_text(&x->last), &content));

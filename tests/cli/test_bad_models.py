@@ -26,7 +26,13 @@ class Models(Case):
         self.levin(["predict", f"model={self.model}", "ouput=x"], USAGE, ["unknown key `ouput`", "did you mean `output`?"])
 
     def test_of_another_kind(self):
-        self.predict(f"{self.model}/checkpoints/last.safetensors", ["is no classifier exported by levin", "run directory", "exported_models/"])
+        whole = read(self.exported)  # tensors alone, as PyTorch's
+        n = struct.unpack("<Q", whole[:8])[0]
+        head = json.loads(whole[8:8 + n])
+        del head["__metadata__"]
+        text = json.dumps(head).encode()
+        write(f"{self.dir}/bare.safetensors", struct.pack("<Q", len(text)) + text + whole[8 + n:])
+        self.predict(f"{self.dir}/bare.safetensors", ["is no classifier of levin", "run directory", "exported_models/", "checkpoints"])
         self.predict(f"{self.model}/config.yaml", ["config.yaml", "no safetensors file"])
         self.predict(self.dir, [f"{self.dir}: cannot read: it is no file"])
 
@@ -71,7 +77,7 @@ class Models(Case):
             path = self.crafted("m", {key: value})
             self.predict(path, [path, "its description of the model says", key])
         self.predict(self.crafted("m", {"mean": []}), ["its description of the model is not complete"])
-        self.predict(self.crafted("m", {"classes": ["a"]}), ["tensor head.weight is (2, ", "this model needs (1, "])
+        self.predict(self.crafted("m", {"classes": ["a"]}), ["head.weight is (2, ", "this model needs (1, "])
         self.predict(self.crafted("m", {"model": "vgg"}), ["holds a model vgg", "does not know"])
 
     def test_weights_are_not_finite(self):

@@ -1,0 +1,67 @@
+/* A trained model as safetensors with the names and layouts of PyTorch (export.h). */
+#include "recipes/export.h"
+
+#include "recipes/exported.h"
+#include "recipes/fit.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const lvni_option export_rows[] = {
+    {.name = "config", .type = LVNI_OPT_PATH, .help = "YAML file with any of these keys.", .flags = LVNI_OPT_NOT_SAVED},
+    {.name = "model", .type = LVNI_OPT_PATH, .help = "Run directory, checkpoint or exported .safetensors file."},
+    LVNI_OPTION_ALIAS("run", "model"),
+    {.name = "checkpoint", .type = LVNI_OPT_STRING, .help = "best or last of a run directory (unset: best), or the path of a checkpoint."},
+    {.name = "use_ema", .type = LVNI_OPT_BOOL, .fallback = "true",
+     .help = "false: of a run with ema.decay, the weights themselves and not their average; needs the run directory."},
+    {.name = "output", .type = LVNI_OPT_PATH, .fallback = "model.safetensors", .help = "File to write, for load_state_dict of PyTorch."},
+    {.name = "card", .type = LVNI_OPT_BOOL, .fallback = "true",
+     .help = "Keep in the file's metadata what levin predict needs: network, picture size, classes, colours."},
+};
+static const lvni_option_table export_table = LVNI_OPTION_TABLE("export", export_rows);
+
+const lvni_option_table *lvni_export_tables(size_t *n)
+{
+    *n = 1;
+    return &export_table;
+}
+
+static lvn_status open_model(const lvni_config *c, lvni_exported **out)
+{
+    const char *model = lvni_config_str(c, "model"), *checkpoint = lvni_config_str(c, "checkpoint");
+    const bool use_ema = lvni_config_bool(c, "use_ema");
+    const bool named = checkpoint != NULL && (strcmp(checkpoint, "best") == 0 || strcmp(checkpoint, "last") == 0);
+    if (checkpoint != NULL && !named) {
+        if (model != NULL) {
+            LVN_FAIL(LVN_ERR_USAGE, "model=%s and checkpoint=%s: which one? Of a run directory checkpoint= is best or last", model, checkpoint);
+        }
+        return lvni_exported_open(checkpoint, NULL, use_ema, out);
+    }
+    if (model == NULL) {
+        LVN_FAIL(LVN_ERR_USAGE, "model= is missing: a run directory, a checkpoint or an exported .safetensors file");
+    }
+    return lvni_exported_open(model, checkpoint, use_ema, out);
+}
+
+static lvn_status write_file(const lvni_config *c)
+{
+    lvni_exported *e;
+    const char *output = lvni_config_str(c, "output");
+    LVN_TRY(open_model(c, &e));
+    const lvn_status s = lvni_export_model(e->model, e->model->weights, lvni_config_bool(c, "card") ? &e->card : NULL, output);
+    if (s == LVN_OK) {
+        printf("%s: %s with %d classes, %lld parameters, names and layouts of PyTorch\n", output, e->card.model, e->card.n_classes,
+               (long long)lvni_model_count(e->model));
+    }
+    lvni_exported_close(e);
+    return s;
+}
+
+lvn_status lvni_export(int n, const char *const *words)
+{
+    lvni_config *c;
+    LVN_TRY(lvni_read_config(&export_table, 1, "levin help export", NULL, n, words, &c));
+    const lvn_status s = write_file(c);
+    lvni_config_destroy(c);
+    return s;
+}

@@ -1,0 +1,27 @@
+/* Weights from files: levin's own (exported models, checkpoints, run directories) and those of PyTorch (safetensors with the names of a
+ * state_dict). Called by weights= of the training commands and by exported.c. */
+#ifndef LEVIN_RECIPES_WEIGHTS_H
+#define LEVIN_RECIPES_WEIGHTS_H
+
+#include "ckpt/safetensors.h"
+#include "core/str.h"
+#include "nn/model.h"
+
+typedef struct lvni_weights_report {
+    const char *prefix; /* of the names in the file, "" for none; static */
+    lvni_str head;      /* name of the layer that keeps its fresh values; empty without reset_head */
+    lvni_str unused;    /* tensors of the file that the model has no place for: "a (3, 4), b (2), and 7 more"; empty: none */
+} lvni_weights_report;
+
+/* Set a model's parameters and buffers by name from the file at `path` (of a run directory: its last checkpoint). Numbers of f64, f16 and bf16
+ * are converted. Every name may begin with module., model., backbone. or _orig_mod. in the file. reset_head: the model's last layer is left
+ * as it is, whatever the file has for it. LVN_ERR_MISMATCH lists names and shapes that do not fit. report may be NULL; its texts are freed with
+ * lvni_weights_report_free, also on failure. */
+lvn_status lvni_model_load(lvni_model *model, const char *path, bool reset_head, lvni_weights_report *report);
+/* The same from an open file; path is for messages. */
+lvn_status lvni_model_load_from(lvni_model *model, const lvni_st_file *file, const char *path, bool reset_head, lvni_weights_report *report);
+/* How many outputs the model's last layer has in the file: rows of its weight. LVN_ERR_MISMATCH: the file has no such layer. */
+lvn_status lvni_weights_classes(const lvni_model *model, const char *path, int *n);
+void lvni_weights_report_free(lvni_weights_report *report);
+
+#endif

@@ -1,0 +1,289 @@
+"""Weights in and out: predict of arrays, weights=, reset_head=, export; and all of it against PyTorch where a Python with torch is.
+
+usage: test_weights.py LEVIN [test names]
+"""
+import array
+import json
+import math
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+LEVIN = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else ""
+WAIT_S = 120
+
+
+def read_safetensors(path):
+    """name -> (dtype, shape, bytes), and the metadata."""
+    with open(path, "rb") as f:
+        whole = f.read()
+    n = struct.unpack("<Q", whole[:8])[0]
+    head = json.loads(whole[8:8 + n])
+    meta = head.pop("__metadata__", {})
+    return {k: (v["dtype"], v["shape"], whole[8 + n + v["data_offsets"][0]:8 + n + v["data_offsets"][1]]) for k, v in head.items()}, meta
+
+
+def write_safetensors(path, tensors):
+    head, at, data = {}, 0, b""
+    for name, (dtype, shape, content) in tensors.items():
+        head[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(content)]}
+        at += len(content)
+        data += content
+    text = json.dumps(head).encode()
+    with open(path, "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text + data)
+
+
+def write_npy(path, shape, values, kind="<f4"):
+    head = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {tuple(shape)}, }}"
+    head += " " * (-(len(head) + 11) % 64) + "\n"
+    with open(path, "wb") as f:
+        f.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode())
+        f.write(array.array({"<f4": "f", "|u1": "B"}[kind], values).tobytes())
+
+
+def read_npy(path):
+    with open(path, "rb") as f:
+        whole = f.read()
+    n = struct.unpack("<H", whole[8:10])[0]
+    head = whole[10:10 + n].decode()
+    shape = [int(k) for k in head[head.index("(") + 1:head.index(")")].split(",") if k.strip()]
+    return shape, array.array("f", whole[10 + n:])
+
+
+def floats(data):
+    return array.array("f", data)
+
+
+def half_of(data, kind):
+    """f32 bytes as f16 or as the upper half of f32 (bf16, cut off)."""
+    values = floats(data)
+    if kind == "F16":
+        return struct.pack(f"<{len(values)}e", *values)
+    return b"".join(data[4 * i + 2:4 * i + 4] for i in range(len(values)))
+
+
+class Case(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.dir = tempfile.mkdtemp(prefix="levin-weights-")
+        cls.run_dir = f"{cls.dir}/run"
+        cls.levin(["train", "classify", *cls.shapes(cls.run_dir), "model=cnn"])
+        cls.exported = f"{cls.run_dir}/exported_models/exported_last.safetensors"
+        cls.x = f"{cls.dir}/x.npy"
+        write_npy(cls.x, [5, 12, 12, 3], [math.sin(0.37 * i) for i in range(5 * 12 * 12 * 3)])
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.dir)
+
+    @staticmethod
+    def shapes(out, *more, classes=4):
+        return ["data=builtin:shapes", "data.count=40", f"data.classes={classes}", "image_size=12", "batch_size=8", "max_steps=2", "val_split=0",
+                f"out={out}", *more]
+
+    @staticmethod
+    def levin(words, code=0, says=()):
+        done = subprocess.run([LEVIN, *words], capture_output=True, text=True, timeout=WAIT_S, stdin=subprocess.DEVNULL)
+        told = f"levin {' '.join(words)}\nexit code {done.returncode}\n{done.stdout}{done.stderr}"
+        if done.returncode != code or any(piece not in done.stdout + done.stderr for piece in says):
+            raise AssertionError(f"{told}\nexpected: exit code {code}, {says}")
+        return done.stdout + done.stderr
+
+    def logits(self, *words, x=None, code=0, says=()):
+        y = f"{self.dir}/y.npy"
+        if os.path.exists(y):
+            os.remove(y)
+        self.levin(["predict", f"data={x or self.x}", f"output={y}", *words], code, says)
+        if code != 0:
+            self.assertFalse(os.path.exists(y))
+            return None
+        return read_npy(y)
+
+    def close(self, a, b, tolerance):
+        self.assertEqual(a[0], b[0])
+        most = max(abs(v) for v in b[1])
+        self.assertLessEqual(max(abs(u - v) for u, v in zip(a[1], b[1])), tolerance * most)
+
+
+class Arrays(Case):
+    def test_logits(self):
+        shape, values = self.logits(f"model={self.run_dir}")
+        self.assertEqual(shape, [5, 4])
+        self.assertGreater(max(values) - min(values), 1e-3)
+        for words in (["eval_batch_size=2"], ["eval_batch_size=5"]):
+            self.close(self.logits(f"model={self.run_dir}", *words), (shape, values), 1e-5)
+        self.assertEqual(self.logits(f"model={self.run_dir}/checkpoints/last.safetensors")[1], values)
+        self.assertEqual(self.logits("model=cnn", f"weights={self.exported}")[1], values)
+        self.assertEqual(self.logits("model=cnn", f"weights={self.run_dir}")[1], values)
+
+    def test_integers_are_used_as_they_are(self):
+        u8 = [i * 7 % 256 for i in range(2 * 12 * 12 * 3)]
+        write_npy(f"{self.dir}/u8.npy", [2, 12, 12, 3], u8, "|u1")
+        write_npy(f"{self.dir}/f32.npy", [2, 12, 12, 3], u8)
+        model = f"model={self.run_dir}"
+        self.assertEqual(self.logits(model, x=f"{self.dir}/u8.npy"), self.logits(model, x=f"{self.dir}/f32.npy"))
+
+    def test_refusals(self):
+        model = f"model={self.run_dir}"
+        write_npy(f"{self.dir}/flat.npy", [2, 432], [0.0] * 864)
+        self.logits(model, x=f"{self.dir}/flat.npy", code=1, says=["flat.npy is (2, 432)", "(N, height, width, 3)"])
+        self.levin(["predict", "model=cnn", f"weights={self.exported}", f"data={self.x}", f"output={self.dir}/y.csv"], 64, ["y.csv", ".npy"])
+        self.logits(model, "sheet=a.png", code=64, says=["sheet="])
+        self.logits("model=cn", f"weights={self.exported}", code=64, says=["model=cn", "names a network"])
+        self.logits("model=resnet18", f"weights={self.exported}", code=1, says=["exported_last.safetensors has no fc.weight", "another network"])
+        self.logits(code=64, says=["model= is missing"])
+        self.logits(model, x=f"{self.dir}/none.npy", code=1, says=["none.npy"])
+        self.levin(["predict", "model=cnn", f"weights={self.exported}", f"data={self.dir}"], 64, ["weights= has no names of classes"])
+
+
+class Weights(Case):
+    def changed(self, name, change):
+        tensors, _ = read_safetensors(self.exported)
+        path = f"{self.dir}/{name}.safetensors"
+        write_safetensors(path, change(tensors))
+        return path
+
+    def test_number_types_and_prefixes(self):
+        want = self.logits(f"model={self.run_dir}")
+        as_double = lambda d: struct.pack(f"<{len(d) // 4}d", *floats(d))
+        counters = lambda t: {k: v for k, v in t.items() if v[0] == "I64"}
+        convert = lambda t, kind, f: {**{k: (kind, s, f(d)) for k, (_, s, d) in t.items()}, **counters(t)}
+        for name, tolerance, change in (("f64", 0, lambda t: convert(t, "F64", as_double)),
+                                        ("f16", 2e-2, lambda t: convert(t, "F16", lambda d: half_of(d, "F16"))),
+                                        ("bf16", 1e-1, lambda t: convert(t, "BF16", lambda d: half_of(d, "BF16"))),
+                                        ("module", 0, lambda t: {f"module.{k}": v for k, v in t.items()}),
+                                        ("model", 0, lambda t: {f"model.{k}": v for k, v in t.items()}),
+                                        ("without", 0, lambda t: {k: v for k, v in t.items() if "num_batches" not in k})):
+            self.close(self.logits("model=cnn", f"weights={self.changed(name, change)}"), want, tolerance)
+
+    def test_what_does_not_fit_is_listed(self):
+        def change(t):
+            t = dict(t)
+            del t["conv2.weight"]
+            t["norm1.bias"] = ("F32", [3], bytes(12))
+            t["extra"] = ("F32", [2, 2], bytes(16))
+            return t
+        path = self.changed("unfit", change)
+        says = [path, "1 missing: conv2.weight (64, 32, 3, 3)", "1 of another shape: norm1.bias is (3), this model needs (32)",
+                "1 in the file that it has no place for: extra (2, 2)"]
+        self.levin(["train", "classify", *self.shapes(f"{self.dir}/unfit"), "model=cnn", f"weights={path}"], 1, says)
+        path = self.changed("more", lambda t: {**t, "extra": ("F32", [2, 2], bytes(16))})
+        self.levin(["train", "classify", *self.shapes(f"{self.dir}/more"), "model=cnn", f"weights={path}"], 0, ["not used", "extra (2, 2)"])
+        path = self.changed("whole", lambda t: {**t, "conv1.weight": ("I32", *t["conv1.weight"][1:])})
+        self.logits("model=cnn", f"weights={path}", code=1, says=["conv1.weight has elements of type i32"])
+
+    def test_reset_head(self):
+        words = ["train", "classify", *self.shapes(f"{self.dir}/six", classes=6), "model=cnn", f"weights={self.exported}", "lr=0", "overwrite=true",
+                 "optim=sgd"]
+        self.levin(words, 1, ["head.weight is (4, 128), this model needs (6, 128)", "reset_head=true"])
+        self.levin([*words, "reset_head=true"], 0, ["all but the last layer, head"])
+        old, new = read_safetensors(self.exported)[0], read_safetensors(f"{self.dir}/six/exported_models/exported_last.safetensors")[0]
+        self.assertEqual(new["conv3.weight"], old["conv3.weight"])
+        self.assertEqual(new["head.weight"][1], [6, 128])
+        words = ["train", "classify", *self.shapes(f"{self.dir}/four"), "model=cnn", "lr=0", "overwrite=true", "optim=sgd"]
+        self.levin([*words, "reset_head=true"], 64, ["reset_head=true is about the file of weights="])
+        self.levin([*words, "reset_head=true", f"weights={self.exported}"])  # also where the shapes would fit
+        four = read_safetensors(f"{self.dir}/four/exported_models/exported_last.safetensors")[0]
+        self.assertEqual(four["conv3.weight"], old["conv3.weight"])
+        self.assertNotEqual(four["head.weight"], old["head.weight"])
+
+    def test_pickles_are_refused(self):
+        with open(f"{self.dir}/w.pth", "wb") as f:
+            f.write(b"PK\3\4" + bytes(100))
+        self.logits("model=cnn", f"weights={self.dir}/w.pth", code=1, says=["w.pth was written by torch.save", "safetensors.torch.save_file"])
+
+
+class Export(Case):
+    def test_file(self):
+        out = f"{self.dir}/e.safetensors"
+        self.levin(["export", f"run={self.run_dir}", f"output={out}"], 0, ["cnn with 4 classes"])
+        tensors, meta = read_safetensors(out)
+        self.assertEqual(tensors["conv2.weight"][1], [64, 32, 3, 3])
+        self.assertEqual(tensors["norm1.num_batches_tracked"], ("I64", [], bytes(8)))
+        self.assertEqual(meta["format"], "pt")
+        self.assertEqual(tensors, read_safetensors(f"{self.run_dir}/exported_models/exported_last.safetensors")[0])
+        self.assertEqual(self.logits(f"model={out}"), self.logits(f"model={self.run_dir}"))
+        for words in ([f"checkpoint={self.run_dir}/checkpoints/last.safetensors"], [f"model={self.run_dir}", "checkpoint=last", "card=false"]):
+            self.levin(["export", *words, f"output={out}"])
+            self.assertEqual(read_safetensors(out)[0], tensors)
+        self.levin(["predict", f"model={out}", f"data={self.x}", f"output={self.dir}/y.npy"], 1, ["is no classifier of levin"])
+
+    def test_refusals(self):
+        self.levin(["export"], 64, ["model= is missing"])
+        self.levin(["export", f"model={self.run_dir}", "checkpoint=x.safetensors"], 64, ["which one?"])
+        self.levin(["export", f"model={self.dir}/none"], 1, ["none does not exist"])
+
+
+TORCH = '''
+import json, struct, sys
+import numpy as np, torch, torchvision
+step, folder, network = sys.argv[1:]
+model = getattr(torchvision.models, network)(num_classes=7)
+def load(path):
+    whole = open(path, "rb").read()
+    n = struct.unpack("<Q", whole[:8])[0]
+    head = json.loads(whole[8:8 + n])
+    head.pop("__metadata__", None)
+    kinds = {"F32": "<f4", "I64": "<i8"}
+    return {k: torch.from_numpy(np.frombuffer(whole, kinds[v["dtype"]], (v["data_offsets"][1] - v["data_offsets"][0]) // np.dtype(kinds[v["dtype"]]).itemsize,
+                                              8 + n + v["data_offsets"][0]).reshape(v["shape"]).copy()) for k, v in head.items()}
+torch.manual_seed(3)
+if step == "make":
+    model.train()
+    for i in range(3):
+        model(torch.randn(8, 3, 64, 64))  # running statistics of their own
+    head, at, data = {}, 0, b""
+    for k, v in model.state_dict().items():
+        b = v.numpy().tobytes()
+        head[k] = {"dtype": "I64" if v.dtype == torch.int64 else "F32", "shape": list(v.shape), "data_offsets": [at, at + len(b)]}
+        at += len(b)
+        data += b
+    text = json.dumps(head).encode()
+    open(folder + "/w.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + data)
+    np.save(folder + "/x.npy", torch.randn(4, 64, 64, 3).numpy())
+    weights = folder + "/w.safetensors"
+else:
+    weights = folder + "/back.safetensors"
+model.load_state_dict(load(weights), strict=True)
+model.eval()
+with torch.no_grad():
+    np.save(folder + "/want.npy", model(torch.from_numpy(np.load(folder + "/x.npy")).permute(0, 3, 1, 2)).numpy())
+'''
+
+
+class Torch(Case):
+    """Needs a Python with torch and torchvision."""
+
+    @classmethod
+    def setUpClass(cls):
+        for python in (sys.executable, "/usr/bin/python3"):
+            if subprocess.run([python, "-c", "import torch, torchvision"], capture_output=True).returncode == 0:
+                cls.python = python
+                super().setUpClass()
+                return
+        raise unittest.SkipTest("no Python with torch and torchvision here")
+
+    def torch(self, step, network):
+        done = subprocess.run([self.python, "-c", TORCH, step, self.dir, network], capture_output=True, text=True, timeout=WAIT_S,
+                              env=dict(os.environ, OMP_NUM_THREADS="2"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return read_npy(f"{self.dir}/want.npy")
+
+    def test_resnet18_there_and_back(self):
+        want = self.torch("make", "resnet18")
+        self.close(self.logits("model=resnet18", f"weights={self.dir}/w.safetensors", x=f"{self.dir}/x.npy"), want, 1e-5)
+        self.levin(["train", "classify", *self.shapes(f"{self.dir}/r18", "model=resnet18", f"weights={self.dir}/w.safetensors", classes=7)])
+        self.levin(["export", f"model={self.dir}/r18", f"output={self.dir}/back.safetensors"])
+        want = self.torch("back", "resnet18")
+        self.close(self.logits(f"model={self.dir}/r18", x=f"{self.dir}/x.npy"), want, 1e-5)
+
+
+if __name__ == "__main__":
+    if not os.access(LEVIN, os.X_OK):
+        sys.exit(f"usage: {sys.argv[0]} LEVIN [test names]")
+    unittest.main(verbosity=1)

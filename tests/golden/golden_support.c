@@ -1,0 +1,115 @@
+#include "golden_support.h"
+
+#include "core/alloc.h"
+#include "core/rng.h"
+
+#include <stdarg.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool ends_with(const char *name, const char *end)
+{
+    const size_t n = strlen(name), e = strlen(end);
+    return n >= e && strcmp(name + n - e, end) == 0;
+}
+
+typedef struct rule {
+    uint64_t seed;
+    const char *last; /* norm of a residual block */
+} rule;
+
+/* u in [-1, 1) to the element of a tensor of this name and shape (PyTorch's). */
+static double value(const rule *r, const char *name, int ndim, const int64_t *shape, int64_t n, double u)
+{
+    char last[2][64];
+    snprintf(last[0], sizeof last[0], "%s.weight", r->last);
+    snprintf(last[1], sizeof last[1], "%s.bias", r->last);
+    const bool ends = ends_with(name, last[0]) || ends_with(name, last[1]), down = strstr(name, "downsample.1.") != NULL;
+    if (ends_with(name, "running_var")) {
+        return 1.0 + 0.3 * u;
+    }
+    if (ndim == 1 && ends_with(name, "weight")) {
+        return (1.0 + 0.2 * u) * (ends || down ? 0.25 : 1.0);
+    }
+    if (ndim == 1) {
+        const double shift = !ends_with(name, "bias") ? 0.0 : ends ? 1.0 : down ? (u < 0.0 ? -3.0 : 1.0) : 0.0;
+        return 0.1 * u + shift;
+    }
+    return shape[0] == 1 ? 0.2 * u : u * sqrt((ndim == 4 ? 6.0 : 3.0) / (double)(n / shape[0]));
+}
+
+static void fill(const rule *r, const char *name, int ndim, const int64_t *shape, int64_t n, float *out)
+{
+    const lvni_rng rng = {.key = lvni_rng_make_key(r->seed, lvni_rng_purpose(name))};
+    for (int64_t k = 0; k < n; k++) {
+        out[k] = (float)value(r, name, ndim, shape, n, (double)lvni_rng_uniform(&rng, (uint64_t)k) * 2.0 - 1.0);
+    }
+}
+
+void golden_fill(lvni_model *m, uint64_t seed, const char *last)
+{
+    const rule r = {.seed = seed, .last = last};
+    for (int i = 0; i < m->n_parameters; i++) {
+        const lvni_parameter *p = &m->parameters[i];
+        float *file = lvni_alloc(LVNI_TAG_MODEL, (size_t)p->numel * sizeof *file);
+        int64_t shape[LVN_MAX_NDIM];
+        assert_non_null(file);
+        const int ndim = lvni_parameter_file_shape(p, shape);
+        fill(&r, p->name, ndim, shape, p->numel, file);
+        lvni_parameter_from_file(p, file, LVNI_F32(p->tensor));
+        lvni_free(file);
+    }
+    for (int i = 0; i < m->n_buffers; i++) {
+        const lvn_buffer *b = m->buffers[i];
+        fill(&r, b->name, b->tensor->ndim, b->tensor->shape, b->numel, LVNI_F32(b->tensor));
+    }
+    lvni_model_touch(m);
+}
+
+lvn_tensor *golden_image(uint64_t seed, int n, int size, int channels)
+{
+    lvn_tensor *t = lvn_tensor_create(LVN_F32, 4, (const int64_t[]){n, size, size, channels});
+    assert_non_null(t);
+    const lvni_rng rng = {.key = lvni_rng_make_key(seed, lvni_rng_purpose("image"))};
+    for (int64_t k = 0; k < lvn_numel(t); k++) {
+        LVNI_F32(t)[k] = (float)(((double)lvni_rng_uniform(&rng, (uint64_t)k) * 2.0 - 1.0) * 2.0);
+    }
+    return t;
+}
+
+lvn_tensor *golden_labels(int64_t n, int classes)
+{
+    lvn_tensor *t = lvn_tensor_create(LVN_I64, 1, &n);
+    assert_non_null(t);
+    for (int64_t k = 0; k < n; k++) {
+        ((int64_t *)t->data)[k] = k % classes;
+    }
+    return t;
+}
+
+int golden_number(const lvni_st_file *f, const char *key)
+{
+    const char *text = lvni_st_meta_get(f, key);
+    if (text == NULL) {
+        fail_msg("the golden file does not say %s", key);
+    }
+    return atoi(text);
+}
+
+const double *golden_values(const lvni_st_file *f, const char *prefix, const char *name, int64_t *n)
+{
+    char full[256];
+    snprintf(full, sizeof full, "%s%s", prefix, name);
+    const lvni_st_tensor *e = lvni_st_find(f, full);
+    if (e == NULL || e->dtype != LVN_F64) {
+        fail_msg("the golden file has no %s", full);
+        return NULL;
+    }
+    *n = (int64_t)(e->bytes / sizeof(double));
+    return e->data;
+}

@@ -1,0 +1,203 @@
+/* test_golden FILE: a network of the zoo with the weights that make_goldens.py gave PyTorch: logits, loss, gradients and running
+ * statistics are those of PyTorch in double precision. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "golden_support.h"
+
+#include "core/alloc.h"
+#include "kernels/kernels.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *golden_path;
+
+enum { SAMPLES = 8 };
+static const double LOGITS = 1e-5, GRADIENTS = 1e-4; /* relative to the largest of the tensor */
+
+typedef struct problem {
+    lvni_st_file *file;
+    lvni_model *model;
+    lvni_set *set;
+    lvn_tensor *image, *labels;
+    int batch, classes;
+    double worst_logits, worst_gradient;
+} problem;
+
+static int set_up(void **state)
+{
+    problem *p = LVNI_NEW(LVNI_TAG_MODEL, problem);
+    assert_non_null(p);
+    if (lvni_st_open(golden_path, LVNI_ST_VERIFY, &p->file) != LVN_OK) {
+        fail_msg("%s", lvn_last_error()->message);
+    }
+    p->batch = golden_number(p->file, "batch");
+    p->classes = golden_number(p->file, "classes");
+    const lvni_zoo_arguments a = {.image_size = golden_number(p->file, "size"), .n_classes = p->classes};
+    const char *name = lvni_st_meta_get(p->file, "model");
+    assert_non_null(name);
+    assert_non_null(lvni_zoo_find(name));
+    assert_int_equal(lvni_model_build(lvni_zoo_find(name), &a, 0, &p->model), LVN_OK);
+    assert_int_equal(lvni_set_create(p->model, &p->set), LVN_OK);
+    p->labels = golden_labels(p->batch, p->classes);
+    *state = p;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    problem *p = *state;
+    lvn_release(p->image);
+    lvn_release(p->labels);
+    lvni_set_destroy(p->set);
+    lvni_model_destroy(p->model);
+    lvni_st_close(p->file);
+    lvni_free(p);
+    return 0;
+}
+
+static void compare_all(const double *want, int64_t n, const float *have, double tolerance, const char *what, double *worst)
+{
+    double most = 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        most = fmax(most, fabs(want[i]));
+    }
+    for (int64_t i = 0; i < n; i++) {
+        const double d = fabs((double)have[i] - want[i]) / most;
+        *worst = fmax(*worst, d);
+        if (!(d <= tolerance)) {
+            fail_msg("%s, element %d: %.9g, PyTorch %.9g", what, (int)i, (double)have[i], want[i]);
+        }
+    }
+}
+
+/* Forward and backward; logits and loss against the file. */
+static void run(problem *p, bool training)
+{
+    const char *mode = training ? "train/" : "eval/";
+    lvni_ctx *ctx = lvni_ctx_get();
+    const uint64_t seed = (uint64_t)golden_number(p->file, training ? "train_seed" : "eval_seed");
+    int64_t n;
+    golden_fill(p->model, seed, lvni_st_meta_get(p->file, "last"));
+    p->image = golden_image(seed, p->batch, golden_number(p->file, "size"), 3);
+    ctx->at = (lvni_position){.training = training};
+    ctx->gradients = &p->set->gradients;
+    ctx->records = p->set;
+    lvni_set_begin(p->set, p->batch);
+    assert_int_equal(lvn_scope_open(), LVN_OK);
+    lvn_tensor *logits = lvn_forward(p->model->root, p->image);
+    lvn_tensor *loss = lvn_cross_entropy(logits, p->labels);
+    if (loss == NULL) {
+        fail_msg("%s", lvn_last_error()->message);
+    }
+    const double *want = golden_values(p->file, mode, "logits", &n);
+    assert_int_equal(lvn_numel(logits), n);
+    compare_all(want, n, LVNI_F32(logits), LOGITS, "logits", &p->worst_logits);
+    want = golden_values(p->file, mode, "loss", &n);
+    assert_true(fabs(lvn_item(loss) - want[0]) <= LOGITS * fabs(want[0]));
+    assert_int_equal(lvn_backward(loss), LVN_OK);
+    assert_int_equal(lvn_scope_close(), LVN_OK);
+    lvni_set_finish(p->set);
+    ctx->gradients = NULL;
+    ctx->records = NULL;
+    ctx->at = (lvni_position){0};
+}
+
+/* Largest magnitude, norm, samples; `least` bounds what counts as large from below: some gradients are zero but for rounding. */
+static void compare_gradient(problem *p, int i, const char *prefix, double least)
+{
+    const lvni_parameter *q = &p->model->parameters[i];
+    int64_t n;
+    const double *want = golden_values(p->file, prefix, q->name, &n);
+    float *g = lvni_alloc(LVNI_TAG_MODEL, (size_t)q->numel * sizeof *g);
+    assert_non_null(g);
+    assert_int_equal(n, 2 + SAMPLES);
+    lvni_parameter_to_file(q, p->set->data + p->model->offset[i], g);
+    double have[2 + SAMPLES] = {0}, squares = 0.0;
+    for (int64_t k = 0; k < q->numel; k++) {
+        have[0] = fmax(have[0], fabs((double)g[k]));
+        squares += (double)g[k] * (double)g[k];
+    }
+    have[1] = sqrt(squares);
+    for (int j = 0; j < SAMPLES; j++) {
+        have[2 + j] = (double)g[golden_place(j, q->numel)];
+    }
+    lvni_free(g);
+    for (int j = 0; j < 2 + SAMPLES; j++) {
+        const double d = fabs(have[j] - want[j]) / fmax(j == 1 ? want[1] : want[0], least);
+        p->worst_gradient = fmax(p->worst_gradient, d);
+        if (!(d <= GRADIENTS)) {
+            fail_msg("%s%s: number %d (largest, norm, samples) is %.9g, PyTorch has %.9g; the largest is %.9g", prefix, q->name, j, have[j],
+                     want[j], want[0]);
+        }
+    }
+}
+
+static void compare_gradients(problem *p, const char *prefix)
+{
+    double largest = 0.0;
+    int64_t n;
+    for (int i = 0; i < p->model->n_parameters; i++) {
+        largest = fmax(largest, golden_values(p->file, prefix, p->model->parameters[i].name, &n)[0]);
+    }
+    for (int i = 0; i < p->model->n_parameters; i++) {
+        compare_gradient(p, i, prefix, 1e-6 * largest);
+    }
+}
+
+static void tell(const problem *p)
+{
+    print_message("  largest relative differences: logits %.1e, gradients %.1e\n", p->worst_logits, p->worst_gradient);
+}
+
+static void training_is_as_in_pytorch(void **state)
+{
+    problem *p = *state;
+    run(p, true);
+    compare_gradients(p, "train/grad/");
+    lvni_model_apply_records(p->model, p->set);
+    for (int i = 0; i < p->model->n_buffers; i++) {
+        const lvn_buffer *b = p->model->buffers[i];
+        float have[SAMPLES];
+        int64_t n;
+        double worst = 0.0;
+        const double *want = golden_values(p->file, "train/buffer/", b->name, &n);
+        assert_int_equal(n, SAMPLES);
+        for (int j = 0; j < SAMPLES; j++) {
+            have[j] = LVNI_F32(b->tensor)[golden_place(j, b->numel)];
+        }
+        compare_all(want, n, have, LOGITS, b->name, &worst);
+    }
+    tell(p);
+}
+
+static void evaluation_is_as_in_pytorch(void **state)
+{
+    problem *p = *state;
+    run(p, false);
+    compare_gradients(p, "eval/grad/");
+    tell(p);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 2) {
+        fprintf(stderr, "usage: test_golden FILE\n");
+        return 2;
+    }
+    golden_path = argv[1];
+    if (lvni_cpu_start() != LVN_OK) {
+        fprintf(stderr, "%s\n", lvn_last_error()->message);
+        return 1;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(training_is_as_in_pytorch, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(evaluation_is_as_in_pytorch, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
