@@ -9,12 +9,56 @@
 extern "C" {
 #endif
 
-/* ---- classification ---- */
+/* ---- soft-max ---- */
 LVN_API lvn_tensor *lvn_softmax(lvn_tensor *x);     /* over the last axis */
 LVN_API lvn_tensor *lvn_log_softmax(lvn_tensor *x); /* over the last axis */
-/* logits (N, K), labels (N) i64 in [0, K) -> mean over the N samples, shape () */
-LVN_API lvn_tensor *lvn_cross_entropy(lvn_tensor *logits, lvn_tensor *labels);
+
+/* What becomes of the losses of rows or elements. */
+typedef enum lvn_reduction {
+    LVN_REDUCTION_MEAN, /* divided by the sum of the weights (0 when that is 0) */
+    LVN_REDUCTION_SUM
+} lvn_reduction;
+
+/* ---- losses over classes: x (..., K) and labels (...) i64 in [0, K) -> () ---- */
+typedef struct lvn_class_loss_options {
+    size_t struct_size;
+    lvn_tensor *class_weight;  /* (K) or NULL; weighs rows by their label, and the mean is a weighted one, as in PyTorch */
+    bool ignores;              /* labels equal to ignore_index count for nothing; */
+    int64_t ignore_index;      /* without `ignores` those equal to -100 do */
+    lvn_reduction reduction;
+    double label_smoothing;    /* cross_entropy: this share of the target goes to all classes alike. Szegedy et al. 2016, section 7 */
+    lvn_tensor *sample_weight; /* (...) or NULL: weighs rows and the mean, too */
+} lvn_class_loss_options;
+LVN_API lvn_tensor *lvn_cross_entropy_with(lvn_tensor *logits, lvn_tensor *labels, const lvn_class_loss_options *o);
+/* -log softmax(logits)[label]. No gradient for weights. */
+#define lvn_cross_entropy(logits, labels, ...) \
+    lvn_cross_entropy_with((logits), (labels), &(lvn_class_loss_options){.struct_size = sizeof(lvn_class_loss_options), __VA_ARGS__})
+LVN_API lvn_tensor *lvn_nll_loss_with(lvn_tensor *log_probabilities, lvn_tensor *labels, const lvn_class_loss_options *o);
+/* -log_probabilities[label] */
+#define lvn_nll_loss(log_probabilities, labels, ...)         \
+    lvn_nll_loss_with((log_probabilities), (labels),         \
+                      &(lvn_class_loss_options){.struct_size = sizeof(lvn_class_loss_options), __VA_ARGS__})
 LVN_API lvn_tensor *lvn_accuracy(lvn_tensor *logits, lvn_tensor *labels); /* share of right rows, shape (), no gradient */
+
+/* ---- losses element by element: x and target of one shape -> () ---- */
+typedef struct lvn_point_loss_options {
+    size_t struct_size;
+    lvn_tensor *weight; /* of x's shape, or NULL: a factor on each loss; the mean is divided by the sum of the weights */
+    lvn_reduction reduction;
+    lvn_tensor *pos_weight; /* bce_with_logits: (size of the last axis) or NULL, a factor on the losses of positive targets */
+} lvn_point_loss_options;
+#define LVN_POINT_LOSS_OPTIONS(...) (&(lvn_point_loss_options){.struct_size = sizeof(lvn_point_loss_options), __VA_ARGS__})
+LVN_API lvn_tensor *lvn_mse_loss_with(lvn_tensor *x, lvn_tensor *target, const lvn_point_loss_options *o);
+#define lvn_mse_loss(x, target, ...) lvn_mse_loss_with((x), (target), LVN_POINT_LOSS_OPTIONS(__VA_ARGS__)) /* (x - target)^2 */
+LVN_API lvn_tensor *lvn_l1_loss_with(lvn_tensor *x, lvn_tensor *target, const lvn_point_loss_options *o);
+#define lvn_l1_loss(x, target, ...) lvn_l1_loss_with((x), (target), LVN_POINT_LOSS_OPTIONS(__VA_ARGS__)) /* |x - target| */
+LVN_API lvn_tensor *lvn_smooth_l1_loss_with(lvn_tensor *x, lvn_tensor *target, double beta, const lvn_point_loss_options *o);
+/* (x - target)^2 / (2 beta) below beta (1 is usual), else |x - target| - beta / 2. Girshick 2015, eq. 3 */
+#define lvn_smooth_l1_loss(x, target, beta, ...) lvn_smooth_l1_loss_with((x), (target), (beta), LVN_POINT_LOSS_OPTIONS(__VA_ARGS__))
+LVN_API lvn_tensor *lvn_bce_with_logits_with(lvn_tensor *logits, lvn_tensor *target, const lvn_point_loss_options *o);
+/* -pos_weight target log s - (1 - target) log(1 - s), s = sigmoid(logits). As in PyTorch the mean is divided by the number of elements,
+ * whatever the weights; no gradient for the target. */
+#define lvn_bce_with_logits(logits, target, ...) lvn_bce_with_logits_with((logits), (target), LVN_POINT_LOSS_OPTIONS(__VA_ARGS__))
 
 #ifdef __cplusplus
 }

@@ -1,4 +1,4 @@
-/* Sequences: attention.
+/* Sequences: attention, lookups in tables.
  * Rules for all ops, scopes and gradients: ops.h. */
 #ifndef LEVIN_OPS_SEQ_H
 #define LEVIN_OPS_SEQ_H
@@ -23,6 +23,16 @@ LVN_API lvn_tensor *lvn_attention_qkv_with(lvn_tensor *qkv, const lvn_attention_
 /* Self-attention of qkv (N, T, 3, H, D), one linear layer's 3 H D outputs: first all of q, then k, then v -> (N, T, H, D) */
 #define lvn_attention_qkv(qkv, ...) \
     lvn_attention_qkv_with((qkv), &(lvn_attention_options){.struct_size = sizeof(lvn_attention_options), __VA_ARGS__})
+
+/* ---- lookups ---- */
+typedef struct lvn_embedding_options {
+    size_t struct_size;
+    lvn_tensor *positions; /* (P, D), P >= T, or NULL: row t is added at the t-th place of the last axis of ids */
+} lvn_embedding_options;
+LVN_API lvn_tensor *lvn_embedding_with(lvn_tensor *weight, lvn_tensor *ids, const lvn_embedding_options *o);
+/* weight (V, D), ids (..., T) i64 in [0, V) -> the rows of weight (..., T, D) */
+#define lvn_embedding(weight, ids, ...) \
+    lvn_embedding_with((weight), (ids), &(lvn_embedding_options){.struct_size = sizeof(lvn_embedding_options), __VA_ARGS__})
 
 #ifdef __cplusplus
 }

@@ -50,6 +50,14 @@ lvn_tensor *lvni_grad_dest(lvni_node *node, int i)
     return lvn_tensor_wrap(slice, LVN_F32, leaf->ndim, leaf->shape);
 }
 
+lvn_tensor *lvni_grad_written(lvni_node *node, int i)
+{
+    lvn_tensor *leaf = node->leaf[i];
+    float *slice = leaf == NULL || lvni_ctx_get()->tape->walk != NULL ? NULL : slice_of(leaf);
+    const lvni_gradients *g = lvni_ctx_get()->gradients;
+    return slice == NULL || !g->written[leaf->param] ? NULL : lvn_tensor_wrap(slice, LVN_F32, leaf->ndim, leaf->shape);
+}
+
 lvn_status lvni_grad_run(lvni_op op, lvni_args *args, unsigned want)
 {
     const lvn_status s = lvni_run(op, args, want);

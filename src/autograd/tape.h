@@ -39,6 +39,9 @@ struct lvni_node {
         lvni_layer_norm_attr layer_norm;
         lvni_group_norm_attr group_norm;
         lvni_attention_attr attention;
+        lvni_class_loss_attr class_loss;
+        lvni_point_loss_attr point_loss;
+        lvni_lookup_attr lookup;
         lvni_dropout_attr dropout;
         lvni_desc desc; /* of input 1 */
         struct {
@@ -72,6 +75,9 @@ static inline bool lvni_grad_wanted(const lvni_node *node, int i)
 /* Where the gradient of input i is best written: the parameter's own slice, or NULL (let lvni_run make a tensor). Owned by
  * the caller, who passes it on to lvni_grad_give. */
 lvn_tensor *lvni_grad_dest(lvni_node *node, int i);
+/* The gradient that input i, a parameter, has already got in this walk, for a rule that can add to it in place; NULL when there is
+ * none. Owned by the caller like that of lvni_grad_dest. */
+lvn_tensor *lvni_grad_written(lvni_node *node, int i);
 /* lvni_run for backward rules: on failure the outputs that lvni_grad_dest gave are released as well. */
 lvn_status lvni_grad_run(lvni_op op, lvni_args *args, unsigned want);
 /* Hand over (moves t, also on failure). A gradient of another float type than its input is cast. */

@@ -37,7 +37,7 @@ static const char *range(int least, int most, char text[16])
 
 static const char *inputs(const lvni_op_info *op, char text[16])
 {
-    return range(op->n_in - ((op->flags & LVNI_OPTIONAL_LAST) != 0), op->n_in, text);
+    return range(op->n_in - lvni_op_optional(op), op->n_in, text);
 }
 
 static const char *outputs(const lvni_op_info *op, char text[16])
@@ -69,9 +69,10 @@ static void print_table(void)
 
 static void print_op(const lvni_op_info *op)
 {
+    static const char *const left_out[] = {"", "; the last may be left out", "; the last two may be left out"};
     char in[16], out[16];
     printf("%s: %s\n", op->name, op->sentence);
-    printf("  inputs      %s%s\n", inputs(op, in), (op->flags & LVNI_OPTIONAL_LAST) != 0 ? "; the last may be left out" : "");
+    printf("  inputs      %s%s\n", inputs(op, in), left_out[lvni_op_optional(op)]);
     printf("  outputs     %s%s\n", outputs(op, out), (op->flags & LVNI_OPTIONAL_OUT) != 0 ? "; those after the first on demand" : "");
     printf("  attributes  %s\n", op->attributes);
     for (int c = 0; c < COLUMNS; c++) {

@@ -45,6 +45,10 @@ typedef struct lvni_norm_attr { double eps; bool relu; } lvni_norm_attr;
 typedef struct lvni_layer_norm_attr { double eps; int axes; } lvni_layer_norm_attr;    /* the last `axes` axes form a row */
 typedef struct lvni_group_norm_attr { double eps; int groups; } lvni_group_norm_attr; /* groups of channels */
 typedef struct lvni_attention_attr { double scale; bool causal; } lvni_attention_attr;
+typedef struct lvni_class_loss_attr { double smoothing; int64_t ignore; bool sum; } lvni_class_loss_attr; /* ignore: the label that counts for nothing */
+typedef enum lvni_point_loss { LVNI_LOSS_SQUARE, LVNI_LOSS_ABSOLUTE, LVNI_LOSS_SMOOTH_L1, LVNI_LOSS_BINARY } lvni_point_loss;
+typedef struct lvni_point_loss_attr { lvni_point_loss kind; double beta; bool sum; } lvni_point_loss_attr; /* beta: of smooth l1 */
+typedef struct lvni_lookup_attr { int64_t rows, positions; bool add; } lvni_lookup_attr; /* of the tables; add: to what dweight holds */
 typedef struct lvni_dropout_attr { double p; lvni_rng rng; } lvni_dropout_attr;
 
 typedef enum lvni_op {
@@ -91,6 +95,12 @@ typedef struct lvni_op_info {
 } lvni_op_info;
 
 extern const lvni_op_info lvni_ops[LVNI_OP_COUNT];
+
+/* How many inputs, counted from the last, may be NULL. */
+static inline int lvni_op_optional(const lvni_op_info *op)
+{
+    return (op->flags & LVNI_OPTIONAL_TWO) != 0 ? 2 : (op->flags & LVNI_OPTIONAL_LAST) != 0 ? 1 : 0;
+}
 
 /* Check shapes, allocate the outputs that are NULL and wanted (bit i of `want`), choose the backend by the type of in[0]
  * (f64: ref, else cpu; bf16 and f16 through f32 copies where the cpu kernel does not take them) and run. New outputs are owned by the caller. An output given in args->out is written in place; its shape

@@ -9,8 +9,7 @@
 static lvn_status check_inputs(const lvni_op_info *info, const lvni_args *args)
 {
     for (int i = 0; i < info->n_in; i++) {
-        const int last = (info->flags & LVNI_OPTIONAL_TWO) != 0 ? 2 : (info->flags & LVNI_OPTIONAL_LAST) != 0 ? 1 : 0;
-        const bool optional = i >= info->n_in - last;
+        const bool optional = i >= info->n_in - lvni_op_optional(info);
         LVN_ARG(args->in[i] != NULL || optional, "%s: input %d of %d is missing (NULL)", info->name, i,
                 info->n_in);
     }

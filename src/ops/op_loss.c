@@ -1,5 +1,8 @@
-/* Soft-max, its logarithm, cross entropy, accuracy. */
+/* Soft-max, its logarithm, accuracy; losses over classes. Those element by element are in op_loss_point.c. */
 #include "autograd/tape.h"
+#include "core/options_struct.h"
+
+/* ---- soft-max ---- */
 
 static lvn_status by_output(lvni_node *n, lvn_tensor *dy, lvni_op op)
 {
@@ -18,7 +21,25 @@ static lvn_status log_softmax_backward(lvni_node *n, lvn_tensor *dy)
     return by_output(n, dy, LVNI_OP_log_softmax_grad);
 }
 
-static lvn_tensor *row_op(lvni_op op, lvni_backward_rule rule, lvn_tensor *x)
+static lvn_tensor *sum_of_rows(lvn_tensor *x)
+{
+    return lvn_sum_axes(x, (const int[]){-1}, 1, true);
+}
+
+/* dx = y (dy - sum(dy y)) */
+static lvn_status softmax_backward_ops(lvni_node *n, lvn_tensor *dy)
+{
+    lvn_tensor *y = n->saved[0];
+    return lvni_grad_give_op(n, 0, lvn_mul(y, lvn_sub(dy, sum_of_rows(lvn_mul(dy, y)))));
+}
+
+/* dx = dy - e^y sum(dy) */
+static lvn_status log_softmax_backward_ops(lvni_node *n, lvn_tensor *dy)
+{
+    return lvni_grad_give_op(n, 0, lvn_sub(dy, lvn_mul(lvn_exp(n->saved[0]), sum_of_rows(dy))));
+}
+
+static lvn_tensor *row_op(lvni_op op, lvni_backward_rule rule, lvni_backward_rule rule_ops, lvn_tensor *x)
 {
     if (!lvni_op_begin(op, &x, 1, 0)) {
         return lvni_op_fail(lvni_ops[op].name);
@@ -27,6 +48,7 @@ static lvn_tensor *row_op(lvni_op op, lvni_backward_rule rule, lvn_tensor *x)
     lvn_tensor *y = lvni_op_run(op, &args, 1);
     lvni_node *node = lvni_record(lvni_ops[op].name, rule, y, (lvn_tensor *[]){x}, 1);
     if (node != NULL) {
+        node->backward_ops = rule_ops;
         lvni_save(node, 0, y);
     }
     return y;
@@ -34,36 +56,78 @@ static lvn_tensor *row_op(lvni_op op, lvni_backward_rule rule, lvn_tensor *x)
 
 lvn_tensor *lvn_softmax(lvn_tensor *x)
 {
-    return row_op(LVNI_OP_softmax, softmax_backward, x);
+    return row_op(LVNI_OP_softmax, softmax_backward, softmax_backward_ops, x);
 }
 
 lvn_tensor *lvn_log_softmax(lvn_tensor *x)
 {
-    return row_op(LVNI_OP_log_softmax, log_softmax_backward, x);
+    return row_op(LVNI_OP_log_softmax, log_softmax_backward, log_softmax_backward_ops, x);
 }
 
-/* saved: log-softmax, labels */
+/* ---- losses over classes ---- */
+
+enum { IGNORED = -100 }; /* unless the caller names another label: PyTorch's default */
+enum { LOGITS, LABELS, CLASS_WEIGHT, SAMPLE_WEIGHT, N_IN };
+enum { OF_LOGITS, OF_LABELS, OF_CLASS_WEIGHT, OF_SAMPLE_WEIGHT, OF_KEPT };
+
+static lvni_class_loss_attr attributes(const lvn_class_loss_options *o)
+{
+    return (lvni_class_loss_attr){.smoothing = o->label_smoothing, .ignore = o->ignores ? o->ignore_index : IGNORED,
+                                  .sum = o->reduction == LVN_REDUCTION_SUM};
+}
+
 static lvn_status cross_entropy_backward(lvni_node *n, lvn_tensor *dloss)
 {
-    lvni_args a = {.in = {dloss, n->saved[0], n->saved[1]}};
+    lvn_tensor *const *saved = n->saved;
+    lvni_args a = {.in = {dloss, saved[OF_LOGITS], saved[OF_KEPT], saved[OF_LABELS], saved[OF_CLASS_WEIGHT], saved[OF_SAMPLE_WEIGHT]},
+                   .attr = &n->attr.class_loss};
     LVN_TRY(lvni_run(LVNI_OP_cross_entropy_grad, &a, 1));
     return lvni_grad_give(n, 0, a.out[0]);
 }
 
-lvn_tensor *lvn_cross_entropy(lvn_tensor *logits, lvn_tensor *labels)
+static lvn_status nll_backward(lvni_node *n, lvn_tensor *dloss)
 {
-    lvn_tensor *in[] = {logits, labels};
-    if (!lvni_op_begin(LVNI_OP_cross_entropy, in, 2, 0)) {
-        return lvni_op_fail("cross_entropy");
+    lvn_tensor *const *saved = n->saved;
+    lvni_args a = {.in = {dloss, saved[OF_LOGITS], saved[OF_LABELS], saved[OF_CLASS_WEIGHT], saved[OF_SAMPLE_WEIGHT]},
+                   .attr = &n->attr.class_loss};
+    LVN_TRY(lvni_run(LVNI_OP_nll_grad, &a, 1));
+    return lvni_grad_give(n, 0, a.out[0]);
+}
+
+static lvn_tensor *class_loss(lvni_op op, lvni_backward_rule rule, lvn_tensor *logits, lvn_tensor *labels, const lvn_class_loss_options *options)
+{
+    lvn_class_loss_options o;
+    lvni_options_copy(&o, sizeof o, options);
+    lvn_tensor *in[N_IN] = {logits, labels, o.class_weight, o.sample_weight};
+    if (!lvni_op_begin(op, in, N_IN, 1u << CLASS_WEIGHT | 1u << SAMPLE_WEIGHT)) {
+        return lvni_op_fail(lvni_ops[op].name);
     }
-    lvni_args args = {.in = {in[0], in[1]}};
-    lvn_tensor *loss = lvni_op_run(LVNI_OP_cross_entropy, &args, 3);
-    lvni_node *node = lvni_record("cross_entropy", cross_entropy_backward, loss, in, 1);
+    const lvni_class_loss_attr attr = attributes(&o);
+    lvni_args args = {.in = {in[LOGITS], in[LABELS], in[CLASS_WEIGHT], in[SAMPLE_WEIGHT]}, .attr = &attr};
+    lvn_tensor *loss = lvni_op_run(op, &args, lvni_ops[op].n_out == 2 ? 3u : 1u);
+    lvni_node *node = lvni_record(lvni_ops[op].name, rule, loss, in, 1);
     if (node != NULL) {
-        lvni_save(node, 0, args.out[1]);
-        lvni_save(node, 1, labels);
+        node->attr.class_loss = attr;
+        for (int i = LOGITS; i < N_IN; i++) {
+            lvni_save(node, i, in[i]);
+        }
+        lvni_save(node, OF_KEPT, args.out[1]);
     }
     return loss;
+}
+
+lvn_tensor *lvn_cross_entropy_with(lvn_tensor *logits, lvn_tensor *labels, const lvn_class_loss_options *o)
+{
+    return class_loss(LVNI_OP_cross_entropy, cross_entropy_backward, logits, labels, o);
+}
+
+lvn_tensor *lvn_nll_loss_with(lvn_tensor *log_probabilities, lvn_tensor *labels, const lvn_class_loss_options *o)
+{
+    if (o != NULL && o->label_smoothing != 0.0) {
+        lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__, "nll_loss: label_smoothing is for cross_entropy; take lvn_cross_entropy of the logits");
+        return lvni_op_fail("nll");
+    }
+    return class_loss(LVNI_OP_nll, nll_backward, log_probabilities, labels, o);
 }
 
 lvn_tensor *lvn_accuracy(lvn_tensor *logits, lvn_tensor *labels)

@@ -101,8 +101,6 @@ typedef struct lvni_vec {
     void (*softmax_grad)(const float *dy, const float *y, float *dx, int64_t rows, int64_t k);
     void (*log_softmax)(const float *x, float *y, int64_t rows, int64_t k);
     void (*log_softmax_grad)(const float *dy, const float *y, float *dx, int64_t rows, int64_t k);
-    /* dx = e^y * s */
-    void (*exp_scaled)(const float *y, float *dx, int64_t n, float s);
 
     /* x - first row: s1 = sums, s2 = sums of squares; the first row goes to shift. rows <= LVNI_ROW_BLOCK. */
     void (*norm_sums)(const float *x, int64_t rows, int64_t cols, float *shift, float *s1, float *s2);
@@ -121,6 +119,15 @@ typedef struct lvni_vec {
     void (*layer_norm_grad)(const lvni_layer_grad *t, int64_t rows, int64_t n);
     /* dx = dy scale + shift - (x - mean) d */
     void (*group_grad_apply)(const float *dy, const float *x, const lvni_norm_vectors *v, float *dx, int64_t rows, int64_t cols);
+    /* kept[2 r], kept[2 r + 1]: the maximum of row r and the log of its sum of e^(x - maximum). */
+    void (*row_log_sums)(const float *x, int64_t rows, int64_t k, float *kept);
+    /* Sum over a row of w (log_sum - (x - top)); w NULL: ones. */
+    double (*row_smooth)(const float *x, const float *w, int64_t k, float top, float log_sum);
+    /* dx = a e^(x - kept[0] - kept[1]) - c w */
+    void (*row_slopes)(const float *x, const float *w, int64_t k, const float kept[2], float a, float c, float *dx);
+    /* At most LVNI_SUM_BLOCK elements: the sum of the losses; factor times their slopes. */
+    float (*point_loss)(const lvni_point_rows *p, int64_t n);
+    void (*point_loss_grad)(const lvni_point_rows *p, float factor, float *dx, int64_t n);
     void (*attention)(const lvni_attention_head *h);
     void (*attention_grad)(const lvni_attention_head *h);
 

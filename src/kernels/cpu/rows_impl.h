@@ -1,9 +1,8 @@
-/* What layer norm and attention hand to their inner loops (isa.h). */
+/* What layer norm, losses and attention hand to their inner loops (isa.h). */
 #ifndef LEVIN_KERNELS_CPU_ROWS_IMPL_H
 #define LEVIN_KERNELS_CPU_ROWS_IMPL_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "kernels/kernels.h"
 
 /* Rows of a layer norm; gamma and beta are given (ones, zeros), mean and rstd have a value per row. */
 typedef struct lvni_layer_rows {
@@ -17,6 +16,13 @@ typedef struct lvni_layer_grad {
     const float *dy, *x, *gamma, *mean, *rstd;
     float *dx, *s1, *s2;
 } lvni_layer_grad;
+
+/* Elements of a loss; positive: a factor each, of binary cross entropy only; weight: NULL for ones. */
+typedef struct lvni_point_rows {
+    lvni_point_loss kind;
+    float beta;
+    const float *x, *t, *weight, *positive;
+} lvni_point_rows;
 
 /* Queries in work at once: part of the law, since sums over queries go block by block. */
 enum { LVNI_QUERY_BLOCK = 32 };

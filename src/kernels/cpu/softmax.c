@@ -1,7 +1,6 @@
-/* softmax, log-softmax, cross entropy and accuracy over rows of classes. Called through the op table (kernels.h). */
+/* softmax, log-softmax and accuracy over rows of classes. Called through the op table (kernels.h). */
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/par.h"
-#include "kernels/cpu/scratch.h"
 #include "kernels/kernels_decl.h"
 
 typedef struct rows_job {
@@ -10,9 +9,6 @@ typedef struct rows_job {
     float *y;
     void (*one)(const float *x, float *y, int64_t rows, int64_t k);
     void (*two)(const float *a, const float *b, float *y, int64_t rows, int64_t k);
-    const int64_t *label;
-    double *partial; /* one per LVNI_ROW_BLOCK rows */
-    float s;
 } rows_job;
 
 static rows_job describe(const lvn_tensor *t)
@@ -77,64 +73,6 @@ static lvn_status check_labels(const char *op, const int64_t *label, int64_t row
                 "%s: the label of row %lld is %lld, but there are %lld classes (0 to %lld)", op, (long long)r,
                 (long long)label[r], (long long)classes, (long long)classes - 1);
     }
-    return LVN_OK;
-}
-
-/* An item is a block of rows: their log-softmax and the sum of what the labels get. */
-static void cross_entropy_range(const void *job, int64_t begin, int64_t end)
-{
-    const rows_job *j = job;
-    for (int64_t b = begin; b < end; b++) {
-        const int64_t first = b * LVNI_ROW_BLOCK;
-        const int64_t last = first + LVNI_ROW_BLOCK < j->rows ? first + LVNI_ROW_BLOCK : j->rows;
-        lvni_cpu_isa()->log_softmax(j->a + first * j->k, j->y + first * j->k, last - first, j->k);
-        double sum = 0.0;
-        for (int64_t r = first; r < last; r++) {
-            sum += (double)j->y[r * j->k + j->label[r]];
-        }
-        j->partial[b] = sum;
-    }
-}
-
-lvn_status lvni_cpu_cross_entropy(const lvni_args *args)
-{
-    rows_job job = describe(args->in[0]);
-    job.a = LVNI_CF32(args->in[0]);
-    job.label = args->in[1]->data;
-    job.y = LVNI_F32(args->out[1]);
-    LVN_TRY(check_labels("cross_entropy", job.label, job.rows, job.k));
-    const int64_t blocks = lvni_div_up(job.rows, LVNI_ROW_BLOCK);
-    job.partial = lvni_scratch(LVNI_SCRATCH_OWN, (size_t)blocks * sizeof *job.partial);
-    if (job.partial == NULL) {
-        return LVN_ERR_MEMORY;
-    }
-    lvni_par(blocks, 1, LVNI_ROW_BLOCK * job.k, cross_entropy_range, &job);
-    double sum = 0.0;
-    for (int64_t b = 0; b < blocks; b++) {
-        sum += job.partial[b];
-    }
-    *LVNI_F32(args->out[0]) = (float)(-sum / (double)job.rows);
-    return LVN_OK;
-}
-
-static void cross_entropy_grad_range(const void *job, int64_t begin, int64_t end)
-{
-    const rows_job *j = job;
-    lvni_cpu_isa()->exp_scaled(j->a + begin * j->k, j->y + begin * j->k, (end - begin) * j->k, j->s);
-    for (int64_t r = begin; r < end; r++) {
-        j->y[r * j->k + j->label[r]] -= j->s;
-    }
-}
-
-lvn_status lvni_cpu_cross_entropy_grad(const lvni_args *args)
-{
-    rows_job job = describe(args->in[1]);
-    job.a = LVNI_CF32(args->in[1]);
-    job.label = args->in[2]->data;
-    job.y = LVNI_F32(args->out[0]);
-    job.s = *LVNI_CF32(args->in[0]) / (float)job.rows;
-    LVN_TRY(check_labels("cross_entropy_grad", job.label, job.rows, job.k));
-    lvni_par(job.rows, 1, job.k * 4, cross_entropy_grad_range, &job);
     return LVN_OK;
 }
 

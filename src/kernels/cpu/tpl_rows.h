@@ -132,11 +132,4 @@ static void log_softmax_grad(const float *restrict dy, const float *restrict y, 
     }
 }
 
-static void exp_scaled(const float *restrict y, float *restrict dx, int64_t n, float s)
-{
-    for (int64_t i = 0; i < n; i++) {
-        dx[i] = exp_one(y[i]) * s;
-    }
-}
-
 #endif

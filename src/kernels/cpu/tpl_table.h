@@ -8,6 +8,7 @@
 #include "kernels/cpu/tpl_attention.h"
 #include "kernels/cpu/tpl_flat.h"
 #include "kernels/cpu/tpl_layer_norm.h"
+#include "kernels/cpu/tpl_loss.h"
 #include "kernels/cpu/tpl_map.h"
 #include "kernels/cpu/tpl_norm.h"
 #include "kernels/cpu/tpl_pool.h"
@@ -38,7 +39,6 @@ const lvni_vec LVNI_VEC_TABLE = {
     .softmax_grad = softmax_grad,
     .log_softmax = log_softmax,
     .log_softmax_grad = log_softmax_grad,
-    .exp_scaled = exp_scaled,
     .norm_sums = norm_sums,
     .norm_combine = norm_combine,
     .norm_grad_sums = norm_grad_sums,
@@ -47,6 +47,11 @@ const lvni_vec LVNI_VEC_TABLE = {
     .layer_norm = layer_norm,
     .layer_norm_grad = layer_norm_grad,
     .group_grad_apply = group_grad_apply,
+    .row_log_sums = row_log_sums,
+    .row_smooth = row_smooth,
+    .row_slopes = row_slopes,
+    .point_loss = point_loss,
+    .point_loss_grad = point_loss_grad,
     .attention = attention,
     .attention_grad = attention_grad,
     .pool_row = pool_row,

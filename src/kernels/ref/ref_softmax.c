@@ -1,4 +1,4 @@
-/* Reference kernels: softmax and log-softmax over the last axis, cross entropy, accuracy. */
+/* Reference kernels: softmax and log-softmax over the last axis, accuracy. */
 #include "kernels/ref/ref_impl.h"
 
 #include "core/math.h"
@@ -106,48 +106,7 @@ lvn_status lvni_ref_log_softmax_grad(const lvni_args *args)
     return LVN_OK;
 }
 
-/* ---- losses and metrics ---- */
-
-static lvn_status check_label(const char *op, int64_t row, int64_t label, int64_t classes)
-{
-    LVN_ARG(label >= 0 && label < classes,
-            "%s: the label of row %lld is %lld, but there are %lld classes (0 to %lld)", op, (long long)row,
-            (long long)label, (long long)classes, (long long)classes - 1);
-    return LVN_OK;
-}
-
-/* loss = -(1/N) sum over n of log_softmax[n][label n] */
-lvn_status lvni_ref_cross_entropy(const lvni_args *args)
-{
-    const int64_t *labels = args->in[1]->data;
-    double *loss = ref_out(args, 0), *y = ref_out(args, 1);
-    const rows r = make_rows(args->in[0]);
-    *loss = 0.0;
-    for (int64_t n = 0; n < r.n; n++) {
-        LVN_TRY(check_label("cross_entropy", n, labels[n], r.k));
-        log_softmax_row(ref_in(args, 0) + n * r.k, y + n * r.k, r.k);
-        *loss -= y[n * r.k + labels[n]];
-    }
-    *loss /= (double)r.n;
-    return LVN_OK;
-}
-
-/* dlogits[n][k] = dloss / N * (softmax[n][k] - [k is the label]) */
-lvn_status lvni_ref_cross_entropy_grad(const lvni_args *args)
-{
-    const double *dloss = ref_in(args, 0), *y = ref_in(args, 1);
-    const int64_t *labels = args->in[2]->data;
-    double *dx = ref_out(args, 0);
-    const rows r = make_rows(args->in[1]);
-    for (int64_t n = 0; n < r.n; n++) {
-        LVN_TRY(check_label("cross_entropy_grad", n, labels[n], r.k));
-        for (int64_t k = 0; k < r.k; k++) {
-            dx[n * r.k + k] =
-                *dloss / (double)r.n * (lvni_exp(y[n * r.k + k]) - (k == labels[n] ? 1.0 : 0.0));
-        }
-    }
-    return LVN_OK;
-}
+/* ---- accuracy ---- */
 
 lvn_status lvni_ref_accuracy(const lvni_args *args)
 {

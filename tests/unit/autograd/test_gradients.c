@@ -82,6 +82,64 @@ static void cross_entropy(void **state)
     lvn_release(constant[0]);
 }
 
+FN(cross_entropy_all, lvn_cross_entropy(in[0], constant[0], .ignores = true, .ignore_index = 1, .label_smoothing = 0.1,
+                                        .class_weight = constant[1], .reduction = LVN_REDUCTION_SUM))
+FN(nll, lvn_nll_loss(lvn_log_softmax(in[0]), constant[0], .class_weight = constant[1]))
+FN(embedding, lvn_embedding(in[0], constant[0], .positions = in[1]))
+FN(embedding_alone, lvn_embedding(in[0], constant[0]))
+
+static void losses_and_lookups_with_labels(void **state)
+{
+    (void)state;
+    const dims shape = S(5, 3), positions = S(6, 3), three = S(3);
+    lvn_tensor *in[] = {make_leaf(LVN_F64, 6, &shape, NORMAL), make_leaf(LVN_F64, 7, &positions, NORMAL)};
+    constant[0] = make_labels(5, 3);
+    constant[1] = make_leaf(LVN_F64, 8, &three, POSITIVE);
+    static const formula f[] = {fn_cross_entropy_all, fn_nll, fn_embedding, fn_embedding_alone};
+    static const char *const names[] = {"cross_entropy", "nll_loss", "embedding", "embedding without positions"};
+    for (int i = 0; i < 4; i++) {
+        check_gradients(names[i], f[i], in, i == 2 ? 2 : 1, SMOOTH);
+        lvn_zero_grad(in[0]);
+        lvn_zero_grad(in[1]);
+    }
+    assert_null(lvn_gradient(constant[1])); /* weights have none, even if they ask */
+    for (int i = 0; i < 2; i++) {
+        lvn_release(in[i]);
+        lvn_release(constant[i]);
+    }
+}
+
+FN(mse_weighted, lvn_mse_loss(in[0], in[1], .weight = constant[0], .reduction = LVN_REDUCTION_SUM))
+FN(mse_mean, lvn_mse_loss(in[0], in[1], .weight = constant[0]))
+FN(l1, lvn_l1_loss(in[0], in[1], .weight = constant[0]))
+FN(bce, lvn_bce_with_logits(in[0], constant[0]))
+FN(bce_weighted, lvn_bce_with_logits(in[0], constant[0], .weight = constant[0], .pos_weight = constant[1]))
+
+static void losses_with_weights(void **state)
+{
+    (void)state;
+    const dims shape = S(4, 3), three = S(3);
+    lvn_tensor *in[] = {make_leaf(LVN_F64, 6, &shape, NORMAL), make_leaf(LVN_F64, 7, &shape, NORMAL)};
+    constant[0] = make_leaf(LVN_F64, 9, &shape, POSITIVE); /* wants a gradient and gets none */
+    constant[1] = make_constant(LVN_F64, 8, 1, three.size);
+    static const struct {
+        const char *name;
+        formula f;
+        int n;
+    } losses[] = {{"mse_loss, sum", fn_mse_weighted, 2}, {"mse_loss", fn_mse_mean, 2}, {"l1_loss", fn_l1, 2},
+                  {"bce_with_logits", fn_bce, 1}, {"bce_with_logits, weights", fn_bce_weighted, 1}};
+    for (size_t i = 0; i < sizeof losses / sizeof *losses; i++) {
+        check_gradients(losses[i].name, losses[i].f, in, losses[i].n, SMOOTH);
+        check_second_gradients(losses[i].name, losses[i].f, in, losses[i].n, 100.0 * SMOOTH);
+        lvn_zero_grad(in[0]);
+        lvn_zero_grad(in[1]);
+    }
+    for (int i = 0; i < 2; i++) {
+        lvn_release(in[i]);
+        lvn_release(constant[i]);
+    }
+}
+
 static lvn_tensor *dropout_here(lvn_tensor *const *in)
 {
     lvni_ctx_get()->at =
@@ -131,7 +189,8 @@ static void only_what_is_wanted(void **state)
 
 static bool has_row(const char *op)
 {
-    static const char *const elsewhere[] = {"batch_norm_eval_with", "cross_entropy", "dropout"};
+    static const char *const elsewhere[] = {"batch_norm_eval_with", "cross_entropy_with", "nll_loss_with", "embedding_with", "l1_loss_with",
+                                            "bce_with_logits_with", "dropout"};
     static const char *const without_gradient[] = {"keep", "require_grad", "gradient", "argmax", "accuracy",
                                                    "grad_with", "detach", "apply", "zeros", "cast"}; /* test_second.c */
     bool found = false;
@@ -185,6 +244,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_of_the_table),   cmocka_unit_test(batch_norm_eval),
         cmocka_unit_test(cross_entropy),       cmocka_unit_test(dropout),
+        cmocka_unit_test(losses_and_lookups_with_labels), cmocka_unit_test(losses_with_weights),
         cmocka_unit_test(only_what_is_wanted), cmocka_unit_test(every_op_of_the_headers_is_here),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,13 +11,15 @@ enum { N_TABLES = sizeof tables / sizeof *tables };
 
 static bool seen[LVNI_OP_COUNT];
 
-/* Nodes of views and of users' ops carry names that are no kernel ops; three public ops run as scale. */
+/* Nodes of views and of users' ops carry names that are no kernel ops; three public ops run as scale, one as
+ * point_loss (which has no second derivative as smooth_l1_loss). */
 static void check_node(const lvni_node *node)
 {
     static const char *const scales[] = {"add_scalar", "mul_scalar", "neg"};
     for (int i = 0; i < 3; i++) {
         seen[LVNI_OP_scale] = seen[LVNI_OP_scale] || (strcmp(scales[i], node->name) == 0 && node->backward_ops != NULL);
     }
+    seen[LVNI_OP_point_loss] = seen[LVNI_OP_point_loss] || (strcmp(node->name, "mse_loss") == 0 && node->backward_ops != NULL);
     for (int i = 0; i < LVNI_OP_COUNT; i++) {
         if (strcmp(lvni_ops[i].name, node->name) == 0) {
             seen[i] = true;

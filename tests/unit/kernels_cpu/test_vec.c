@@ -130,7 +130,8 @@ static void bad_labels_are_named(void **state)
 {
     (void)state;
     lvni_args args = {.in = {floats(2, (int64_t[]){2, 3}, (const float[]){1, 2, 3, 4, 5, 6}),
-                             lvn_tensor_create(LVN_I64, 1, (int64_t[]){2})}};
+                             lvn_tensor_create(LVN_I64, 1, (int64_t[]){2})},
+                       .attr = &(lvni_class_loss_attr){.ignore = -100}};
     ((int64_t *)args.in[1]->data)[1] = 3;
     assert_int_equal(lvni_run(LVNI_OP_cross_entropy, &args, 3), LVN_ERR_INVALID);
     assert_non_null(strstr(lvn_last_error()->message, "row 1 is 3"));

@@ -18,6 +18,7 @@ static const lvni_pool_attr POOL_33 = {.kernel = {3, 3}, .stride = {2, 2}, .padd
 static const lvni_pool_attr POOL_32 = {.kernel = {3, 2}, .stride = {1, 2}, .padding = {0, 1}, .in_h = 9, .in_w = 8};
 static const lvni_norm_attr EPS = {.eps = 1e-5};
 static const lvni_norm_attr EPS_RELU = {.eps = 1e-5, .relu = true};
+static const lvni_class_loss_attr LOSS = {.ignore = -100};
 static const lvni_dropout_attr DROP = {.p = 0.3, .rng = {.key = {{0x12345678u, 0x9abcdef0u}}, .a = 7, .b = 3, .c = 1}};
 
 #define N(...) {.kind = 'n', .ndim = sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), .shape = {__VA_ARGS__}}
@@ -106,8 +107,8 @@ const vec_case vec_cases[] = {
     {"softmax_grad", LVNI_OP_softmax_grad, {N(31, 1203), P(31, 1203)}, NULL, 2e-6, 0},
     {"log_softmax", LVNI_OP_log_softmax, {N(21, 1203)}, NULL, 2e-6, 0},
     {"log_softmax_grad", LVNI_OP_log_softmax_grad, {N(51, 203), N(51, 203)}, NULL, 3e-6, 0},
-    {"cross_entropy", LVNI_OP_cross_entropy, {N(1000, 37), L(37, 1000)}, NULL, 2e-6, 5},
-    {"cross_entropy_grad", LVNI_OP_cross_entropy_grad, {SCALAR, N(1000, 37), L(37, 1000)}, NULL, 2e-6, 0},
+    {"cross_entropy", LVNI_OP_cross_entropy, {N(1000, 37), L(37, 1000)}, &LOSS, 2e-6, 5},
+    {"cross_entropy_grad", LVNI_OP_cross_entropy_grad, {SCALAR, N(1000, 37), N(1000, 2), L(37, 1000)}, &LOSS, 2e-6, 0},
     {"dropout", LVNI_OP_dropout, {N(50003)}, &DROP, 1e-6, 0},
     {"accuracy", LVNI_OP_accuracy, {N(1000, 4), L(4, 1000)}, NULL, 1e-7, 0},
 };

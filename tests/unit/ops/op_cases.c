@@ -63,8 +63,14 @@ static const char *const fills[LVNI_OP_COUNT] = {
     [LVNI_OP_batch_norm_eval_grad] = "nonnpnn",
     [LVNI_OP_softmax_grad] = "ns",
     [LVNI_OP_log_softmax_grad] = "ng",
-    [LVNI_OP_cross_entropy] = "nl",
-    [LVNI_OP_cross_entropy_grad] = "ngl",
+    [LVNI_OP_cross_entropy] = "nlpp",
+    [LVNI_OP_cross_entropy_grad] = "nnYlpp",
+    [LVNI_OP_nll] = "glpp",
+    [LVNI_OP_nll_grad] = "nglpp",
+    [LVNI_OP_point_loss] = "nnpp",
+    [LVNI_OP_point_loss_grad] = "npnnpp",
+    [LVNI_OP_embedding] = "nln",
+    [LVNI_OP_embedding_grad] = "nl",
     [LVNI_OP_accuracy] = "nl",
     [LVNI_OP_layer_norm] = "onn",
     [LVNI_OP_layer_norm_grad] = "noMRn",
@@ -152,6 +158,14 @@ static int64_t reduced_size(const case_dims *dy, const lvni_shape_attr *x)
     return size;
 }
 
+/* Labels 0 for the rows of x: what cross entropy keeps does not depend on them. */
+static lvn_tensor *no_labels(const lvn_tensor *x)
+{
+    lvn_tensor *t = support_tensor(LVN_I64, x->ndim - 1, x->shape);
+    memset(t->data, 0, (size_t)lvn_numel(t) * sizeof(int64_t));
+    return t;
+}
+
 /* What the forward op keeps for gradient `op`, whose other inputs are there: output k. */
 static lvn_tensor *kept_by_forward(lvni_op op, const op_case *row, lvn_tensor *const *in, int k)
 {
@@ -160,8 +174,21 @@ static lvn_tensor *kept_by_forward(lvni_op op, const op_case *row, lvn_tensor *c
     case LVNI_OP_group_norm_grad: return REF(group_norm, &row->attr, in[1]).out[k];
     case LVNI_OP_attention_grad: return REF(attention, &row->attr, in[1], in[2], in[3]).out[k];
     case LVNI_OP_attention_qkv_grad: return REF(attention_qkv, &row->attr, in[1]).out[k];
+    case LVNI_OP_cross_entropy_grad: return REF(cross_entropy, &row->attr, in[1], no_labels(in[1])).out[k];
     default: fail_msg("%s has no forward op here", ref_ops[op].name); return NULL;
     }
+}
+
+/* Labels count the last axis of the logits, ids the rows of a table. */
+static int64_t labels_below(lvni_op op, const op_case *row, int i)
+{
+    switch (op) {
+    case LVNI_OP_embedding: return row->in[0].shape[0];
+    case LVNI_OP_embedding_grad: return row->attr.lookup.rows;
+    default: break;
+    }
+    const case_dims *logits = &row->in[op == LVNI_OP_cross_entropy_grad ? 1 : i - 1];
+    return logits->shape[logits->ndim - 1];
 }
 
 /* Input i of a row in f64 (or its integer type); earlier inputs are there already. */
@@ -179,7 +206,7 @@ static lvn_tensor *make_input(lvni_op op, const op_case *row, int i, char letter
     const lvn_dtype dtype = letter == 'l' || letter == 'i' ? LVN_I64 : letter == 'w' ? LVN_U8 : LVN_F64;
     lvn_tensor *t = support_tensor(dtype, d->ndim, d->shape);
     switch (letter) {
-    case 'l': fill_int(t, i > 0 ? in[i - 1]->shape[1] : 1, rng); return t;
+    case 'l': fill_int(t, labels_below(op, row, i), rng); return t;
     case 'i': fill_int(t, reduced_size(&row->in[0], &row->attr.shape), rng); return t;
     case 'w': fill_places(t, &row->attr.pool, rng); return t;
     default: fill_real(t, letter, rng); break;

@@ -26,6 +26,9 @@ typedef union case_attr {
     lvni_layer_norm_attr layer_norm;
     lvni_group_norm_attr group_norm;
     lvni_attention_attr attention;
+    lvni_class_loss_attr class_loss;
+    lvni_point_loss_attr point_loss;
+    lvni_lookup_attr lookup;
 } case_attr;
 
 typedef struct op_case {

@@ -195,16 +195,18 @@ static void bad_labels_are_refused(void **state)
     (void)state;
     for (int bad = 0; bad < 2; bad++) {
         lvn_tensor *labels = I64(DIMS(3), 0, bad == 0 ? 4 : -1, 1);
-        lvn_tensor *y = support_tensor(LVN_F32, DIMS(3, 4)), *one = support_tensor(LVN_F32, SCALAR);
+        lvn_tensor *y = support_tensor(LVN_F32, DIMS(3, 4)), *one = support_tensor(LVN_F32, SCALAR),
+                   *kept = support_tensor(LVN_F32, DIMS(3, 2));
         char expected[160];
         snprintf(expected, sizeof expected,
                  "cross_entropy: the label of row 1 is %d, but there are 4 classes (0 to 3)",
                  bad == 0 ? 4 : -1);
-        lvni_args loss = {.in = {y, labels}};
+        const lvni_class_loss_attr mean = {.ignore = -100};
+        lvni_args loss = {.in = {y, labels}, .attr = &mean};
         assert_int_equal(lvni_run(LVNI_OP_cross_entropy, &loss, 3), LVN_ERR_INVALID);
         assert_string_equal(lvn_last_error()->message, expected);
         assert_null(loss.out[0]);
-        lvni_args gradient = {.in = {one, y, labels}};
+        lvni_args gradient = {.in = {one, y, kept, labels}, .attr = &mean};
         assert_int_equal(lvni_run(LVNI_OP_cross_entropy_grad, &gradient, 1), LVN_ERR_INVALID);
         assert_null(gradient.out[0]);
     }

@@ -280,9 +280,54 @@ static void cross_entropy_grad(void **state)
 {
     (void)state;
     lvn_tensor *x = RANDOM("x", 4, 3), *labels = I64(DIMS(4), 2, 0, 1, 2), *dloss = F64(SCALAR, -1.5);
-    lvn_tensor *y = REF(cross_entropy, NULL, x, labels).out[1];
-    check_gradient(LVNI_OP_cross_entropy, NULL, IN(x, labels), 0, dloss,
-                   REF(cross_entropy_grad, NULL, dloss, y, labels).out[0]);
+    lvn_tensor *of_class = positive(RANDOM("class", 3)), *of_row = positive(RANDOM("row", 4));
+    for (int i = 0; i < 8; i++) {
+        const lvni_class_loss_attr attr = {.smoothing = i % 2 == 0 ? 0.0 : 0.3, .ignore = i / 2 % 2 == 0 ? -100 : 0, .sum = i == 3};
+        lvn_tensor *cw = i >= 4 ? of_class : NULL, *sw = i >= 4 ? of_row : NULL;
+        lvn_tensor *kept = REF(cross_entropy, &attr, x, labels, cw, sw).out[1];
+        check_gradient(LVNI_OP_cross_entropy, &attr, IN(x, labels, cw, sw), 0, dloss,
+                       REF(cross_entropy_grad, &attr, dloss, x, kept, labels, cw, sw).out[0]);
+    }
+}
+
+static void nll_grad(void **state)
+{
+    (void)state;
+    const lvni_class_loss_attr attr = {.ignore = 1};
+    lvn_tensor *x = RANDOM("x", 4, 3), *labels = I64(DIMS(4), 2, 0, 1, 2), *dloss = F64(SCALAR, -1.5);
+    lvn_tensor *cw = positive(RANDOM("class", 3)), *sw = positive(RANDOM("row", 4));
+    check_gradient(LVNI_OP_nll, &attr, IN(x, labels, cw, sw), 0, dloss, REF(nll_grad, &attr, dloss, x, labels, cw, sw).out[0]);
+}
+
+static void point_loss_grad(void **state)
+{
+    (void)state;
+    lvn_tensor *x = RANDOM("x", 4, 3), *t = RANDOM("t", 4, 3), *w = positive(RANDOM("w", 4, 3)), *p = positive(RANDOM("p", 3));
+    lvn_tensor *dloss = F64(SCALAR, -1.5);
+    for (int kind = LVNI_LOSS_SQUARE; kind <= LVNI_LOSS_BINARY; kind++) {
+        const lvni_point_loss_attr attr = {.kind = (lvni_point_loss)kind, .beta = 0.7};
+        lvn_tensor *positive_weight = kind == LVNI_LOSS_BINARY ? p : NULL;
+        lvn_tensor *by = REF(point_loss, &attr, x, t, w, positive_weight).out[1];
+        const lvni_args g = REF(point_loss_grad, &attr, dloss, by, x, t, w, positive_weight);
+        for (int k = 0; k < (kind == LVNI_LOSS_BINARY ? 1 : 2); k++) {
+            check_gradient(LVNI_OP_point_loss, &attr, IN(x, t, w, positive_weight), k, dloss, g.out[k]);
+        }
+    }
+}
+
+static void embedding_grad(void **state)
+{
+    (void)state;
+    lvn_tensor *weight = RANDOM("weight", 5, 3), *positions = RANDOM("positions", 4, 3), *dy = RANDOM("dy", 2, 3, 3);
+    lvn_tensor *ids = I64(DIMS(2, 3), 4, 0, 4, 1, 4, 0);
+    const lvni_lookup_attr attr = {.rows = 5, .positions = 4}, add = {.rows = 5, .positions = 4, .add = true};
+    const lvni_args g = REF(embedding_grad, &attr, dy, ids);
+    check_gradient(LVNI_OP_embedding, NULL, IN(weight, ids, positions), 0, dy, g.out[0]);
+    check_gradient(LVNI_OP_embedding, NULL, IN(weight, ids, positions), 2, dy, g.out[1]);
+    lvni_args twice = {.in = {dy, ids}, .out = {g.out[0], g.out[1]}, .attr = &add}; /* on top of the weight's */
+    const double once = support_value(g.out[0], 0);
+    assert_int_equal(lvni_ref_embedding_grad(&twice), LVN_OK);
+    assert_true(once != 0.0 && support_value(g.out[0], 0) == 2 * once);
 }
 
 /* ---- norms of parts of a sample, attention ---- */
@@ -356,6 +401,9 @@ static const struct CMUnitTest tests[] = {
     TEST(softmax_grad),
     TEST(log_softmax_grad),
     TEST(cross_entropy_grad),
+    TEST(nll_grad),
+    TEST(point_loss_grad),
+    TEST(embedding_grad),
     TEST(layer_norm_grad),
     TEST(group_norm_grad),
     TEST(attention_grad),

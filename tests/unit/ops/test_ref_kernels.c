@@ -332,11 +332,20 @@ static void losses_by_hand(void **state)
     (void)state;
     const double l2 = 0.6931471805599453, l5 = 1.6094379124341003, l8 = 2.0794415416798357;
     lvn_tensor *labels = I64(DIMS(2), 2, 0);
-    lvni_args a = REF(cross_entropy, NULL, F64(DIMS(2, 3), 0, l2, l5, 0, l5, l2), labels);
+    const lvni_class_loss_attr mean = {.ignore = -100};
+    lvn_tensor *x = F64(DIMS(2, 3), 0, l2, l5, 0, l5, l2);
+    lvni_args a = REF(cross_entropy, &mean, x, labels);
     EXPECT(a.out[0], CLOSE, SCALAR, (2 * l8 - l5) / 2);
-    EXPECT(a.out[1], CLOSE, DIMS(2, 3), -l8, l2 - l8, l5 - l8, -l8, l5 - l8, l2 - l8);
-    EXPECT(REF(cross_entropy_grad, NULL, F64(SCALAR, 16), a.out[1], labels).out[0], 2e-15, DIMS(2, 3), 1, 2,
+    EXPECT(a.out[1], CLOSE, DIMS(2, 2), l5, l8 - l5, l5, l8 - l5);
+    EXPECT(REF(cross_entropy_grad, &mean, F64(SCALAR, 16), x, a.out[1], labels).out[0], 2e-15, DIMS(2, 3), 1, 2,
            -3, -7, 5, 2);
+    /* weights 3 and 1 of the labels' classes: (3 (l8 - l5) + l8) / 4; ignored: the second row alone; nothing left: 0 */
+    EXPECT(REF(cross_entropy, &mean, x, labels, F64(DIMS(3), 1, 9, 3)).out[0], CLOSE, SCALAR, (3 * (l8 - l5) + l8) / 4);
+    EXPECT(REF(cross_entropy, (&(lvni_class_loss_attr){.ignore = 2}), x, labels).out[0], CLOSE, SCALAR, l8);
+    EXPECT(REF(cross_entropy, &mean, x, I64(DIMS(2), -100, -100)).out[0], EXACT, SCALAR, 0);
+    /* half of the target on all three classes: their mean -log p is l8 - (l2 + l5) / 3 in both rows */
+    EXPECT(REF(cross_entropy, (&(lvni_class_loss_attr){.smoothing = 0.5, .ignore = -100}), x, labels).out[0], 1e-15, SCALAR,
+           (2 * l8 - l5) / 4 + (l8 - (l2 + l5) / 3) / 2);
     /* rows: right, a tie won by the first, NaN (the greatest), wrong */
     lvn_tensor *scores = F64(DIMS(4, 2), 1, 2, 3, 3, 9, nan_value, 1, 0);
     EXPECT(REF(accuracy, NULL, scores, I64(DIMS(4), 1, 0, 1, 1)).out[0], EXACT, SCALAR, 0.75);
@@ -349,13 +358,14 @@ static void labels_out_of_range_are_named(void **state)
     const int64_t bad[] = {2, -1};
     for (int i = 0; i < 2; i++) {
         lvn_tensor *labels = I64(DIMS(3), 0, bad[i], 1);
-        const lvni_args forward = {.in = {y, labels}, .out = {loss, support_tensor(LVN_F64, DIMS(3, 2))}};
+        const lvni_class_loss_attr mean = {.ignore = -100};
+        const lvni_args forward = {.in = {y, labels}, .out = {loss, support_tensor(LVN_F64, DIMS(3, 2))}, .attr = &mean};
         assert_int_equal(lvni_ref_cross_entropy(&forward), LVN_ERR_INVALID);
         char expected[128];
         snprintf(expected, sizeof expected,
                  "cross_entropy: the label of row 1 is %d, but there are 2 classes (0 to 1)", (int)bad[i]);
         assert_string_equal(lvn_last_error()->message, expected);
-        const lvni_args gradient = {.in = {one, y, labels}, .out = {support_tensor(LVN_F64, DIMS(3, 2))}};
+        const lvni_args gradient = {.in = {one, y, y, labels}, .out = {support_tensor(LVN_F64, DIMS(3, 2))}, .attr = &mean};
         assert_int_equal(lvni_ref_cross_entropy_grad(&gradient), LVN_ERR_INVALID);
     }
 }

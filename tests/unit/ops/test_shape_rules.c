@@ -8,6 +8,7 @@
 #define D(...) support_tensor(LVN_F64, DIMS(__VA_ARGS__))
 #define LABELS(...) support_tensor(LVN_I64, DIMS(__VA_ARGS__))
 #define U(...) support_tensor(LVN_U8, DIMS(__VA_ARGS__))
+static const lvni_class_loss_attr class_loss = {.ignore = -100};
 #define NUMBER support_tensor(LVN_F32, SCALAR)
 
 /* The rule refuses with this status and exactly this message. */
@@ -35,7 +36,7 @@ static void types(void **state)
     REFUSE(relu, DTYPE, "relu: input 0 is i64, it must be f32, f64, bf16 or f16", NULL, LABELS(2));
     REFUSE(linear, DTYPE, "linear: input 0 is f32 but input 2 is f64; convert one of them", NULL, F(2, 3),
            F(4, 3), D(4));
-    REFUSE(cross_entropy, DTYPE, "cross_entropy: the labels must be i64, not f32", NULL, F(2, 3), F(2));
+    REFUSE(cross_entropy, DTYPE, "cross_entropy: the labels must be i64, not f32", &class_loss, F(2, 3), F(2));
     REFUSE(max_pool2d_grad, DTYPE, "max_pool2d_grad: the place must be u8, not i64",
            (&(lvni_pool_attr){.kernel = {1, 1}, .stride = {1, 1}, .in_h = 1, .in_w = 1}), F(1, 1, 1, 1),
            LABELS(1, 1, 1, 1));
@@ -179,16 +180,27 @@ static void norms_and_losses(void **state)
            &attr, F(1, 8), F(8), F(8), F(8), F(2, 4));
     REFUSE(softmax, SHAPE, "softmax: works over the last axis, a single number has none", NULL, NUMBER);
     REFUSE(cross_entropy, SHAPE,
-           "cross_entropy: the label tensor is (3), but (2, 10) has 2 rows: it must be (2)", NULL, F(2, 10),
+           "cross_entropy: the label tensor is (3), but the logits are (2, 10): it must be (2)", &class_loss, F(2, 10),
            LABELS(3));
-    REFUSE(cross_entropy, SHAPE,
-           "cross_entropy: the logits are (2, 3, 10), they must have 2 axes (rows, classes)", NULL,
-           F(2, 3, 10), LABELS(2));
+    REFUSE(cross_entropy, SHAPE, "cross_entropy: the label tensor is (2), but the logits are (2, 3, 10): it must be (2, 3)",
+           &class_loss, F(2, 3, 10), LABELS(2));
+    REFUSE(cross_entropy, SHAPE, "cross_entropy: the tensor of class weights is (2), but (2, 10) has 10 classes: it must be (10)",
+           &class_loss, F(2, 10), LABELS(2), F(2));
+    REFUSE(cross_entropy, INVALID, "cross_entropy: label_smoothing is 1.5, it must be between 0 and 1",
+           (&(lvni_class_loss_attr){.smoothing = 1.5}), F(2, 10), LABELS(2));
+    REFUSE(point_loss, SHAPE, "point_loss: the prediction is (2, 3) but the target is (3); both must have one shape",
+           (&(lvni_point_loss_attr){.kind = LVNI_LOSS_SQUARE}), F(2, 3), F(3));
+    REFUSE(point_loss, INVALID, "point_loss: beta is 0, it must be above 0", (&(lvni_point_loss_attr){.kind = LVNI_LOSS_SMOOTH_L1}), F(2),
+           F(2));
+    REFUSE(embedding, SHAPE, "embedding: the table of positions is (4, 8); for ids (2, 5) and a weight (10, 8) it must be at least (5, 8)",
+           NULL, F(10, 8), LABELS(2, 5), F(4, 8));
+    REFUSE(embedding_grad, SHAPE, "embedding_grad: dy is (2, 8) but the ids are (2, 5); dy must have their shape and one axis of features",
+           (&(lvni_lookup_attr){.rows = 10}), F(2, 8), LABELS(2, 5));
     REFUSE(accuracy, SHAPE, "accuracy: the logits are (0, 10); the mean needs at least one row and one class",
            NULL, F(0, 10), LABELS(0));
     REFUSE(cross_entropy_grad, SHAPE,
-           "cross_entropy_grad: the gradient of the loss is (1), it must be a single number ()", NULL, F(1),
-           F(2, 10), LABELS(2));
+           "cross_entropy_grad: the gradient of the loss is (1), it must be a single number ()", &class_loss, F(1),
+           F(2, 10), F(2, 2), LABELS(2));
 }
 
 static void sequences(void **state)
