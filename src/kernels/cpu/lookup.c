@@ -62,12 +62,13 @@ lvn_status lvni_cpu_embedding(const lvni_args *args)
 
 static void clear_range(const void *job, int64_t begin, int64_t end)
 {
-    memset((float *)job + begin, 0, (size_t)(end - begin) * sizeof(float));
+    const lvn_tensor *t = job;
+    memset(LVNI_F32(t) + begin, 0, (size_t)(end - begin) * sizeof(float));
 }
 
 static void clear(lvn_tensor *t)
 {
-    lvni_par(lvn_numel(t), 4096, 1, clear_range, t->data);
+    lvni_par(lvn_numel(t), 4096, 1, clear_range, t);
 }
 
 static void gradient_range(const void *job, int64_t begin, int64_t end)
