@@ -104,6 +104,9 @@ static lvn_status classification(const void *argument)
     LVN_TRY(lvn_scope_open());
     lvn_tensor *y = lvn_batch_norm_eval(x, c, c, c, c, 1e-5);
     lvn_tensor *loss = lvn_cross_entropy(y, labels);
+    lvn_tensor *others = lvn_add(lvn_nll_loss(lvn_log_softmax(y), labels, .class_weight = c), lvn_l1_loss(y, x));
+    loss = lvn_add(lvn_add(loss, others), lvn_bce_with_logits(y, x, .pos_weight = c));
+    loss = lvn_add(loss, lvn_sum(lvn_embedding(x, labels)));
     const bool made = lvn_accuracy(y, labels) != NULL && lvn_argmax(y, 1, false) != NULL;
     return done(made, loss == NULL ? LVN_OK : lvn_backward(loss));
 }
@@ -152,7 +155,8 @@ static const scenario rows[] = {
     {.calls = "status_name status_text last_error clear_error error_set error_frame error_adopt version", .run = errors},
     {.calls = "tensor_create tensor_wrap retain release tensor_dtype ndim size numel data const_data item dtype_size dtype_name", .run = tensors},
     {.calls = "scope_open scope_close scope_status keep require_grad backward backward_scaled gradient zero_grad set_grad_enabled", .run = scopes},
-    {.calls = "batch_norm_eval_with cross_entropy accuracy argmax", .run = classification, .before = make_inputs, .after = drop_inputs},
+    {.calls = "batch_norm_eval_with cross_entropy_with nll_loss_with l1_loss_with bce_with_logits_with "
+              "embedding_with accuracy argmax", .run = classification, .before = make_inputs, .after = drop_inputs},
     {.calls = "dropout", .run = dropout, .before = make_inputs, .after = drop_inputs},
     {.calls = "grad_with grads_with cast detach zeros", .run = gradients, .before = make_inputs, .after = drop_inputs},
     {.calls = "apply", .run = own_op, .before = make_inputs, .after = drop_inputs},
