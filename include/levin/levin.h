@@ -3,6 +3,7 @@
 #define LEVIN_LEVIN_H
 
 #include <levin/data.h>
+#include <levin/device.h>
 #include <levin/nn.h>
 #include <levin/ops.h>
 #include <levin/status.h>

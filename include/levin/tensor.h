@@ -25,7 +25,7 @@ LVN_API const char *lvn_dtype_name(lvn_dtype dtype); /* "f32" */
 #define LVN_SHAPE(...) \
     (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]) { __VA_ARGS__ }
 
-/* A new tensor of zeros, owned by the caller. NULL (and the thread's error) on failure. */
+/* A new tensor of zeros in host memory, owned by the caller. NULL (and the thread's error) on failure. */
 LVN_API lvn_tensor *lvn_tensor_create(lvn_dtype dtype, int ndim, const int64_t *shape);
 /* A tensor over memory of the caller (64-byte aligned for speed), borrowed for the tensor's life. */
 LVN_API lvn_tensor *lvn_tensor_wrap(void *data, lvn_dtype dtype, int ndim, const int64_t *shape);
@@ -38,9 +38,9 @@ LVN_API lvn_dtype lvn_tensor_dtype(const lvn_tensor *t);
 LVN_API int lvn_ndim(const lvn_tensor *t);
 LVN_API int64_t lvn_size(const lvn_tensor *t, int axis); /* negative axes count from the end; 0 when out of range */
 LVN_API int64_t lvn_numel(const lvn_tensor *t);
-LVN_API void *lvn_data(lvn_tensor *t); /* host memory, row-major */
+LVN_API void *lvn_data(lvn_tensor *t); /* row-major; of a tensor on a device an address that the host cannot touch (levin/device.h) */
 LVN_API const void *lvn_const_data(const lvn_tensor *t);
-/* The value of a tensor with one element; NaN for NULL or several elements. */
+/* The value of a tensor with one element, waiting for it; NaN for NULL or several elements. */
 LVN_API double lvn_item(const lvn_tensor *t);
 
 #ifdef __cplusplus

@@ -102,7 +102,9 @@ static inline int lvni_op_optional(const lvni_op_info *op)
     return (op->flags & LVNI_OPTIONAL_TWO) != 0 ? 2 : (op->flags & LVNI_OPTIONAL_LAST) != 0 ? 1 : 0;
 }
 
-/* Check shapes, allocate the outputs that are NULL and wanted (bit i of `want`), choose the backend by the type of in[0]
+/* Where: on the device of the context or of an input (inputs in host memory are copied there), else on the host. A device computes
+ * after lvni_run returned (tensor/device.h tells how its errors show).
+ * Check shapes, allocate the outputs that are NULL and wanted (bit i of `want`), choose the backend by the type of in[0]
  * (f64: ref, else cpu; bf16 and f16 through f32 copies where the cpu kernel does not take them) and run. New outputs are owned by the caller. An output given in args->out is written in place; its shape
  * must be the rule's. On failure every output made here is released and args->out[i] is NULL again. */
 lvn_status lvni_run(lvni_op op, lvni_args *args, unsigned want);
@@ -113,6 +115,11 @@ typedef struct lvni_op_time {
 } lvni_op_time;
 void lvni_run_measure(bool on); /* clears all sums */
 lvni_op_time lvni_run_time(lvni_op op);
+
+/* sim/: let `kernel` run on the stream of a pretend accelerator, where all tensors of args lie; they may be released, and the attribute
+ * may go, as soon as this returns. */
+typedef lvn_status (*lvni_backend)(const lvni_op_info *info, const lvni_args *args);
+lvn_status lvni_sim_run(struct lvni_device *device, const lvni_op_info *info, const lvni_args *args, lvni_backend kernel);
 
 /* Which implementation oneDNN chose, for the guards of the law. */
 typedef struct lvni_cpu_stats {

@@ -1,6 +1,7 @@
 /* Run one op: check, allocate outputs, choose the backend. Called by ops/ and autograd/ for every op of a
  * step. */
 #include "kernels/kernels.h"
+#include "tensor/device.h"
 
 #include "core/clock.h"
 
@@ -160,16 +161,84 @@ static lvn_status run_kernel(const lvni_op_info *info, const lvni_args *args)
     return (info->flags & types) == types ? info->cpu(args) : run_through_f32(info, args);
 }
 
+static lvn_status run_on_host(const lvni_op_info *info, lvni_args *args, unsigned want, unsigned *made)
+{
+    LVN_TRY(prepare_outputs(info, args, want, made));
+    return run_kernel(info, args);
+}
+
+/* ---- devices ---- */
+
+/* That of the context or of a tensor; one only. */
+static lvn_status find_device(const lvni_op_info *info, const lvni_args *args, lvni_device **out)
+{
+    const lvni_ctx *ctx = lvni_ctx_get();
+    if (ctx == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    *out = ctx->device;
+    for (int i = 0; i < info->n_in + info->n_out; i++) {
+        const lvn_tensor *t = i < info->n_in ? args->in[i] : args->out[i - info->n_in];
+        lvni_device *d = t == NULL ? NULL : lvni_device_of(t->data);
+        if (d != NULL && *out != NULL && d != *out) {
+            LVN_FAIL(LVN_ERR_INVALID, "%s: a tensor lies on %s, but the op runs on %s; lvn_to_device copies it", info->name, lvni_device_name(d),
+                     lvni_device_name(*out));
+        }
+        *out = d != NULL ? d : *out;
+    }
+    return LVN_OK;
+}
+
+/* copies[i]: the device's copy of an input in host memory, for the caller to release. */
+static lvn_status move_inputs(lvni_device *device, const lvni_op_info *info, lvni_args *args, lvn_tensor *copies[LVNI_MAX_IN])
+{
+    for (int i = 0; i < info->n_in; i++) {
+        if (args->in[i] != NULL && lvni_device_of(args->in[i]->data) == NULL) {
+            copies[i] = lvni_tensor_to(args->in[i], device);
+            if (copies[i] == NULL) {
+                return lvn_last_error()->code;
+            }
+            args->in[i] = copies[i];
+        }
+    }
+    return LVN_OK;
+}
+
+static lvn_status submit(lvni_device *device, const lvni_op_info *info, lvni_args *args, lvn_tensor *copies[LVNI_MAX_IN])
+{
+    for (int i = 0; i < info->n_out; i++) {
+        LVN_ARG(args->out[i] == NULL || lvni_device_of(args->out[i]->data) == device, "%s: output %d given by the caller is in host memory, but the op runs on %s",
+                info->name, i, lvni_device_name(device));
+    }
+    LVN_TRY(move_inputs(device, info, args, copies));
+    return lvni_sim_run(device, info, args, run_kernel);
+}
+
+static lvn_status run_on_device(lvni_device *device, const lvni_op_info *info, lvni_args *args, unsigned want, unsigned *made)
+{
+    lvni_ctx *ctx = lvni_ctx_get();
+    lvni_device *before = ctx->device;
+    ctx->device = device; /* where outputs and copies are made */
+    lvn_status s = prepare_outputs(info, args, want, made);
+    lvni_args there = *args;
+    lvn_tensor *copies[LVNI_MAX_IN] = {NULL};
+    s = s == LVN_OK ? submit(device, info, &there, copies) : s;
+    for (int i = 0; i < info->n_in; i++) {
+        lvn_release(copies[i]);
+    }
+    ctx->device = before;
+    return s;
+}
+
 static lvn_status run(lvni_op op, lvni_args *args, unsigned want)
 {
     LVN_ARG((int)op >= 0 && op < LVNI_OP_COUNT, "there is no op number %d", (int)op);
     const lvni_op_info *info = &lvni_ops[op];
     LVN_TRY(check_inputs(info, args));
+    lvni_device *device;
+    LVN_TRY(find_device(info, args, &device));
     unsigned made = 0;
-    lvn_status status = prepare_outputs(info, args, want, &made);
-    if (status == LVN_OK) {
-        status = run_kernel(info, args);
-    }
+    lvn_status status = device == NULL ? run_on_host(info, args, want, &made) : run_on_device(device, info, args, want, &made);
     for (int i = 0; status != LVN_OK && i < info->n_out; i++) {
         if ((made & (1u << i)) != 0) {
             lvn_release(args->out[i]);

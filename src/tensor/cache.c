@@ -4,15 +4,12 @@
 
 #include "core/alloc.h"
 
-enum { CLASSES = 4 * 42 };
-
 struct lvni_cache {
-    void *free_list[CLASSES];
+    void *free_list[LVNI_SIZE_CLASSES];
     uint64_t bytes;
 };
 
-/* The class of a size, and its block size in *got. */
-static int class_of(size_t bytes, size_t *got)
+int lvni_size_class(size_t bytes, size_t *got)
 {
     size_t size = 256, step = 64;
     int k = 0;
@@ -43,7 +40,7 @@ void lvni_cache_destroy(lvni_cache *c)
     if (c == NULL) {
         return;
     }
-    for (int k = 0; k < CLASSES; k++) {
+    for (int k = 0; k < LVNI_SIZE_CLASSES; k++) {
         for (void *p = c->free_list[k]; p != NULL;) {
             void *next = *(void **)p;
             lvni_free(p);
@@ -55,11 +52,11 @@ void lvni_cache_destroy(lvni_cache *c)
 
 void *lvni_cache_take(lvni_cache *c, size_t bytes, size_t *got)
 {
-    if (bytes > (size_t)1 << 46) {
+    if (bytes > LVNI_SIZE_LIMIT) {
         lvn_error_set(LVN_ERR_MEMORY, __FILE__, __LINE__, "a tensor of %zu bytes is too large", bytes);
         return NULL;
     }
-    const int k = class_of(bytes, got);
+    const int k = lvni_size_class(bytes, got);
     void *p = c->free_list[k];
     if (p != NULL) {
         c->free_list[k] = *(void **)p;
@@ -75,7 +72,7 @@ void *lvni_cache_take(lvni_cache *c, size_t bytes, size_t *got)
 void lvni_cache_give(lvni_cache *c, void *p, size_t got)
 {
     size_t size;
-    const int k = class_of(got, &size);
+    const int k = lvni_size_class(got, &size);
     *(void **)p = c->free_list[k];
     c->free_list[k] = p;
 }

@@ -6,6 +6,11 @@
 
 typedef struct lvni_cache lvni_cache;
 
+enum { LVNI_SIZE_CLASSES = 4 * 42 };
+#define LVNI_SIZE_LIMIT ((size_t)1 << 46) /* bytes of one block */
+/* The class of a size up to the limit, and its block size in *got; devices round alike (device_memory.c). */
+int lvni_size_class(size_t bytes, size_t *got);
+
 lvni_cache *lvni_cache_create(void);
 void lvni_cache_destroy(lvni_cache *c);
 /* At least `bytes` bytes, 64-byte aligned; *got is the size class (give it back with the block). */

@@ -72,6 +72,7 @@ void lvni_ctx_destroy(lvni_ctx *c)
     if (c->scratch != NULL && lvni_ctx_free_scratch != NULL) {
         lvni_ctx_free_scratch(c->scratch);
     }
+    lvni_ctx_free_under_way(c);
     current = previous == c ? NULL : previous;
     lvni_cache_destroy(c->cache);
     if (fallback == c) {

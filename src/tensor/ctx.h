@@ -19,12 +19,16 @@ typedef struct lvni_position {
 struct lvni_cache;   /* tensor/cache.h: recycles tensor memory */
 struct lvni_tape;    /* autograd: scopes and nodes */
 struct lvni_scratch; /* kernels: the lane's scratchpad */
+struct lvni_device;  /* tensor/device.h */
+struct lvni_under_way;
 
 typedef struct lvni_ctx {
     int team;        /* OpenMP threads for kernels whose bits do not depend on it (cores of the lane) */
     int wgrad_team;  /* virtual team of the reducing class (config key wgrad_threads) */
     lvn_dtype low;   /* what matrix products run in (precision): LVN_F32, LVN_BF16 or LVN_F16 */
     lvni_position at;
+    struct lvni_device *device; /* where new tensors lie and ops compute; NULL: the host */
+    struct lvni_under_way *under_way; /* what devices have still to do for this context; NULL: it never asked */
     struct lvni_cache *cache;
     struct lvni_tape *tape;
     struct lvni_scratch *scratch;
@@ -41,6 +45,7 @@ void lvni_ctx_set(lvni_ctx *ctx);
 lvni_ctx *lvni_ctx_create(int team, int wgrad_team);
 /* Frees what the context holds; its tensors must be gone. Parts above tensor/ register how theirs is freed. */
 void lvni_ctx_destroy(lvni_ctx *ctx);
+void lvni_ctx_free_under_way(lvni_ctx *ctx); /* device_stream.c: waits */
 typedef void (*lvni_tape_free)(struct lvni_tape *);
 typedef void (*lvni_scratch_free)(struct lvni_scratch *);
 extern _Atomic(lvni_tape_free) lvni_ctx_free_tape; /* atomic: every lane registers the same at its first use */

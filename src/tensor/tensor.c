@@ -5,8 +5,10 @@
 #include "core/alloc.h"
 #include "core/half.h"
 #include "tensor/cache.h"
+#include "tensor/device.h"
 
 #include <math.h>
+#include <stdalign.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -62,7 +64,12 @@ static lvn_tensor *header_new(const lvni_desc *d, lvni_storage *storage, void *d
     return t;
 }
 
-static lvni_storage *storage_new(void *borrowed, size_t bytes)
+static void *take_data(lvni_device *device, size_t bytes, size_t *got)
+{
+    return device != NULL ? lvni_device_take(device, bytes, got) : take(bytes, got);
+}
+
+static lvni_storage *storage_new(void *borrowed, size_t bytes, lvni_device *device)
 {
     size_t got;
     lvni_storage *s = take(sizeof *s, &got);
@@ -71,8 +78,9 @@ static lvni_storage *storage_new(void *borrowed, size_t bytes)
     }
     atomic_store_explicit(&s->refs, 1, memory_order_relaxed);
     s->borrowed = borrowed != NULL;
+    s->on_device = borrowed == NULL && device != NULL;
     s->bytes = bytes;
-    s->data = borrowed != NULL ? borrowed : take(bytes, &s->bytes);
+    s->data = borrowed != NULL ? borrowed : take_data(device, bytes, &s->bytes);
     if (s->data == NULL) {
         give(s, sizeof *s);
         return NULL;
@@ -83,7 +91,10 @@ static lvni_storage *storage_new(void *borrowed, size_t bytes)
 static void storage_release(lvni_storage *s)
 {
     if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) == 1) {
-        if (!s->borrowed) {
+        lvni_device *device = s->on_device ? lvni_device_of(s->data) : NULL;
+        if (device != NULL) {
+            lvni_device_give(device, s->data, s->bytes);
+        } else if (!s->borrowed && !s->on_device) {
             give(s->data, s->bytes);
         }
         give(s, sizeof *s);
@@ -106,9 +117,9 @@ static lvn_status make_desc(lvni_desc *d, lvn_dtype dtype, int ndim, const int64
     return LVN_OK;
 }
 
-lvn_tensor *lvni_tensor_new(const lvni_desc *d)
+lvn_tensor *lvni_tensor_new_on(const lvni_desc *d, lvni_device *device)
 {
-    lvni_storage *s = storage_new(NULL, (size_t)lvni_desc_numel(d) * lvn_dtype_size(d->dtype));
+    lvni_storage *s = storage_new(NULL, (size_t)lvni_desc_numel(d) * lvn_dtype_size(d->dtype), device);
     if (s == NULL) {
         return NULL;
     }
@@ -119,17 +130,35 @@ lvn_tensor *lvni_tensor_new(const lvni_desc *d)
     return t;
 }
 
-lvn_tensor *lvn_tensor_create(lvn_dtype dtype, int ndim, const int64_t *shape)
+lvn_tensor *lvni_tensor_new(const lvni_desc *d)
+{
+    const lvni_ctx *ctx = lvni_ctx_get();
+    return ctx == NULL ? NULL : lvni_tensor_new_on(d, ctx->device);
+}
+
+static lvn_tensor *zeros_on(lvn_dtype dtype, int ndim, const int64_t *shape, lvni_device *device)
 {
     lvni_desc d;
     if (make_desc(&d, dtype, ndim, shape) != LVN_OK) {
         return NULL;
     }
-    lvn_tensor *t = lvni_tensor_new(&d);
-    if (t != NULL) {
-        memset(t->data, 0, (size_t)lvn_numel(t) * lvn_dtype_size(dtype));
+    lvn_tensor *t = lvni_tensor_new_on(&d, device);
+    if (t != NULL && lvni_mem_zero(t->data, (size_t)lvn_numel(t) * lvn_dtype_size(dtype)) != LVN_OK) {
+        lvn_release(t);
+        return NULL;
     }
     return t;
+}
+
+lvn_tensor *lvn_tensor_create(lvn_dtype dtype, int ndim, const int64_t *shape)
+{
+    return zeros_on(dtype, ndim, shape, NULL);
+}
+
+lvn_tensor *lvni_tensor_zeros(lvn_dtype dtype, int ndim, const int64_t *shape)
+{
+    const lvni_ctx *ctx = lvni_ctx_get();
+    return ctx == NULL ? NULL : zeros_on(dtype, ndim, shape, ctx->device);
 }
 
 lvn_tensor *lvn_tensor_wrap(void *data, lvn_dtype dtype, int ndim, const int64_t *shape)
@@ -142,7 +171,7 @@ lvn_tensor *lvn_tensor_wrap(void *data, lvn_dtype dtype, int ndim, const int64_t
         lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__, "lvn_tensor_wrap needs memory, got NULL");
         return NULL;
     }
-    lvni_storage *s = storage_new(data, 0);
+    lvni_storage *s = storage_new(data, 0, NULL);
     if (s == NULL) {
         return NULL;
     }
@@ -250,21 +279,27 @@ const void *lvn_const_data(const lvn_tensor *t)
     return t == NULL ? NULL : t->data;
 }
 
-double lvn_item(const lvn_tensor *t)
+static double number_at(const void *p, lvn_dtype dtype)
 {
-    if (t == NULL || lvn_numel(t) != 1) {
-        return (double)NAN;
-    }
-    switch (t->dtype) {
-    case LVN_F32: return (double)*(const float *)t->data;
-    case LVN_F64: return *(const double *)t->data;
-    case LVN_I64: return (double)*(const int64_t *)t->data;
-    case LVN_I32: return *(const int32_t *)t->data;
+    switch (dtype) {
+    case LVN_F32: return (double)*(const float *)p;
+    case LVN_F64: return *(const double *)p;
+    case LVN_I64: return (double)*(const int64_t *)p;
+    case LVN_I32: return *(const int32_t *)p;
     case LVN_U8:
-    case LVN_BOOL: return *(const uint8_t *)t->data;
-    case LVN_BF16: return (double)lvni_bf16_to_f32(*(const uint16_t *)t->data);
-    case LVN_F16: return (double)lvni_f16_to_f32(*(const uint16_t *)t->data);
+    case LVN_BOOL: return *(const uint8_t *)p;
+    case LVN_BF16: return (double)lvni_bf16_to_f32(*(const uint16_t *)p);
+    case LVN_F16: return (double)lvni_f16_to_f32(*(const uint16_t *)p);
     case LVN_DTYPE_COUNT: break;
     }
     return (double)NAN;
+}
+
+double lvn_item(const lvn_tensor *t)
+{
+    alignas(8) unsigned char value[8];
+    if (t == NULL || lvn_numel(t) != 1 || lvni_mem_copy(value, t->data, lvn_dtype_size(t->dtype)) != LVN_OK) {
+        return (double)NAN;
+    }
+    return number_at(value, t->dtype);
 }

@@ -19,6 +19,7 @@ typedef struct lvni_storage {
     void *data;
     size_t bytes;    /* as given by the cache: rounded up */
     bool borrowed;   /* memory of somebody else */
+    bool on_device;  /* taken from a device, which may be closed when the process ends */
 } lvni_storage;
 
 struct lvn_tensor {
@@ -28,7 +29,7 @@ struct lvn_tensor {
     bool requires_grad;
     int32_t param;               /* index in the model's parameter table, -1 for all others */
     int64_t shape[LVN_MAX_NDIM];
-    void *data;                  /* inside storage */
+    void *data;                  /* inside storage; lvni_device_of tells where that is */
     lvni_storage *storage;
     struct lvni_node *node;      /* the tape node that made it, NULL for leaves; borrowed from the tape */
     lvn_tensor *grad;            /* leaves that are no parameters: their gradient after backward; owned */
@@ -57,8 +58,13 @@ bool lvni_same_shape(const lvn_tensor *a, const lvn_tensor *b);
 /* "(32, 8, 8, 64)" into out. Returns out. */
 const char *lvni_shape_string(int ndim, const int64_t *shape, char out[96]);
 
-/* Uninitialised memory from the context's cache; caller owns the reference. NULL on failure. */
+/* Uninitialised memory on the context's device or from its cache; caller owns the reference. NULL on failure. */
 lvn_tensor *lvni_tensor_new(const lvni_desc *desc);
+lvn_tensor *lvni_tensor_new_on(const lvni_desc *desc, struct lvni_device *device); /* NULL: the host */
+/* A copy there, owned by the caller; waits like lvn_to_device. */
+lvn_tensor *lvni_tensor_to(const lvn_tensor *t, struct lvni_device *device);
+/* Zeros on the context's device. */
+lvn_tensor *lvni_tensor_zeros(lvn_dtype dtype, int ndim, const int64_t *shape);
 /* Another shape (same number of elements) over the same storage; caller owns the reference. */
 lvn_tensor *lvni_tensor_view(lvn_tensor *t, int ndim, const int64_t *shape);
 /* A dense part starting `offset` elements into t's memory. */

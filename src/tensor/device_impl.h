@@ -1,0 +1,48 @@
+/* The inside of a device, for this folder alone. */
+#ifndef LEVIN_TENSOR_DEVICE_IMPL_H
+#define LEVIN_TENSOR_DEVICE_IMPL_H
+
+#include "tensor/device.h"
+
+#include <pthread.h>
+
+enum { LVNI_DEVICES = 64 };
+
+/* A piece of a device's addresses, described in host memory: what is free cannot hold its own chain. */
+typedef struct lvni_piece {
+    struct lvni_piece *next;
+    char *p;
+    size_t bytes;
+} lvni_piece;
+
+typedef struct lvni_command lvni_command;
+
+struct lvni_device {
+    char name[16];
+    int index;
+    bool dry;
+    char *base;      /* unreadable addresses */
+    size_t size;     /* of them */
+    ptrdiff_t alias; /* add it to an address and the memory can be touched */
+
+    pthread_mutex_t memory_lock; /* a leaf lock */
+    lvni_piece **free_list;      /* by size class (cache.h) */
+    lvni_piece *holes;           /* never handed out, or given up: by address, no two adjacent */
+    lvni_piece *spare;           /* one for every block in use, at least: giving back cannot fail */
+    uint64_t in_use, held, peak;
+    int64_t fail_in; /* 0: never */
+
+    pthread_mutex_t queue_lock; /* a leaf lock */
+    pthread_cond_t filled, room;
+    pthread_t thread;
+    bool has_thread, quit;
+    lvni_command *command; /* a ring */
+    unsigned first, n_commands;
+};
+
+lvn_status lvni_device_memory_init(lvni_device *device);
+void lvni_device_memory_free(lvni_device *device);
+lvn_status lvni_device_stream_start(lvni_device *device);
+void lvni_device_stream_stop(lvni_device *device); /* after what waits has run */
+
+#endif

@@ -1,0 +1,183 @@
+/* The caching allocator over a device's addresses: size classes as in cache.c, blocks cut from holes, first fit. What is free is
+ * described in host memory. When no hole is large enough, all blocks kept for reuse become holes again, once, before it fails. */
+#include "tensor/cache.h"
+#include "tensor/device_impl.h"
+
+lvn_status lvni_device_memory_init(lvni_device *d)
+{
+    pthread_mutex_init(&d->memory_lock, NULL);
+    d->free_list = lvni_calloc(LVNI_TAG_TENSOR, LVNI_SIZE_CLASSES, sizeof *d->free_list);
+    d->holes = LVNI_NEW(LVNI_TAG_TENSOR, lvni_piece);
+    if (d->free_list == NULL || d->holes == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    *d->holes = (lvni_piece){.p = d->base, .bytes = d->size};
+    return LVN_OK;
+}
+
+static void free_list(lvni_piece *piece)
+{
+    while (piece != NULL) {
+        lvni_piece *next = piece->next;
+        lvni_free(piece);
+        piece = next;
+    }
+}
+
+void lvni_device_memory_free(lvni_device *d)
+{
+    for (int k = 0; d->free_list != NULL && k < LVNI_SIZE_CLASSES; k++) {
+        free_list(d->free_list[k]);
+    }
+    free_list(d->holes);
+    free_list(d->spare);
+    lvni_free(d->free_list);
+    pthread_mutex_destroy(&d->memory_lock);
+}
+
+static void push(lvni_piece **list, lvni_piece *piece)
+{
+    piece->next = *list;
+    *list = piece;
+}
+
+static lvni_piece *pop(lvni_piece **list)
+{
+    lvni_piece *piece = *list;
+    *list = piece->next;
+    return piece;
+}
+
+/* From the first hole that is large enough; NULL: none is. */
+static char *cut(lvni_device *d, size_t bytes)
+{
+    for (lvni_piece **at = &d->holes; *at != NULL; at = &(*at)->next) {
+        lvni_piece *hole = *at;
+        if (hole->bytes >= bytes) {
+            char *p = hole->p;
+            hole->p += bytes;
+            hole->bytes -= bytes;
+            if (hole->bytes == 0) {
+                push(&d->spare, pop(at));
+            }
+            d->held += bytes;
+            d->peak = d->held > d->peak ? d->held : d->peak;
+            return p;
+        }
+    }
+    return NULL;
+}
+
+/* Into the holes, in its place; joined with its neighbours. */
+static void become_hole(lvni_device *d, lvni_piece *piece)
+{
+    lvni_piece **at = &d->holes;
+    d->held -= piece->bytes;
+    while (*at != NULL && (*at)->p + (*at)->bytes < piece->p) {
+        at = &(*at)->next;
+    }
+    if (*at != NULL && (*at)->p + (*at)->bytes == piece->p) {
+        (*at)->bytes += piece->bytes;
+        push(&d->spare, piece);
+        piece = *at;
+    } else {
+        push(at, piece);
+    }
+    if (piece->next != NULL && piece->p + piece->bytes == piece->next->p) {
+        piece->bytes += piece->next->bytes;
+        push(&d->spare, pop(&piece->next));
+    }
+}
+
+static void give_up_free_blocks(lvni_device *d)
+{
+    for (int k = 0; k < LVNI_SIZE_CLASSES; k++) {
+        while (d->free_list[k] != NULL) {
+            become_hole(d, pop(&d->free_list[k]));
+        }
+    }
+}
+
+static void *new_block(lvni_device *d, size_t bytes)
+{
+    lvni_piece *later = LVNI_NEW(LVNI_TAG_TENSOR, lvni_piece); /* for the day the block comes back */
+    if (later == NULL) {
+        return NULL;
+    }
+    char *p = cut(d, bytes);
+    if (p == NULL) {
+        give_up_free_blocks(d);
+        p = cut(d, bytes);
+    }
+    if (p == NULL) {
+        lvni_free(later);
+        const double mib = 1.0 / (1 << 20);
+        lvn_error_set(LVN_ERR_DEVICE_MEMORY, __FILE__, __LINE__,
+                      "%s is out of memory: %.1f MiB were asked for, %.1f of its %.1f MiB are in use; a smaller batch needs less", d->name,
+                      (double)bytes * mib, (double)d->in_use * mib, (double)d->size * mib);
+        return NULL;
+    }
+    push(&d->spare, later);
+    return p;
+}
+
+static bool must_fail(lvni_device *d)
+{
+    return d->fail_in > 0 && --d->fail_in == 0;
+}
+
+static void *take_class(lvni_device *d, int k, size_t got)
+{
+    if (must_fail(d)) {
+        lvn_error_set(LVN_ERR_DEVICE_MEMORY, __FILE__, __LINE__, "%s: this allocation was told to fail", d->name);
+        return NULL;
+    }
+    if (d->free_list[k] == NULL) {
+        return new_block(d, got);
+    }
+    lvni_piece *piece = pop(&d->free_list[k]);
+    push(&d->spare, piece);
+    return piece->p;
+}
+
+void *lvni_device_take(lvni_device *d, size_t bytes, size_t *got)
+{
+    if (bytes > LVNI_SIZE_LIMIT) {
+        lvn_error_set(LVN_ERR_DEVICE_MEMORY, __FILE__, __LINE__, "%s: a tensor of %zu bytes is too large", d->name, bytes);
+        return NULL;
+    }
+    const int k = lvni_size_class(bytes, got);
+    pthread_mutex_lock(&d->memory_lock);
+    void *p = take_class(d, k, *got);
+    d->in_use += p == NULL ? 0 : *got;
+    pthread_mutex_unlock(&d->memory_lock);
+    return p;
+}
+
+void lvni_device_give(lvni_device *d, void *p, size_t got)
+{
+    size_t size;
+    const int k = lvni_size_class(got, &size);
+    pthread_mutex_lock(&d->memory_lock);
+    lvni_piece *piece = pop(&d->spare);
+    piece->p = p;
+    piece->bytes = size;
+    push(&d->free_list[k], piece);
+    d->in_use -= size;
+    pthread_mutex_unlock(&d->memory_lock);
+}
+
+void lvni_device_fail_at(lvni_device *d, int64_t k)
+{
+    pthread_mutex_lock(&d->memory_lock);
+    d->fail_in = k;
+    pthread_mutex_unlock(&d->memory_lock);
+}
+
+lvni_device_stats lvni_device_get_stats(lvni_device *d)
+{
+    pthread_mutex_lock(&d->memory_lock);
+    const lvni_device_stats s = {.limit = d->size, .in_use = d->in_use, .held = d->held, .peak = d->peak};
+    pthread_mutex_unlock(&d->memory_lock);
+    return s;
+}
