@@ -3,6 +3,7 @@
 #include "autograd/tape_impl.h"
 
 #include "core/half.h"
+#include "tensor/device.h"
 
 #include <string.h>
 
@@ -106,13 +107,13 @@ static lvn_status give_parameter(lvn_tensor *leaf, float *slice, lvn_tensor *t)
     const lvni_gradients *g = lvni_ctx_get()->gradients;
     lvn_status s = LVN_OK;
     if (t->data != slice && !g->written[leaf->param]) {
-        memcpy(slice, t->data, (size_t)lvn_numel(t) * sizeof *slice);
+        s = lvni_mem_copy(slice, t->data, (size_t)lvn_numel(t) * sizeof *slice);
     } else if (t->data != slice) { /* used twice in the network */
         lvn_tensor *sum = lvn_tensor_wrap(slice, LVN_F32, leaf->ndim, leaf->shape);
         lvni_args a = {.in = {sum, t}};
-        s = sum == NULL ? LVN_ERR_MEMORY : lvni_run(LVNI_OP_add, &a, 1);
+        s = sum == NULL ? lvn_last_error()->code : lvni_run(LVNI_OP_add, &a, 1);
         if (s == LVN_OK) {
-            memcpy(slice, a.out[0]->data, (size_t)lvn_numel(t) * sizeof *slice);
+            s = lvni_mem_copy(slice, a.out[0]->data, (size_t)lvn_numel(t) * sizeof *slice);
             lvn_release(a.out[0]);
         }
         lvn_release(sum);
@@ -188,16 +189,14 @@ lvn_status lvni_grad_weight_and_bias(lvni_node *n, lvni_op op, lvni_args *a)
 lvn_tensor *lvni_seed_gradient(const lvn_tensor *y, double seed)
 {
     const lvni_desc d = lvni_tensor_desc(y);
-    lvn_tensor *g = lvni_tensor_new(&d);
-    if (g == NULL || d.dtype == LVN_F64) {
-        return g == NULL ? NULL : (*(double *)g->data = seed, g);
+    const float low = (float)seed;
+    const uint16_t half = d.dtype == LVN_BF16 ? lvni_f32_to_bf16(low) : lvni_f32_to_f16(low);
+    const void *value = d.dtype == LVN_F64 ? (const void *)&seed : d.dtype == LVN_F32 ? (const void *)&low : (const void *)&half;
+    lvn_tensor *g = lvni_tensor_new_on(&d, lvni_device_of(y->data));
+    if (g != NULL && lvni_mem_copy(g->data, value, lvn_dtype_size(d.dtype)) != LVN_OK) {
+        lvn_release(g);
+        return NULL;
     }
-    if (d.dtype == LVN_F32) {
-        *LVNI_F32(g) = (float)seed;
-        return g;
-    }
-    const float value = (float)seed;
-    *(uint16_t *)g->data = d.dtype == LVN_BF16 ? lvni_f32_to_bf16(value) : lvni_f32_to_f16(value);
     return g;
 }
 
@@ -243,7 +242,7 @@ lvn_status lvn_backward_scaled(lvn_tensor *loss, double seed)
     loss->node->grad = lvni_seed_gradient(loss, seed);
     const bool paused = tape->paused;
     tape->paused = true; /* a user's rule may call ops */
-    const lvn_status s = loss->node->grad == NULL ? LVN_ERR_MEMORY : walk(tape);
+    const lvn_status s = loss->node->grad == NULL ? lvn_last_error()->code : walk(tape);
     tape->paused = paused;
     lvni_tape_drop_nodes(tape);
     return s;

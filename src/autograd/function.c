@@ -98,5 +98,5 @@ lvn_tensor *lvn_apply(const lvn_function *f, lvn_tensor *const *in, int n_in, co
 
 lvn_tensor *lvn_zeros(lvn_dtype dtype, int ndim, const int64_t *shape)
 {
-    return lvni_scope_failed() ? lvni_op_fail("zeros") : lvni_adopt(lvn_tensor_create(dtype, ndim, shape));
+    return lvni_scope_failed() ? lvni_op_fail("zeros") : lvni_adopt(lvni_tensor_zeros(dtype, ndim, shape));
 }

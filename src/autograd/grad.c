@@ -99,7 +99,7 @@ static lvn_status start(lvn_tensor *y, const lvn_grad_options *o)
     }
     LVN_ARG(lvn_numel(y) == 1, "lvn_grad: y has %lld elements; give .grad_output, or take lvn_sum() of it", (long long)lvn_numel(y));
     y->node->grad = lvni_seed_gradient(y, 1.0);
-    return y->node->grad == NULL ? LVN_ERR_MEMORY : LVN_OK;
+    return y->node->grad == NULL ? lvn_last_error()->code : LVN_OK;
 }
 
 static lvn_status gradients(struct lvni_tape *tape, lvn_tensor *y, lvni_walk *walk, const lvn_grad_options *o)

@@ -2,6 +2,7 @@
 #include "autograd/tape_impl.h"
 
 #include "core/alloc.h"
+#include "tensor/device.h"
 
 static void tape_destroy(struct lvni_tape *tape)
 {
@@ -31,6 +32,17 @@ struct lvni_tape *lvni_tape_get(void)
     return ctx->tape;
 }
 
+/* A device computes later than ops return: its error becomes one of the scope that is open when it shows. */
+static void fetch_device_error(struct lvni_tape *tape)
+{
+    if (lvni_device_take_error() != LVN_OK) {
+        if (tape->scope[tape->depth].failed == LVN_OK) {
+            tape->error = *lvn_last_error();
+            tape->scope[tape->depth].failed = tape->depth > 0 ? tape->error.code : LVN_OK;
+        }
+    }
+}
+
 lvn_status lvn_scope_open(void)
 {
     struct lvni_tape *tape = lvni_tape_get();
@@ -49,6 +61,9 @@ lvn_status lvn_scope_close(void)
 {
     struct lvni_tape *tape = lvni_tape_get();
     LVN_ARG(tape != NULL && tape->depth > 0, "no scope is open");
+    if (tape->depth == 1 || lvni_device_failed()) {
+        fetch_device_error(tape);
+    }
     const lvni_scope scope = tape->scope[tape->depth];
     if (tape->depth == 1) {
         lvni_tape_drop_nodes(tape);
@@ -68,7 +83,11 @@ lvn_status lvn_scope_close(void)
 
 lvn_status lvn_scope_status(void)
 {
-    const struct lvni_tape *tape = lvni_tape_get();
+    struct lvni_tape *tape = lvni_tape_get();
+    if (tape != NULL && lvni_device_failed()) {
+        fetch_device_error(tape);
+        return lvn_last_error()->code; /* outside of all scopes it is told once */
+    }
     return tape == NULL ? LVN_ERR_MEMORY : tape->scope[tape->depth].failed;
 }
 

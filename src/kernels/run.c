@@ -95,7 +95,7 @@ static lvn_status widen(const lvni_op_info *info, const lvni_args *args, lvni_ar
         if (args->in[i] != NULL && lvni_is_low(args->in[i]->dtype)) {
             copies[i] = cast_new(args->in[i], LVN_F32);
             if (copies[i] == NULL) {
-                return LVN_ERR_MEMORY;
+                return lvn_last_error()->code;
             }
             wide->in[i] = copies[i];
         }

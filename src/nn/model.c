@@ -1,7 +1,7 @@
 /* From a class to a model: build, lay parameters and buffers out, initialise. Also lvn_forward and lvn_log. */
 #include "nn/builder_impl.h"
 
-#include "core/alloc.h"
+#include "tensor/device.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -43,23 +43,23 @@ static lvn_status lay_out(lvni_model *m)
         m->buffers[i]->value_offset = m->n_values;
         m->n_values += (m->buffers[i]->numel + ALIGN - 1) / ALIGN * ALIGN;
     }
-    m->weights = lvni_calloc(LVNI_TAG_MODEL, (size_t)m->n_values, sizeof *m->weights);
+    m->weights = lvni_mem_calloc(LVNI_TAG_MODEL, (size_t)m->n_values, sizeof *m->weights);
     if (m->weights == NULL) {
-        return LVN_ERR_MEMORY;
+        return lvn_last_error()->code;
     }
     lvni_model_show(m, NULL);
     return LVN_OK;
 }
 
 /* Values are a function of (seed, name, element) alone. */
-static void initialise(lvni_model *m, uint64_t seed)
+static void fill_parameters(const lvni_model *m, uint64_t seed, float *values)
 {
     for (int i = 0; i < m->n_parameters; i++) {
         const lvni_parameter *p = &m->parameters[i];
         char purpose[256];
         snprintf(purpose, sizeof purpose, "init/%s", p->name);
         const lvni_rng rng = {.key = lvni_rng_make_key(seed, lvni_rng_purpose(purpose))};
-        float *w = LVNI_F32(p->tensor);
+        float *w = values + m->offset[i];
         if (p->init == LVN_INIT_NORMAL) {
             lvni_rng_fill_normal(&rng, p->bound, p->numel, w);
             continue;
@@ -71,17 +71,37 @@ static void initialise(lvni_model *m, uint64_t seed)
     }
 }
 
-static void fill_buffers(lvni_model *m)
+static void fill_buffers(const lvni_model *m, float *values)
 {
     for (int i = 0; i < m->n_buffers; i++) {
-        float *v = LVNI_F32(m->buffers[i]->tensor);
+        float *v = values + m->buffers[i]->value_offset;
         for (int64_t k = 0; k < m->buffers[i]->numel; k++) {
             v[k] = (float)m->buffers[i]->fill;
         }
     }
 }
 
-lvn_status lvni_model_build_empty(const lvn_module_class *cls, const void *arguments, lvni_model **out)
+/* Buffers, and with a seed parameters; without they stay zeros. */
+static lvn_status initialise(const lvni_model *m, const uint64_t *seed)
+{
+    const bool here = lvni_device_of(m->weights) == NULL;
+    float *values = here ? m->weights : lvni_calloc(LVNI_TAG_MODEL, (size_t)m->n_values, sizeof *values);
+    if (values == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    if (seed != NULL) {
+        fill_parameters(m, *seed, values);
+    }
+    fill_buffers(m, values);
+    if (here) {
+        return LVN_OK;
+    }
+    const lvn_status s = lvni_mem_copy(m->weights, values, (size_t)m->n_values * sizeof *values);
+    lvni_free(values);
+    return s;
+}
+
+static lvn_status build(const lvn_module_class *cls, const void *arguments, const uint64_t *seed, lvni_model **out)
 {
     *out = NULL;
     lvni_model *m = LVNI_NEW(LVNI_TAG_MODEL, lvni_model);
@@ -94,21 +114,26 @@ lvn_status lvni_model_build_empty(const lvn_module_class *cls, const void *argum
     if (s == LVN_OK) {
         s = lay_out(m);
     }
+    if (s == LVN_OK) {
+        s = initialise(m, seed);
+    }
     if (s != LVN_OK) {
         lvn_error_frame("building model %s", cls->name);
         lvni_model_destroy(m);
         return s;
     }
-    fill_buffers(m);
     *out = m;
     return LVN_OK;
 }
 
+lvn_status lvni_model_build_empty(const lvn_module_class *cls, const void *arguments, lvni_model **out)
+{
+    return build(cls, arguments, NULL, out);
+}
+
 lvn_status lvni_model_build(const lvn_module_class *cls, const void *arguments, uint64_t seed, lvni_model **out)
 {
-    LVN_TRY(lvni_model_build_empty(cls, arguments, out));
-    initialise(*out, seed);
-    return LVN_OK;
+    return build(cls, arguments, &seed, out);
 }
 
 void lvni_model_destroy(lvni_model *m)
@@ -139,7 +164,7 @@ void lvni_model_destroy(lvni_model *m)
     lvni_free(m->modules);
     lvni_free(m->parameters);
     lvni_free(m->buffers);
-    lvni_free(m->weights);
+    lvni_mem_free(m->weights, (size_t)m->n_values, sizeof *m->weights);
     lvni_free(m->offset);
     lvni_free(m);
 }

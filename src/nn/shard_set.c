@@ -1,6 +1,6 @@
 /* A shard's gradients and buffer records in one flat block (model.h). */
-#include "core/alloc.h"
 #include "nn/model.h"
+#include "tensor/device.h"
 
 #include <string.h>
 
@@ -12,13 +12,13 @@ lvn_status lvni_set_create(const lvni_model *m, lvni_set **out)
         return LVN_ERR_MEMORY;
     }
     set->model = m;
-    set->data = lvni_calloc(LVNI_TAG_MODEL, (size_t)(m->n_weights + m->n_records), sizeof *set->data);
+    set->data = lvni_mem_calloc(LVNI_TAG_MODEL, (size_t)(m->n_weights + m->n_records), sizeof *set->data);
     set->recorded = lvni_calloc(LVNI_TAG_MODEL, (size_t)m->n_buffers, sizeof *set->recorded);
     set->gradients = (lvni_gradients){.data = set->data, .offset = m->offset, .n = m->n_parameters};
     set->gradients.written = lvni_calloc(LVNI_TAG_MODEL, (size_t)m->n_parameters, sizeof(bool));
     if (set->data == NULL || set->recorded == NULL || set->gradients.written == NULL) {
         lvni_set_destroy(set);
-        return LVN_ERR_MEMORY;
+        return lvn_last_error()->code;
     }
     *out = set;
     return LVN_OK;
@@ -29,7 +29,7 @@ void lvni_set_destroy(lvni_set *set)
     if (set == NULL) {
         return;
     }
-    lvni_free(set->data);
+    lvni_mem_free(set->data, (size_t)(set->model->n_weights + set->model->n_records), sizeof *set->data);
     lvni_free(set->recorded);
     lvni_free(set->gradients.written);
     lvni_free(set);
@@ -47,15 +47,33 @@ void lvni_set_finish(lvni_set *set)
     const lvni_model *m = set->model;
     for (int i = 0; i < m->n_parameters; i++) {
         if (!set->gradients.written[i]) {
-            memset(set->data + m->offset[i], 0, (size_t)m->parameters[i].numel * sizeof *set->data);
+            lvni_mem_zero(set->data + m->offset[i], (size_t)m->parameters[i].numel * sizeof *set->data);
         }
     }
     for (int i = 0; i < m->n_buffers; i++) {
         if (!set->recorded[i]) {
             float *record = set->data + m->n_weights + m->buffers[i]->offset;
-            memset(record, 0, (size_t)(m->buffers[i]->numel + 1) * sizeof *record);
+            lvni_mem_zero(record, (size_t)(m->buffers[i]->numel + 1) * sizeof *record);
         }
     }
+}
+
+/* What happens to a buffer's record, where the set lies. */
+typedef struct record_job {
+    float *record, *buffer;
+    const float *value;
+    int64_t n;
+    float weight, momentum, keep;
+} record_job;
+
+static lvn_status fill_record(void *payload)
+{
+    const record_job *j = payload;
+    for (int64_t k = 0; k < j->n; k++) {
+        j->record[k] = j->weight * j->value[k];
+    }
+    j->record[j->n] = j->weight;
+    return LVN_OK;
 }
 
 lvn_status lvn_buffer_push(const lvn_buffer *buffer, const lvn_tensor *value)
@@ -74,12 +92,21 @@ lvn_status lvn_buffer_push(const lvn_buffer *buffer, const lvn_tensor *value)
                  buffer->name);
     }
     set->recorded[index] = true;
-    float *record = set->data + set->model->n_weights + buffer->offset;
-    const float *v = LVNI_CF32(value), weight = (float)set->weight;
-    for (int64_t k = 0; k < buffer->numel; k++) {
-        record[k] = weight * v[k];
+    record_job job = {.record = lvni_device_alias(set->data + set->model->n_weights + buffer->offset),
+                      .value = lvni_device_alias(value->data),
+                      .n = buffer->numel,
+                      .weight = (float)set->weight};
+    return lvni_device_call(set->data, "buffer", fill_record, &job, sizeof job);
+}
+
+static lvn_status apply_record(void *payload)
+{
+    const record_job *j = payload;
+    const float *record = j->record;
+    const float weight = record[j->n];
+    for (int64_t k = 0; k < j->n && weight > 0.0f; k++) { /* else no shard pushed anything */
+        j->buffer[k] = j->keep * j->buffer[k] + j->momentum * (record[k] / weight);
     }
-    record[buffer->numel] = weight;
     return LVN_OK;
 }
 
@@ -87,15 +114,11 @@ void lvni_model_apply_records(lvni_model *m, const lvni_set *total)
 {
     for (int i = 0; i < m->n_buffers; i++) {
         const lvn_buffer *b = m->buffers[i];
-        const float *record = total->data + m->n_weights + b->offset;
-        const float weight = record[b->numel];
-        if (!(weight > 0.0f)) {
-            continue; /* no shard pushed anything */
-        }
-        const float momentum = (float)b->momentum, keep = (float)(1.0 - b->momentum);
-        float *v = LVNI_F32(b->tensor);
-        for (int64_t k = 0; k < b->numel; k++) {
-            v[k] = keep * v[k] + momentum * (record[k] / weight);
-        }
+        record_job job = {.record = lvni_device_alias(total->data + m->n_weights + b->offset),
+                          .buffer = lvni_device_alias(b->tensor->data),
+                          .n = b->numel,
+                          .momentum = (float)b->momentum,
+                          .keep = (float)(1.0 - b->momentum)};
+        lvni_device_call(total->data, "buffer", apply_record, &job, sizeof job);
     }
 }

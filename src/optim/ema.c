@@ -1,8 +1,8 @@
 /* Averages of weights (ema.h): one pass over the flat values per optimizer step. */
 #include "optim/ema.h"
 
-#include "core/alloc.h"
 #include "kernels/flat.h"
+#include "tensor/device.h"
 
 #include <string.h>
 
@@ -10,22 +10,21 @@ lvn_status lvni_ema_create(const lvni_ema_options *options, const float *x, int6
 {
     *out = NULL;
     lvni_ema *e = LVNI_NEW(LVNI_TAG_MODEL, lvni_ema);
-    float *value = lvni_alloc(LVNI_TAG_MODEL, (size_t)n * sizeof *value);
+    float *value = lvni_mem_calloc(LVNI_TAG_MODEL, (size_t)n, sizeof *value);
     if (e == NULL || value == NULL) {
         lvni_free(e);
-        lvni_free(value);
-        return LVN_ERR_MEMORY;
+        lvni_mem_free(value, (size_t)n, sizeof *value);
+        return lvn_last_error()->code;
     }
     *e = (lvni_ema){.options = *options, .n = n, .value = value};
-    memcpy(value, x, (size_t)n * sizeof *value);
     *out = e;
-    return LVN_OK;
+    return lvni_mem_copy(value, x, (size_t)n * sizeof *value);
 }
 
 void lvni_ema_destroy(lvni_ema *e)
 {
     if (e != NULL) {
-        lvni_free(e->value);
+        lvni_mem_free(e->value, (size_t)e->n, sizeof *e->value);
         lvni_free(e);
     }
 }
@@ -37,6 +36,6 @@ void lvni_ema_update(lvni_ema *e, const float *x, int64_t t)
     if (decay > 0.0) {
         lvni_flat_lerp(e->value, x, (float)(1.0 - decay), e->n);
     } else {
-        memcpy(e->value, x, (size_t)e->n * sizeof *x);
+        lvni_mem_copy(e->value, x, (size_t)e->n * sizeof *x);
     }
 }

@@ -1,9 +1,9 @@
 /* SGD with momentum, Adam, AdamW and LARS over flat buffers (optim.h); the arithmetic is in kernels/flat.h. */
 #include "optim/optim.h"
 
-#include "core/alloc.h"
 #include "core/math.h"
 #include "kernels/flat.h"
+#include "tensor/device.h"
 
 #define TRUST_LIMIT 1e30
 
@@ -71,12 +71,12 @@ lvn_status lvni_optim_create(const lvni_optim_options *options, int64_t n, const
     o->partial = lvni_calloc(LVNI_TAG_MODEL, (size_t)lvni_flat_blocks(n), sizeof *o->partial);
     bool good = o->partial != NULL && make_runs(o, parameter, n_parameters) == LVN_OK;
     for (int i = 0; i < o->n_slots && good; i++) {
-        o->slot[i] = lvni_calloc(LVNI_TAG_MODEL, (size_t)n, sizeof *o->slot[i]);
+        o->slot[i] = lvni_mem_calloc(LVNI_TAG_MODEL, (size_t)n, sizeof *o->slot[i]);
         good = o->slot[i] != NULL;
     }
     if (!good) {
         lvni_optim_destroy(o);
-        return LVN_ERR_MEMORY;
+        return lvn_last_error()->code;
     }
     *out = o;
     return LVN_OK;
@@ -88,7 +88,7 @@ void lvni_optim_destroy(lvni_optim *o)
         return;
     }
     for (int i = 0; i < LVNI_OPTIM_SLOTS; i++) {
-        lvni_free(o->slot[i]);
+        lvni_mem_free(o->slot[i], (size_t)o->n, sizeof *o->slot[i]);
     }
     lvni_free(o->run);
     lvni_free(o->partial);

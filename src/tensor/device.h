@@ -70,6 +70,8 @@ typedef lvn_status (*lvni_command_fn)(void *payload);
  * lvni_device_alias of them. `what` names the work in errors (static). Teams are those of the calling context. On a dry device: nothing
  * happens. LVN_OK says only that the command is on its way. */
 lvn_status lvni_device_submit(lvni_device *device, const char *what, lvni_command_fn fn, const void *payload, size_t bytes);
+/* The same on whatever device `where` belongs to; on the host at once. */
+lvn_status lvni_device_call(const void *where, const char *what, lvni_command_fn fn, void *payload, size_t bytes);
 /* What commands, and they alone, may touch instead of a device address; host addresses stay as they are. */
 void *lvni_device_alias(const void *address);
 /* All commands of the calling context ran. Their first error, which stays until it is taken. */

@@ -172,6 +172,12 @@ lvn_status lvni_device_submit(lvni_device *d, const char *what, lvni_command_fn 
     return LVN_OK;
 }
 
+lvn_status lvni_device_call(const void *where, const char *what, lvni_command_fn fn, void *payload, size_t bytes)
+{
+    lvni_device *d = lvni_device_of(where);
+    return d == NULL ? fn(payload) : lvni_device_submit(d, what, fn, payload, bytes);
+}
+
 bool lvni_device_failed(void)
 {
     const lvni_ctx *ctx = lvni_ctx_get();

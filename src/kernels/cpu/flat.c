@@ -1,8 +1,12 @@
-/* Kernels over flat parameter buffers (kernels/flat.h), spread over the team. */
+/* Kernels over flat parameter buffers (kernels/flat.h), spread over the team; for buffers of a device, by its thread. */
 #include "kernels/flat.h"
 
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/par.h"
+#include "tensor/device.h"
+
+#include <stdalign.h>
+#include <string.h>
 
 typedef struct flat_job {
     float *w, *m, *v;
@@ -13,6 +17,43 @@ typedef struct flat_job {
     float s;
 } flat_job;
 
+/* ---- buffers of a device ---- */
+
+typedef struct flat_command {
+    flat_job job;
+    lvni_range_fn fn;
+    int64_t n, grain, work;
+    alignas(16) unsigned char params[256];
+} flat_command;
+
+static lvn_status run_command(void *payload)
+{
+    flat_command *c = payload;
+    c->job.params = c->params;
+    lvni_par(c->n, c->grain, c->work, c->fn, &c->job);
+    return LVN_OK;
+}
+
+/* lvni_par here, or on the device where the job's buffers lie; partial sums are for the host, which waits for them. */
+static void run(int64_t n, int64_t grain, int64_t work, lvni_range_fn fn, const flat_job *job, size_t params_bytes)
+{
+    lvni_device *device = lvni_device_of(job->w != NULL ? job->w : job->g);
+    if (device == NULL) {
+        lvni_par(n, grain, work, fn, job);
+        return;
+    }
+    flat_command c = {.job = *job, .fn = fn, .n = n, .grain = grain, .work = work};
+    c.job.w = lvni_device_alias(job->w);
+    c.job.m = lvni_device_alias(job->m);
+    c.job.v = lvni_device_alias(job->v);
+    c.job.g = lvni_device_alias(job->g);
+    memcpy(c.params, params_bytes > 0 ? job->params : "", params_bytes);
+    lvni_device_submit(device, "flat buffers", run_command, &c, sizeof c);
+    if (job->partial != NULL) {
+        lvni_device_sync();
+    }
+}
+
 static void add_range(const void *job, int64_t begin, int64_t end)
 {
     const flat_job *j = job;
@@ -22,7 +63,7 @@ static void add_range(const void *job, int64_t begin, int64_t end)
 void lvni_flat_add(float *a, const float *b, int64_t n)
 {
     const flat_job job = {.w = a, .g = b};
-    lvni_par(n, LVNI_FLAT_BLOCK, 1, add_range, &job);
+    run(n, LVNI_FLAT_BLOCK, 1, add_range, &job, 0);
 }
 
 static void scale_range(const void *job, int64_t begin, int64_t end)
@@ -34,7 +75,7 @@ static void scale_range(const void *job, int64_t begin, int64_t end)
 void lvni_flat_scale(float *a, float s, int64_t n)
 {
     const flat_job job = {.w = a, .s = s};
-    lvni_par(n, LVNI_FLAT_BLOCK, 1, scale_range, &job);
+    run(n, LVNI_FLAT_BLOCK, 1, scale_range, &job, 0);
 }
 
 static void lerp_range(const void *job, int64_t begin, int64_t end)
@@ -46,7 +87,7 @@ static void lerp_range(const void *job, int64_t begin, int64_t end)
 void lvni_flat_lerp(float *a, const float *b, float t, int64_t n)
 {
     const flat_job job = {.w = a, .g = b, .s = t};
-    lvni_par(n, LVNI_FLAT_BLOCK, 1, lerp_range, &job);
+    run(n, LVNI_FLAT_BLOCK, 1, lerp_range, &job, 0);
 }
 
 static void sumsq_range(const void *job, int64_t begin, int64_t end)
@@ -61,7 +102,7 @@ static void sumsq_range(const void *job, int64_t begin, int64_t end)
 void lvni_flat_block_sumsq(const float *g, int64_t n, double *partial)
 {
     const flat_job job = {.g = g, .partial = partial, .n = n};
-    lvni_par(lvni_flat_blocks(n), 1, LVNI_FLAT_BLOCK, sumsq_range, &job);
+    run(lvni_flat_blocks(n), 1, LVNI_FLAT_BLOCK, sumsq_range, &job, 0);
 }
 
 double lvni_flat_sum_tree(double *partial, int64_t blocks)
@@ -83,7 +124,7 @@ static void sgd_range(const void *job, int64_t begin, int64_t end)
 void lvni_flat_sgd(float *w, const float *g, float *momentum_buffer, int64_t n, const lvni_flat_sgd_params *p)
 {
     const flat_job job = {.w = w, .g = g, .m = momentum_buffer, .params = p};
-    lvni_par(n, LVNI_FLAT_BLOCK, 1, sgd_range, &job);
+    run(n, LVNI_FLAT_BLOCK, 1, sgd_range, &job, sizeof *p);
 }
 
 static void adamw_range(const void *job, int64_t begin, int64_t end)
@@ -95,7 +136,7 @@ static void adamw_range(const void *job, int64_t begin, int64_t end)
 void lvni_flat_adamw(float *w, const float *g, float *m, float *v, int64_t n, const lvni_flat_adamw_params *p)
 {
     const flat_job job = {.w = w, .g = g, .m = m, .v = v, .params = p};
-    lvni_par(n, LVNI_FLAT_BLOCK, 1, adamw_range, &job);
+    run(n, LVNI_FLAT_BLOCK, 1, adamw_range, &job, sizeof *p);
 }
 
 static void round_range(const void *job, int64_t begin, int64_t end)
@@ -113,5 +154,5 @@ static void round_range(const void *job, int64_t begin, int64_t end)
 void lvni_flat_round_bf16(float *w, int64_t n)
 {
     const flat_job job = {.w = w};
-    lvni_par(n, LVNI_FLAT_BLOCK, 1, round_range, &job);
+    run(n, LVNI_FLAT_BLOCK, 1, round_range, &job, 0);
 }

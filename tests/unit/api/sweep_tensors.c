@@ -1,6 +1,8 @@
 /* Scenarios of the sweep: status.h, tensor.h, version.h, and of ops.h what has no row in the gradient tests. */
 #include "sweep.h"
 
+#include <levin/device.h>
+
 #include "tensor/ctx.h"
 
 #include <string.h>
@@ -151,9 +153,30 @@ static lvn_status own_op(const void *argument)
     return done(y != NULL, y == NULL ? LVN_OK : lvn_backward(y));
 }
 
+static lvn_status devices(const void *argument)
+{
+    (void)argument;
+    float two[2] = {1, 2};
+    lvn_tensor *host = lvn_tensor_wrap(two, LVN_F32, LVN_SHAPE(2)), *there = lvn_to_device(host, LVN_SIM(0));
+    lvn_status s = there == NULL ? lvn_last_error()->code : lvn_device_use(LVN_SIM(0));
+    if (s == LVN_OK) {
+        const bool good = lvn_device_count(LVN_DEVICE_SIM) == 1 && lvn_device_in_use().kind == LVN_DEVICE_SIM &&
+                          lvn_tensor_device(there).kind == LVN_DEVICE_SIM;
+        lvn_tensor *back = lvn_to_device(there, LVN_CPU);
+        s = back == NULL ? lvn_last_error()->code : lvn_device_wait();
+        s = s == LVN_OK && !(good && ((const float *)lvn_const_data(back))[1] == 2.0f) ? LVN_ERR_INTERNAL : s;
+        lvn_release(back);
+        lvn_device_use(LVN_CPU);
+    }
+    lvn_release(there);
+    lvn_release(host);
+    return s;
+}
+
 static const scenario rows[] = {
     {.calls = "status_name status_text last_error clear_error error_set error_frame error_adopt version", .run = errors},
     {.calls = "tensor_create tensor_wrap retain release tensor_dtype ndim size numel data const_data item dtype_size dtype_name", .run = tensors},
+    {.calls = "to_device tensor_device device_use device_in_use device_count device_wait", .run = devices},
     {.calls = "scope_open scope_close scope_status keep require_grad backward backward_scaled gradient zero_grad set_grad_enabled", .run = scopes},
     {.calls = "batch_norm_eval_with cross_entropy_with nll_loss_with l1_loss_with bce_with_logits_with "
               "embedding_with accuracy argmax", .run = classification, .before = make_inputs, .after = drop_inputs},

@@ -121,6 +121,8 @@ static int start(void **state)
 {
     (void)state;
     setenv("GOMP_SPINCOUNT", "2000", 1); /* else lvn_main starts the program again, with it */
+    setenv("LEVIN_SIM_DEVICES", "1", 1);
+    setenv("LEVIN_SIM_MEMORY", "16MiB", 1);
     return lvni_cpu_start() == LVN_OK ? 0 : -1;
 }
 

@@ -1,0 +1,296 @@
+/* A pretend accelerator as a device: memory that runs out and comes back, addresses the host cannot touch, errors that show later,
+ * several devices and threads at once. */
+#include "sim_support.h"
+
+#include <levin/ops.h>
+#include <pthread.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+static const char *program;
+
+static lvn_tensor *ones(lvn_device device, int64_t rows, int64_t columns)
+{
+    lvn_tensor *t = lvn_tensor_create(LVN_F32, LVN_SHAPE(rows, columns));
+    for (int64_t i = 0; t != NULL && i < rows * columns; i++) {
+        LVNI_F32(t)[i] = 1.0f;
+    }
+    lvn_tensor *there = lvn_to_device(t, device);
+    lvn_release(t);
+    return there;
+}
+
+static lvni_device *device(int index)
+{
+    lvni_device *d;
+    assert_int_equal(lvni_device_open(index, &d), LVN_OK);
+    return d;
+}
+
+/* ---- the api ---- */
+
+static void devices_are_found(void **state)
+{
+    (void)state;
+    assert_int_equal(lvn_device_count(LVN_DEVICE_CPU), 1);
+    assert_int_equal(lvn_device_count(LVN_DEVICE_SIM), 3);
+    assert_int_equal(lvn_device_use(LVN_SIM(3)), LVN_ERR_NOT_FOUND);
+    assert_string_equal(lvn_last_error()->message, "there is no device sim:3; LEVIN_SIM_DEVICES is 3 (sim:0 is the first of 1)");
+    assert_int_equal(lvn_device_in_use().kind, LVN_DEVICE_CPU);
+    lvn_tensor *t = ones(LVN_SIM(1), 2, 2);
+    assert_int_equal(lvn_tensor_device(t).kind, LVN_DEVICE_SIM);
+    assert_int_equal(lvn_tensor_device(t).index, 1);
+    lvn_tensor *u = lvn_to_device(t, LVN_SIM(2)), *v = lvn_to_device(u, LVN_CPU);
+    assert_int_equal(lvn_tensor_device(u).index, 2);
+    assert_int_equal(lvn_tensor_device(v).kind, LVN_DEVICE_CPU);
+    assert_true(LVNI_F32(v)[3] == 1.0f);
+    lvn_release(t);
+    lvn_release(u);
+    lvn_release(v);
+}
+
+static void new_tensors_lie_where_the_thread_works(void **state)
+{
+    (void)state;
+    assert_int_equal(lvn_device_use(LVN_SIM(0)), LVN_OK);
+    assert_int_equal(lvn_scope_open(), LVN_OK);
+    lvn_tensor *z = lvn_zeros(LVN_F32, LVN_SHAPE(5));
+    assert_int_equal(lvn_tensor_device(z).kind, LVN_DEVICE_SIM);
+    assert_true(lvn_item(lvn_sum(lvn_add_scalar(z, 2.0))) == 10.0);
+    assert_int_equal(lvn_scope_close(), LVN_OK);
+    lvn_tensor *host = lvn_tensor_create(LVN_F32, LVN_SHAPE(5));
+    assert_int_equal(lvn_tensor_device(host).kind, LVN_DEVICE_CPU);
+    lvn_release(host);
+    assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
+}
+
+/* ---- memory ---- */
+
+enum { MIB = 262144 }; /* floats */
+
+static void memory_runs_out_with_a_sentence_and_comes_back(void **state)
+{
+    (void)state;
+    lvn_tensor *big[16] = {NULL};
+    int n = 0;
+    while (n < 16 && (big[n] = ones(LVN_SIM(0), 5, MIB)) != NULL) {
+        n++;
+    }
+    assert_int_equal(n, 6); /* 32 MiB in blocks of 5 */
+    assert_int_equal(lvn_last_error()->code, LVN_ERR_DEVICE_MEMORY);
+    assert_non_null(strstr(lvn_last_error()->message,
+                           "sim:0 is out of memory: 5.0 MiB were asked for, 30.0 of its 32.0 MiB are in use; a smaller batch needs less"));
+    assert_int_equal(lvni_device_get_stats(device(0)).in_use, (uint64_t)n * 5 << 20);
+    while (n > 0) {
+        lvn_release(big[--n]);
+    }
+    /* what was kept in blocks of 5 MiB is there in one piece again */
+    lvn_tensor *whole = ones(LVN_SIM(0), 28, MIB);
+    assert_non_null(whole);
+    assert_int_equal(lvn_scope_open(), LVN_OK);
+    assert_true(lvn_item(lvn_mean(whole)) == 1.0);
+    assert_int_equal(lvn_scope_close(), LVN_OK);
+    lvn_release(whole);
+    assert_int_equal(lvni_device_get_stats(device(0)).in_use, 0);
+}
+
+static void an_op_without_memory_fails_its_scope_alone(void **state)
+{
+    (void)state;
+    lvn_tensor *half = ones(LVN_SIM(0), 20, MIB);
+    assert_int_equal(lvn_scope_open(), LVN_OK);
+    assert_null(lvn_square(half));
+    assert_int_equal(lvn_scope_close(), LVN_ERR_DEVICE_MEMORY);
+    assert_int_equal(lvn_scope_open(), LVN_OK);
+    assert_true(lvn_item(lvn_sum(half)) == 20.0 * MIB);
+    assert_int_equal(lvn_scope_close(), LVN_OK);
+    lvn_release(half);
+}
+
+static void the_allocator_can_be_told_to_fail(void **state)
+{
+    (void)state;
+    lvn_tensor *x = ones(LVN_SIM(0), 4, 4);
+    lvni_device_fail_at(device(0), 2);
+    assert_int_equal(lvn_scope_open(), LVN_OK);
+    assert_non_null(lvn_square(x));
+    assert_null(lvn_square(x));
+    assert_int_equal(lvn_scope_close(), LVN_ERR_DEVICE_MEMORY);
+    lvn_release(x);
+}
+
+/* A second round of the same work takes nothing new. */
+static void blocks_are_used_again(void **state)
+{
+    (void)state;
+    lvn_tensor *x = ones(LVN_SIM(2), 300, 300);
+    uint64_t held[3], calls[3];
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(lvn_scope_open(), LVN_OK);
+        lvn_tensor *y = x;
+        for (int k = 0; k < 20; k++) {
+            y = lvn_mul(y, x);
+        }
+        assert_true(lvn_item(lvn_mean(y)) == 1.0);
+        assert_int_equal(lvn_scope_close(), LVN_OK);
+        held[i] = lvni_device_get_stats(device(2)).held;
+        calls[i] = lvni_alloc_get_total().calls;
+    }
+    assert_int_equal(held[1], held[0]);
+    assert_int_equal(held[2], held[0]);
+    assert_int_equal(calls[2], calls[1]);
+    lvn_release(x);
+}
+
+/* ---- errors ---- */
+
+static void errors_show_at_the_end_of_the_scope(void **state)
+{
+    (void)state;
+    lvn_tensor *logits = ones(LVN_SIM(0), 2, 3), *labels = lvn_tensor_create(LVN_I64, LVN_SHAPE(2));
+    ((int64_t *)labels->data)[1] = 7;
+    assert_int_equal(lvn_scope_open(), LVN_OK);
+    lvn_tensor *loss = lvn_cross_entropy(logits, labels);
+    assert_true(loss != NULL || lvn_scope_status() != LVN_OK); /* on its way, or known already */
+    lvn_cross_entropy(lvn_add(logits, logits), labels);        /* left out, or not even begun */
+    assert_int_equal(lvn_scope_close(), LVN_ERR_INVALID);
+    assert_string_equal(lvn_last_error()->message, "cross_entropy: the label of row 1 is 7, but there are 3 classes (0 to 2)");
+    assert_string_equal(lvn_last_error()->frames[0], "cross_entropy on sim:0");
+    assert_int_equal(lvn_scope_open(), LVN_OK); /* the device works on */
+    assert_true(lvn_item(lvn_sum(logits)) == 6.0);
+    assert_int_equal(lvn_scope_close(), LVN_OK);
+    loss = lvn_cross_entropy(logits, labels); /* outside of all scopes */
+    assert_true(lvn_item(loss) != lvn_item(loss));
+    assert_int_equal(lvn_device_wait(), LVN_ERR_INVALID);
+    assert_int_equal(lvn_device_wait(), LVN_OK);
+    lvn_release(logits);
+    lvn_release(labels);
+}
+
+/* ---- several at once ---- */
+
+typedef struct worker {
+    int index;
+    double sum;
+    lvn_status status;
+} worker;
+
+static void *work(void *argument)
+{
+    worker *w = argument;
+    w->status = lvn_device_use(LVN_SIM(w->index));
+    lvn_tensor *x = ones(LVN_SIM(w->index), 128, 64 + w->index);
+    for (int i = 0; i < 30 && w->status == LVN_OK; i++) {
+        lvn_scope_open();
+        lvn_tensor *y = lvn_matmul(x, x, .trans_b = true);
+        w->sum += lvn_item(lvn_mean(lvn_relu(y)));
+        w->status = lvn_scope_close();
+    }
+    lvn_release(x);
+    return NULL;
+}
+
+/* Six threads on three devices. */
+static void threads_share_devices(void **state)
+{
+    (void)state;
+    pthread_t thread[6];
+    worker w[6];
+    uint64_t before[3];
+    for (int i = 0; i < 3; i++) {
+        before[i] = lvni_device_get_stats(device(i)).in_use;
+    }
+    for (int i = 0; i < 6; i++) {
+        w[i] = (worker){.index = i % 3};
+        assert_int_equal(pthread_create(&thread[i], NULL, work, &w[i]), 0);
+    }
+    for (int i = 0; i < 6; i++) {
+        pthread_join(thread[i], NULL);
+        assert_int_equal(w[i].status, LVN_OK);
+        assert_true(w[i].sum == 30.0 * (64 + w[i].index));
+    }
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(lvni_device_get_stats(device(i)).in_use, before[i]);
+    }
+}
+
+/* ---- the host touches device memory ---- */
+
+static int touch(const char *how)
+{
+    lvn_tensor *x = ones(LVN_SIM(1), 512, 512);
+    if (strcmp(how, "busy") == 0) { /* the stream has work for a while */
+        lvn_device_use(LVN_SIM(1));
+        for (int i = 0; i < 20; i++) {
+            lvn_matmul(x, x);
+        }
+    }
+    LVNI_F32(x)[7] = 1.0f;
+    return 0;
+}
+
+/* The program again, as a child that touches; its stderr comes back. */
+static int run_child(const char *how, char *text, size_t size)
+{
+    char *const arguments[] = {(char *)(uintptr_t)program, (char *)(uintptr_t)how, NULL};
+    posix_spawn_file_actions_t actions;
+    int ends[2], status = 0;
+    pid_t child;
+    assert_int_equal(pipe(ends), 0);
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
+    assert_int_equal(posix_spawn(&child, "/proc/self/exe", &actions, NULL, arguments, environ), 0);
+    posix_spawn_file_actions_destroy(&actions);
+    close(ends[1]);
+    size_t n = 0;
+    for (ssize_t got = 1; got > 0 && n + 1 < size; n += got > 0 ? (size_t)got : 0) {
+        got = read(ends[0], text + n, size - 1 - n);
+    }
+    text[n] = '\0';
+    close(ends[0]);
+    waitpid(child, &status, 0);
+    return status;
+}
+
+static void the_host_cannot_touch_device_memory(void **state)
+{
+    (void)state;
+    static const char *const ways[] = {"idle", "busy"};
+    for (int i = 0; i < 2; i++) {
+        char text[8192];
+        const int status = run_child(ways[i], text, sizeof text);
+        assert_false(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* they report the signal in their own way */
+        assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+#endif
+        if (strstr(text, "levin: the host touched memory of sim:1") == NULL) {
+            fail_msg("the message should name the device: %s", text);
+        }
+    }
+}
+
+int main(int argc, char **argv)
+{
+    program = argv[0];
+    sim_start("3", "32MiB");
+    if (argc > 1) {
+        return touch(argv[1]);
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(devices_are_found),
+        cmocka_unit_test(new_tensors_lie_where_the_thread_works),
+        cmocka_unit_test(memory_runs_out_with_a_sentence_and_comes_back),
+        cmocka_unit_test(an_op_without_memory_fails_its_scope_alone),
+        cmocka_unit_test(the_allocator_can_be_told_to_fail),
+        cmocka_unit_test(blocks_are_used_again),
+        cmocka_unit_test(errors_show_at_the_end_of_the_scope),
+        cmocka_unit_test(threads_share_devices),
+        cmocka_unit_test(the_host_cannot_touch_device_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
