@@ -22,6 +22,24 @@ LVN_API lvn_tensor *lvn_log_e(lvn_tensor *x); /* natural logarithm (lvn_log is t
 LVN_API lvn_tensor *lvn_square(lvn_tensor *x);
 LVN_API lvn_tensor *lvn_sqrt(lvn_tensor *x);
 LVN_API lvn_tensor *lvn_relu(lvn_tensor *x);
+LVN_API lvn_tensor *lvn_rsqrt(lvn_tensor *x);      /* 1 / sqrt(x) */
+LVN_API lvn_tensor *lvn_reciprocal(lvn_tensor *x); /* 1 / x */
+LVN_API lvn_tensor *lvn_abs(lvn_tensor *x);        /* slope 0 at 0 */
+LVN_API lvn_tensor *lvn_sign(lvn_tensor *x);       /* -1, 0, 1; no gradient */
+LVN_API lvn_tensor *lvn_pow_scalar(lvn_tensor *x, double exponent);
+LVN_API lvn_tensor *lvn_clamp(lvn_tensor *x, double min, double max); /* the gradient passes where min <= x <= max */
+LVN_API lvn_tensor *lvn_erf(lvn_tensor *x);                           /* 2 / sqrt(pi) integral of e^(-t^2) from 0 to x */
+
+/* ---- activations ---- */
+LVN_API lvn_tensor *lvn_leaky_relu(lvn_tensor *x, double slope); /* x, below 0 slope x. Maas, Hannun & Ng 2013 */
+/* x P(X <= x), X standard normal: x (1 + erf(x / sqrt 2)) / 2. Hendrycks & Gimpel 2016, "Gaussian error linear units" */
+LVN_API lvn_tensor *lvn_gelu(lvn_tensor *x);
+/* The same paper's approximation: x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2 */
+LVN_API lvn_tensor *lvn_gelu_tanh(lvn_tensor *x);
+LVN_API lvn_tensor *lvn_silu(lvn_tensor *x);    /* x sigmoid(x). Elfwing, Uchibe & Doya 2018 */
+LVN_API lvn_tensor *lvn_sigmoid(lvn_tensor *x); /* 1 / (1 + e^-x) */
+LVN_API lvn_tensor *lvn_tanh(lvn_tensor *x);
+LVN_API lvn_tensor *lvn_softplus(lvn_tensor *x); /* log(1 + e^x). Dugas et al. 2001 */
 
 #ifdef __cplusplus
 }

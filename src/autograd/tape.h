@@ -45,6 +45,25 @@ struct lvni_node {
         lvni_dropout_attr dropout;
         lvni_desc desc; /* of input 1 */
         struct {
+            const void *curve; /* row of op_curves.c */
+            union {
+                lvni_number_attr number;
+                lvni_range_attr range;
+            } attr;
+        } curve;
+        struct {
+            lvni_op op;
+            union {
+                lvni_permute_attr permute;
+                lvni_box_attr box;
+                lvni_axis_attr axis;
+            } attr;
+        } move; /* what op_move.c did */
+        struct {
+            int axis;
+            int64_t size[LVNI_NODE_IN]; /* of each input along it */
+        } concat;
+        struct {
             const lvn_function *f;
             alignas(16) unsigned char attr[LVNI_FUNCTION_ATTR];
         } function;

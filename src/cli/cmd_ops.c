@@ -72,7 +72,7 @@ static void print_op(const lvni_op_info *op)
     static const char *const left_out[] = {"", "; the last may be left out", "; the last two may be left out"};
     char in[16], out[16];
     printf("%s: %s\n", op->name, op->sentence);
-    printf("  inputs      %s%s\n", inputs(op, in), left_out[lvni_op_optional(op)]);
+    printf("  inputs      %s%s\n", inputs(op, in), lvni_op_optional(op) > 2 ? "; as many as are given" : left_out[lvni_op_optional(op)]);
     printf("  outputs     %s%s\n", outputs(op, out), (op->flags & LVNI_OPTIONAL_OUT) != 0 ? "; those after the first on demand" : "");
     printf("  attributes  %s\n", op->attributes);
     for (int c = 0; c < COLUMNS; c++) {

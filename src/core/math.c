@@ -1,4 +1,4 @@
-/* Own exp, log, cos in double precision (math.h). Compiled without contraction, so no compiler fuses what is written apart. */
+/* Own exp, log, cos, pow, tanh, erf in double precision (math.h). Compiled without contraction, so no compiler fuses what is written apart. */
 #include "core/math.h"
 
 #include <math.h>
@@ -130,7 +130,137 @@ double lvni_cos2pi(double x)
     }
 }
 
+/* ---- pow: the logarithm as a sum of two doubles, so that y log x is right to the last place ---- */
+
+typedef struct two { double hi, lo; } two;
+
+static two two_sum(double a, double b)
+{
+    const double s = a + b, t = s - a;
+    return (two){s, (a - (s - t)) + (b - t)};
+}
+
+/* Dekker 1971: the product of two doubles without rounding. */
+static two two_product(double a, double b)
+{
+    const double ca = 134217729.0 * a, cb = 134217729.0 * b;
+    const double ah = ca - (ca - a), bh = cb - (cb - b), al = a - ah, bl = b - bh;
+    const double p = a * b;
+    return (two){p, ((ah * bh - p) + ah * bl + al * bh) + al * bl};
+}
+
+/* log x of a positive finite x: 2 s + 2 s (z / 3 + z^2 / 5 + ...), z = s^2, s = (m - 1) / (m + 1) with the remainder of the division. */
+static two log_two(double x)
+{
+    int k = 0;
+    if (x < 0x1p-1022) {
+        x *= 0x1p54;
+        k = -54;
+    }
+    const uint64_t b = to_bits(x);
+    k += (int)(b >> 52) - 1023;
+    double m = from_bits((b & 0xfffffffffffffu) | 0x3ff0000000000000u);
+    if (m > 1.4142135623730951) {
+        m *= 0.5;
+        k++;
+    }
+    const double f = m - 1.0;
+    const two d = two_sum(m, 1.0);
+    const double s = f / d.hi;
+    const two back = two_product(s, d.hi);
+    const double s_lo = (((f - back.hi) - back.lo) - s * d.lo) / d.hi, z = s * s;
+    double p = 1.0 / 23.0;
+    for (int i = 21; i >= 3; i -= 2) {
+        p = p * z + 1.0 / i;
+    }
+    const two sum = two_sum(k * LN2_HI, 2.0 * s);
+    return two_sum(sum.hi, sum.lo + (k * LN2_LO + (2.0 * s_lo + 2.0 * s * (z * p))));
+}
+
+/* x > 0, all finite */
+static double pow_positive(double x, double y)
+{
+    const two l = log_two(x);
+    if (!(fabs(y * l.hi) < 800.0)) {
+        return lvni_exp(y * l.hi);
+    }
+    const two p = two_product(y, l.hi);
+    const double e = lvni_exp(p.hi);
+    return e == 0.0 || e == HUGE_VAL ? e : e + e * (p.lo + y * l.lo);
+}
+
+/* 0: y is no integer, 1: odd, 2: even */
+static int parity(double y)
+{
+    const double a = fabs(y);
+    return a != floor(a) ? 0 : a < 0x1p53 && fmod(a, 2.0) == 1.0 ? 1 : 2;
+}
+
+/* C11 F.10.4.4 */
 double lvni_pow(double x, double y)
 {
-    return lvni_exp(y * lvni_log(x));
+    const double inf = HUGE_VAL, a = fabs(x);
+    if (x == 1.0 || y == 0.0) {
+        return 1.0;
+    }
+    if (x != x || y != y) {
+        return x + y;
+    }
+    if (fabs(y) == inf) {
+        return a == 1.0 ? 1.0 : (a < 1.0) == (y < 0.0) ? inf : 0.0;
+    }
+    const int kind = parity(y);
+    if (x < 0.0 && kind == 0 && a != inf) {
+        return (double)NAN;
+    }
+    const double size = a == 0.0 || a == inf ? ((a == 0.0) == (y < 0.0) ? inf : 0.0) : pow_positive(a, y);
+    return kind == 1 ? copysign(size, x) : size;
+}
+
+/* ---- tanh, erf ---- */
+
+/* Lambert's continued fraction x / (1 + x^2 / (3 + x^2 / (5 + ...))) near 0, 1 - 2 / (e^2x + 1) beyond. */
+double lvni_tanh(double x)
+{
+    const double a = fabs(x);
+    if (a < 0.6) {
+        double t = 23.0;
+        for (int k = 21; k >= 1; k -= 2) {
+            t = k + a * a / t;
+        }
+        return x / t;
+    }
+    return copysign(1.0 - 2.0 / (lvni_exp(2.0 * a) + 1.0), x);
+}
+
+static const double ROOT_PI = 1.7724538509055160273;
+
+/* Abramowitz & Stegun 7.1.14, x >= 2: e^(-x^2) / sqrt(pi) / (x + (1/2) / (x + (2/2) / (x + (3/2) / ...))) */
+static double erfc_fraction(double x)
+{
+    double t = x;
+    for (int k = 70; k >= 1; k--) {
+        t = x + 0.5 * k / t;
+    }
+    return lvni_exp(-x * x) / (ROOT_PI * t);
+}
+
+/* Abramowitz & Stegun 7.1.6 below 2: 2 / sqrt(pi) e^(-x^2) (x + 2 x^3 / 3 + 4 x^5 / 15 + ...), all terms of one sign. */
+double lvni_erf(double x)
+{
+    const double a = fabs(x);
+    if (!(a < 2.0)) {
+        return x != x ? x : copysign(1.0 - erfc_fraction(a), x);
+    }
+    double term = x, sum = 0.0;
+    for (int k = 1; k <= 60; k++) {
+        sum += term;
+        term *= 2.0 * x * x / (2 * k + 1);
+    }
+    return 2.0 / ROOT_PI * lvni_exp(-x * x) * sum;
+}
+
+double lvni_erfc(double x)
+{
+    return x < 2.0 ? 1.0 - lvni_erf(x) : x > 1e8 ? 0.0 : erfc_fraction(x);
 }

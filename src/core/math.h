@@ -8,6 +8,9 @@ double lvni_exp(double x);   /* 0 below -745, +inf above 709.78 */
 double lvni_log(double x);   /* -inf at 0, NaN below */
 double lvni_sqrt(double x);
 double lvni_cos2pi(double x); /* cos(2 pi x), |x| < 2^30 */
-double lvni_pow(double x, double y); /* x > 0: exp(y log x); relative error about |y log x| * 2^-52 */
+double lvni_pow(double x, double y);  /* every special value as C's pow */
+double lvni_tanh(double x);
+double lvni_erf(double x);  /* within 12 units */
+double lvni_erfc(double x); /* 1 - erf(x), with a few digits less than the others below 2 */
 
 #endif

@@ -49,6 +49,12 @@ typedef struct lvni_class_loss_attr { double smoothing; int64_t ignore; bool sum
 typedef enum lvni_point_loss { LVNI_LOSS_SQUARE, LVNI_LOSS_ABSOLUTE, LVNI_LOSS_SMOOTH_L1, LVNI_LOSS_BINARY } lvni_point_loss;
 typedef struct lvni_point_loss_attr { lvni_point_loss kind; double beta; bool sum; } lvni_point_loss_attr; /* beta: of smooth l1 */
 typedef struct lvni_lookup_attr { int64_t rows, positions; bool add; } lvni_lookup_attr; /* of the tables; add: to what dweight holds */
+typedef struct lvni_number_attr { double value; } lvni_number_attr; /* a slope, an exponent */
+typedef struct lvni_range_attr { double min, max; } lvni_range_attr;
+typedef struct lvni_permute_attr { int ndim, axis[LVN_MAX_NDIM]; } lvni_permute_attr; /* axis i of the result is axis[i] of x */
+typedef struct lvni_axis_attr { int axis; int64_t size; } lvni_axis_attr; /* size: of the axis in the gradient, else unused */
+/* crop: the part [start, start + size) of x. pad and its gradients: x lies at `start` in a result of `size`. Per axis of x. */
+typedef struct lvni_box_attr { int ndim; int64_t start[LVN_MAX_NDIM], size[LVN_MAX_NDIM]; double value; bool reflect; } lvni_box_attr;
 typedef struct lvni_dropout_attr { double p; lvni_rng rng; } lvni_dropout_attr;
 
 typedef enum lvni_op {
@@ -72,6 +78,7 @@ enum {
     LVNI_BF16 = 64,
     LVNI_F16 = 128,
     LVNI_OPTIONAL_TWO = 4096, /* the last two inputs may be NULL (gamma and beta) */
+    LVNI_SEVERAL = 512, /* inputs after the first may be NULL: the op takes as many as are given */
 };
 
 typedef struct lvni_args {
@@ -99,7 +106,7 @@ extern const lvni_op_info lvni_ops[LVNI_OP_COUNT];
 /* How many inputs, counted from the last, may be NULL. */
 static inline int lvni_op_optional(const lvni_op_info *op)
 {
-    return (op->flags & LVNI_OPTIONAL_TWO) != 0 ? 2 : (op->flags & LVNI_OPTIONAL_LAST) != 0 ? 1 : 0;
+    return (op->flags & LVNI_SEVERAL) != 0 ? op->n_in - 1 : (op->flags & LVNI_OPTIONAL_TWO) != 0 ? 2 : (op->flags & LVNI_OPTIONAL_LAST) != 0 ? 1 : 0;
 }
 
 /* Where: on the device of the context or of an input (inputs in host memory are copied there), else on the host. A device computes

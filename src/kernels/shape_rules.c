@@ -92,16 +92,14 @@ static lvn_status broadcast(const char *op, const lvni_args *args, lvni_desc out
     return LVN_OK;
 }
 
-static lvn_status like_input(const char *op, const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+lvn_status lvni_rule_like_input(const char *op, const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
 {
     LVN_TRY(lvni_rule_float(op, args, 1));
     out[0] = lvni_tensor_desc(args->in[0]);
     return LVN_OK;
 }
 
-/* Gradients of element-wise ops: dy and what the forward kept. */
-static lvn_status like_pair(const char *op, const char *kept, const lvni_args *args,
-                            lvni_desc out[LVNI_MAX_OUT])
+lvn_status lvni_rule_like_pair(const char *op, const char *kept, const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
 {
     LVN_TRY(lvni_rule_float(op, args, 3));
     LVN_TRY(lvni_rule_same(op, "dy", args->in[0], kept, args->in[1]));
@@ -130,21 +128,21 @@ RULE(add, broadcast("add", args, out))
 RULE(sub, broadcast("sub", args, out))
 RULE(mul, broadcast("mul", args, out))
 RULE(div, broadcast("div", args, out))
-RULE(scale, like_input("scale", args, out))
-RULE(exp, like_input("exp", args, out))
-RULE(log, like_input("log", args, out))
-RULE(square, like_input("square", args, out))
-RULE(sqrt, like_input("sqrt", args, out))
-RULE(relu, like_input("relu", args, out))
-RULE(square_grad, like_pair("square_grad", "x", args, out))
-RULE(sqrt_grad, like_pair("sqrt_grad", "y", args, out))
-RULE(relu_grad, like_pair("relu_grad", "y", args, out))
+RULE(scale, lvni_rule_like_input("scale", args, out))
+RULE(exp, lvni_rule_like_input("exp", args, out))
+RULE(log, lvni_rule_like_input("log", args, out))
+RULE(square, lvni_rule_like_input("square", args, out))
+RULE(sqrt, lvni_rule_like_input("sqrt", args, out))
+RULE(relu, lvni_rule_like_input("relu", args, out))
+RULE(square_grad, lvni_rule_like_pair("square_grad", "x", args, out))
+RULE(sqrt_grad, lvni_rule_like_pair("sqrt_grad", "y", args, out))
+RULE(relu_grad, lvni_rule_like_pair("relu_grad", "y", args, out))
 
 lvn_status lvni_shape_dropout(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
 {
     const lvni_dropout_attr *attr = args->attr;
     LVN_ARG(attr->p >= 0.0 && attr->p < 1.0, "dropout: p is %g, it must be at least 0 and below 1", attr->p);
-    return like_input("dropout", args, out);
+    return lvni_rule_like_input("dropout", args, out);
 }
 
 /* ---- broadcasting to a given shape, and back ---- */
@@ -297,16 +295,24 @@ lvn_status lvni_shape_matmul(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
     const lvn_tensor *a = args->in[0], *b = args->in[1];
     const lvni_matmul_attr *attr = args->attr;
     LVN_TRY(lvni_rule_float_params("matmul", args, 1, 2));
-    LVN_TRY(need_ndim("matmul", "a", a, 2, "(M, K)"));
-    LVN_TRY(need_ndim("matmul", "b", b, 2, "(K, N)"));
-    const int64_t ka = a->shape[attr->trans_a ? 0 : 1], kb = b->shape[attr->trans_b ? 1 : 0];
+    const int row = a->ndim - 2, column = a->ndim - 1;
+    bool batches = a->ndim == b->ndim && a->ndim >= 2;
+    for (int i = 0; batches && i < row; i++) {
+        batches = a->shape[i] == b->shape[i];
+    }
+    if (!batches) {
+        LVN_FAIL(LVN_ERR_SHAPE, "matmul: a is %s and b is %s; both must have the axes (.., M, K) and (.., K, N) with equal sizes in front",
+                 SHAPE(a), SHAPE(b));
+    }
+    const int64_t ka = a->shape[attr->trans_a ? row : column], kb = b->shape[attr->trans_b ? column : row];
     if (ka != kb) {
         LVN_FAIL(LVN_ERR_SHAPE, "matmul: a is %s%s and b is %s%s: a brings %lld terms, b %lld", SHAPE(a),
                  attr->trans_a ? " transposed" : "", SHAPE(b), attr->trans_b ? " transposed" : "",
                  (long long)ka, (long long)kb);
     }
-    const int64_t shape[2] = {a->shape[attr->trans_a ? 1 : 0], b->shape[attr->trans_b ? 0 : 1]};
-    out[0] = lvni_rule_make(a->dtype, 2, shape);
+    out[0] = lvni_tensor_desc(a);
+    out[0].shape[row] = a->shape[attr->trans_a ? column : row];
+    out[0].shape[column] = b->shape[attr->trans_b ? row : column];
     return LVN_OK;
 }
 
@@ -314,7 +320,7 @@ lvn_status lvni_shape_linear(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
 {
     const lvn_tensor *x = args->in[0], *w = args->in[1], *b = args->in[2];
     LVN_TRY(lvni_rule_float_params("linear", args, 1, 6));
-    LVN_TRY(need_ndim("linear", "x", x, 2, "(batch, features); flatten it first"));
+    LVN_TRY(need_ndim("linear", "x", x, 2, "(batch, features)"));
     LVN_TRY(need_ndim("linear", "w", w, 2, "(outputs, features)"));
     if (x->shape[1] != w->shape[1]) {
         LVN_FAIL(LVN_ERR_SHAPE, "linear: x is %s but w %s takes %lld features", SHAPE(x), SHAPE(w),

@@ -29,6 +29,9 @@ lvn_status lvni_rule_picture(const char *op, const char *what, const lvn_tensor 
 /* Places of a window along one axis: floor((in + 2 pad - (dilation (kernel - 1) + 1)) / stride) + 1. */
 lvn_status lvni_rule_window(const char *op, const char *axis, int64_t in, int64_t kernel, int stride, int padding, int dilation,
                             int64_t *out);
+/* Element-wise ops of one input; gradients of such: dy and what the forward kept ("x", "y"). */
+lvn_status lvni_rule_like_input(const char *op, const lvni_args *args, lvni_desc out[LVNI_MAX_OUT]);
+lvn_status lvni_rule_like_pair(const char *op, const char *kept, const lvni_args *args, lvni_desc out[LVNI_MAX_OUT]);
 
 static inline lvni_desc lvni_rule_make(lvn_dtype dtype, int ndim, const int64_t *shape)
 {

@@ -1,4 +1,4 @@
-/* Element-wise ops: arithmetic with broadcasting, scalar forms, exp, log, square, sqrt, relu. */
+/* Element-wise ops: arithmetic with broadcasting, scalar forms, exp, log, square, sqrt. More functions of one element: op_curves.c. */
 #include "autograd/tape.h"
 
 static bool same_shape_as_desc(const lvn_tensor *t, const lvni_desc *d)
@@ -238,11 +238,6 @@ static lvn_status sqrt_backward(lvni_node *n, lvn_tensor *dy)
     return saved_backward(n, dy, LVNI_OP_sqrt_grad); /* saved: y */
 }
 
-static lvn_status relu_backward(lvni_node *n, lvn_tensor *dy)
-{
-    return saved_backward(n, dy, LVNI_OP_relu_grad); /* saved: y */
-}
-
 static lvn_status exp_backward_ops(lvni_node *n, lvn_tensor *dy)
 {
     return lvni_grad_give_op(n, 0, lvn_mul(dy, n->saved[0]));
@@ -296,9 +291,4 @@ lvn_tensor *lvn_square(lvn_tensor *x)
 lvn_tensor *lvn_sqrt(lvn_tensor *x)
 {
     return unary(LVNI_OP_sqrt, sqrt_backward, sqrt_backward_ops, x, true);
-}
-
-lvn_tensor *lvn_relu(lvn_tensor *x)
-{
-    return unary(LVNI_OP_relu, relu_backward, NULL, x, true);
 }

@@ -1,6 +1,8 @@
-/* Matrix products: matmul and the linear layer. */
+/* Matrix products: matmul, also of stacks of matrices, and the linear layer. */
 #include "autograd/tape.h"
 #include "core/options_struct.h"
+
+#include <string.h>
 
 /* matmul of two tensors with transposes, owned by the caller. */
 static lvn_tensor *product(const lvn_tensor *a, bool ta, const lvn_tensor *b, bool tb, lvn_tensor *dest)
@@ -30,6 +32,81 @@ static lvn_status matmul_backward(lvni_node *n, lvn_tensor *dy)
     return LVN_OK;
 }
 
+static lvn_tensor *matmul(lvn_tensor *a, bool ta, lvn_tensor *b, bool tb)
+{
+    return lvn_matmul(a, b, .trans_a = ta, .trans_b = tb);
+}
+
+static lvn_status matmul_backward_ops(lvni_node *n, lvn_tensor *dy)
+{
+    const lvni_matmul_attr t = n->attr.matmul;
+    lvn_tensor *a = n->saved[0], *b = n->saved[1];
+    if (lvni_grad_wanted(n, 0)) {
+        LVN_TRY(lvni_grad_give_op(n, 0, t.trans_a ? matmul(b, t.trans_b, dy, true) : matmul(dy, false, b, !t.trans_b)));
+    }
+    if (lvni_grad_wanted(n, 1)) {
+        LVN_TRY(lvni_grad_give_op(n, 1, t.trans_b ? matmul(dy, true, a, t.trans_a) : matmul(a, !t.trans_a, dy, false)));
+    }
+    return LVN_OK;
+}
+
+/* Equal sizes in front; types as the table asks. */
+static lvn_tensor *matmul_equal(lvn_tensor *const *in, const lvni_matmul_attr *attr)
+{
+    lvni_args args = {.in = {in[0], in[1]}, .attr = attr};
+    lvn_tensor *y = lvni_op_run(LVNI_OP_matmul, &args, 1);
+    lvni_node *node = lvni_record("matmul", matmul_backward, y, in, 2);
+    if (node != NULL) {
+        node->backward_ops = matmul_backward_ops;
+        node->attr.matmul = *attr;
+        lvni_save(node, 0, in[0]);
+        lvni_save(node, 1, in[1]);
+    }
+    return y;
+}
+
+/* (.., columns) as (rows, columns), and a result (rows, columns) with the axes of `like` in front. Both share memory. */
+static lvn_tensor *as_rows(lvn_tensor *x)
+{
+    int64_t rows = 1;
+    for (int i = 0; i < x->ndim - 1; i++) {
+        rows *= x->shape[i];
+    }
+    return lvn_reshape(x, 2, (const int64_t[]){rows, x->shape[x->ndim - 1]});
+}
+
+static lvn_tensor *with_axes_of(lvn_tensor *rows, const lvn_tensor *like)
+{
+    int64_t shape[LVN_MAX_NDIM];
+    if (rows == NULL) {
+        return NULL;
+    }
+    memcpy(shape, like->shape, sizeof shape);
+    shape[like->ndim - 1] = rows->shape[1];
+    return lvn_reshape(rows, like->ndim, shape);
+}
+
+/* The axes in front of both matrices broadcast against each other, as far as they can be. */
+static void broadcast_front(lvn_tensor *in[2])
+{
+    const int ndim = in[0]->ndim > in[1]->ndim ? in[0]->ndim : in[1]->ndim;
+    int64_t shape[2][LVN_MAX_NDIM] = {{0}};
+    for (int i = 0; i < ndim; i++) {
+        const int at[2] = {i - (ndim - in[0]->ndim), i - (ndim - in[1]->ndim)};
+        const int64_t size[2] = {at[0] < 0 ? 1 : in[0]->shape[at[0]], at[1] < 0 ? 1 : in[1]->shape[at[1]]};
+        const int64_t common = size[0] == 1 ? size[1] : size[0];
+        for (int k = 0; k < 2; k++) {
+            if (i < ndim - 2 && size[k] != 1 && size[k] != common) {
+                return; /* the shape rule names both */
+            }
+            shape[k][i] = i < ndim - 2 ? common : size[k];
+        }
+    }
+    for (int k = 0; k < 2; k++) {
+        in[k] = lvn_expand(in[k], ndim, shape[k]);
+    }
+}
+
 lvn_tensor *lvn_matmul_with(lvn_tensor *a, lvn_tensor *b, const lvn_matmul_options *options)
 {
     lvn_matmul_options o;
@@ -39,16 +116,17 @@ lvn_tensor *lvn_matmul_with(lvn_tensor *a, lvn_tensor *b, const lvn_matmul_optio
         return lvni_op_fail("matmul");
     }
     const lvni_matmul_attr attr = {.trans_a = o.trans_a, .trans_b = o.trans_b};
-    lvni_args args = {.in = {in[0], in[1]}, .attr = &attr};
-    lvn_tensor *y = lvni_op_run(LVNI_OP_matmul, &args, 1);
-    lvni_node *node = lvni_record("matmul", matmul_backward, y, in, 2);
-    if (node != NULL) {
-        node->attr.matmul = attr;
-        lvni_save(node, 0, in[0]);
-        lvni_save(node, 1, in[1]);
+    if (in[0]->ndim > 2 && in[1]->ndim == 2 && !o.trans_a) { /* one product of all rows */
+        lvn_tensor *const flat[] = {as_rows(in[0]), in[1]};
+        return flat[0] == NULL ? NULL : with_axes_of(matmul_equal(flat, &attr), in[0]);
     }
-    return y;
+    if (in[0]->ndim >= 2 && in[1]->ndim >= 2 && (in[0]->ndim > 2 || in[1]->ndim > 2)) {
+        broadcast_front(in);
+    }
+    return in[0] == NULL || in[1] == NULL ? NULL : matmul_equal(in, &attr);
 }
+
+/* ---- linear ---- */
 
 /* y = x w^T + b: dx = dy w, dw = dy^T x, db = column sums of dy */
 static lvn_status linear_backward(lvni_node *n, lvn_tensor *dy)
@@ -59,18 +137,39 @@ static lvn_status linear_backward(lvni_node *n, lvn_tensor *dy)
     return lvni_grad_weight_and_bias(n, LVNI_OP_linear_grad_weight, &(lvni_args){.in = {dy, n->saved[0]}});
 }
 
+static lvn_status linear_backward_ops(lvni_node *n, lvn_tensor *dy)
+{
+    if (lvni_grad_wanted(n, 0)) {
+        LVN_TRY(lvni_grad_give_op(n, 0, matmul(dy, false, n->saved[1], false)));
+    }
+    if (lvni_grad_wanted(n, 1)) {
+        LVN_TRY(lvni_grad_give_op(n, 1, matmul(dy, true, n->saved[0], false)));
+    }
+    return lvni_grad_wanted(n, 2) ? lvni_grad_give_op(n, 2, lvn_sum_axes(dy, (const int[]){0}, 1, false)) : LVN_OK;
+}
+
+static lvn_tensor *linear_rows(lvn_tensor *const *in)
+{
+    lvni_args args = {.in = {in[0], in[1], in[2]}};
+    lvn_tensor *y = lvni_op_run(LVNI_OP_linear, &args, 1);
+    lvni_node *node = lvni_record("linear", linear_backward, y, in, 3);
+    if (node != NULL) {
+        node->backward_ops = linear_backward_ops;
+        lvni_save(node, 0, in[0]);
+        lvni_save(node, 1, in[1]);
+    }
+    return y;
+}
+
 lvn_tensor *lvn_linear(lvn_tensor *x, lvn_tensor *w, lvn_tensor *b)
 {
     lvn_tensor *in[] = {x, w, b};
     if (!lvni_op_begin(LVNI_OP_linear, in, 3, 4)) {
         return lvni_op_fail("linear");
     }
-    lvni_args args = {.in = {in[0], in[1], in[2]}};
-    lvn_tensor *y = lvni_op_run(LVNI_OP_linear, &args, 1);
-    lvni_node *node = lvni_record("linear", linear_backward, y, in, 3);
-    if (node != NULL) {
-        lvni_save(node, 0, in[0]);
-        lvni_save(node, 1, in[1]);
+    if (in[0]->ndim <= 2) {
+        return linear_rows(in);
     }
-    return y;
+    lvn_tensor *const flat[] = {as_rows(in[0]), in[1], in[2]};
+    return flat[0] == NULL ? NULL : with_axes_of(linear_rows(flat), in[0]);
 }

@@ -147,22 +147,22 @@ static lvn_status binary(const lvni_args *args, lvni_binary_id id)
 
 lvn_status lvni_cpu_add(const lvni_args *args)
 {
-    return binary(args, LVNI_BINARY_ADD);
+    return binary(args, LVNI_BINARY_add);
 }
 
 lvn_status lvni_cpu_sub(const lvni_args *args)
 {
-    return binary(args, LVNI_BINARY_SUB);
+    return binary(args, LVNI_BINARY_sub);
 }
 
 lvn_status lvni_cpu_mul(const lvni_args *args)
 {
-    return binary(args, LVNI_BINARY_MUL);
+    return binary(args, LVNI_BINARY_mul);
 }
 
 lvn_status lvni_cpu_div(const lvni_args *args)
 {
-    return binary(args, LVNI_BINARY_DIV);
+    return binary(args, LVNI_BINARY_div);
 }
 
 static void expand_range(const void *job, int64_t begin, int64_t end)

@@ -1,93 +1,94 @@
-/* Ops of one shape: one input, or a gradient with the value it belongs to. Called through the op table (kernels.h). */
+/* Ops of one shape: one input, or a gradient with the value it belongs to (the rows of map.def). bf16 and f16 are computed in f32, a block
+ * at a time, so that the f32 copies stay in the first cache. Called through the op table (kernels.h). */
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/par.h"
 #include "kernels/kernels_decl.h"
 
 enum { GRAIN = 1024 };
 
-typedef struct unary_job {
-    void (*fn)(const float *x, float *y, int64_t n, float p0, float p1);
-    const float *x;
-    float *y;
+typedef struct map_job {
+    void (*unary)(const float *x, float *y, int64_t n, float p0, float p1);
+    void (*pair)(const float *a, const float *b, float *y, int64_t n, float p0, float p1); /* NULL: unary */
+    const void *a, *b;
+    void *y;
     float p0, p1;
-} unary_job;
+    void (*widen)(const uint16_t *x, float *y, int64_t n); /* NULL: all is f32 */
+    void (*narrow)(const float *x, uint16_t *y, int64_t n);
+} map_job;
 
-static void unary_range(const void *job, int64_t begin, int64_t end)
+static void apply(const map_job *j, const float *a, const float *b, float *y, int64_t n)
 {
-    const unary_job *j = job;
-    j->fn(j->x + begin, j->y + begin, end - begin, j->p0, j->p1);
+    if (j->pair == NULL) {
+        j->unary(a, y, n, j->p0, j->p1);
+    } else {
+        j->pair(a, b, y, n, j->p0, j->p1);
+    }
 }
 
-static lvn_status unary(const lvni_args *args, lvni_unary_id id, float p0, float p1)
+static void f32_range(const void *job, int64_t begin, int64_t end)
 {
-    const unary_job job = {.fn = lvni_cpu_isa()->unary[id], .x = LVNI_CF32(args->in[0]), .y = LVNI_F32(args->out[0]),
-                           .p0 = p0, .p1 = p1};
-    lvni_par(lvn_numel(args->out[0]), GRAIN, 1, unary_range, &job);
+    const map_job *j = job;
+    const float *a = j->a, *b = j->b;
+    apply(j, a + begin, b + begin, (float *)j->y + begin, end - begin);
+}
+
+static void low_range(const void *job, int64_t begin, int64_t end)
+{
+    const map_job *j = job;
+    const uint16_t *from_a = j->a, *from_b = j->b;
+    float a[GRAIN], b[GRAIN], y[GRAIN];
+    for (int64_t i = begin; i < end; i += GRAIN) {
+        const int64_t n = end - i < GRAIN ? end - i : GRAIN;
+        j->widen(from_a + i, a, n);
+        if (j->pair != NULL) {
+            j->widen(from_b + i, b, n);
+        }
+        apply(j, a, b, y, n);
+        j->narrow(y, (uint16_t *)j->y + i, n);
+    }
+}
+
+static lvn_status map(const lvni_args *args, map_job *j)
+{
+    const lvni_vec *isa = lvni_cpu_isa();
+    const lvn_dtype dtype = args->in[0]->dtype;
+    j->a = args->in[0]->data;
+    j->b = j->pair == NULL ? j->a : args->in[1]->data;
+    j->y = args->out[0]->data;
+    j->widen = dtype == LVN_BF16 ? isa->from_bf16 : isa->from_f16;
+    j->narrow = dtype == LVN_BF16 ? isa->to_bf16 : isa->to_f16;
+    lvni_par(lvn_numel(args->out[0]), GRAIN, 1, lvni_is_low(dtype) ? low_range : f32_range, j);
     return LVN_OK;
 }
 
-typedef struct pair_job {
-    void (*fn)(const float *a, const float *b, float *y, int64_t n);
-    const float *a, *b;
-    float *y;
-} pair_job;
-
-static void pair_range(const void *job, int64_t begin, int64_t end)
-{
-    const pair_job *j = job;
-    j->fn(j->a + begin, j->b + begin, j->y + begin, end - begin);
-}
-
-static lvn_status pair(const lvni_args *args, lvni_binary_id id)
-{
-    const pair_job job = {.fn = lvni_cpu_isa()->binary[id][LVNI_VV], .a = LVNI_CF32(args->in[0]),
-                          .b = LVNI_CF32(args->in[1]), .y = LVNI_F32(args->out[0])};
-    lvni_par(lvn_numel(args->out[0]), GRAIN, 1, pair_range, &job);
-    return LVN_OK;
-}
-
-lvn_status lvni_cpu_scale(const lvni_args *args)
-{
-    const lvni_scale_attr *attr = args->attr;
-    return unary(args, LVNI_UNARY_SCALE, (float)attr->mul, (float)attr->add);
-}
-
-lvn_status lvni_cpu_exp(const lvni_args *args)
-{
-    return unary(args, LVNI_UNARY_EXP, 0.0f, 0.0f);
-}
-
-lvn_status lvni_cpu_log(const lvni_args *args)
-{
-    return unary(args, LVNI_UNARY_LOG, 0.0f, 0.0f);
-}
-
-lvn_status lvni_cpu_square(const lvni_args *args)
-{
-    return unary(args, LVNI_UNARY_SQUARE, 0.0f, 0.0f);
-}
-
-lvn_status lvni_cpu_square_grad(const lvni_args *args)
-{
-    return pair(args, LVNI_BINARY_SQUARE_GRAD);
-}
-
-lvn_status lvni_cpu_sqrt(const lvni_args *args)
-{
-    return unary(args, LVNI_UNARY_SQRT, 0.0f, 0.0f);
-}
-
-lvn_status lvni_cpu_sqrt_grad(const lvni_args *args)
-{
-    return pair(args, LVNI_BINARY_SQRT_GRAD);
-}
-
-lvn_status lvni_cpu_relu(const lvni_args *args)
-{
-    return unary(args, LVNI_UNARY_RELU, 0.0f, 0.0f);
-}
-
-lvn_status lvni_cpu_relu_grad(const lvni_args *args)
-{
-    return pair(args, LVNI_BINARY_RELU_GRAD);
-}
+#define LVNI_UNARY(op, expression)                                          \
+    lvn_status lvni_cpu_##op(const lvni_args *args)                         \
+    {                                                                       \
+        map_job j = {.unary = lvni_cpu_isa()->unary[LVNI_UNARY_##op]};      \
+        return map(args, &j);                                               \
+    }
+#define LVNI_UNARY_ATTR(op, attr_type, first, second, expression)           \
+    lvn_status lvni_cpu_##op(const lvni_args *args)                         \
+    {                                                                       \
+        const attr_type *attr = args->attr;                                 \
+        map_job j = {.unary = lvni_cpu_isa()->unary[LVNI_UNARY_##op],       \
+                     .p0 = (float)attr->first,                              \
+                     .p1 = (float)attr->second};                            \
+        return map(args, &j);                                               \
+    }
+#define LVNI_PAIR(op, expression)                                           \
+    lvn_status lvni_cpu_##op(const lvni_args *args)                         \
+    {                                                                       \
+        map_job j = {.pair = lvni_cpu_isa()->pair[LVNI_PAIR_##op]};         \
+        return map(args, &j);                                               \
+    }
+#define LVNI_PAIR_ATTR(op, attr_type, first, second, expression)            \
+    lvn_status lvni_cpu_##op(const lvni_args *args)                         \
+    {                                                                       \
+        const attr_type *attr = args->attr;                                 \
+        map_job j = {.pair = lvni_cpu_isa()->pair[LVNI_PAIR_##op],          \
+                     .p0 = (float)attr->first,                              \
+                     .p1 = (float)attr->second};                            \
+        return map(args, &j);                                               \
+    }
+#include "kernels/cpu/map.def"

@@ -13,24 +13,24 @@
 
 #include <levin/status.h>
 
+/* One number per row of map.def. */
 typedef enum lvni_unary_id {
-    LVNI_UNARY_SCALE, /* x * p0 + p1 */
-    LVNI_UNARY_EXP,
-    LVNI_UNARY_LOG,
-    LVNI_UNARY_SQUARE,
-    LVNI_UNARY_SQRT,
-    LVNI_UNARY_RELU,
+#define LVNI_UNARY(name, expression) LVNI_UNARY_##name,
+#define LVNI_UNARY_ATTR(name, attr_type, first, second, expression) LVNI_UNARY_##name,
+#include "kernels/cpu/map.def"
     LVNI_UNARY_COUNT
 } lvni_unary_id;
 
+typedef enum lvni_pair_id {
+#define LVNI_PAIR(name, expression) LVNI_PAIR_##name,
+#define LVNI_PAIR_ATTR(name, attr_type, first, second, expression) LVNI_PAIR_##name,
+#include "kernels/cpu/map.def"
+    LVNI_PAIR_COUNT
+} lvni_pair_id;
+
 typedef enum lvni_binary_id {
-    LVNI_BINARY_ADD,
-    LVNI_BINARY_SUB,
-    LVNI_BINARY_MUL,
-    LVNI_BINARY_DIV,
-    LVNI_BINARY_SQUARE_GRAD, /* dy, x -> 2 x dy */
-    LVNI_BINARY_SQRT_GRAD,   /* dy, y -> dy / (2 y) */
-    LVNI_BINARY_RELU_GRAD,   /* dy, y -> dy where y > 0 */
+#define LVNI_BINARY(name, expression) LVNI_BINARY_##name,
+#include "kernels/cpu/map.def"
     LVNI_BINARY_COUNT
 } lvni_binary_id;
 
@@ -80,6 +80,7 @@ typedef struct lvni_norm_grad {
 typedef struct lvni_vec {
     const char *name; /* "v4" */
     void (*unary[LVNI_UNARY_COUNT])(const float *x, float *y, int64_t n, float p0, float p1);
+    void (*pair[LVNI_PAIR_COUNT])(const float *a, const float *b, float *y, int64_t n, float p0, float p1);
     void (*binary[LVNI_BINARY_COUNT][LVNI_MODE_COUNT])(const float *a, const float *b, float *y, int64_t n);
 
     void (*from_bf16)(const uint16_t *x, float *y, int64_t n);

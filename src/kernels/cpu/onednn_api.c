@@ -127,8 +127,9 @@ static void describe_work(const lvni_dnn_work *w, char *text, size_t size)
     const lvni_dnn_matmul_shape *m = &w->shape.matmul;
     const lvni_dnn_conv_shape *c = &w->shape.conv;
     if (w->op == LVNI_DNN_MATMUL) {
-        snprintf(text, size, "matmul of (%lld, %lld)%s and (%lld, %lld)%s", (long long)m->m, (long long)m->k,
-                 m->trans_a != 0 ? " transposed" : "", (long long)m->k, (long long)m->n, m->trans_b != 0 ? " transposed" : "");
+        snprintf(text, size, "matmul of (%lld, %lld)%s and (%lld, %lld)%s, %lld times", (long long)m->m, (long long)m->k,
+                 m->trans_a != 0 ? " transposed" : "", (long long)m->k, (long long)m->n, m->trans_b != 0 ? " transposed" : "",
+                 (long long)m->batch);
         return;
     }
     snprintf(text, size, "%s of x (%lld, %lld, %lld, %lld), w (%lld, %lld, %lld, %lld), stride %lld %lld, padding %lld %lld, "
@@ -320,9 +321,14 @@ static lvn_status conv_pd(lvni_dnn_op op, const conv_descs *d, bool bias, dnnl_p
     return s;
 }
 
-/* A row-major matrix (rows, columns), or the transpose of one that lies in memory as (columns, rows). */
-static lvn_status matrix_desc(dnnl_memory_desc_t *d, int64_t rows, int64_t columns, bool trans, int64_t low)
+/* Row-major matrices (rows, columns), or the transposes of some that lie in memory as (columns, rows). */
+static lvn_status matrix_desc(dnnl_memory_desc_t *d, int64_t batch, int64_t rows, int64_t columns, bool trans, int64_t low)
 {
+    if (batch > 1) {
+        const dnnl_dims_t dims = {batch, rows, columns};
+        DNN(dnnl_memory_desc_init_by_tag(d, 3, dims, type_of(low), trans ? dnnl_acb : dnnl_abc), "describe matrices");
+        return LVN_OK;
+    }
     const dnnl_dims_t dims = {rows, columns};
     DNN(dnnl_memory_desc_init_by_tag(d, 2, dims, type_of(low), trans ? dnnl_ba : dnnl_ab), "describe a matrix");
     return LVN_OK;
@@ -334,13 +340,13 @@ static lvn_status matmul_pd(const lvni_dnn_work *w, dnnl_memory_desc_t *plain, d
     const lvni_dnn_matmul_shape *s = &w->shape.matmul;
     dnnl_memory_desc_t a, b, y, row;
     dnnl_matmul_desc_t desc;
-    LVN_TRY(matrix_desc(&a, s->m, s->k, s->trans_a != 0, w->low));
-    LVN_TRY(matrix_desc(plain, s->k, s->n, s->trans_b != 0, w->low != 0 && w->wide_w == 0));
-    LVN_TRY(matrix_desc(&y, s->m, s->n, false, w->low != 0 && w->wide_y == 0));
-    LVN_TRY(matrix_desc(&row, 1, s->n, false, 0));
+    LVN_TRY(matrix_desc(&a, s->batch, s->m, s->k, s->trans_a != 0, w->low));
+    LVN_TRY(matrix_desc(plain, s->batch, s->k, s->n, s->trans_b != 0, w->low != 0 && w->wide_w == 0));
+    LVN_TRY(matrix_desc(&y, s->batch, s->m, s->n, false, w->low != 0 && w->wide_y == 0));
+    LVN_TRY(matrix_desc(&row, 1, 1, s->n, false, 0));
     b = *plain;
     if (w->wide_w != 0) {
-        DNN(dnnl_memory_desc_init_by_tag(&b, 2, plain->dims, dnnl_bf16, dnnl_format_tag_any), "describe a matrix");
+        DNN(dnnl_memory_desc_init_by_tag(&b, plain->ndims, plain->dims, dnnl_bf16, dnnl_format_tag_any), "describe a matrix");
     }
     DNN(dnnl_matmul_desc_init(&desc, &a, &b, w->bias != 0 ? &row : NULL, &y), "describe a matrix product");
     return make_pd(pd, &desc, NULL, "plan a matrix product");

@@ -18,6 +18,7 @@ typedef struct lvni_dnn_conv_shape {
 } lvni_dnn_conv_shape;
 
 typedef struct lvni_dnn_matmul_shape {
+    int64_t batch; /* so many products, one behind the other in memory; with a bias 1 */
     int64_t m, n, k;
     int64_t trans_a, trans_b; /* 0 or 1: the matrix lies in memory as (k, m), (n, k) */
 } lvni_dnn_matmul_shape;

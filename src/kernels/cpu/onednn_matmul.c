@@ -37,7 +37,7 @@ static lvn_status fill_rows(const product_call *c)
 static lvn_status product(const product_call *c)
 {
     const lvni_dnn_matmul_shape *s = &c->shape;
-    if (s->m == 0 || s->n == 0) {
+    if (s->batch == 0 || s->m == 0 || s->n == 0) {
         return LVN_OK;
     }
     if (s->k == 0) {
@@ -71,18 +71,19 @@ lvn_status lvni_cpu_matmul(const lvni_args *args)
 {
     const lvni_matmul_attr *at = args->attr;
     const lvn_tensor *a = args->in[0], *b = args->in[1];
-    const lvni_dnn_matmul_shape s = {.m = a->shape[at->trans_a ? 1 : 0],
-                                     .k = a->shape[at->trans_a ? 0 : 1],
-                                     .n = b->shape[at->trans_b ? 0 : 1],
-                                     .trans_a = at->trans_a,
-                                     .trans_b = at->trans_b};
+    const int row = a->ndim - 2, column = a->ndim - 1;
+    lvni_dnn_matmul_shape s = {.batch = 1, .m = a->shape[at->trans_a ? column : row], .k = a->shape[at->trans_a ? row : column],
+                               .n = b->shape[at->trans_b ? row : column], .trans_a = at->trans_a, .trans_b = at->trans_b};
+    for (int i = 0; i < row; i++) {
+        s.batch *= a->shape[i];
+    }
     return product(&(product_call){.shape = s, .a = a, .b = b, .y = args->out[0]});
 }
 
 lvn_status lvni_cpu_linear(const lvni_args *args)
 {
     const lvn_tensor *x = args->in[0], *w = args->in[1];
-    const lvni_dnn_matmul_shape s = {.m = x->shape[0], .k = x->shape[1], .n = w->shape[0], .trans_b = 1};
+    const lvni_dnn_matmul_shape s = {.batch = 1, .m = x->shape[0], .k = x->shape[1], .n = w->shape[0], .trans_b = 1};
     return product(&(product_call){.shape = s, .a = x, .b = w, .bias = args->in[2], .y = args->out[0]});
 }
 
@@ -90,7 +91,7 @@ lvn_status lvni_cpu_linear(const lvni_args *args)
 lvn_status lvni_cpu_linear_grad_weight(const lvni_args *args)
 {
     const lvn_tensor *dy = args->in[0], *x = args->in[1];
-    const lvni_dnn_matmul_shape s = {.m = dy->shape[1], .k = dy->shape[0], .n = x->shape[1], .trans_a = 1};
+    const lvni_dnn_matmul_shape s = {.batch = 1, .m = dy->shape[1], .k = dy->shape[0], .n = x->shape[1], .trans_a = 1};
     if (args->out[0] != NULL) {
         LVN_TRY(product(&(product_call){.shape = s, .a = dy, .b = x, .y = args->out[0]}));
     }

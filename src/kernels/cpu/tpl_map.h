@@ -2,28 +2,37 @@
 #ifndef LEVIN_KERNELS_CPU_TPL_MAP_H
 #define LEVIN_KERNELS_CPU_TPL_MAP_H
 
-#include "kernels/cpu/tpl_math.h"
+#include "kernels/cpu/tpl_curves.h"
 
-#define UNARY(name, expression)                                                                    \
+/* Functions of one element; ops without attributes ignore p0 and p1. */
+#define LVNI_UNARY(name, expression)                                                                    \
     static void unary_##name(const float *restrict in, float *restrict y, int64_t n, float p0, float p1) \
-    {                                                                                              \
-        (void)p0;                                                                                  \
-        (void)p1;                                                                                  \
-        for (int64_t i = 0; i < n; i++) {                                                          \
-            const float x = in[i];                                                                 \
-            y[i] = (expression);                                                                   \
-        }                                                                                          \
+    {                                                                                                   \
+        (void)p0;                                                                                       \
+        (void)p1;                                                                                       \
+        for (int64_t i = 0; i < n; i++) {                                                               \
+            const float x = in[i];                                                                      \
+            y[i] = (expression);                                                                        \
+        }                                                                                               \
     }
+#define LVNI_UNARY_ATTR(name, attr_type, first, second, expression) LVNI_UNARY(name, expression)
+#include "kernels/cpu/map.def"
 
-UNARY(scale, x *p0 + p1)
-UNARY(exp, exp_one(x))
-UNARY(log, log_one(x))
-UNARY(square, x *x)
-UNARY(sqrt, __builtin_sqrtf(x))
-UNARY(relu, x < 0.0f ? 0.0f : x) /* a NaN is not below 0 and stays */
-#undef UNARY
+#define LVNI_PAIR(name, expression)                                                                                    \
+    static void pair_##name(const float *restrict in_a, const float *restrict in_b, float *restrict y, int64_t n, float p0, \
+                            float p1)                                                                                  \
+    {                                                                                                                  \
+        (void)p0;                                                                                                      \
+        (void)p1;                                                                                                      \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            const float dy = in_a[i], k = in_b[i];                                                                     \
+            y[i] = (expression);                                                                                       \
+        }                                                                                                              \
+    }
+#define LVNI_PAIR_ATTR(name, attr_type, first, second, expression) LVNI_PAIR(name, expression)
+#include "kernels/cpu/map.def"
 
-#define BINARY(name, expression)                                                                                     \
+#define LVNI_BINARY(name, expression)                                                                                \
     static void binary_##name##_vv(const float *restrict in_a, const float *restrict in_b, float *restrict y, int64_t n) \
     {                                                                                                                \
         for (int64_t i = 0; i < n; i++) {                                                                            \
@@ -47,15 +56,7 @@ UNARY(relu, x < 0.0f ? 0.0f : x) /* a NaN is not below 0 and stays */
             y[i] = (expression);                                                                                     \
         }                                                                                                            \
     }
-
-BINARY(add, a + b)
-BINARY(sub, a - b)
-BINARY(mul, a *b)
-BINARY(div, a / b)
-BINARY(square_grad, a *(b + b))
-BINARY(sqrt_grad, a / (b + b))
-BINARY(relu_grad, b > 0.0f ? a : 0.0f)
-#undef BINARY
+#include "kernels/cpu/map.def"
 
 static void accumulate(float *restrict a, const float *restrict b, int64_t n)
 {

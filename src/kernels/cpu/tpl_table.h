@@ -21,11 +21,20 @@
 
 const lvni_vec LVNI_VEC_TABLE = {
     .name = LVNI_VEC_NAME,
-    .unary = {[LVNI_UNARY_SCALE] = unary_scale, [LVNI_UNARY_EXP] = unary_exp, [LVNI_UNARY_LOG] = unary_log,
-              [LVNI_UNARY_SQUARE] = unary_square, [LVNI_UNARY_SQRT] = unary_sqrt, [LVNI_UNARY_RELU] = unary_relu},
-    .binary = {[LVNI_BINARY_ADD] = MODES(add), [LVNI_BINARY_SUB] = MODES(sub), [LVNI_BINARY_MUL] = MODES(mul),
-               [LVNI_BINARY_DIV] = MODES(div), [LVNI_BINARY_SQUARE_GRAD] = MODES(square_grad),
-               [LVNI_BINARY_SQRT_GRAD] = MODES(sqrt_grad), [LVNI_BINARY_RELU_GRAD] = MODES(relu_grad)},
+    .unary = {
+#define LVNI_UNARY(op, expression) [LVNI_UNARY_##op] = unary_##op,
+#define LVNI_UNARY_ATTR(op, attr_type, first, second, expression) [LVNI_UNARY_##op] = unary_##op,
+#include "kernels/cpu/map.def"
+    },
+    .pair = {
+#define LVNI_PAIR(op, expression) [LVNI_PAIR_##op] = pair_##op,
+#define LVNI_PAIR_ATTR(op, attr_type, first, second, expression) [LVNI_PAIR_##op] = pair_##op,
+#include "kernels/cpu/map.def"
+    },
+    .binary = {
+#define LVNI_BINARY(op, expression) [LVNI_BINARY_##op] = MODES(op),
+#include "kernels/cpu/map.def"
+    },
     .from_bf16 = from_bf16,
     .to_bf16 = to_bf16,
     .from_f16 = from_f16,

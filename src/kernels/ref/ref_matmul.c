@@ -1,22 +1,28 @@
 /* Reference kernels: matrix product and linear layer. */
 #include "kernels/ref/ref_impl.h"
 
-lvn_status lvni_ref_matmul(const lvni_args *args)
+static void product(const double *a, const double *b, double *y, int64_t m, int64_t n, int64_t terms, const lvni_matmul_attr *attr)
 {
-    const lvni_matmul_attr *attr = args->attr;
-    const double *a = ref_in(args, 0), *b = ref_in(args, 1);
-    double *y = ref_out(args, 0);
-    const int64_t m = args->out[0]->shape[0], n = args->out[0]->shape[1];
-    const int64_t terms = args->in[0]->shape[attr->trans_a ? 0 : 1];
     for (int64_t i = 0; i < m; i++) {
         for (int64_t j = 0; j < n; j++) {
             double sum = 0.0;
             for (int64_t k = 0; k < terms; k++) {
-                sum += a[attr->trans_a ? k * m + i : i * terms + k] *
-                       b[attr->trans_b ? j * terms + k : k * n + j];
+                sum += a[attr->trans_a ? k * m + i : i * terms + k] * b[attr->trans_b ? j * terms + k : k * n + j];
             }
             y[i * n + j] = sum;
         }
+    }
+}
+
+lvn_status lvni_ref_matmul(const lvni_args *args)
+{
+    const lvni_matmul_attr *attr = args->attr;
+    const lvn_tensor *a = args->in[0], *y = args->out[0];
+    const int row = a->ndim - 2, column = a->ndim - 1;
+    const int64_t m = y->shape[row], n = y->shape[column], terms = a->shape[attr->trans_a ? row : column];
+    const int64_t batches = m * n == 0 ? 0 : lvn_numel(y) / (m * n);
+    for (int64_t i = 0; i < batches; i++) {
+        product(ref_in(args, 0) + i * m * terms, ref_in(args, 1) + i * terms * n, ref_out(args, 0) + i * m * n, m, n, terms, attr);
     }
     return LVN_OK;
 }

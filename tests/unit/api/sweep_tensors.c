@@ -132,6 +132,16 @@ static lvn_status gradients(const void *argument)
     return done(lvn_add(lvn_detach(both[0]), lvn_zeros(LVN_F32, LVN_SHAPE(4, 3))) != NULL, LVN_OK);
 }
 
+static lvn_status parts(const void *argument)
+{
+    (void)argument;
+    LVN_TRY(lvn_scope_open());
+    lvn_tensor *column[2], *rows = lvn_index_select(x, 0, labels), *picked = lvn_gather(x, 1, lvn_reshape(labels, LVN_SHAPE(4, 1)));
+    const lvn_status split = lvn_split(rows, 1, (const int64_t[]){1, 2}, 2, column);
+    lvn_tensor *y = lvn_sum(lvn_mul(lvn_add(lvn_mul(column[1], column[0]), lvn_sign(column[0])), picked));
+    return done(split == LVN_OK && y != NULL, y == NULL ? LVN_OK : lvn_backward(y));
+}
+
 static lvn_tensor *cube(lvn_function_call *call, lvn_tensor *const *in)
 {
     call->saved[0] = in[0];
@@ -182,6 +192,7 @@ static const scenario rows[] = {
               "embedding_with accuracy argmax", .run = classification, .before = make_inputs, .after = drop_inputs},
     {.calls = "dropout", .run = dropout, .before = make_inputs, .after = drop_inputs},
     {.calls = "grad_with grads_with cast detach zeros", .run = gradients, .before = make_inputs, .after = drop_inputs},
+    {.calls = "index_select gather split sign", .run = parts, .before = make_inputs, .after = drop_inputs},
     {.calls = "apply", .run = own_op, .before = make_inputs, .after = drop_inputs},
 };
 

@@ -15,6 +15,21 @@ FN(log_e, lvn_log_e(in[0]))
 FN(square, lvn_square(in[0]))
 FN(sqrt, lvn_sqrt(in[0]))
 FN(relu, lvn_relu(in[0]))
+FN(rsqrt, lvn_rsqrt(in[0]))
+FN(reciprocal, lvn_reciprocal(in[0]))
+FN(abs, lvn_abs(in[0]))
+FN(pow_scalar, lvn_pow_scalar(in[0], 1.7))
+FN(cube, lvn_pow_scalar(in[0], 3.0))
+FN(constant, lvn_add(in[0], lvn_pow_scalar(in[0], 0.0)))
+FN(clamp, lvn_clamp(in[0], -0.55, 0.45))
+FN(erf, lvn_erf(in[0]))
+FN(leaky_relu, lvn_leaky_relu(in[0], 0.2))
+FN(gelu, lvn_gelu(in[0]))
+FN(gelu_tanh, lvn_gelu_tanh(in[0]))
+FN(silu, lvn_silu(in[0]))
+FN(sigmoid, lvn_sigmoid(in[0]))
+FN(tanh, lvn_tanh(in[0]))
+FN(softplus, lvn_softplus(in[0]))
 
 static const row rows[] = {
     {"add", fn_add, SMOOTH, 2, {S(3, 4), S(3, 4)}, NORMAL, .second = true},
@@ -36,7 +51,22 @@ static const row rows[] = {
     {"log_e", fn_log_e, CURVED, 1, {S(3, 5)}, POSITIVE, .second = true},
     {"square", fn_square, SMOOTH, 1, {S(3, 5)}, NORMAL, .second = true},
     {"sqrt", fn_sqrt, CURVED, 1, {S(3, 5)}, POSITIVE, .second = true},
-    {"relu", fn_relu, SMOOTH, 1, {S(4, 5)}, APART},
+    {"relu", fn_relu, SMOOTH, 1, {S(4, 5)}, APART, .second = true},
+    {"rsqrt", fn_rsqrt, CURVED, 1, {S(3, 5)}, POSITIVE, .second = true},
+    {"reciprocal", fn_reciprocal, CURVED, 1, {S(3, 5)}, POSITIVE, .second = true},
+    {"abs", fn_abs, SMOOTH, 1, {S(4, 5)}, APART, .second = true},
+    {"pow_scalar", fn_pow_scalar, CURVED, 1, {S(3, 5)}, POSITIVE, .second = true},
+    {"pow_scalar", fn_cube, CURVED, 1, {S(3, 5)}, NORMAL, .second = true},
+    {"pow_scalar", fn_constant, SMOOTH, 1, {S(3, 5)}, POSITIVE, .second = true},
+    {"clamp", fn_clamp, SMOOTH, 1, {S(4, 5)}, APART, .second = true},
+    {"erf", fn_erf, SMOOTH, 1, {S(3, 5)}, NORMAL, .second = true},
+    {"leaky_relu", fn_leaky_relu, SMOOTH, 1, {S(4, 5)}, APART, .second = true},
+    {"gelu", fn_gelu, SMOOTH, 1, {S(3, 5)}, NORMAL, .second = true},
+    {"gelu_tanh", fn_gelu_tanh, SMOOTH, 1, {S(3, 5)}, NORMAL, .second = true},
+    {"silu", fn_silu, SMOOTH, 1, {S(3, 5)}, NORMAL, .second = true},
+    {"sigmoid", fn_sigmoid, SMOOTH, 1, {S(3, 5)}, NORMAL, .second = true},
+    {"tanh", fn_tanh, SMOOTH, 1, {S(3, 5)}, NORMAL, .second = true},
+    {"softplus", fn_softplus, SMOOTH, 1, {S(3, 5)}, NORMAL, .second = true},
 };
 
 const row_table rows_elementwise = {rows, sizeof rows / sizeof *rows};

@@ -14,6 +14,8 @@ static lvn_tensor *constant[2]; /* of the test in work: running statistics, labe
 FN(norm_eval, lvn_batch_norm_eval(in[0], in[1], in[2], constant[0], constant[1], 1e-2))
 FN(norm_eval_relu, lvn_batch_norm_eval(in[0], in[1], in[2], constant[0], constant[1], 1e-2, .relu = true))
 FN(norm_eval_both, lvn_batch_norm_eval(in[0], in[1], in[2], constant[0], constant[1], 1e-2, .residual = in[3], .relu = true))
+FN(index_select, lvn_index_select(in[0], 1, constant[0]))
+FN(gather, lvn_gather(in[0], -2, constant[1]))
 FN(cross_entropy, lvn_cross_entropy(in[0], constant[0]))
 
 static const row_table *const tables[] = {&rows_elementwise, &rows_reduce, &rows_shape, &rows_linear, &rows_image, &rows_norm, &rows_loss, &rows_seq};
@@ -140,6 +142,28 @@ static void losses_with_weights(void **state)
     }
 }
 
+/* The same element several times, and some never. */
+static void by_index(void **state)
+{
+    (void)state;
+    const dims shape = S(2, 4, 3);
+    lvn_tensor *x = make_leaf(LVN_F64, 8, &shape, NORMAL);
+    constant[0] = lvn_tensor_create(LVN_I64, LVN_SHAPE(5));
+    constant[1] = lvn_tensor_create(LVN_I64, LVN_SHAPE(2, 5, 3));
+    for (int64_t e = 0; e < 30; e++) {
+        ((int64_t *)lvn_data(constant[1]))[e] = e * e % 4;
+    }
+    memcpy(lvn_data(constant[0]), (const int64_t[]){1, 3, 1, 0, 1}, 5 * sizeof(int64_t));
+    check_gradients("index_select", fn_index_select, &x, 1, SMOOTH);
+    check_second_gradients("index_select", fn_index_select, &x, 1, 100.0 * SMOOTH);
+    lvn_zero_grad(x);
+    check_gradients("gather", fn_gather, &x, 1, SMOOTH);
+    check_second_gradients("gather", fn_gather, &x, 1, 100.0 * SMOOTH);
+    lvn_release(constant[0]);
+    lvn_release(constant[1]);
+    lvn_release(x);
+}
+
 static lvn_tensor *dropout_here(lvn_tensor *const *in)
 {
     lvni_ctx_get()->at =
@@ -190,9 +214,9 @@ static void only_what_is_wanted(void **state)
 static bool has_row(const char *op)
 {
     static const char *const elsewhere[] = {"batch_norm_eval_with", "cross_entropy_with", "nll_loss_with", "embedding_with", "l1_loss_with",
-                                            "bce_with_logits_with", "dropout"};
+                                            "bce_with_logits_with", "dropout", "index_select", "gather"};
     static const char *const without_gradient[] = {"keep", "require_grad", "gradient", "argmax", "accuracy",
-                                                   "grad_with", "detach", "apply", "zeros", "cast"}; /* test_second.c */
+                                                   "grad_with", "detach", "apply", "zeros", "cast", "sign"}; /* test_second.c */
     bool found = false;
     for (int t = 0; t < N_TABLES; t++) {
         for (size_t i = 0; i < tables[t]->n; i++) {
@@ -245,6 +269,7 @@ int main(void)
         cmocka_unit_test(rows_of_the_table),   cmocka_unit_test(batch_norm_eval),
         cmocka_unit_test(cross_entropy),       cmocka_unit_test(dropout),
         cmocka_unit_test(losses_and_lookups_with_labels), cmocka_unit_test(losses_with_weights),
+        cmocka_unit_test(by_index),
         cmocka_unit_test(only_what_is_wanted), cmocka_unit_test(every_op_of_the_headers_is_here),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

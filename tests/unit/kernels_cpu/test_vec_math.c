@@ -1,5 +1,5 @@
-/* exp and log of the vector kernels against libm in double precision, and their edges. The bounds are what
- * tpl_math.h promises. */
+/* exp, log, tanh, erf, pow of the vector kernels against libm in double precision, and their edges. The bounds are what
+ * tpl_math.h and tpl_curves.h promise. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -56,8 +56,8 @@ static double worst(lvni_unary_id id, double (*exact)(double), uint32_t first, u
 static void exp_is_as_exact_as_promised(void **state)
 {
     (void)state;
-    const double positive = worst(LVNI_UNARY_EXP, exp, 0x00800000u, 0x42b17217u, 509); /* to 88.7228 */
-    const double negative = worst(LVNI_UNARY_EXP, exp, 0x80800000u, 0xc2d00000u, 509); /* to -104 */
+    const double positive = worst(LVNI_UNARY_exp, exp, 0x00800000u, 0x42b17217u, 509); /* to 88.7228 */
+    const double negative = worst(LVNI_UNARY_exp, exp, 0x80800000u, 0xc2d00000u, 509); /* to -104 */
     print_message("exp: %.3f ulp above 0, %.3f below\n", positive, negative);
     assert_true(positive < 1.03 && negative < 1.03);
     assert_true(positive > 0.4); /* the measure itself works: rounding alone gives half an ulp */
@@ -66,10 +66,80 @@ static void exp_is_as_exact_as_promised(void **state)
 static void log_is_as_exact_as_promised(void **state)
 {
     (void)state;
-    const double all = worst(LVNI_UNARY_LOG, log, 0x00800000u, 0x7f7fffffu, 1021);
-    const double near = worst(LVNI_UNARY_LOG, log, 0x3f000000u, 0x40000000u, 17);
+    const double all = worst(LVNI_UNARY_log, log, 0x00800000u, 0x7f7fffffu, 1021);
+    const double near = worst(LVNI_UNARY_log, log, 0x3f000000u, 0x40000000u, 17);
     print_message("log: %.3f ulp over all, %.3f between 0.5 and 2\n", all, near);
     assert_true(all < 0.84 && near < 0.84 && all > 0.4);
+}
+
+static void tanh_and_erf_are_as_exact_as_promised(void **state)
+{
+    (void)state;
+    const double tanh_all = worst(LVNI_UNARY_tanh, tanh, 0x00800000u, 0x41200000u, 307), tanh_below = worst(LVNI_UNARY_tanh, tanh, 0xbe000000u, 0xc1200000u, 101);
+    const double erf_all = worst(LVNI_UNARY_erf, erf, 0x00800000u, 0x40a00000u, 307), erf_below = worst(LVNI_UNARY_erf, erf, 0xbe000000u, 0xc0a00000u, 101);
+    print_message("tanh: %.3f ulp above 0, %.3f below; erf: %.3f, %.3f\n", tanh_all, tanh_below, erf_all, erf_below);
+    assert_true(tanh_all < 2.0 && tanh_below < 2.0 && tanh_all > 0.4);
+    assert_true(erf_all < 2.0 && erf_below < 2.0 && erf_all > 0.4);
+}
+
+static float power(float x, float y)
+{
+    float in[17], out[17];
+    for (int i = 0; i < 17; i++) {
+        in[i] = x;
+    }
+    lvni_cpu_isa()->unary[LVNI_UNARY_pow_scalar](in, out, 17, y, y);
+    assert_memory_equal(&out[0], &out[16], sizeof(float));
+    return out[0];
+}
+
+static double exponent; /* of the test in work */
+
+static double pow_of(double x)
+{
+    return pow(x, exponent);
+}
+
+static void pow_is_as_exact_as_promised(void **state)
+{
+    (void)state;
+    static const float exponents[] = {2.5f, -0.1f, 0.5f, 1e-3f, 7.0f, -3.0f, 37.3f};
+    double bad = 0.0;
+    for (size_t i = 0; i < sizeof exponents / sizeof *exponents; i++) {
+        exponent = (double)exponents[i];
+        float x[64], y[64];
+        for (uint32_t u = 0x00800000u; u < 0x7f000000u; u += 64u * 99991u) {
+            for (uint32_t k = 0; k < 64; k++) {
+                x[k] = from_bits(u + k * 99991u);
+            }
+            lvni_cpu_isa()->unary[LVNI_UNARY_pow_scalar](x, y, 64, exponents[i], 0.0f);
+            for (int k = 0; k < 64; k++) {
+                const double want = pow_of((double)x[k]);
+                if (want >= 0x1p-126 && want < 0x1.fffffep127) {
+                    bad = fmax(bad, ulps(y[k], want));
+                }
+            }
+        }
+    }
+    print_message("pow: %.4f ulp\n", bad);
+    assert_true(bad < 0.52 && bad > 0.4);
+}
+
+/* Every pair of these as C's pow does it (C11 F.10.4.4), the sign of zeros included. */
+static void pow_has_the_special_values_of_c(void **state)
+{
+    (void)state;
+    static const float values[] = {0.0f, -0.0f, 1.0f, -1.0f, 2.0f, -2.0f, 3.0f, -3.0f, 0.5f, -0.5f, -1.5f, 8388609.0f, -16777216.0f, 16777217.0f,
+                                   1e30f, -1e30f, INFINITY, -INFINITY, NAN};
+    const size_t n = sizeof values / sizeof *values;
+    for (size_t i = 0; i < n * n; i++) {
+        const float x = values[i / n], y = values[i % n], want = powf(x, y), got = power(x, y);
+        const bool same = (isnan(want) && isnan(got)) || (want == got && signbit(want) == signbit(got)) || fabsf(got - want) <= 1e-6f * fabsf(want) ||
+                          (fabsf(want) < 0x1p-126f && got == 0.0f && signbit(want) == signbit(got));
+        if (!same) {
+            fail_msg("pow(%g, %g) is %g, must be %g", (double)x, (double)y, (double)got, (double)want);
+        }
+    }
 }
 
 static float one(lvni_unary_id id, float x)
@@ -86,25 +156,32 @@ static float one(lvni_unary_id id, float x)
 static void edges(void **state)
 {
     (void)state;
-    assert_true(one(LVNI_UNARY_EXP, 0.0f) == 1.0f);
-    assert_true(one(LVNI_UNARY_EXP, -INFINITY) == 0.0f);
-    assert_true(one(LVNI_UNARY_EXP, -200.0f) == 0.0f);
-    assert_true(one(LVNI_UNARY_EXP, -88.0f) == 0.0f); /* e^-88 is denormal: flushed */
-    assert_true(isinf(one(LVNI_UNARY_EXP, INFINITY)));
-    assert_true(isinf(one(LVNI_UNARY_EXP, 88.73f)));
-    assert_true(isfinite(one(LVNI_UNARY_EXP, 88.72f)));
-    assert_true(isnan(one(LVNI_UNARY_EXP, NAN)));
-    assert_true(one(LVNI_UNARY_LOG, 1.0f) == 0.0f);
-    assert_true(one(LVNI_UNARY_LOG, 0.0f) == -INFINITY);
-    assert_true(one(LVNI_UNARY_LOG, -0.0f) == -INFINITY);
-    assert_true(one(LVNI_UNARY_LOG, INFINITY) == INFINITY);
-    assert_true(isnan(one(LVNI_UNARY_LOG, -1.0f)));
-    assert_true(isnan(one(LVNI_UNARY_LOG, NAN)));
-    assert_true(isnan(one(LVNI_UNARY_LOG, -INFINITY)));
-    assert_true(isnan(one(LVNI_UNARY_RELU, NAN)));
-    assert_true(one(LVNI_UNARY_RELU, -INFINITY) == 0.0f);
-    assert_true(isnan(one(LVNI_UNARY_SQRT, -1.0f)));
-    assert_true(one(LVNI_UNARY_SQRT, 9.0f) == 3.0f);
+    assert_true(one(LVNI_UNARY_exp, 0.0f) == 1.0f);
+    assert_true(one(LVNI_UNARY_exp, -INFINITY) == 0.0f);
+    assert_true(one(LVNI_UNARY_exp, -200.0f) == 0.0f);
+    assert_true(one(LVNI_UNARY_exp, -88.0f) == 0.0f); /* e^-88 is denormal: flushed */
+    assert_true(isinf(one(LVNI_UNARY_exp, INFINITY)));
+    assert_true(isinf(one(LVNI_UNARY_exp, 88.73f)));
+    assert_true(isfinite(one(LVNI_UNARY_exp, 88.72f)));
+    assert_true(isnan(one(LVNI_UNARY_exp, NAN)));
+    assert_true(one(LVNI_UNARY_log, 1.0f) == 0.0f);
+    assert_true(one(LVNI_UNARY_log, 0.0f) == -INFINITY);
+    assert_true(one(LVNI_UNARY_log, -0.0f) == -INFINITY);
+    assert_true(one(LVNI_UNARY_log, INFINITY) == INFINITY);
+    assert_true(isnan(one(LVNI_UNARY_log, -1.0f)));
+    assert_true(isnan(one(LVNI_UNARY_log, NAN)));
+    assert_true(isnan(one(LVNI_UNARY_log, -INFINITY)));
+    assert_true(one(LVNI_UNARY_tanh, INFINITY) == 1.0f && one(LVNI_UNARY_tanh, -INFINITY) == -1.0f && isnan(one(LVNI_UNARY_tanh, NAN)));
+    assert_true(one(LVNI_UNARY_erf, INFINITY) == 1.0f && one(LVNI_UNARY_erf, -INFINITY) == -1.0f && isnan(one(LVNI_UNARY_erf, NAN)));
+    assert_true(signbit(one(LVNI_UNARY_tanh, -0.0f)) && signbit(one(LVNI_UNARY_erf, -0.0f)));
+    assert_true(one(LVNI_UNARY_sigmoid, -1000.0f) == 0.0f && one(LVNI_UNARY_sigmoid, 1000.0f) == 1.0f);
+    assert_true(one(LVNI_UNARY_softplus, 1000.0f) == 1000.0f && one(LVNI_UNARY_softplus, -1000.0f) == 0.0f);
+    assert_true(one(LVNI_UNARY_gelu, 1e30f) == 1e30f && one(LVNI_UNARY_gelu, -1e30f) == 0.0f);
+    assert_true(one(LVNI_UNARY_gelu_tanh, 1e30f) == 1e30f && one(LVNI_UNARY_gelu_tanh, -1e30f) == 0.0f);
+    assert_true(isnan(one(LVNI_UNARY_relu, NAN)));
+    assert_true(one(LVNI_UNARY_relu, -INFINITY) == 0.0f);
+    assert_true(isnan(one(LVNI_UNARY_sqrt, -1.0f)));
+    assert_true(one(LVNI_UNARY_sqrt, 9.0f) == 3.0f);
 }
 
 static int setup(void **state)
@@ -118,6 +195,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exp_is_as_exact_as_promised),
         cmocka_unit_test(log_is_as_exact_as_promised),
+        cmocka_unit_test(tanh_and_erf_are_as_exact_as_promised),
+        cmocka_unit_test(pow_is_as_exact_as_promised),
+        cmocka_unit_test(pow_has_the_special_values_of_c),
         cmocka_unit_test(edges),
     };
     return cmocka_run_group_tests(tests, setup, NULL);

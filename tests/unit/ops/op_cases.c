@@ -48,13 +48,21 @@ const op_cases all_cases[LVNI_OP_COUNT] = {
  *   n normal   o normal around 3   z normal, |x| >= 0.5   p positive, >= 0.5   e up to +-85 (the range of
  * exp) s softmax of normal   g log-softmax of normal   l labels   i index along the reduced axis   w place in
  * a pooling window m, r mean and 1/sqrt(var + eps) of input 1
- *   M, R the same of the rows or groups of a norm   y, Y result and log-sums of attention */
+ *   j index below the size in the attribute   M, R the same of the rows or groups of a norm   y, Y result and log-sums of attention */
 static const char *const fills[LVNI_OP_COUNT] = {
     [LVNI_OP_div] = "nz",
     [LVNI_OP_exp] = "e",
     [LVNI_OP_log] = "p",
     [LVNI_OP_sqrt] = "p",
     [LVNI_OP_sqrt_grad] = "np",
+    [LVNI_OP_rsqrt] = "p",
+    [LVNI_OP_reciprocal] = "z",
+    [LVNI_OP_pow_scalar] = "p",
+    [LVNI_OP_pow_scalar_grad] = "np",
+    [LVNI_OP_index_select] = "nj",
+    [LVNI_OP_index_select_grad] = "nj",
+    [LVNI_OP_gather] = "nj",
+    [LVNI_OP_gather_grad] = "nj",
     [LVNI_OP_max_grad] = "ni",
     [LVNI_OP_max_pool2d_grad] = "nw",
     [LVNI_OP_batch_norm_train] = "onnn",
@@ -203,11 +211,12 @@ static lvn_tensor *make_input(lvni_op op, const op_case *row, int i, char letter
     if (letter == 'M' || letter == 'R' || letter == 'y' || letter == 'Y') {
         return kept_by_forward(op, row, in, letter == 'y' ? 0 : letter == 'R' ? 2 : 1);
     }
-    const lvn_dtype dtype = letter == 'l' || letter == 'i' ? LVN_I64 : letter == 'w' ? LVN_U8 : LVN_F64;
+    const lvn_dtype dtype = letter == 'l' || letter == 'i' || letter == 'j' ? LVN_I64 : letter == 'w' ? LVN_U8 : LVN_F64;
     lvn_tensor *t = support_tensor(dtype, d->ndim, d->shape);
     switch (letter) {
     case 'l': fill_int(t, labels_below(op, row, i), rng); return t;
     case 'i': fill_int(t, reduced_size(&row->in[0], &row->attr.shape), rng); return t;
+    case 'j': fill_int(t, row->attr.axis.size, rng); return t;
     case 'w': fill_places(t, &row->attr.pool, rng); return t;
     default: fill_real(t, letter, rng); break;
     }

@@ -29,6 +29,11 @@ typedef union case_attr {
     lvni_class_loss_attr class_loss;
     lvni_point_loss_attr point_loss;
     lvni_lookup_attr lookup;
+    lvni_number_attr number;
+    lvni_range_attr range;
+    lvni_permute_attr permute;
+    lvni_axis_attr axis;
+    lvni_box_attr box;
 } case_attr;
 
 typedef struct op_case {

@@ -88,13 +88,15 @@ static void products(void **state)
     REFUSE(linear, SHAPE, "linear: x is (32, 100) but w (10, 128) takes 128 features", NULL, F(32, 100),
            F(10, 128));
     REFUSE(linear, SHAPE,
-           "linear: x is (2, 4, 4, 8), it must have 2 axes (batch, features); flatten it first", NULL,
+           "linear: x is (2, 4, 4, 8), it must have 2 axes (batch, features)", NULL,
            F(2, 4, 4, 8), F(10, 128));
     REFUSE(linear, SHAPE, "linear: the bias is (5), but (4, 3) has 4 outputs: it must be (4)", NULL, F(2, 3),
            F(4, 3), F(5));
     REFUSE(linear_grad_weight, SHAPE,
            "linear_grad_weight: dy is (3, 4) but x is (2, 5); both must have one batch size", NULL, F(3, 4),
            F(2, 5));
+    REFUSE(matmul, SHAPE, "matmul: a is (2, 3, 4) and b is (5, 4, 6); both must have the axes (.., M, K) and (.., K, N) with equal sizes in front",
+           (&(lvni_matmul_attr){.trans_a = false}), F(2, 3, 4), F(5, 4, 6));
     REFUSE(matmul, SHAPE, "matmul: a is (2, 3) transposed and b is (3, 4): a brings 2 terms, b 3",
            (&(lvni_matmul_attr){.trans_a = true}), F(2, 3), F(3, 4));
 }

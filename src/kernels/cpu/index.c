@@ -1,0 +1,113 @@
+/* Elements chosen by an index along an axis, and their gradients, which add in the order of the index whatever the team. Called through
+ * the op table (kernels.h). */
+#include "kernels/cpu/par.h"
+#include "kernels/kernels_decl.h"
+
+#include <string.h>
+
+enum { CHUNK = 64 }; /* of inner elements that one item of a gradient owns */
+
+/* x (outer, size, inner), y (outer, many, inner) */
+typedef struct index_job {
+    int64_t outer, size, many, inner, chunks;
+    const int64_t *index;
+    bool per_element; /* the index is shaped like y; else it is (many) */
+    size_t bytes;
+    const char *x;
+    char *y;
+} index_job;
+
+static lvn_status plan(const char *op, const lvni_args *args, bool per_element, bool gradient, index_job *j)
+{
+    const int axis = ((const lvni_axis_attr *)args->attr)->axis;
+    const lvn_tensor *big = gradient ? args->out[0] : args->in[0], *small = gradient ? args->in[0] : args->out[0];
+    *j = (index_job){.outer = 1, .size = big->shape[axis], .many = small->shape[axis], .inner = 1, .index = args->in[1]->data,
+                     .per_element = per_element, .bytes = lvn_dtype_size(big->dtype), .x = args->in[0]->data, .y = args->out[0]->data};
+    for (int i = 0; i < big->ndim; i++) {
+        j->outer *= i < axis ? big->shape[i] : 1;
+        j->inner *= i > axis ? big->shape[i] : 1;
+    }
+    j->chunks = lvni_div_up(j->inner, CHUNK);
+    for (int64_t e = 0; e < lvn_numel(args->in[1]); e++) {
+        LVN_ARG(j->index[e] >= 0 && j->index[e] < j->size, "%s: index %lld of element %lld is outside the axis of size %lld", op,
+                (long long)j->index[e], (long long)e, (long long)j->size);
+    }
+    return LVN_OK;
+}
+
+/* Item: a slice of y. */
+static void select_range(const void *job, int64_t begin, int64_t end)
+{
+    const index_job *j = job;
+    const size_t slice = (size_t)j->inner * j->bytes;
+    for (int64_t item = begin; item < end; item++) {
+        const int64_t from = item / j->many * j->size + j->index[item % j->many];
+        memcpy(j->y + (size_t)item * slice, j->x + (size_t)from * slice, slice);
+    }
+}
+
+static void gather_range(const void *job, int64_t begin, int64_t end)
+{
+    const index_job *j = job;
+    for (int64_t item = begin; item < end; item++) {
+        const int64_t base = item / j->many * j->size;
+        for (int64_t i = 0; i < j->inner; i++) {
+            const int64_t e = item * j->inner + i;
+            memcpy(j->y + (size_t)e * j->bytes, j->x + (size_t)((base + j->index[e]) * j->inner + i) * j->bytes, j->bytes);
+        }
+    }
+}
+
+/* Item: CHUNK columns of one outer part; its terms come in the order of the index. */
+static void put_back_range(const void *job, int64_t begin, int64_t end)
+{
+    const index_job *j = job;
+    for (int64_t item = begin; item < end; item++) {
+        const int64_t o = item / j->chunks, first = item % j->chunks * CHUNK;
+        const int64_t n = j->inner - first < CHUNK ? j->inner - first : CHUNK;
+        float *dx = (float *)(void *)j->y + o * j->size * j->inner + first;
+        const float *dy = (const float *)(const void *)j->x + o * j->many * j->inner + first;
+        const int64_t *index = j->index + (j->per_element ? o * j->many * j->inner + first : 0);
+        for (int64_t s = 0; s < j->size; s++) {
+            memset(dx + s * j->inner, 0, (size_t)n * sizeof *dx);
+        }
+        for (int64_t m = 0; m < j->many; m++) {
+            for (int64_t i = 0; i < n; i++) {
+                const int64_t to = j->per_element ? index[m * j->inner + i] : index[m];
+                dx[to * j->inner + i] += dy[m * j->inner + i];
+            }
+        }
+    }
+}
+
+lvn_status lvni_cpu_index_select(const lvni_args *args)
+{
+    index_job j;
+    LVN_TRY(plan("index_select", args, false, false, &j));
+    lvni_par(j.outer * j.many, 1, j.inner, select_range, &j);
+    return LVN_OK;
+}
+
+lvn_status lvni_cpu_gather(const lvni_args *args)
+{
+    index_job j;
+    LVN_TRY(plan("gather", args, true, false, &j));
+    lvni_par(j.outer * j.many, 1, j.inner, gather_range, &j);
+    return LVN_OK;
+}
+
+lvn_status lvni_cpu_index_select_grad(const lvni_args *args)
+{
+    index_job j;
+    LVN_TRY(plan("index_select_grad", args, false, true, &j));
+    lvni_par(j.outer * j.chunks, 1, (j.many + j.size) * (j.inner < CHUNK ? j.inner : CHUNK), put_back_range, &j);
+    return LVN_OK;
+}
+
+lvn_status lvni_cpu_gather_grad(const lvni_args *args)
+{
+    index_job j;
+    LVN_TRY(plan("gather_grad", args, true, true, &j));
+    lvni_par(j.outer * j.chunks, 1, (j.many + j.size) * (j.inner < CHUNK ? j.inner : CHUNK), put_back_range, &j);
+    return LVN_OK;
+}

@@ -1,0 +1,195 @@
+/* Template (included by tpl_table.h only): tanh, erf, pow, and the activations made of them, of one element in f32; the rules of tpl_math.h
+ * hold. Coefficients are minimax fits of the functions named, computed for levin by Remez exchange in 50 digits. */
+#ifndef LEVIN_KERNELS_CPU_TPL_CURVES_H
+#define LEVIN_KERNELS_CPU_TPL_CURVES_H
+
+#include "kernels/cpu/tpl_math.h"
+
+/* |y| with the sign of x */
+static inline float with_sign(float y, float x)
+{
+    return bits_float((float_bits(y) & 0x7fffffffu) | (float_bits(x) & 0x80000000u));
+}
+
+/* Below 0.625 x + x^3 P(x^2), above 1 - 2 / (e^2|x| + 1). */
+static inline float tanh_one(float x)
+{
+    const float a = __builtin_fabsf(x), z = x * x;
+    float p = 0x1.197ba8p-9f;
+    p = p * z - 0x1.0c2150p-7f;
+    p = p * z + 0x1.6394dap-6f;
+    p = p * z - 0x1.b9ef7cp-5f;
+    p = p * z + 0x1.11106cp-3f;
+    p = p * z - 0x1.555554p-2f;
+    const float near = a + a * (z * p);
+    const float far = 1.0f - 2.0f / (exp_one(2.0f * a) + 1.0f);
+    return with_sign(a < 0.625f ? near : far, x);
+}
+
+/* erf(a) for 0 <= a < 0.875: a (2 / sqrt(pi) + z P(z)), z = a^2. */
+static inline float erf_near(float a)
+{
+    const float z = a * a;
+    float p = 0x1.6e6a04p-14f;
+    p = p * z - 0x1.af436ep-11f;
+    p = p * z + 0x1.555132p-8f;
+    p = p * z - 0x1.b81c18p-6f;
+    p = p * z + 0x1.ce2ea4p-4f;
+    p = p * z - 0x1.812746p-2f;
+    p = p * z + 0x1.06eba8p-3f; /* 2 / sqrt(pi) - 1: the 1 is added without rounding it */
+    return a < 0x1p-60f ? a * 0x1.20dd76p0f : a + a * p; /* a * p must not be flushed where a is not */
+}
+
+/* 1 - erf(a) for a >= 0.7, with e = e^(-a^2): e t R(t), t = 1 / (1 + a / 2). */
+static inline float erfc_far(float a, float e)
+{
+    const float t = 1.0f / (1.0f + 0.5f * a);
+    float p = -0x1.158848p-4f;
+    p = p * t + 0x1.bbeb3ep-3f;
+    p = p * t - 0x1.934dd4p-3f;
+    p = p * t - 0x1.0fce9ep-6f;
+    p = p * t - 0x1.06ad94p-8f;
+    p = p * t + 0x1.4830ccp-4f;
+    p = p * t + 0x1.6b5020p-3f;
+    p = p * t + 0x1.f933a0p-3f;
+    p = p * t + 0x1.20e036p-2f;
+    p = p * t + 0x1.20dd62p-2f;
+    return e * (t * p);
+}
+
+static inline float erf_one(float x)
+{
+    const float a = __builtin_fabsf(x);
+    const float far = 1.0f - erfc_far(a, exp_one(-(a * a)));
+    return with_sign(a < 0.875f ? erf_near(a) : far, x);
+}
+
+/* The normal distribution, with a = |x| / sqrt 2 and e = e^(-a^2): the tail keeps its digits where 1 + erf would lose them. */
+static inline float normal_cdf_of(float x, float a, float e)
+{
+    const float near = 0.5f * erf_near(a);
+    const float tail = 0.5f * erfc_far(a, e);
+    const float below = a < 0.875f ? 0.5f - near : tail;
+    const float above = a < 0.875f ? 0.5f + near : 1.0f - tail;
+    return x < 0.0f ? below : above;
+}
+
+static inline float normal_cdf(float x)
+{
+    const float a = __builtin_fabsf(x) * 0x1.6a09e6p-1f;
+    return normal_cdf_of(x, a, exp_one(-(a * a)));
+}
+
+/* d(x cdf(x)) = cdf(x) + x pdf(x) */
+static inline float gelu_slope(float x)
+{
+    const float a = __builtin_fabsf(x) * 0x1.6a09e6p-1f;
+    const float e = exp_one(-(a * a));
+    return normal_cdf_of(x, a, e) + x * (e * 0x1.988454p-2f);
+}
+
+/* sqrt(2 / pi) (x + 0.044715 x^3) */
+static inline float gelu_inner(float x)
+{
+    return 0x1.988454p-1f * (x + 0.044715f * (x * x * x));
+}
+
+static inline float sigmoid_one(float x)
+{
+    return 1.0f / (1.0f + exp_one(-x));
+}
+
+/* With s = 1 / (1 + e^-2u): s + x s (1 - s) 2 u'; beyond +-16 the second term is 0, and its factors overflow. */
+static inline float gelu_tanh_slope(float x)
+{
+    const float s = sigmoid_one(2.0f * gelu_inner(x));
+    const float slope = 0x1.988454p0f * (1.0f + 0.134145f * (x * x));
+    const float bend = x * (s * (1.0f - s)) * slope;
+    return s + (__builtin_fabsf(x) > 16.0f ? 0.0f : bend);
+}
+
+static inline float silu_slope(float x)
+{
+    const float s = sigmoid_one(x);
+    return s * (1.0f + x * (1.0f - s));
+}
+
+/* max(x, 0) + log(1 + e), e = e^-|x|. With u = 1 + e rounded, log(u) e / (u - 1) undoes the rounding of u. */
+static inline float softplus_one(float x)
+{
+    const float e = exp_one(-__builtin_fabsf(x)), u = 1.0f + e;
+    const float rest = u == 1.0f ? e : log_one(u) * (e / (u - 1.0f));
+    return (x < 0.0f ? 0.0f : x) + rest;
+}
+
+static inline float clamp_between(float x, float low, float high)
+{
+    const float above = x < low ? low : x; /* a NaN stays */
+    return above > high ? high : above;
+}
+
+/* 2^t for t in double precision, as a float: |t| is cut at 200, results below 2^-126 are 0. e^r, r = ln 2 (t - k), to r^8 / 8!. */
+static inline float exp2_of(double t)
+{
+    const double low = t > -200.0 ? t : -200.0, bounded = low > 200.0 ? 200.0 : low; /* a NaN becomes -200 */
+    const double shifted = bounded + 0x1.8p52, k = shifted - 0x1.8p52;
+    const double r = (bounded - k) * 0x1.62e42fefa39efp-1;
+    double p = 1.0 / 40320.0;
+    p = p * r + 1.0 / 5040.0;
+    p = p * r + 1.0 / 720.0;
+    p = p * r + 1.0 / 120.0;
+    p = p * r + 1.0 / 24.0;
+    p = p * r + 1.0 / 6.0;
+    p = p * r + 0.5;
+    const float e = (float)(1.0 + (r + r * r * p)); /* in [0.7, 1.42) */
+    const int32_t whole = (int32_t)k;
+    const uint32_t half = (uint32_t)(whole / 2), rest = (uint32_t)whole - half; /* 2^k in two factors, each a normal number */
+    const float y = e * bits_float((half + 127u) << 23) * bits_float((rest + 127u) << 23);
+    return y;
+}
+
+/* log2 of a positive normal x in double precision, error below 2^-40: k + 2 / ln 2 artanh(s), s = (m - 1) / (m + 1), to s^17. */
+static inline double log2_of(float x)
+{
+    const uint32_t bits = float_bits(x);
+    const float m1 = bits_float((bits & 0x7fffffu) | 0x3f800000u); /* [1, 2) */
+    const int32_t big = m1 > 0x1.6a09e6p0f ? 1 : 0;
+    const double m = (double)(big != 0 ? m1 * 0.5f : m1);
+    const double k = (double)((int32_t)(bits >> 23) - 127 + big);
+    const double s = (m - 1.0) / (m + 1.0), z = s * s;
+    double p = 1.0 / 17.0;
+    p = p * z + 1.0 / 15.0;
+    p = p * z + 1.0 / 13.0;
+    p = p * z + 1.0 / 11.0;
+    p = p * z + 1.0 / 9.0;
+    p = p * z + 1.0 / 7.0;
+    p = p * z + 1.0 / 5.0;
+    p = p * z + 1.0 / 3.0;
+    return k + (s + s * (z * p)) * 0x1.71547652b82fep1; /* 2 / ln 2 */
+}
+
+/* x^y = 2^(y log2 |x|), the exponent in double precision; error at most 0.51 ulp before flushing. Special values as C's pow (C11 F.10.4.4). */
+static inline float pow_one(float x, float y)
+{
+    const float a = __builtin_fabsf(x), ay = __builtin_fabsf(y);
+    const float size = exp2_of((double)y * log2_of(a));
+    const float whole = (ay + 0x1p23f) - 0x1p23f;                          /* y rounded to an integer */
+    const float half = 0.5f * ay, half_whole = (half + 0x1p23f) - 0x1p23f; /* whole: y is even */
+    const int32_t integer = (ay >= 0x1p23f ? 1 : 0) | (whole == ay ? 1 : 0);
+    const int32_t last_bit = (int32_t)(float_bits(ay) & 1u), left_over = half_whole != half ? 1 : 0, has_unit = ay < 0x1p24f ? 1 : 0;
+    const int32_t odd = integer & has_unit & (ay >= 0x1p23f ? last_bit : left_over);
+    const float inf = __builtin_inff();
+    const float of_zero = y < 0.0f ? inf : 0.0f, of_inf = y < 0.0f ? 0.0f : inf;
+    const float below = a < 1.0f ? inf : 0.0f, above = a < 1.0f ? 0.0f : inf; /* |x| != 1 to the power of -inf, +inf */
+    const float finite = a == 0.0f ? of_zero : a > 0x1.fffffep127f ? of_inf : size;
+    const float large = ay > 0x1.fffffep127f ? (a == 1.0f ? 1.0f : y < 0.0f ? below : above) : finite;
+    const uint32_t sign = float_bits(x) & ((uint32_t)odd << 31);
+    const float turned = bits_float(float_bits(large) ^ sign);
+    const int32_t none = (x < 0.0f ? 1 : 0) & (integer ^ 1) & (a <= 0x1.fffffep127f ? 1 : 0);
+    const float real = none != 0 ? __builtin_nanf("") : turned;
+    const float of_nan = x != x ? x : real, some = y != y ? y : of_nan;
+    const float of_one = x == 1.0f ? 1.0f : some;
+    return y == 0.0f ? 1.0f : of_one;
+}
+
+#endif

@@ -1,0 +1,85 @@
+/* Reference kernels: elements chosen by an index along an axis, and their gradients. */
+#include "kernels/ref/ref_impl.h"
+
+/* A tensor seen as (outer, size, inner) around an axis. */
+typedef struct around {
+    int64_t outer, size, inner;
+} around;
+
+static around split_at(const lvn_tensor *t, int axis)
+{
+    around a = {1, t->shape[axis], 1};
+    for (int i = 0; i < t->ndim; i++) {
+        a.outer *= i < axis ? t->shape[i] : 1;
+        a.inner *= i > axis ? t->shape[i] : 1;
+    }
+    return a;
+}
+
+static lvn_status check_index(const char *op, const lvn_tensor *index, int64_t size)
+{
+    const int64_t *at = index->data;
+    for (int64_t e = 0; e < lvn_numel(index); e++) {
+        LVN_ARG(at[e] >= 0 && at[e] < size, "%s: index %lld of element %lld is outside the axis of size %lld", op, (long long)at[e],
+                (long long)e, (long long)size);
+    }
+    return LVN_OK;
+}
+
+/* Element e of (outer, m, inner) and what the index says of it: its place in (outer, size, inner). */
+static int64_t place(int64_t e, const around *many, int64_t size, const int64_t *index, bool per_element)
+{
+    const int64_t o = e / many->inner / many->size, m = e / many->inner % many->size, i = e % many->inner;
+    return (o * size + index[per_element ? e : m]) * many->inner + i;
+}
+
+static lvn_status choose(const char *op, const lvni_args *args, bool per_element)
+{
+    const int axis = ((const lvni_axis_attr *)args->attr)->axis;
+    const around many = split_at(args->out[0], axis);
+    const int64_t size = args->in[0]->shape[axis];
+    const double *x = ref_in(args, 0);
+    double *y = ref_out(args, 0);
+    LVN_TRY(check_index(op, args->in[1], size));
+    for (int64_t e = 0; e < many.outer * many.size * many.inner; e++) {
+        y[e] = x[place(e, &many, size, args->in[1]->data, per_element)];
+    }
+    return LVN_OK;
+}
+
+static lvn_status put_back(const char *op, const lvni_args *args, bool per_element)
+{
+    const int axis = ((const lvni_axis_attr *)args->attr)->axis;
+    const around many = split_at(args->in[0], axis);
+    const int64_t size = args->out[0]->shape[axis];
+    const double *dy = ref_in(args, 0);
+    double *dx = ref_out(args, 0);
+    LVN_TRY(check_index(op, args->in[1], size));
+    for (int64_t e = 0; e < many.outer * size * many.inner; e++) {
+        dx[e] = 0.0;
+    }
+    for (int64_t e = 0; e < many.outer * many.size * many.inner; e++) {
+        dx[place(e, &many, size, args->in[1]->data, per_element)] += dy[e];
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_ref_index_select(const lvni_args *args)
+{
+    return choose("index_select", args, false);
+}
+
+lvn_status lvni_ref_index_select_grad(const lvni_args *args)
+{
+    return put_back("index_select_grad", args, false);
+}
+
+lvn_status lvni_ref_gather(const lvni_args *args)
+{
+    return choose("gather", args, true);
+}
+
+lvn_status lvni_ref_gather_grad(const lvni_args *args)
+{
+    return put_back("gather_grad", args, true);
+}

@@ -1,0 +1,83 @@
+/* The scalar functions in double precision (core/math.h) against libm, and pow's special values. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "core/math.h"
+
+#include <math.h>
+#include <stdbool.h>
+
+/* Largest distance in units in the last place over n points from a to b. */
+static double worst(double (*f)(double), double (*exact)(double), double a, double b, int n)
+{
+    double bad = 0.0;
+    for (int i = 0; i <= n; i++) {
+        const double x = a + (b - a) * i / n, want = exact(x);
+        int exponent;
+        frexp(want, &exponent);
+        bad = fmax(bad, fabs(f(x) - want) / ldexp(1.0, exponent - 53));
+    }
+    return bad;
+}
+
+static void functions_are_as_exact_as_promised(void **state)
+{
+    (void)state;
+    assert_true(worst(lvni_exp, exp, -700.0, 700.0, 20011) < 2.0);
+    assert_true(worst(lvni_log, log, 0.01, 30.0, 20011) < 2.0);
+    assert_true(worst(lvni_tanh, tanh, -20.0, 20.0, 20011) < 3.0);
+    assert_true(worst(lvni_erf, erf, -7.0, 7.0, 20011) < 12.0); /* the rounding of x^2 below 2 */
+    assert_true(worst(lvni_erfc, erfc, 2.0, 26.0, 20011) < 900.0); /* e^(-x^2): the rounding of x^2 counts x^2 times */
+}
+
+static void pow_keeps_its_digits_for_large_exponents(void **state)
+{
+    (void)state;
+    double bad = 0.0;
+    for (int i = 1; i < 4000; i++) {
+        const double x = 1e-3 * i, y = 0.7 * (i % 173) - 60.3, want = pow(x, y);
+        if (want > 1e-300 && want < 1e300) {
+            bad = fmax(bad, fabs(lvni_pow(x, y) / want - 1.0));
+        }
+    }
+    assert_true(bad < 6e-16 && bad > 0.0);
+    assert_true(fabs(lvni_pow(0.999, 700000.0) / pow(0.999, 700000.0) - 1.0) < 6e-16);
+}
+
+/* C11 F.10.4.4, signs of zeros included. */
+static void pow_has_the_special_values_of_c(void **state)
+{
+    (void)state;
+    static const double values[] = {0.0,  -0.0, 1.0,  -1.0,  2.0,    -2.0,     3.0,      -3.0, 0.5,
+                                    -0.5, -1.5, 1e300, -1e300, 9007199254740993.0, INFINITY, -INFINITY, (double)NAN};
+    const int n = (int)(sizeof values / sizeof *values);
+    for (int i = 0; i < n * n; i++) {
+        const double x = values[i / n], y = values[i % n], want = pow(x, y), got = lvni_pow(x, y);
+        const bool same = (isnan(want) && isnan(got)) || (want == got && signbit(want) == signbit(got)) || fabs(got / want - 1.0) < 1e-15;
+        if (!same) {
+            fail_msg("pow(%g, %g) is %g, must be %g", x, y, got, want);
+        }
+    }
+}
+
+static void edges(void **state)
+{
+    (void)state;
+    assert_true(lvni_tanh(INFINITY) == 1.0 && lvni_tanh(-INFINITY) == -1.0 && isnan(lvni_tanh((double)NAN)));
+    assert_true(lvni_erf(INFINITY) == 1.0 && lvni_erf(-INFINITY) == -1.0 && isnan(lvni_erf((double)NAN)));
+    assert_true(lvni_erfc(INFINITY) == 0.0 && lvni_erfc(-INFINITY) == 2.0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(functions_are_as_exact_as_promised),
+        cmocka_unit_test(pow_keeps_its_digits_for_large_exponents),
+        cmocka_unit_test(pow_has_the_special_values_of_c),
+        cmocka_unit_test(edges),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
