@@ -70,6 +70,11 @@ LVN_API lvn_tensor *lvn_resize2d_with(lvn_tensor *x, int64_t height, int64_t wid
 #define lvn_resize2d(x, height, width, ...) \
     lvn_resize2d_with((x), (height), (width), &(lvn_resize2d_options){.struct_size = sizeof(lvn_resize2d_options), __VA_ARGS__})
 
+/* (N, H, W, C f f) -> (N, H f, W f, C): channel c of pixel (h f + i, w f + j) was channel (c f + i) f + j of pixel (h, w), PyTorch's order;
+ * and back. Shi et al. 2016, eq. 4. */
+LVN_API lvn_tensor *lvn_pixel_shuffle(lvn_tensor *x, int factor);
+LVN_API lvn_tensor *lvn_pixel_unshuffle(lvn_tensor *x, int factor);
+
 /* ---- Fourier transforms ---- */
 /* Complex numbers are pairs in a last axis of size 2: (..., L, 2), and (..., H, W, 2) for fft2; any lengths, those with small prime factors
  * are fast. y[k] = sum_j x[j] e^(-2 pi i j k / n), ifft with the other sign. */

@@ -85,8 +85,33 @@ static void fourier_and_back(void **state)
     }
 }
 
+/* One pixel of 8 channels; two channels stay. */
+static void pixel_shuffle_by_hand(void **state)
+{
+    (void)state;
+    static const double shuffled[8] = {0, 4, 1, 5, 2, 6, 3, 7}; /* (0, 0), (0, 1), (1, 0), (1, 1) */
+    const dims pixel = S(1, 1, 1, 8);
+    lvn_tensor *x = make_constant(LVN_F32, 1, pixel.ndim, pixel.size);
+    for (int c = 0; c < 8; c++) {
+        ((float *)lvn_data(x))[c] = (float)c;
+    }
+    assert_int_equal(lvn_scope_open(), LVN_OK);
+    lvn_tensor *y = lvn_pixel_shuffle(x, 2), *back = lvn_pixel_unshuffle(y, 2);
+    assert_non_null(back);
+    assert_int_equal(lvn_size(y, 1), 2);
+    assert_int_equal(lvn_size(y, 2), 2);
+    for (int e = 0; e < 8; e++) {
+        assert_true(element(y, e) == shuffled[e] && element(back, e) == (double)e);
+    }
+    assert_null(lvn_pixel_shuffle(x, 3));
+    assert_int_equal(lvn_scope_close(), LVN_ERR_SHAPE);
+    assert_error_says("x is (1, 1, 1, 8), the factor 3; x must have 4 axes (batch, height, width, channels) and a multiple of factor * factor");
+    lvn_release(x);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(transposed_convolution_in_bf16), cmocka_unit_test(fourier_and_back)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(transposed_convolution_in_bf16), cmocka_unit_test(fourier_and_back),
+                                       cmocka_unit_test(pixel_shuffle_by_hand)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
