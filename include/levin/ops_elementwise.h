@@ -30,6 +30,27 @@ LVN_API lvn_tensor *lvn_pow_scalar(lvn_tensor *x, double exponent);
 LVN_API lvn_tensor *lvn_clamp(lvn_tensor *x, double min, double max); /* the gradient passes where min <= x <= max */
 LVN_API lvn_tensor *lvn_erf(lvn_tensor *x);                           /* 2 / sqrt(pi) integral of e^(-t^2) from 0 to x */
 
+/* ---- two operands, with broadcasting ---- */
+LVN_API lvn_tensor *lvn_pow(lvn_tensor *base, lvn_tensor *exponent);             /* special values as C's pow */
+LVN_API lvn_tensor *lvn_lerp(lvn_tensor *a, lvn_tensor *b, lvn_tensor *t);       /* a + t (b - a) */
+LVN_API lvn_tensor *lvn_minimum(lvn_tensor *a, lvn_tensor *b);                   /* NaN where one is; where equal, half the gradient goes to each */
+LVN_API lvn_tensor *lvn_maximum(lvn_tensor *a, lvn_tensor *b);
+/* Comparisons of floats or i64 -> bool, no gradient; also against a number. NaN is unequal to everything and in no order. */
+LVN_API lvn_tensor *lvn_eq(lvn_tensor *a, lvn_tensor *b);
+LVN_API lvn_tensor *lvn_ne(lvn_tensor *a, lvn_tensor *b);
+LVN_API lvn_tensor *lvn_lt(lvn_tensor *a, lvn_tensor *b);
+LVN_API lvn_tensor *lvn_le(lvn_tensor *a, lvn_tensor *b);
+LVN_API lvn_tensor *lvn_gt(lvn_tensor *a, lvn_tensor *b);
+LVN_API lvn_tensor *lvn_ge(lvn_tensor *a, lvn_tensor *b);
+LVN_API lvn_tensor *lvn_eq_scalar(lvn_tensor *x, double value);
+LVN_API lvn_tensor *lvn_ne_scalar(lvn_tensor *x, double value);
+LVN_API lvn_tensor *lvn_lt_scalar(lvn_tensor *x, double value);
+LVN_API lvn_tensor *lvn_le_scalar(lvn_tensor *x, double value);
+LVN_API lvn_tensor *lvn_gt_scalar(lvn_tensor *x, double value);
+LVN_API lvn_tensor *lvn_ge_scalar(lvn_tensor *x, double value);
+/* a where condition (bool) is true, else b; all three broadcast. */
+LVN_API lvn_tensor *lvn_where(lvn_tensor *condition, lvn_tensor *a, lvn_tensor *b);
+
 /* ---- activations ---- */
 LVN_API lvn_tensor *lvn_leaky_relu(lvn_tensor *x, double slope); /* x, below 0 slope x. Maas, Hannun & Ng 2013 */
 /* x P(X <= x), X standard normal: x (1 + erf(x / sqrt 2)) / 2. Hendrycks & Gimpel 2016, "Gaussian error linear units" */

@@ -30,6 +30,7 @@ struct lvni_node {
     union {
         lvni_scale_attr scale;
         lvni_axes_attr axes;
+        lvni_var_attr var;
         lvni_matmul_attr matmul;
         lvni_conv_attr conv;
         lvni_pool_attr pool;

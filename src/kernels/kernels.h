@@ -51,6 +51,7 @@ typedef struct lvni_point_loss_attr { lvni_point_loss kind; double beta; bool su
 typedef struct lvni_lookup_attr { int64_t rows, positions; bool add; } lvni_lookup_attr; /* of the tables; add: to what dweight holds */
 typedef struct lvni_number_attr { double value; } lvni_number_attr; /* a slope, an exponent */
 typedef struct lvni_range_attr { double min, max; } lvni_range_attr;
+typedef struct lvni_var_attr { uint32_t mask; bool keepdim; int correction; } lvni_var_attr; /* divisor: terms - correction */
 typedef struct lvni_permute_attr { int ndim, axis[LVN_MAX_NDIM]; } lvni_permute_attr; /* axis i of the result is axis[i] of x */
 typedef struct lvni_axis_attr { int axis; int64_t size; } lvni_axis_attr; /* size: of the axis in the gradient, else unused */
 /* crop: the part [start, start + size) of x. pad and its gradients: x lies at `start` in a result of `size`. Per axis of x. */

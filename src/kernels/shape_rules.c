@@ -70,13 +70,10 @@ lvn_status lvni_rule_vector(const char *op, const char *what, const lvn_tensor *
 
 /* ---- element-wise ---- */
 
-/* NumPy: aligned at the last axis, sizes equal or one of them 1. */
-static lvn_status broadcast(const char *op, const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+lvn_status lvni_rule_broadcast(const char *op, const lvn_tensor *a, const lvn_tensor *b, lvni_desc *out)
 {
-    LVN_TRY(lvni_rule_float(op, args, 3));
-    const lvn_tensor *a = args->in[0], *b = args->in[1];
     const int ndim = a->ndim > b->ndim ? a->ndim : b->ndim;
-    out[0] = (lvni_desc){.dtype = a->dtype, .ndim = ndim};
+    *out = (lvni_desc){.dtype = a->dtype, .ndim = ndim};
     for (int i = 0; i < ndim; i++) {
         const int ia = i - (ndim - a->ndim), ib = i - (ndim - b->ndim);
         const int64_t na = ia < 0 ? 1 : a->shape[ia], nb = ib < 0 ? 1 : b->shape[ib];
@@ -87,9 +84,15 @@ static lvn_status broadcast(const char *op, const lvni_args *args, lvni_desc out
                      "one of them 1",
                      op, SHAPE(a), SHAPE(b), ndim - i, (long long)na, (long long)nb);
         }
-        out[0].shape[i] = na == 1 ? nb : na;
+        out->shape[i] = na == 1 ? nb : na;
     }
     return LVN_OK;
+}
+
+static lvn_status broadcast(const char *op, const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+{
+    LVN_TRY(lvni_rule_float(op, args, 3));
+    return lvni_rule_broadcast(op, args->in[0], args->in[1], &out[0]);
 }
 
 lvn_status lvni_rule_like_input(const char *op, const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
@@ -128,6 +131,14 @@ RULE(add, broadcast("add", args, out))
 RULE(sub, broadcast("sub", args, out))
 RULE(mul, broadcast("mul", args, out))
 RULE(div, broadcast("div", args, out))
+RULE(squared_difference, broadcast("squared_difference", args, out))
+RULE(pow, broadcast("pow", args, out))
+RULE(pow_grad_base, broadcast("pow_grad_base", args, out))
+RULE(pow_grad_exponent, broadcast("pow_grad_exponent", args, out))
+RULE(minimum, broadcast("minimum", args, out))
+RULE(maximum, broadcast("maximum", args, out))
+RULE(share, broadcast("share", args, out))
+RULE(div_or_zero, lvni_rule_like_pair("div_or_zero", "the divisor", args, out))
 RULE(scale, lvni_rule_like_input("scale", args, out))
 RULE(exp, lvni_rule_like_input("exp", args, out))
 RULE(log, lvni_rule_like_input("log", args, out))
@@ -241,6 +252,28 @@ lvn_status lvni_shape_mean(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
 {
     LVN_TRY(reduce("mean", args, &out[0]));
     return no_empty_axis("mean", args->in[0], ((const lvni_axes_attr *)args->attr)->mask);
+}
+
+lvn_status lvni_shape_norm(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+{
+    return reduce("norm", args, &out[0]);
+}
+
+lvn_status lvni_shape_var(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+{
+    const lvni_var_attr *attr = args->attr;
+    const lvn_tensor *x = args->in[0];
+    const lvni_axes_attr axes = {.mask = attr->mask, .keepdim = attr->keepdim};
+    LVN_TRY(reduce("var", &(lvni_args){.in = {x}, .attr = &axes}, &out[0]));
+    int64_t terms = 1;
+    for (int i = 0; i < x->ndim; i++) {
+        terms *= (attr->mask >> i & 1) != 0 ? x->shape[i] : 1;
+    }
+    if (terms <= attr->correction || attr->correction < 0) {
+        LVN_FAIL(LVN_ERR_SHAPE, "var: x is %s: %lld terms are too few to divide by terms - %d; with correction 0 one term is enough", SHAPE(x),
+                 (long long)terms, attr->correction);
+    }
+    return LVN_OK;
 }
 
 lvn_status lvni_shape_max(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])

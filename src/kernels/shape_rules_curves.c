@@ -1,4 +1,4 @@
-/* Shape rules of functions of one element and their gradients: the shape of the input. Called by lvni_run before each op. */
+/* Shape rules of functions of one element and their gradients, of comparisons and choices. Called by lvni_run before each op. */
 #include "kernels/shape_rules_impl.h"
 
 #define CURVE(op, kept)                                                                \
@@ -39,4 +39,42 @@ lvn_status lvni_shape_clamp(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
 lvn_status lvni_shape_clamp_grad(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
 {
     return lvni_rule_like_pair("clamp_grad", "x", args, out);
+}
+
+/* ---- comparisons and choice ---- */
+
+static lvn_status compare(const char *op, const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+{
+    const lvn_tensor *a = args->in[0], *b = args->in[1];
+    if (a->dtype != LVN_I64 || b->dtype != LVN_I64) {
+        LVN_TRY(lvni_rule_float(op, args, 3));
+    }
+    LVN_TRY(lvni_rule_broadcast(op, a, b, &out[0]));
+    out[0].dtype = LVN_BOOL;
+    return LVN_OK;
+}
+
+#define COMPARE(op)                                                                \
+    lvn_status lvni_shape_##op(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT]) \
+    {                                                                              \
+        return compare(#op, args, out);                                            \
+    }
+COMPARE(eq)
+COMPARE(ne)
+COMPARE(lt)
+COMPARE(le)
+COMPARE(gt)
+COMPARE(ge)
+
+lvn_status lvni_shape_where(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+{
+    const lvn_tensor *a = args->in[1], *b = args->in[2];
+    LVN_TRY(lvni_rule_dtype("where", "the condition", args->in[0], LVN_BOOL));
+    if (a->dtype != b->dtype) {
+        LVN_FAIL(LVN_ERR_DTYPE, "where: a is %s but b is %s; convert one of them", lvn_dtype_name(a->dtype), lvn_dtype_name(b->dtype));
+    }
+    LVN_TRY(lvni_rule_broadcast("where", a, b, &out[0]));
+    const lvn_tensor both = {.dtype = a->dtype, .ndim = out[0].ndim, .shape = {out[0].shape[0], out[0].shape[1], out[0].shape[2], out[0].shape[3],
+                                                                             out[0].shape[4], out[0].shape[5]}};
+    return lvni_rule_broadcast("where", &both, args->in[0], &out[0]);
 }

@@ -29,6 +29,8 @@ lvn_status lvni_rule_picture(const char *op, const char *what, const lvn_tensor 
 /* Places of a window along one axis: floor((in + 2 pad - (dilation (kernel - 1) + 1)) / stride) + 1. */
 lvn_status lvni_rule_window(const char *op, const char *axis, int64_t in, int64_t kernel, int stride, int padding, int dilation,
                             int64_t *out);
+/* The shape that a and b broadcast to (NumPy: aligned at the last axis, sizes equal or one of them 1), of the type of a. */
+lvn_status lvni_rule_broadcast(const char *op, const lvn_tensor *a, const lvn_tensor *b, lvni_desc *out);
 /* Element-wise ops of one input; gradients of such: dy and what the forward kept ("x", "y"). */
 lvn_status lvni_rule_like_input(const char *op, const lvni_args *args, lvni_desc out[LVNI_MAX_OUT]);
 lvn_status lvni_rule_like_pair(const char *op, const char *kept, const lvni_args *args, lvni_desc out[LVNI_MAX_OUT]);

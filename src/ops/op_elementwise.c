@@ -1,5 +1,5 @@
 /* Element-wise ops: arithmetic with broadcasting, scalar forms, exp, log, square, sqrt. More functions of one element: op_curves.c. */
-#include "autograd/tape.h"
+#include "ops/binary.h"
 
 static bool same_shape_as_desc(const lvn_tensor *t, const lvni_desc *d)
 {
@@ -10,8 +10,7 @@ static bool same_shape_as_desc(const lvn_tensor *t, const lvni_desc *d)
     return same;
 }
 
-/* Hand dL/d(input i) to its input, summed over the axes along which the input was broadcast. Moves g. */
-static lvn_status give_summed(lvni_node *node, int i, lvn_tensor *g, const lvni_desc *in)
+lvn_status lvni_ops_give_summed(lvni_node *node, int i, lvn_tensor *g, const lvni_desc *in)
 {
     if (g == NULL || same_shape_as_desc(g, in)) {
         return lvni_grad_give(node, i, g);
@@ -27,21 +26,20 @@ static lvn_status give_summed(lvni_node *node, int i, lvn_tensor *g, const lvni_
     return s == LVN_OK ? lvni_grad_give(node, i, a.out[0]) : s;
 }
 
-/* out = op(a, b) of two tensors or NULL; the caller owns it. */
-static lvn_tensor *binary_new(lvni_op op, const lvn_tensor *a, const lvn_tensor *b)
+lvn_tensor *lvni_ops_new(lvni_op op, const lvn_tensor *a, const lvn_tensor *b)
 {
     lvni_args args = {.in = {a, b}};
-    return lvni_run(op, &args, 1) == LVN_OK ? args.out[0] : NULL;
+    return a != NULL && b != NULL && lvni_run(op, &args, 1) == LVN_OK ? args.out[0] : NULL;
 }
 
-static lvn_tensor *scale_new(const lvn_tensor *x, double mul)
+lvn_tensor *lvni_ops_scaled(const lvn_tensor *x, double mul)
 {
     const lvni_scale_attr attr = {.mul = mul};
     lvni_args args = {.in = {x}, .attr = &attr};
     return lvni_run(LVNI_OP_scale, &args, 1) == LVN_OK ? args.out[0] : NULL;
 }
 
-static lvn_tensor *binary(lvni_op op, lvni_backward_rule rule, lvni_backward_rule rule_ops, lvn_tensor *a, lvn_tensor *b, bool save)
+lvn_tensor *lvni_ops_binary(lvni_op op, lvni_backward_rule rule, lvni_backward_rule rule_ops, lvn_tensor *a, lvn_tensor *b, bool save)
 {
     lvn_tensor *in[] = {a, b};
     if (!lvni_op_begin(op, in, 2, 0)) {
@@ -64,45 +62,45 @@ static lvn_tensor *binary(lvni_op op, lvni_backward_rule rule, lvni_backward_rul
 static lvn_status add_backward(lvni_node *n, lvn_tensor *dy)
 {
     if (lvni_grad_wanted(n, 0)) {
-        LVN_TRY(give_summed(n, 0, lvn_retain(dy), &n->in_desc));
+        LVN_TRY(lvni_ops_give_summed(n, 0, lvn_retain(dy), &n->in_desc));
     }
-    return lvni_grad_wanted(n, 1) ? give_summed(n, 1, lvn_retain(dy), &n->attr.desc) : LVN_OK;
+    return lvni_grad_wanted(n, 1) ? lvni_ops_give_summed(n, 1, lvn_retain(dy), &n->attr.desc) : LVN_OK;
 }
 
 static lvn_status sub_backward(lvni_node *n, lvn_tensor *dy)
 {
     if (lvni_grad_wanted(n, 0)) {
-        LVN_TRY(give_summed(n, 0, lvn_retain(dy), &n->in_desc));
+        LVN_TRY(lvni_ops_give_summed(n, 0, lvn_retain(dy), &n->in_desc));
     }
-    return lvni_grad_wanted(n, 1) ? give_summed(n, 1, scale_new(dy, -1.0), &n->attr.desc) : LVN_OK;
+    return lvni_grad_wanted(n, 1) ? lvni_ops_give_summed(n, 1, lvni_ops_scaled(dy, -1.0), &n->attr.desc) : LVN_OK;
 }
 
 static lvn_status mul_backward(lvni_node *n, lvn_tensor *dy)
 {
     if (lvni_grad_wanted(n, 0)) {
-        LVN_TRY(give_summed(n, 0, binary_new(LVNI_OP_mul, dy, n->saved[1]), &n->in_desc));
+        LVN_TRY(lvni_ops_give_summed(n, 0, lvni_ops_new(LVNI_OP_mul, dy, n->saved[1]), &n->in_desc));
     }
-    return lvni_grad_wanted(n, 1) ? give_summed(n, 1, binary_new(LVNI_OP_mul, dy, n->saved[0]), &n->attr.desc) : LVN_OK;
+    return lvni_grad_wanted(n, 1) ? lvni_ops_give_summed(n, 1, lvni_ops_new(LVNI_OP_mul, dy, n->saved[0]), &n->attr.desc) : LVN_OK;
 }
 
 /* y = a / b: da = dy / b, db = -dy a / b^2 = -(dy / b) (a / b) */
 static lvn_status div_backward(lvni_node *n, lvn_tensor *dy)
 {
-    lvn_tensor *da = binary_new(LVNI_OP_div, dy, n->saved[1]);
+    lvn_tensor *da = lvni_ops_new(LVNI_OP_div, dy, n->saved[1]);
     if (da == NULL) {
         return lvn_last_error()->code;
     }
     lvn_status s = LVN_OK;
     if (lvni_grad_wanted(n, 1)) {
-        lvn_tensor *y = binary_new(LVNI_OP_div, n->saved[0], n->saved[1]);
-        lvn_tensor *product = y == NULL ? NULL : binary_new(LVNI_OP_mul, da, y);
-        lvn_tensor *db = product == NULL ? NULL : scale_new(product, -1.0);
+        lvn_tensor *y = lvni_ops_new(LVNI_OP_div, n->saved[0], n->saved[1]);
+        lvn_tensor *product = y == NULL ? NULL : lvni_ops_new(LVNI_OP_mul, da, y);
+        lvn_tensor *db = product == NULL ? NULL : lvni_ops_scaled(product, -1.0);
         lvn_release(product);
         lvn_release(y);
-        s = give_summed(n, 1, db, &n->attr.desc);
+        s = lvni_ops_give_summed(n, 1, db, &n->attr.desc);
     }
     if (s == LVN_OK && lvni_grad_wanted(n, 0)) {
-        return give_summed(n, 0, da, &n->in_desc);
+        return lvni_ops_give_summed(n, 0, da, &n->in_desc);
     }
     lvn_release(da);
     return s;
@@ -110,8 +108,7 @@ static lvn_status div_backward(lvni_node *n, lvn_tensor *dy)
 
 /* ---- the same rules written with ops ---- */
 
-/* g summed down to the shape of an input that was broadcast. */
-static lvn_tensor *summed(lvn_tensor *g, const lvni_desc *in)
+lvn_tensor *lvni_ops_summed(lvn_tensor *g, const lvni_desc *in)
 {
     return lvn_sum_to(g, in->ndim, in->shape);
 }
@@ -119,61 +116,61 @@ static lvn_tensor *summed(lvn_tensor *g, const lvni_desc *in)
 static lvn_status add_backward_ops(lvni_node *n, lvn_tensor *dy)
 {
     if (lvni_grad_wanted(n, 0)) {
-        LVN_TRY(lvni_grad_give_op(n, 0, summed(dy, &n->in_desc)));
+        LVN_TRY(lvni_grad_give_op(n, 0, lvni_ops_summed(dy, &n->in_desc)));
     }
-    return lvni_grad_wanted(n, 1) ? lvni_grad_give_op(n, 1, summed(dy, &n->attr.desc)) : LVN_OK;
+    return lvni_grad_wanted(n, 1) ? lvni_grad_give_op(n, 1, lvni_ops_summed(dy, &n->attr.desc)) : LVN_OK;
 }
 
 static lvn_status sub_backward_ops(lvni_node *n, lvn_tensor *dy)
 {
     if (lvni_grad_wanted(n, 0)) {
-        LVN_TRY(lvni_grad_give_op(n, 0, summed(dy, &n->in_desc)));
+        LVN_TRY(lvni_grad_give_op(n, 0, lvni_ops_summed(dy, &n->in_desc)));
     }
-    return lvni_grad_wanted(n, 1) ? lvni_grad_give_op(n, 1, summed(lvn_neg(dy), &n->attr.desc)) : LVN_OK;
+    return lvni_grad_wanted(n, 1) ? lvni_grad_give_op(n, 1, lvni_ops_summed(lvn_neg(dy), &n->attr.desc)) : LVN_OK;
 }
 
 static lvn_status mul_backward_ops(lvni_node *n, lvn_tensor *dy)
 {
     if (lvni_grad_wanted(n, 0)) {
-        LVN_TRY(lvni_grad_give_op(n, 0, summed(lvn_mul(dy, n->saved[1]), &n->in_desc)));
+        LVN_TRY(lvni_grad_give_op(n, 0, lvni_ops_summed(lvn_mul(dy, n->saved[1]), &n->in_desc)));
     }
-    return lvni_grad_wanted(n, 1) ? lvni_grad_give_op(n, 1, summed(lvn_mul(dy, n->saved[0]), &n->attr.desc)) : LVN_OK;
+    return lvni_grad_wanted(n, 1) ? lvni_grad_give_op(n, 1, lvni_ops_summed(lvn_mul(dy, n->saved[0]), &n->attr.desc)) : LVN_OK;
 }
 
 static lvn_status div_backward_ops(lvni_node *n, lvn_tensor *dy)
 {
     lvn_tensor *a = n->saved[0], *b = n->saved[1], *da = lvn_div(dy, b);
     if (lvni_grad_wanted(n, 0)) {
-        LVN_TRY(lvni_grad_give_op(n, 0, summed(da, &n->in_desc)));
+        LVN_TRY(lvni_grad_give_op(n, 0, lvni_ops_summed(da, &n->in_desc)));
     }
-    return lvni_grad_wanted(n, 1) ? lvni_grad_give_op(n, 1, summed(lvn_neg(lvn_mul(da, lvn_div(a, b))), &n->attr.desc)) : LVN_OK;
+    return lvni_grad_wanted(n, 1) ? lvni_grad_give_op(n, 1, lvni_ops_summed(lvn_neg(lvn_mul(da, lvn_div(a, b))), &n->attr.desc)) : LVN_OK;
 }
 
 lvn_tensor *lvn_add(lvn_tensor *a, lvn_tensor *b)
 {
-    return binary(LVNI_OP_add, add_backward, add_backward_ops, a, b, false);
+    return lvni_ops_binary(LVNI_OP_add, add_backward, add_backward_ops, a, b, false);
 }
 
 lvn_tensor *lvn_sub(lvn_tensor *a, lvn_tensor *b)
 {
-    return binary(LVNI_OP_sub, sub_backward, sub_backward_ops, a, b, false);
+    return lvni_ops_binary(LVNI_OP_sub, sub_backward, sub_backward_ops, a, b, false);
 }
 
 lvn_tensor *lvn_mul(lvn_tensor *a, lvn_tensor *b)
 {
-    return binary(LVNI_OP_mul, mul_backward, mul_backward_ops, a, b, true);
+    return lvni_ops_binary(LVNI_OP_mul, mul_backward, mul_backward_ops, a, b, true);
 }
 
 lvn_tensor *lvn_div(lvn_tensor *a, lvn_tensor *b)
 {
-    return binary(LVNI_OP_div, div_backward, div_backward_ops, a, b, true);
+    return lvni_ops_binary(LVNI_OP_div, div_backward, div_backward_ops, a, b, true);
 }
 
 /* ---- one input ---- */
 
 static lvn_status scale_backward(lvni_node *n, lvn_tensor *dy)
 {
-    return lvni_grad_give(n, 0, n->attr.scale.mul == 1.0 ? lvn_retain(dy) : scale_new(dy, n->attr.scale.mul));
+    return lvni_grad_give(n, 0, n->attr.scale.mul == 1.0 ? lvn_retain(dy) : lvni_ops_scaled(dy, n->attr.scale.mul));
 }
 
 static lvn_status scale_backward_ops(lvni_node *n, lvn_tensor *dy)
@@ -215,7 +212,7 @@ lvn_tensor *lvn_neg(lvn_tensor *x)
 /* dx = kernel(dy, saved[0]) */
 static lvn_status saved_backward(lvni_node *n, lvn_tensor *dy, lvni_op op)
 {
-    return lvni_grad_give(n, 0, binary_new(op, dy, n->saved[0]));
+    return lvni_grad_give(n, 0, lvni_ops_new(op, dy, n->saved[0]));
 }
 
 static lvn_status exp_backward(lvni_node *n, lvn_tensor *dy)

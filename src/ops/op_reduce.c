@@ -1,8 +1,8 @@
 /* Reductions over axes: sum, mean, max, argmax, and the global average pool, which is a mean. */
 #include "autograd/tape.h"
+#include "ops/axes.h"
 
-/* Axes (negative ones from the end) to a mask; false with an error when one is out of range or twice. */
-static bool axes_mask(const char *op, const lvn_tensor *x, const int *axes, int n, uint32_t *mask)
+bool lvni_axes_mask(const char *op, const lvn_tensor *x, const int *axes, int n, uint32_t *mask)
 {
     *mask = 0;
     for (int i = 0; i < n; i++) {
@@ -18,18 +18,32 @@ static bool axes_mask(const char *op, const lvn_tensor *x, const int *axes, int 
     return true;
 }
 
+void lvni_axes_ones(const lvni_desc *x, uint32_t mask, int64_t shape[LVN_MAX_NDIM])
+{
+    for (int i = 0; i < x->ndim; i++) {
+        shape[i] = (mask >> i & 1u) != 0 ? 1 : x->shape[i];
+    }
+}
+
+double lvni_axes_terms(const lvni_desc *x, uint32_t mask)
+{
+    double terms = 1.0;
+    for (int i = 0; i < x->ndim; i++) {
+        terms *= (mask >> i & 1u) != 0 ? (double)x->shape[i] : 1.0;
+    }
+    return terms;
+}
+
 /* dx = dy spread over the reduced axes; for the mean divided by how many were averaged. */
 static lvn_status spread(lvni_node *n, lvn_tensor *dy, bool mean)
 {
     const lvni_desc *in = &n->in_desc;
     lvni_shape_attr attr = {.ndim = in->ndim};
     int64_t with_ones[LVN_MAX_NDIM];
-    double count = 1.0;
+    const double count = lvni_axes_terms(in, n->attr.axes.mask);
+    lvni_axes_ones(in, n->attr.axes.mask, with_ones);
     for (int i = 0; i < in->ndim; i++) {
-        const bool reduced = (n->attr.axes.mask >> i & 1u) != 0;
         attr.shape[i] = in->shape[i];
-        with_ones[i] = reduced ? 1 : in->shape[i];
-        count *= reduced ? (double)in->shape[i] : 1.0;
     }
     lvn_tensor *small = lvni_tensor_view(dy, in->ndim, with_ones);
     if (small != NULL && mean) {
@@ -62,12 +76,8 @@ static lvn_status reduce_backward_ops(lvni_node *n, lvn_tensor *dy)
 {
     const lvni_desc *in = &n->in_desc;
     int64_t with_ones[LVN_MAX_NDIM];
-    double count = 1.0;
-    for (int i = 0; i < in->ndim; i++) {
-        const bool reduced = (n->attr.axes.mask >> i & 1u) != 0;
-        with_ones[i] = reduced ? 1 : in->shape[i];
-        count *= reduced ? (double)in->shape[i] : 1.0;
-    }
+    const double count = lvni_axes_terms(in, n->attr.axes.mask);
+    lvni_axes_ones(in, n->attr.axes.mask, with_ones);
     lvn_tensor *small = lvn_reshape(dy, in->ndim, with_ones);
     if (n->backward == mean_backward) {
         small = lvn_mul_scalar(small, 1.0 / count);
@@ -90,7 +100,7 @@ static lvn_tensor *reduce(lvni_op op, lvni_backward_rule rule, lvn_tensor *x, lv
 static lvn_tensor *reduce_axes(lvni_op op, lvni_backward_rule rule, lvn_tensor *x, const int *axes, int n, bool keepdim)
 {
     lvni_axes_attr attr = {.keepdim = keepdim};
-    if (!lvni_op_begin(op, &x, 1, 0) || !axes_mask(lvni_ops[op].name, x, axes, n, &attr.mask)) {
+    if (!lvni_op_begin(op, &x, 1, 0) || !lvni_axes_mask(lvni_ops[op].name, x, axes, n, &attr.mask)) {
         return lvni_op_fail(lvni_ops[op].name);
     }
     return reduce(op, rule, x, attr);
@@ -234,7 +244,7 @@ static lvn_status max_backward(lvni_node *n, lvn_tensor *dy)
 static bool max_both(lvn_tensor *x, int axis, bool keepdim, lvni_args *args, lvni_axes_attr *attr)
 {
     *attr = (lvni_axes_attr){.keepdim = keepdim};
-    if (!lvni_op_begin(LVNI_OP_max, &x, 1, 0) || !axes_mask("max", x, &axis, 1, &attr->mask)) {
+    if (!lvni_op_begin(LVNI_OP_max, &x, 1, 0) || !lvni_axes_mask("max", x, &axis, 1, &attr->mask)) {
         lvni_op_fail("max");
         return false;
     }

@@ -1,4 +1,4 @@
-/* add, sub, mul, div with broadcasting, and expand. Called through the op table (kernels.h).
+/* Ops of two operands with broadcasting (map.def), comparisons of i64, and expand. Called through the op table (kernels.h).
  *
  * Axes that behave alike are joined first: most pairs of shapes become one or two axes. The last joined axis is the inner
  * loop (array with array, array with value, value with array); the others are walked. Short inner rows that repeat down the
@@ -10,8 +10,6 @@
 
 #include <string.h>
 
-typedef void (*binary_fn)(const float *a, const float *b, float *y, int64_t n);
-
 typedef struct walk {
     int ndim;
     int64_t size[LVN_MAX_NDIM];
@@ -20,9 +18,10 @@ typedef struct walk {
 
 typedef struct binary_job {
     walk w; /* outer axes, without the inner one */
-    binary_fn fn;
-    const float *a, *b;
-    float *y;
+    lvni_binary_fn fn;
+    const char *a, *b;
+    char *y;
+    size_t bytes, bytes_y; /* of an element of a and b, and of y */
     int64_t inner, copies; /* copies > 1: so many rows at once, of the repeated b */
 } binary_job;
 
@@ -77,7 +76,7 @@ static void rows_range(const void *job, int64_t begin, int64_t end)
     for (int64_t item = begin; item < end; item++) {
         int64_t a, b;
         locate(&j->w, item, &a, &b);
-        j->fn(j->a + a, j->b + b, j->y + item * j->inner, j->inner);
+        j->fn(j->a + (size_t)a * j->bytes, j->b + (size_t)b * j->bytes, j->y + (size_t)(item * j->inner) * j->bytes_y, j->inner);
     }
 }
 
@@ -85,7 +84,8 @@ static void flat_range(const void *job, int64_t begin, int64_t end)
 {
     const binary_job *j = job;
     const bool walk_a = j->w.step_a[0] != 0, walk_b = j->w.step_b[0] != 0;
-    j->fn(j->a + (walk_a ? begin : 0), j->b + (walk_b ? begin : 0), j->y + begin, end - begin);
+    const size_t at = (size_t)begin * j->bytes;
+    j->fn(j->a + (walk_a ? at : 0), j->b + (walk_b ? at : 0), j->y + (size_t)begin * j->bytes_y, end - begin);
 }
 
 /* (rows, inner) with b (inner), repeated `copies` times in scratch. */
@@ -94,7 +94,7 @@ static void repeated_range(const void *job, int64_t begin, int64_t end)
     const binary_job *j = job;
     for (int64_t r = begin; r < end; r += j->copies) {
         const int64_t rows = end - r < j->copies ? end - r : j->copies;
-        j->fn(j->a + r * j->inner, j->b, j->y + r * j->inner, rows * j->inner);
+        j->fn(j->a + (size_t)(r * j->inner) * j->bytes, j->b, j->y + (size_t)(r * j->inner) * j->bytes_y, rows * j->inner);
     }
 }
 
@@ -102,28 +102,29 @@ static lvn_status repeated(binary_job *job, int64_t rows)
 {
     enum { LONG = 1024 };
     job->copies = LONG / job->inner;
-    float *row = lvni_scratch(LVNI_SCRATCH_OWN, (size_t)(job->copies * job->inner) * sizeof *row);
+    const size_t bytes = (size_t)job->inner * job->bytes;
+    char *row = lvni_scratch(LVNI_SCRATCH_OWN, (size_t)job->copies * bytes);
     if (row == NULL) {
         return LVN_ERR_MEMORY;
     }
     for (int64_t i = 0; i < job->copies; i++) {
-        memcpy(row + i * job->inner, job->b, (size_t)job->inner * sizeof *row);
+        memcpy(row + (size_t)i * bytes, job->b, bytes);
     }
     job->b = row;
     lvni_par(rows, job->copies, job->inner, repeated_range, job);
     return LVN_OK;
 }
 
-static lvn_status binary(const lvni_args *args, lvni_binary_id id)
+/* modes: one function per lvni_binary_mode */
+static lvn_status binary(const lvni_args *args, const lvni_binary_fn *modes)
 {
-    const lvn_tensor *a = args->in[0], *b = args->in[1];
-    const int64_t n = lvn_numel(args->out[0]);
+    const lvn_tensor *a = args->in[0], *b = args->in[1], *y = args->out[0];
+    const int64_t n = lvn_numel(y);
     if (n == 0) {
         return LVN_OK;
     }
-    binary_job job = {.w = join_axes(a, b, args->out[0]), .a = LVNI_CF32(a), .b = LVNI_CF32(b),
-                      .y = LVNI_F32(args->out[0])};
-    const binary_fn *modes = lvni_cpu_isa()->binary[id];
+    binary_job job = {.w = join_axes(a, b, y), .a = a->data, .b = b->data, .y = y->data,
+                      .bytes = lvn_dtype_size(a->dtype), .bytes_y = lvn_dtype_size(y->dtype)};
     if (job.w.ndim == 0) { /* one element: array with array of length 1 */
         modes[LVNI_VV](job.a, job.b, job.y, 1);
         return LVN_OK;
@@ -145,25 +146,36 @@ static lvn_status binary(const lvni_args *args, lvni_binary_id id)
     return LVN_OK;
 }
 
-lvn_status lvni_cpu_add(const lvni_args *args)
-{
-    return binary(args, LVNI_BINARY_add);
-}
+/* ---- i64: labels and indices are compared, too ---- */
 
-lvn_status lvni_cpu_sub(const lvni_args *args)
-{
-    return binary(args, LVNI_BINARY_sub);
-}
+#define INT_MODE(op, mode, at_a, at_b, condition)                                                  \
+    static void int_##op##_##mode(const void *left, const void *right, void *result, int64_t n)    \
+    {                                                                                              \
+        const int64_t *in_a = left, *in_b = right;                                                 \
+        uint8_t *y = result;                                                                       \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            const int64_t a = in_a[at_a], b = in_b[at_b];                                          \
+            y[i] = (condition);                                                                    \
+        }                                                                                          \
+    }
 
-lvn_status lvni_cpu_mul(const lvni_args *args)
-{
-    return binary(args, LVNI_BINARY_mul);
-}
+#define LVNI_BINARY(op, expression)                                            \
+    lvn_status lvni_cpu_##op(const lvni_args *args)                            \
+    {                                                                          \
+        return binary(args, lvni_cpu_isa()->binary[LVNI_BINARY_##op]);         \
+    }
+#define LVNI_COMPARE(op, condition)                                                                                      \
+    INT_MODE(op, vv, i, i, condition)                                                                                    \
+    INT_MODE(op, vs, i, 0, condition)                                                                                    \
+    INT_MODE(op, sv, 0, i, condition)                                                                                    \
+    lvn_status lvni_cpu_##op(const lvni_args *args)                                                                      \
+    {                                                                                                                    \
+        static const lvni_binary_fn of_int[] = {[LVNI_VV] = int_##op##_vv, [LVNI_VS] = int_##op##_vs, [LVNI_SV] = int_##op##_sv}; \
+        return binary(args, args->in[0]->dtype == LVN_I64 ? of_int : lvni_cpu_isa()->compare[LVNI_COMPARE_##op]);        \
+    }
+#include "kernels/cpu/map.def"
 
-lvn_status lvni_cpu_div(const lvni_args *args)
-{
-    return binary(args, LVNI_BINARY_div);
-}
+/* ---- expand ---- */
 
 static void expand_range(const void *job, int64_t begin, int64_t end)
 {
@@ -172,12 +184,13 @@ static void expand_range(const void *job, int64_t begin, int64_t end)
     for (int64_t item = begin; item < end; item++) {
         int64_t a, unused;
         locate(&j->w, item, &a, &unused);
-        float *y = j->y + item * j->inner;
+        const float *x = (const float *)(const void *)j->a + a;
+        float *y = (float *)(void *)j->y + item * j->inner;
         if (j->w.step_a[last] != 0) {
-            memcpy(y, j->a + a, (size_t)j->inner * sizeof *y);
+            memcpy(y, x, (size_t)j->inner * sizeof *y);
         } else {
             for (int64_t i = 0; i < j->inner; i++) {
-                y[i] = j->a[a];
+                y[i] = *x;
             }
         }
     }
@@ -186,10 +199,10 @@ static void expand_range(const void *job, int64_t begin, int64_t end)
 lvn_status lvni_cpu_expand(const lvni_args *args)
 {
     const lvn_tensor *x = args->in[0];
-    binary_job job = {.w = join_axes(x, x, args->out[0]), .a = LVNI_CF32(x), .y = LVNI_F32(args->out[0])};
+    binary_job job = {.w = join_axes(x, x, args->out[0]), .a = x->data, .y = args->out[0]->data};
     const int64_t n = lvn_numel(args->out[0]);
     if (job.w.ndim == 0 || n == 0) {
-        memcpy(job.y, job.a, (size_t)n * sizeof *job.y);
+        memcpy(job.y, job.a, (size_t)n * sizeof(float));
         return LVN_OK;
     }
     job.w.ndim--; /* the last joined axis is the inner loop; its steps stay behind the outer ones */

@@ -34,8 +34,16 @@ typedef enum lvni_binary_id {
     LVNI_BINARY_COUNT
 } lvni_binary_id;
 
+typedef enum lvni_compare_id {
+#define LVNI_COMPARE(name, condition) LVNI_COMPARE_##name,
+#include "kernels/cpu/map.def"
+    LVNI_COMPARE_COUNT
+} lvni_compare_id;
+
 /* Which sides are arrays (V) and which a single value (S). */
 typedef enum lvni_binary_mode { LVNI_VV, LVNI_VS, LVNI_SV, LVNI_MODE_COUNT } lvni_binary_mode;
+
+typedef void (*lvni_binary_fn)(const void *a, const void *b, void *y, int64_t n);
 
 typedef struct lvni_pool_image {
     int64_t in_h, in_w, out_h, out_w, c;
@@ -81,7 +89,8 @@ typedef struct lvni_vec {
     const char *name; /* "v4" */
     void (*unary[LVNI_UNARY_COUNT])(const float *x, float *y, int64_t n, float p0, float p1);
     void (*pair[LVNI_PAIR_COUNT])(const float *a, const float *b, float *y, int64_t n, float p0, float p1);
-    void (*binary[LVNI_BINARY_COUNT][LVNI_MODE_COUNT])(const float *a, const float *b, float *y, int64_t n);
+    lvni_binary_fn binary[LVNI_BINARY_COUNT][LVNI_MODE_COUNT];   /* y: floats */
+    lvni_binary_fn compare[LVNI_COMPARE_COUNT][LVNI_MODE_COUNT]; /* y: bool */
 
     void (*from_bf16)(const uint16_t *x, float *y, int64_t n);
     void (*to_bf16)(const float *x, uint16_t *y, int64_t n);

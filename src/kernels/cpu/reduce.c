@@ -19,13 +19,31 @@ typedef struct step {
     float *partial; /* (a, blocks, b); the same as y when one block suffices and nothing is divided */
     float *y;
     double divisor;
+    bool squares; /* x is squared on the way: rows (b == 1) of the first step only */
 } step;
 
 enum { COLUMNS_PER_ITEM = 4096, LOW_COLUMNS = 64 };
 
+/* Rows of a block of squares, in the order of the plain sums. */
+static void square_rows(const step *s, int64_t begin, int64_t end)
+{
+    const lvni_vec *vec = lvni_cpu_isa();
+    float square[LVNI_SUM_BLOCK];
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t at = i % s->blocks * LVNI_SUM_BLOCK;
+        const int64_t n = s->r - at < LVNI_SUM_BLOCK ? s->r - at : LVNI_SUM_BLOCK;
+        vec->unary[LVNI_UNARY_square](s->x + i / s->blocks * s->r + at, square, n, 0.0f, 0.0f);
+        vec->row_sums(square, 1, n, s->partial + i);
+    }
+}
+
 static void rows_range(const void *job, int64_t begin, int64_t end)
 {
     const step *s = job;
+    if (s->squares) {
+        square_rows(s, begin, end);
+        return;
+    }
     const lvni_vec *vec = lvni_cpu_isa();
     if (s->blocks == 1) {
         vec->row_sums(s->x + begin * s->r, end - begin, s->r, s->partial + begin);
@@ -138,8 +156,8 @@ static int plan_steps(const lvn_tensor *x, uint32_t mask, step out[LVN_MAX_NDIM]
     return n;
 }
 
-/* y = sum of x over the masked axes / divisor */
-static lvn_status reduce(const lvn_tensor *x, uint32_t mask, lvn_tensor *out, double divisor)
+/* y = sum of x (or of x^2, see step) over the masked axes / divisor */
+static lvn_status reduce_with(const lvn_tensor *x, uint32_t mask, lvn_tensor *out, double divisor, bool squares)
 {
     step steps[LVN_MAX_NDIM];
     const int n = plan_steps(x, mask, steps);
@@ -149,6 +167,7 @@ static lvn_status reduce(const lvn_tensor *x, uint32_t mask, lvn_tensor *out, do
         vec->combine(LVNI_CF32(x), 1, numel, divisor, LVNI_F32(out));
         return LVN_OK;
     }
+    steps[0].squares = squares;
     steps[n - 1].divisor = divisor;
     int64_t floats = 0;
     for (int i = 0; i < n; i++) {
@@ -179,6 +198,11 @@ static lvn_status reduce(const lvn_tensor *x, uint32_t mask, lvn_tensor *out, do
     return LVN_OK;
 }
 
+static lvn_status reduce(const lvn_tensor *x, uint32_t mask, lvn_tensor *out, double divisor)
+{
+    return reduce_with(x, mask, out, divisor, false);
+}
+
 /* Over all axes but the last. */
 lvn_status lvni_cpu_sum_rows(const lvn_tensor *x, lvn_tensor *out)
 {
@@ -198,6 +222,76 @@ lvn_status lvni_cpu_sum_rows(const lvn_tensor *x, lvn_tensor *out)
         lvni_par(1, 1, s.blocks * cols, combine_range, &s);
     }
     return LVN_OK;
+}
+
+/* ---- sums of squares ---- */
+
+/* A tensor shaped like `like`, f32. */
+static lvn_tensor *new_like(const lvn_tensor *like)
+{
+    const lvni_desc d = lvni_tensor_desc(like);
+    return lvni_tensor_new(&d);
+}
+
+/* Sum of x^2 over the masked axes / divisor. Where the reduced axes are not the last ones the squares are written down first. */
+static lvn_status sum_squares(const lvn_tensor *x, uint32_t mask, lvn_tensor *out, double divisor)
+{
+    step steps[LVN_MAX_NDIM];
+    const int n = plan_steps(x, mask, steps);
+    if (n > 0 && steps[0].b == 1) {
+        return reduce_with(x, mask, out, divisor, true);
+    }
+    lvn_tensor *square = new_like(x);
+    if (square == NULL) {
+        return lvn_last_error()->code;
+    }
+    lvn_status s = lvni_cpu_square(&(lvni_args){.in = {x}, .out = {square}});
+    if (s == LVN_OK) {
+        s = reduce_with(square, mask, out, divisor, false);
+    }
+    lvn_release(square);
+    return s;
+}
+
+lvn_status lvni_cpu_norm(const lvni_args *args)
+{
+    const lvni_axes_attr *attr = args->attr;
+    lvn_tensor *sum = new_like(args->out[0]);
+    if (sum == NULL) {
+        return lvn_last_error()->code;
+    }
+    lvn_status s = sum_squares(args->in[0], attr->mask, sum, 1.0);
+    if (s == LVN_OK) {
+        s = lvni_cpu_sqrt(&(lvni_args){.in = {sum}, .out = {args->out[0]}});
+    }
+    lvn_release(sum);
+    return s;
+}
+
+/* x - mean, squared and added. */
+lvn_status lvni_cpu_var(const lvni_args *args)
+{
+    const lvni_var_attr *attr = args->attr;
+    const lvn_tensor *x = args->in[0];
+    lvni_desc d = lvni_tensor_desc(x);
+    double terms = 1.0;
+    for (int i = 0; i < x->ndim; i++) {
+        if ((attr->mask >> i & 1u) != 0) {
+            terms *= (double)x->shape[i];
+            d.shape[i] = 1;
+        }
+    }
+    lvn_tensor *mean = lvni_tensor_new(&d), *far = mean == NULL ? NULL : new_like(x);
+    lvn_status s = far == NULL ? LVN_ERR_MEMORY : reduce(x, attr->mask, mean, terms);
+    if (s == LVN_OK) {
+        s = lvni_cpu_sub(&(lvni_args){.in = {x, mean}, .out = {far}});
+    }
+    if (s == LVN_OK) {
+        s = sum_squares(far, attr->mask, args->out[0], terms - attr->correction);
+    }
+    lvn_release(far);
+    lvn_release(mean);
+    return s;
 }
 
 lvn_status lvni_cpu_sum(const lvni_args *args)

@@ -192,4 +192,31 @@ static inline float pow_one(float x, float y)
     return y == 0.0f ? 1.0f : of_one;
 }
 
+/* The slopes of a^b: in a (0 for b = 0), and in b (0 for a = 0, b >= 0). */
+static inline float pow_slope_base(float a, float b)
+{
+    const float slope = b * pow_one(a, b - 1.0f);
+    return b == 0.0f ? 0.0f : slope;
+}
+
+static inline float pow_slope_exponent(float a, float b)
+{
+    const float slope = pow_one(a, b) * log_one(a);
+    const int32_t flat = (a == 0.0f ? 1 : 0) & (b >= 0.0f ? 1 : 0);
+    return flat != 0 ? 0.0f : slope;
+}
+
+/* A NaN on either side stays. */
+static inline float smaller_of(float a, float b)
+{
+    const int32_t take = (a < b ? 1 : 0) | (a != a ? 1 : 0);
+    return take != 0 ? a : b;
+}
+
+static inline float larger_of(float a, float b)
+{
+    const int32_t take = (a > b ? 1 : 0) | (a != a ? 1 : 0);
+    return take != 0 ? a : b;
+}
+
 #endif

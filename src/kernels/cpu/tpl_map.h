@@ -32,30 +32,23 @@
 #define LVNI_PAIR_ATTR(name, attr_type, first, second, expression) LVNI_PAIR(name, expression)
 #include "kernels/cpu/map.def"
 
-#define LVNI_BINARY(name, expression)                                                                                \
-    static void binary_##name##_vv(const float *restrict in_a, const float *restrict in_b, float *restrict y, int64_t n) \
-    {                                                                                                                \
-        for (int64_t i = 0; i < n; i++) {                                                                            \
-            const float a = in_a[i], b = in_b[i];                                                                    \
-            y[i] = (expression);                                                                                     \
-        }                                                                                                            \
-    }                                                                                                                \
-    static void binary_##name##_vs(const float *restrict in_a, const float *restrict in_b, float *restrict y, int64_t n) \
-    {                                                                                                                \
-        const float b = *in_b;                                                                                       \
-        for (int64_t i = 0; i < n; i++) {                                                                            \
-            const float a = in_a[i];                                                                                 \
-            y[i] = (expression);                                                                                     \
-        }                                                                                                            \
-    }                                                                                                                \
-    static void binary_##name##_sv(const float *restrict in_a, const float *restrict in_b, float *restrict y, int64_t n) \
-    {                                                                                                                \
-        const float a = *in_a;                                                                                       \
-        for (int64_t i = 0; i < n; i++) {                                                                            \
-            const float b = in_b[i];                                                                                 \
-            y[i] = (expression);                                                                                     \
-        }                                                                                                            \
+/* array with array, array with value, value with array */
+#define MODE(function, mode, to, at_a, at_b, expression)                                                    \
+    static void function##_##mode(const void *left, const void *right, void *result, int64_t n)             \
+    {                                                                                                       \
+        const float *restrict in_a = left, *restrict in_b = right;                                          \
+        to *restrict y = result;                                                                            \
+        for (int64_t i = 0; i < n; i++) {                                                                   \
+            const float a = in_a[at_a], b = in_b[at_b];                                                     \
+            y[i] = (expression);                                                                            \
+        }                                                                                                   \
     }
+#define MODES_OF(function, to, expression)    \
+    MODE(function, vv, to, i, i, expression)  \
+    MODE(function, vs, to, i, 0, expression)  \
+    MODE(function, sv, to, 0, i, expression)
+#define LVNI_BINARY(name, expression) MODES_OF(binary_##name, float, expression)
+#define LVNI_COMPARE(name, condition) MODES_OF(compare_##name, uint8_t, condition)
 #include "kernels/cpu/map.def"
 
 static void accumulate(float *restrict a, const float *restrict b, int64_t n)

@@ -17,7 +17,7 @@
 #include "kernels/cpu/tpl_taps.h"
 #include "kernels/cpu/tpl_windows.h"
 
-#define MODES(name) {[LVNI_VV] = binary_##name##_vv, [LVNI_VS] = binary_##name##_vs, [LVNI_SV] = binary_##name##_sv}
+#define MODES(function) {[LVNI_VV] = function##_vv, [LVNI_VS] = function##_vs, [LVNI_SV] = function##_sv}
 
 const lvni_vec LVNI_VEC_TABLE = {
     .name = LVNI_VEC_NAME,
@@ -32,7 +32,11 @@ const lvni_vec LVNI_VEC_TABLE = {
 #include "kernels/cpu/map.def"
     },
     .binary = {
-#define LVNI_BINARY(op, expression) [LVNI_BINARY_##op] = MODES(op),
+#define LVNI_BINARY(op, expression) [LVNI_BINARY_##op] = MODES(binary_##op),
+#include "kernels/cpu/map.def"
+    },
+    .compare = {
+#define LVNI_COMPARE(op, condition) [LVNI_COMPARE_##op] = MODES(compare_##op),
 #include "kernels/cpu/map.def"
     },
     .from_bf16 = from_bf16,

@@ -1,6 +1,8 @@
 /* Reference kernels: sums, means and maxima over axes, and the two directions of broadcasting. */
 #include "kernels/ref/ref_impl.h"
 
+#include "core/math.h"
+
 /* ---- broadcasting ---- */
 
 lvn_status lvni_ref_expand(const lvni_args *args)
@@ -75,6 +77,59 @@ lvn_status lvni_ref_mean(const lvni_args *args)
     LVN_TRY(lvni_ref_sum(args));
     for (int64_t r = 0; r < n_out; r++) {
         y[r] /= (double)terms;
+    }
+    return LVN_OK;
+}
+
+static double terms_of(const lvn_tensor *x, uint32_t mask)
+{
+    double terms = 1.0;
+    for (int i = 0; i < x->ndim; i++) {
+        terms *= (mask >> i & 1) != 0 ? (double)x->shape[i] : 1.0;
+    }
+    return terms;
+}
+
+/* sum of (x - mean)^2 / (terms - correction): the mean first, then the distances from it */
+lvn_status lvni_ref_var(const lvni_args *args)
+{
+    const lvni_var_attr *attr = args->attr;
+    const lvni_desc d = lvni_tensor_desc(args->out[0]);
+    const double *x = ref_in(args, 0);
+    double *y = ref_out(args, 0);
+    const double terms = terms_of(args->in[0], attr->mask);
+    lvn_tensor *mean = lvni_tensor_new(&d);
+    if (mean == NULL) {
+        return lvn_last_error()->code;
+    }
+    const lvni_axes_attr over = {.mask = attr->mask, .keepdim = attr->keepdim};
+    const lvn_status s = lvni_ref_mean(&(lvni_args){.in = {args->in[0]}, .out = {mean}, .attr = &over});
+    for (int64_t r = 0; r < lvn_numel(mean); r++) {
+        y[r] = 0.0;
+    }
+    for (int64_t e = 0; s == LVN_OK && e < lvn_numel(args->in[0]); e++) {
+        const int64_t r = reduced_index(e, args->in[0], attr->mask);
+        const double far = x[e] - ((const double *)mean->data)[r];
+        y[r] += far * far / (terms - attr->correction);
+    }
+    lvn_release(mean);
+    return s;
+}
+
+lvn_status lvni_ref_norm(const lvni_args *args)
+{
+    const lvni_axes_attr *attr = args->attr;
+    const double *x = ref_in(args, 0);
+    double *y = ref_out(args, 0);
+    const int64_t n = lvn_numel(args->in[0]), n_out = lvn_numel(args->out[0]);
+    for (int64_t r = 0; r < n_out; r++) {
+        y[r] = 0.0;
+    }
+    for (int64_t e = 0; e < n; e++) {
+        y[reduced_index(e, args->in[0], attr->mask)] += x[e] * x[e];
+    }
+    for (int64_t r = 0; r < n_out; r++) {
+        y[r] = lvni_sqrt(y[r]);
     }
     return LVN_OK;
 }

@@ -142,6 +142,21 @@ static lvn_status parts(const void *argument)
     return done(split == LVN_OK && y != NULL, y == NULL ? LVN_OK : lvn_backward(y));
 }
 
+static lvn_status comparisons(const void *argument)
+{
+    (void)argument;
+    LVN_TRY(lvn_scope_open());
+    lvn_tensor *const of_two[] = {lvn_eq(x, c), lvn_ne(x, c), lvn_lt(x, c), lvn_le(x, c), lvn_gt(x, c), lvn_ge(x, c)};
+    lvn_tensor *const of_one[] = {lvn_eq_scalar(labels, 0.0), lvn_ne_scalar(x, 0.0), lvn_lt_scalar(x, 0.0),
+                                  lvn_le_scalar(x, 0.0),      lvn_gt_scalar(x, 0.0), lvn_ge_scalar(x, 0.0)};
+    bool made = lvn_argmin(x, 1, false) != NULL;
+    for (int i = 0; i < 6; i++) {
+        made = made && of_two[i] != NULL && of_one[i] != NULL;
+    }
+    lvn_tensor *y = lvn_sum(lvn_where(of_two[0], x, c));
+    return done(made && y != NULL, y == NULL ? LVN_OK : lvn_backward(y));
+}
+
 static lvn_tensor *cube(lvn_function_call *call, lvn_tensor *const *in)
 {
     call->saved[0] = in[0];
@@ -192,6 +207,8 @@ static const scenario rows[] = {
               "embedding_with accuracy argmax", .run = classification, .before = make_inputs, .after = drop_inputs},
     {.calls = "dropout", .run = dropout, .before = make_inputs, .after = drop_inputs},
     {.calls = "grad_with grads_with cast detach zeros", .run = gradients, .before = make_inputs, .after = drop_inputs},
+    {.calls = "eq ne lt le gt ge eq_scalar ne_scalar lt_scalar le_scalar gt_scalar ge_scalar argmin", .run = comparisons, .before = make_inputs,
+     .after = drop_inputs},
     {.calls = "index_select gather split sign", .run = parts, .before = make_inputs, .after = drop_inputs},
     {.calls = "apply", .run = own_op, .before = make_inputs, .after = drop_inputs},
 };

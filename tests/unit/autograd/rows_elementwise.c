@@ -17,6 +17,11 @@ FN(sqrt, lvn_sqrt(in[0]))
 FN(relu, lvn_relu(in[0]))
 FN(rsqrt, lvn_rsqrt(in[0]))
 FN(reciprocal, lvn_reciprocal(in[0]))
+FN(pow, lvn_pow(in[0], in[1]))
+FN(lerp, lvn_lerp(in[0], in[1], in[2]))
+FN(minimum, lvn_minimum(lvn_slice(in[0], 0, 0, 3), lvn_slice(in[0], 0, 3, 6))) /* parts of one tensor: apart from each other, too */
+FN(maximum, lvn_maximum(lvn_slice(in[0], 0, 0, 3), lvn_slice(in[0], 0, 3, 4)))
+FN(where, lvn_where(lvn_gt_scalar(in[1], 0.1), in[0], in[1]))
 FN(abs, lvn_abs(in[0]))
 FN(pow_scalar, lvn_pow_scalar(in[0], 1.7))
 FN(cube, lvn_pow_scalar(in[0], 3.0))
@@ -54,6 +59,13 @@ static const row rows[] = {
     {"relu", fn_relu, SMOOTH, 1, {S(4, 5)}, APART, .second = true},
     {"rsqrt", fn_rsqrt, CURVED, 1, {S(3, 5)}, POSITIVE, .second = true},
     {"reciprocal", fn_reciprocal, CURVED, 1, {S(3, 5)}, POSITIVE, .second = true},
+    {"pow", fn_pow, CURVED, 2, {S(3, 4), S(3, 4)}, POSITIVE, .second = true},
+    {"pow", fn_pow, CURVED, 2, {S(2, 1), S(3, 1, 4)}, POSITIVE, .second = true},
+    {"lerp", fn_lerp, SMOOTH, 3, {S(2, 3, 4), S(2, 3, 4), S(2, 1, 1)}, NORMAL, .second = true},
+    {"minimum", fn_minimum, SMOOTH, 1, {S(6, 4)}, APART, .second = true},
+    {"maximum", fn_maximum, SMOOTH, 1, {S(4, 4)}, APART, .second = true},
+    {"where", fn_where, SMOOTH, 2, {S(3, 4), S(3, 4)}, APART, .second = true},
+    {"where", fn_where, SMOOTH, 2, {S(3, 1), S(2, 1, 4)}, APART, .second = true},
     {"abs", fn_abs, SMOOTH, 1, {S(4, 5)}, APART, .second = true},
     {"pow_scalar", fn_pow_scalar, CURVED, 1, {S(3, 5)}, POSITIVE, .second = true},
     {"pow_scalar", fn_cube, CURVED, 1, {S(3, 5)}, NORMAL, .second = true},

@@ -8,6 +8,11 @@ FN(sum_last_two, lvn_sum_axes(in[0], (const int[]){-1, 1}, 2, true))
 FN(sum_none, lvn_sum_axes(in[0], NULL, 0, false))
 FN(mean_middle, lvn_mean_axes(in[0], (const int[]){1}, 1, true))
 FN(mean_outer, lvn_mean_axes(in[0], (const int[]){0, -1}, 2, false))
+FN(var_all, lvn_var_axes(in[0], (const int[]){0, 1, 2}, 3, false, 1))
+FN(var_middle, lvn_var_axes(in[0], (const int[]){1}, 1, true, 0))
+FN(norm_last, lvn_norm_axis(in[0], -1))
+FN(norm_outer, lvn_norm_axes(in[0], (const int[]){0, 2}, 2, true))
+FN(min_1, lvn_min_axis(in[0], 1, false))
 FN(max_0, lvn_max_axis(in[0], 0, false))
 FN(max_1, lvn_max_axis(in[0], 1, true))
 FN(max_last, lvn_max_axis(in[0], -1, false))
@@ -23,6 +28,11 @@ static const row rows[] = {
     {"sum_axes", fn_sum_none, SMOOTH, 1, {S(2, 3)}, NORMAL, .second = true},
     {"mean_axes", fn_mean_middle, SMOOTH, 1, {S(2, 3, 4)}, NORMAL, .second = true},
     {"mean_axes", fn_mean_outer, SMOOTH, 1, {S(2, 3, 4)}, NORMAL, .second = true},
+    {"var_axes", fn_var_all, SMOOTH, 1, {S(2, 3, 4)}, NORMAL, .second = true},
+    {"var_axes", fn_var_middle, SMOOTH, 1, {S(2, 3, 4)}, NORMAL, .second = true},
+    {"norm_axis", fn_norm_last, CURVED, 1, {S(2, 3, 4)}, NORMAL, .second = true},
+    {"norm_axes", fn_norm_outer, CURVED, 1, {S(2, 3, 4)}, NORMAL, .second = true},
+    {"min_axis", fn_min_1, SMOOTH, 1, {S(2, 3, 4)}, APART},
     {"max_axis", fn_max_0, SMOOTH, 1, {S(3, 4)}, APART},
     {"max_axis", fn_max_1, SMOOTH, 1, {S(2, 3, 4)}, APART},
     {"max_axis", fn_max_last, SMOOTH, 1, {S(2, 3, 4)}, APART},

@@ -48,7 +48,7 @@ const op_cases all_cases[LVNI_OP_COUNT] = {
  *   n normal   o normal around 3   z normal, |x| >= 0.5   p positive, >= 0.5   e up to +-85 (the range of
  * exp) s softmax of normal   g log-softmax of normal   l labels   i index along the reduced axis   w place in
  * a pooling window m, r mean and 1/sqrt(var + eps) of input 1
- *   j index below the size in the attribute   M, R the same of the rows or groups of a norm   y, Y result and log-sums of attention */
+ *   j index below the size in the attribute   b bool   M, R the same of the rows or groups of a norm   y, Y result and log-sums of attention */
 static const char *const fills[LVNI_OP_COUNT] = {
     [LVNI_OP_div] = "nz",
     [LVNI_OP_exp] = "e",
@@ -56,6 +56,11 @@ static const char *const fills[LVNI_OP_COUNT] = {
     [LVNI_OP_sqrt] = "p",
     [LVNI_OP_sqrt_grad] = "np",
     [LVNI_OP_rsqrt] = "p",
+    [LVNI_OP_pow] = "pn",
+    [LVNI_OP_pow_grad_base] = "pn",
+    [LVNI_OP_pow_grad_exponent] = "pn",
+    [LVNI_OP_div_or_zero] = "nz",
+    [LVNI_OP_where] = "bnn",
     [LVNI_OP_reciprocal] = "z",
     [LVNI_OP_pow_scalar] = "p",
     [LVNI_OP_pow_scalar_grad] = "np",
@@ -139,6 +144,13 @@ static void fill_int(lvn_tensor *t, int64_t below, const lvni_rng *rng)
     }
 }
 
+static void fill_bool(lvn_tensor *t, const lvni_rng *rng)
+{
+    for (int64_t e = 0; e < lvn_numel(t); e++) {
+        ((uint8_t *)t->data)[e] = (uint8_t)(lvni_rng_u32(rng, (uint64_t)e) & 1u);
+    }
+}
+
 /* A random place of the window that lies in the picture. */
 static void fill_places(lvn_tensor *t, const lvni_pool_attr *a, const lvni_rng *rng)
 {
@@ -211,11 +223,12 @@ static lvn_tensor *make_input(lvni_op op, const op_case *row, int i, char letter
     if (letter == 'M' || letter == 'R' || letter == 'y' || letter == 'Y') {
         return kept_by_forward(op, row, in, letter == 'y' ? 0 : letter == 'R' ? 2 : 1);
     }
-    const lvn_dtype dtype = letter == 'l' || letter == 'i' || letter == 'j' ? LVN_I64 : letter == 'w' ? LVN_U8 : LVN_F64;
+    const lvn_dtype dtype = letter == 'l' || letter == 'i' || letter == 'j' ? LVN_I64 : letter == 'w' ? LVN_U8 : letter == 'b' ? LVN_BOOL : LVN_F64;
     lvn_tensor *t = support_tensor(dtype, d->ndim, d->shape);
     switch (letter) {
     case 'l': fill_int(t, labels_below(op, row, i), rng); return t;
     case 'i': fill_int(t, reduced_size(&row->in[0], &row->attr.shape), rng); return t;
+    case 'b': fill_bool(t, rng); return t;
     case 'j': fill_int(t, row->attr.axis.size, rng); return t;
     case 'w': fill_places(t, &row->attr.pool, rng); return t;
     default: fill_real(t, letter, rng); break;

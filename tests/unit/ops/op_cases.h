@@ -32,6 +32,7 @@ typedef union case_attr {
     lvni_number_attr number;
     lvni_range_attr range;
     lvni_permute_attr permute;
+    lvni_var_attr var;
     lvni_axis_attr axis;
     lvni_box_attr box;
 } case_attr;

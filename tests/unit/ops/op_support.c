@@ -89,7 +89,8 @@ double support_value(const lvn_tensor *t, int64_t e)
     case LVN_F32: return (double)((const float *)t->data)[e];
     case LVN_F64: return ((const double *)t->data)[e];
     case LVN_I64: return (double)((const int64_t *)t->data)[e];
-    case LVN_U8: return ((const uint8_t *)t->data)[e];
+    case LVN_U8:
+    case LVN_BOOL: return ((const uint8_t *)t->data)[e];
     case LVN_BF16: return (double)lvni_bf16_to_f32(((const uint16_t *)t->data)[e]);
     case LVN_F16: return (double)lvni_f16_to_f32(((const uint16_t *)t->data)[e]);
     default: fail_msg("no op gives %s", lvn_dtype_name(t->dtype)); return (double)NAN;

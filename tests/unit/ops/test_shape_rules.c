@@ -229,6 +229,37 @@ static void sequences(void **state)
            F(2, 5, 24));
 }
 
+static void movements(void **state)
+{
+    (void)state;
+    REFUSE(permute, INVALID, "permute: axis 1 in place 1 does not exist or is named twice; x is (2, 3, 4): name each of 0 to 2 once",
+           (&(lvni_permute_attr){.ndim = 3, .axis = {1, 1, 0}}), F(2, 3, 4));
+    REFUSE(concat, SHAPE, "concat: input 0 is (2, 3) but input 1 is (4, 5); sizes must be equal in all axes but 1", (&(lvni_axis_attr){.axis = 1}), F(2, 3),
+           F(4, 5));
+    REFUSE(concat, DTYPE, "concat: input 0 is f32 but input 1 is f64; convert one of them", (&(lvni_axis_attr){.axis = 1}), F(2, 3), D(2, 3));
+    REFUSE(crop, SHAPE, "crop: x is (2, 3): axis 1 has no part from 2 to 4", (&(lvni_box_attr){.ndim = 2, .start = {0, 2}, .size = {2, 2}}), F(2, 3));
+    REFUSE(pad, INVALID, "pad: x is (2, 3): axis 1 would get 1 elements before and -2 behind it; crop with lvn_slice instead",
+           (&(lvni_box_attr){.ndim = 2, .start = {0, 1}, .size = {2, 2}}), F(2, 3));
+    REFUSE(pad, SHAPE, "pad: (2, 3): a mirrored border of 3 and 0 elements does not fit axis 1 of size 3; it must be smaller than the axis",
+           (&(lvni_box_attr){.ndim = 2, .start = {0, 3}, .size = {2, 6}, .reflect = true}), F(2, 3));
+    REFUSE(gather, SHAPE, "gather: x is (2, 3) but the index is (3, 1); sizes must be equal in all axes but 1", (&(lvni_axis_attr){.axis = 1}), F(2, 3),
+           LABELS(3, 1));
+    REFUSE(index_select, SHAPE, "index_select: the index is (2, 2), it must have one axis (lvn_gather takes one per element)", (&(lvni_axis_attr){.axis = 0}),
+           F(2, 3), LABELS(2, 2));
+}
+
+static void choices(void **state)
+{
+    (void)state;
+    REFUSE(clamp, INVALID, "clamp: min is 2 and max is 1; min must not be above max", (&(lvni_range_attr){2.0, 1.0}), F(2));
+    REFUSE(eq, DTYPE, "eq: input 0 is i64, it must be f32, f64, bf16 or f16", NULL, LABELS(2), F(2));
+    REFUSE(where, DTYPE, "where: the condition must be bool, not f32", NULL, F(2), F(2), F(2));
+    REFUSE(where, SHAPE, "where: (2, 3) and (4) cannot be broadcast: axis 1 from the end has 3 and 4; sizes must be equal, or one of them 1", NULL,
+           support_tensor(LVN_BOOL, DIMS(4)), F(2, 3), F(3));
+    REFUSE(var, SHAPE, "var: x is (2, 1): 1 terms are too few to divide by terms - 1; with correction 0 one term is enough",
+           (&(lvni_var_attr){.mask = 2, .correction = 1}), F(2, 1));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -236,6 +267,7 @@ int main(void)
         TEST(types),      TEST(element_wise_and_broadcasting),
         TEST(reductions), TEST(products),
         TEST(windows),    TEST(norms_and_losses), TEST(sequences),
+        TEST(movements),  TEST(choices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,213 @@
+/* Powers of two operands, the smaller and the larger, comparisons, and choice by a condition. */
+#include "core/half.h"
+#include "ops/binary.h"
+
+/* ---- pow ---- */
+
+/* d(a^b): b a^(b - 1) and a^b log a */
+static lvn_status pow_backward(lvni_node *n, lvn_tensor *dy)
+{
+    static const lvni_op slopes[] = {LVNI_OP_pow_grad_base, LVNI_OP_pow_grad_exponent};
+    for (int i = 0; i < 2; i++) {
+        if (lvni_grad_wanted(n, i)) {
+            lvn_tensor *slope = lvni_ops_new(slopes[i], n->saved[0], n->saved[1]);
+            lvn_tensor *g = lvni_ops_new(LVNI_OP_mul, dy, slope);
+            lvn_release(slope);
+            LVN_TRY(lvni_ops_give_summed(n, i, g, i == 0 ? &n->in_desc : &n->attr.desc));
+        }
+    }
+    return LVN_OK;
+}
+
+static lvn_status pow_backward_ops(lvni_node *n, lvn_tensor *dy)
+{
+    lvn_tensor *a = n->saved[0], *b = n->saved[1];
+    if (lvni_grad_wanted(n, 0)) {
+        lvn_tensor *slope = lvn_mul(b, lvn_pow(a, lvn_add_scalar(b, -1.0)));
+        LVN_TRY(lvni_grad_give_op(n, 0, lvni_ops_summed(lvn_mul(dy, slope), &n->in_desc)));
+    }
+    if (lvni_grad_wanted(n, 1)) {
+        lvn_tensor *slope = lvn_mul(lvn_pow(a, b), lvn_log_e(a));
+        LVN_TRY(lvni_grad_give_op(n, 1, lvni_ops_summed(lvn_mul(dy, slope), &n->attr.desc)));
+    }
+    return LVN_OK;
+}
+
+lvn_tensor *lvn_pow(lvn_tensor *base, lvn_tensor *exponent)
+{
+    return lvni_ops_binary(LVNI_OP_pow, pow_backward, pow_backward_ops, base, exponent, true);
+}
+
+lvn_tensor *lvn_lerp(lvn_tensor *a, lvn_tensor *b, lvn_tensor *t)
+{
+    return lvn_add(a, lvn_mul(t, lvn_sub(b, a)));
+}
+
+/* ---- the smaller and the larger: dy goes to the one that won, half to each where they are equal ---- */
+
+/* The part of dy for input i; owned by the caller. */
+static lvn_tensor *part(const lvni_node *n, int i, bool maximum)
+{
+    const int first = maximum ? i : 1 - i;
+    return lvni_ops_new(LVNI_OP_share, n->saved[first], n->saved[1 - first]);
+}
+
+static lvn_status extremum_backward(lvni_node *n, lvn_tensor *dy, bool maximum)
+{
+    for (int i = 0; i < 2; i++) {
+        if (lvni_grad_wanted(n, i)) {
+            lvn_tensor *share = part(n, i, maximum);
+            lvn_tensor *g = lvni_ops_new(LVNI_OP_mul, dy, share);
+            lvn_release(share);
+            LVN_TRY(lvni_ops_give_summed(n, i, g, i == 0 ? &n->in_desc : &n->attr.desc));
+        }
+    }
+    return LVN_OK;
+}
+
+static lvn_status extremum_backward_ops(lvni_node *n, lvn_tensor *dy, bool maximum)
+{
+    for (int i = 0; i < 2; i++) {
+        if (lvni_grad_wanted(n, i)) {
+            lvn_tensor *share = part(n, i, maximum);
+            share = share == NULL ? lvni_op_fail("share") : lvni_adopt(share); /* constant: the slope is 0 in a and b */
+            LVN_TRY(lvni_grad_give_op(n, i, lvni_ops_summed(lvn_mul(dy, share), i == 0 ? &n->in_desc : &n->attr.desc)));
+        }
+    }
+    return LVN_OK;
+}
+
+static lvn_status minimum_backward(lvni_node *n, lvn_tensor *dy)
+{
+    return extremum_backward(n, dy, false);
+}
+
+static lvn_status minimum_backward_ops(lvni_node *n, lvn_tensor *dy)
+{
+    return extremum_backward_ops(n, dy, false);
+}
+
+static lvn_status maximum_backward(lvni_node *n, lvn_tensor *dy)
+{
+    return extremum_backward(n, dy, true);
+}
+
+static lvn_status maximum_backward_ops(lvni_node *n, lvn_tensor *dy)
+{
+    return extremum_backward_ops(n, dy, true);
+}
+
+lvn_tensor *lvn_minimum(lvn_tensor *a, lvn_tensor *b)
+{
+    return lvni_ops_binary(LVNI_OP_minimum, minimum_backward, minimum_backward_ops, a, b, true);
+}
+
+lvn_tensor *lvn_maximum(lvn_tensor *a, lvn_tensor *b)
+{
+    return lvni_ops_binary(LVNI_OP_maximum, maximum_backward, maximum_backward_ops, a, b, true);
+}
+
+/* ---- comparisons ---- */
+
+/* A number of the type of x; owned by the caller. */
+static lvn_tensor *number_like(const lvn_tensor *x, double value)
+{
+    const lvni_desc d = {.dtype = x->dtype};
+    lvn_tensor *t = lvni_tensor_new(&d);
+    if (t == NULL) {
+        return NULL;
+    }
+    switch (x->dtype) {
+    case LVN_F64: *(double *)t->data = value; break;
+    case LVN_I64: *(int64_t *)t->data = (int64_t)value; break;
+    case LVN_BF16: *(uint16_t *)t->data = lvni_f32_to_bf16((float)value); break;
+    case LVN_F16: *(uint16_t *)t->data = lvni_f32_to_f16((float)value); break;
+    default: *LVNI_F32(t) = (float)value; break;
+    }
+    return t;
+}
+
+static lvn_tensor *compare(lvni_op op, lvn_tensor *a, lvn_tensor *b)
+{
+    lvn_tensor *in[] = {a, b};
+    if (!lvni_op_begin(op, in, 2, 0)) {
+        return lvni_op_fail(lvni_ops[op].name);
+    }
+    lvni_args args = {.in = {in[0], in[1]}};
+    return lvni_op_run(op, &args, 1);
+}
+
+static lvn_tensor *compare_scalar(lvni_op op, lvn_tensor *x, double value)
+{
+    if (x == NULL || lvni_scope_failed()) {
+        return lvni_op_fail(lvni_ops[op].name);
+    }
+    if (x->dtype != LVN_F32 && x->dtype != LVN_F64 && x->dtype != LVN_I64 && !lvni_is_low(x->dtype)) {
+        return compare(op, x, x); /* refused by the shape rule */
+    }
+    lvn_tensor *c = number_like(x, value);
+    return c == NULL ? lvni_op_fail(lvni_ops[op].name) : compare(op, x, lvni_adopt(c));
+}
+
+#define COMPARE(op)                                            \
+    lvn_tensor *lvn_##op(lvn_tensor *a, lvn_tensor *b)         \
+    {                                                          \
+        return compare(LVNI_OP_##op, a, b);                    \
+    }                                                          \
+    lvn_tensor *lvn_##op##_scalar(lvn_tensor *x, double value) \
+    {                                                          \
+        return compare_scalar(LVNI_OP_##op, x, value);         \
+    }
+COMPARE(eq)
+COMPARE(ne)
+COMPARE(lt)
+COMPARE(le)
+COMPARE(gt)
+COMPARE(ge)
+
+/* ---- choice: inputs a and b; saved[0] is the condition ---- */
+
+static lvn_status where_backward(lvni_node *n, lvn_tensor *dy)
+{
+    lvn_tensor *zero = number_like(dy, 0.0);
+    lvn_status s = zero == NULL ? lvn_last_error()->code : LVN_OK;
+    for (int i = 0; s == LVN_OK && i < 2; i++) {
+        if (lvni_grad_wanted(n, i)) {
+            lvni_args a = {.in = {n->saved[0], i == 0 ? dy : zero, i == 0 ? zero : dy}};
+            s = lvni_run(LVNI_OP_where, &a, 1);
+            s = s == LVN_OK ? lvni_ops_give_summed(n, i, a.out[0], i == 0 ? &n->in_desc : &n->attr.desc) : s;
+        }
+    }
+    lvn_release(zero);
+    return s;
+}
+
+static lvn_status where_backward_ops(lvni_node *n, lvn_tensor *dy)
+{
+    for (int i = 0; i < 2; i++) {
+        if (lvni_grad_wanted(n, i)) {
+            lvn_tensor *zero = number_like(dy, 0.0);
+            zero = zero == NULL ? lvni_op_fail("where") : lvni_adopt(zero);
+            lvn_tensor *g = lvn_where(n->saved[0], i == 0 ? dy : zero, i == 0 ? zero : dy);
+            LVN_TRY(lvni_grad_give_op(n, i, lvni_ops_summed(g, i == 0 ? &n->in_desc : &n->attr.desc)));
+        }
+    }
+    return LVN_OK;
+}
+
+lvn_tensor *lvn_where(lvn_tensor *condition, lvn_tensor *a, lvn_tensor *b)
+{
+    lvn_tensor *in[] = {condition, a, b};
+    if (!lvni_op_begin(LVNI_OP_where, in, 3, 0)) {
+        return lvni_op_fail("where");
+    }
+    lvni_args args = {.in = {in[0], in[1], in[2]}};
+    lvn_tensor *y = lvni_op_run(LVNI_OP_where, &args, 1);
+    lvni_node *node = lvni_record("where", where_backward, y, &in[1], 2);
+    if (node != NULL) {
+        node->backward_ops = where_backward_ops;
+        node->attr.desc = lvni_tensor_desc(in[2]);
+        lvni_save(node, 0, in[0]);
+    }
+    return y;
+}
