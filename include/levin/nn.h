@@ -89,6 +89,19 @@ LVN_API lvn_module *lvn_nn_conv2d_with(lvn_builder *b, const char *name, int in,
     lvn_nn_conv2d_with((b), (name), (in), (out), (kernel),   \
                        &(lvn_nn_conv2d_options){.struct_size = sizeof(lvn_nn_conv2d_options), __VA_ARGS__})
 
+typedef struct lvn_nn_conv_transpose2d_options {
+    size_t struct_size;
+    int stride, padding, output_padding, groups, dilation; /* 0: 1, 0, 0, 1, 1 */
+    bool no_bias;
+} lvn_nn_conv_transpose2d_options;
+/* x (N, H, W, in) -> (N, H', W', out) as lvn_conv_transpose2d; parameters weight (in, kernel, kernel, out / groups) and bias (out). As in PyTorch
+ * the fan in of the initial values is out / groups * kernel^2. */
+LVN_API lvn_module *lvn_nn_conv_transpose2d_with(lvn_builder *b, const char *name, int in, int out, int kernel,
+                                                 const lvn_nn_conv_transpose2d_options *o);
+#define lvn_nn_conv_transpose2d(b, name, in, out, kernel, ...)         \
+    lvn_nn_conv_transpose2d_with((b), (name), (in), (out), (kernel),   \
+                                 &(lvn_nn_conv_transpose2d_options){.struct_size = sizeof(lvn_nn_conv_transpose2d_options), __VA_ARGS__})
+
 typedef struct lvn_nn_linear_options {
     size_t struct_size;
     bool no_bias;
@@ -127,6 +140,20 @@ LVN_API lvn_module *lvn_nn_layer_norm_with(lvn_builder *b, const char *name, int
 
 /* Any shape; 0 <= p < 1. */
 LVN_API lvn_module *lvn_nn_dropout(lvn_builder *b, const char *name, double p);
+
+/* ---- networks ---- */
+typedef struct lvn_nn_unet_options {
+    size_t struct_size;
+    int width;     /* channels at the picture's size, doubled at each level below; 0: 64 */
+    int depth;     /* how often the picture is halved, up to 7; 0: 4 */
+    bool bilinear; /* levels go up by a 1x1 convolution and interpolation instead of a transposed convolution; any picture size */
+} lvn_nn_unet_options;
+/* x (N, H, W, in) -> (N, H, W, out), H and W multiples of 2^depth (Ronneberger, Fischer & Brox 2015, with batch norm and padding). Parts: down0 ..
+ * down<depth>, up<level>, merge<level>, head; down and merge are conv1, bn1, conv2, bn2. */
+LVN_API lvn_module *lvn_nn_unet_with(lvn_builder *b, const char *name, int in, int out, const lvn_nn_unet_options *o);
+#define lvn_nn_unet(b, name, in, out, ...)        \
+    lvn_nn_unet_with((b), (name), (in), (out),    \
+                     &(lvn_nn_unet_options){.struct_size = sizeof(lvn_nn_unet_options), __VA_ARGS__})
 
 #ifdef __cplusplus
 }

@@ -53,6 +53,56 @@ lvn_module *lvn_nn_conv2d_with(lvn_builder *b, const char *name, int in, int out
     return lvni_builder_build(b, &m->base);
 }
 
+typedef struct conv_transpose2d {
+    lvn_module base;
+    int in, out, kernel;
+    lvn_nn_conv_transpose2d_options options;
+    lvn_tensor *weight; /* (I, K, K, O / groups) */
+    lvn_tensor *bias;   /* (O) or NULL */
+} conv_transpose2d;
+
+static lvn_status conv_transpose2d_build(lvn_module *module, lvn_builder *b)
+{
+    conv_transpose2d *m = (conv_transpose2d *)module;
+    const int groups = m->options.groups == 0 ? 1 : m->options.groups;
+    if (m->in < 1 || m->out < 1 || m->kernel < 1 || groups < 1 || m->in % groups != 0 || m->out % groups != 0) {
+        LVN_FAIL(LVN_ERR_INVALID, "%s: a transposed convolution from %d to %d channels with kernel %d and %d groups is not possible", module->path,
+                 m->in, m->out, m->kernel, groups);
+    }
+    const int fan = m->out / groups * m->kernel * m->kernel;
+    const double bound = 1.0 / lvni_sqrt((double)fan);
+    m->weight = lvn_builder_parameter(b, "weight", 4, (const int64_t[]){m->in, m->kernel, m->kernel, m->out / groups}, LVN_INIT_UNIFORM, bound);
+    lvni_builder_set_layout(b, LVNI_LAYOUT_CONV, NULL);
+    if (!m->options.no_bias) {
+        m->bias = lvn_builder_parameter(b, "bias", 1, (const int64_t[]){m->out}, LVN_INIT_UNIFORM, bound);
+    }
+    return lvn_builder_status(b);
+}
+
+static lvn_tensor *conv_transpose2d_forward(const lvn_module *module, lvn_tensor *x)
+{
+    const conv_transpose2d *m = (const conv_transpose2d *)module;
+    const lvn_nn_conv_transpose2d_options *o = &m->options;
+    return lvn_conv_transpose2d(x, m->weight, m->bias, .stride = o->stride, .padding = o->padding, .output_padding = o->output_padding,
+                                .groups = o->groups, .dilation = o->dilation);
+}
+
+static const lvn_module_class conv_transpose2d_class = {
+    .name = "conv_transpose2d", .size = sizeof(conv_transpose2d), .build = conv_transpose2d_build, .forward = conv_transpose2d_forward};
+
+lvn_module *lvn_nn_conv_transpose2d_with(lvn_builder *b, const char *name, int in, int out, int kernel, const lvn_nn_conv_transpose2d_options *o)
+{
+    conv_transpose2d *m = (conv_transpose2d *)(void *)lvni_builder_new_module(b, &conv_transpose2d_class, name);
+    if (m == NULL) {
+        return NULL;
+    }
+    m->in = in;
+    m->out = out;
+    m->kernel = kernel;
+    lvni_options_copy(&m->options, sizeof m->options, o);
+    return lvni_builder_build(b, &m->base);
+}
+
 typedef struct linear {
     lvn_module base;
     int64_t in, out;

@@ -10,7 +10,7 @@
 /* How a parameter lies in levin and in files written for others. */
 typedef enum lvni_layout {
     LVNI_LAYOUT_PLAIN,
-    LVNI_LAYOUT_CONV,   /* (O, H, W, I) here, (O, I, H, W) there */
+    LVNI_LAYOUT_CONV,   /* (O, H, W, I) here, (O, I, H, W) there; transposed convolutions (I, H, W, O) and (I, O, H, W) */
     LVNI_LAYOUT_FLATTEN /* a linear layer behind a flattened image: (O, H W C) here, (O, C H W) there */
 } lvni_layout;
 

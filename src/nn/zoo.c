@@ -22,6 +22,8 @@ static const struct {
     {&lvni_zoo_resnet18, .dropout = 0.0},
     {&lvni_zoo_resnet34, .dropout = 0.0},
     {&lvni_zoo_resnet50, .dropout = 0.0},
+    {&lvni_zoo_vit_s_16, .dropout = 0.0},
+    {&lvni_zoo_vit_b_16, .dropout = 0.0},
 };
 
 static int index_of(const char *name)

@@ -12,7 +12,7 @@
 #include <string.h>
 
 static const lvni_option model_rows[] = {
-    {.name = "model.name", .type = LVNI_OPT_CHOICE, .choices = "cnn|mlp|resnet18|resnet34|resnet50", .fallback = "cnn",
+    {.name = "model.name", .type = LVNI_OPT_CHOICE, .choices = "cnn|mlp|resnet18|resnet34|resnet50|vit_s_16|vit_b_16", .fallback = "cnn",
      .help = "Network: cnn (three convolutions with batch norm), mlp (two hidden layers), or one with the names and shapes of torchvision."},
     LVNI_OPTION_ALIAS("model", "model.name"),
     {.name = "model.dropout", .type = LVNI_OPT_FLOAT, .range = LVNI_FROM_TO_BELOW(0, 1), .flags = LVNI_OPT_AUTO,

@@ -26,19 +26,16 @@ typedef struct rule {
 /* u in [-1, 1) to the element of a tensor of this name and shape (PyTorch's). */
 static double value(const rule *r, const char *name, int ndim, const int64_t *shape, int64_t n, double u)
 {
-    char last[2][64];
-    snprintf(last[0], sizeof last[0], "%s.weight", r->last);
-    snprintf(last[1], sizeof last[1], "%s.bias", r->last);
-    const bool ends = ends_with(name, last[0]) || ends_with(name, last[1]), down = strstr(name, "downsample.1.") != NULL;
     if (ends_with(name, "running_var")) {
         return 1.0 + 0.3 * u;
     }
     if (ndim == 1 && ends_with(name, "weight")) {
-        return (1.0 + 0.2 * u) * (ends || down ? 0.25 : 1.0);
+        char last[64];
+        snprintf(last, sizeof last, "%s.weight", r->last);
+        return (1.0 + 0.2 * u) * (ends_with(name, last) ? 0.25 : 1.0);
     }
     if (ndim == 1) {
-        const double shift = !ends_with(name, "bias") ? 0.0 : ends ? 1.0 : down ? (u < 0.0 ? -3.0 : 1.0) : 0.0;
-        return 0.1 * u + shift;
+        return 0.1 * u;
     }
     return shape[0] == 1 ? 0.2 * u : u * sqrt((ndim == 4 ? 6.0 : 3.0) / (double)(n / shape[0]));
 }

@@ -8,8 +8,9 @@ name and the element's place in PyTorch's layout. A file holds, for train and ev
 gradient the largest magnitude, the norm and eight elements, and the running statistics after one step. Prints also how far
 PyTorch's own f32 is from that: the room that a comparison in f32 needs.
 
-A gradient jumps where the input of a relu changes its sign. Among millions some inputs are within f32's rounding of zero; the
-seed is one for which none is.
+A gradient jumps where the input of a relu changes its sign. Among hundreds of thousands some inputs are within f32's rounding of
+zero; the seed of each mode is one for which none is, or where there is no such seed (fifty layers, in training) the fewest are: the
+file says how many, and the test is as strict as that allows.
 """
 import json
 import struct
@@ -51,17 +52,16 @@ def uniform(name, n):
 
 
 def value(name, shape, last):
-    """last: what the last norm of a residual block is called, "bn3". Branches are smaller than what they are added to, and the sums
-    are not near the kink of relu."""
+    """last: what the last norm of a residual block is called, "bn3". Branches are smaller than what they are added to: sums of
+    many equal ones would double what rounding does in each block."""
     n = int(np.prod(shape))
     u = uniform(name, n)
-    ends, down = name.endswith(f"{last}.weight") or name.endswith(f"{last}.bias"), "downsample.1." in name
     if name.endswith("running_var"):
         u = 1.0 + 0.3 * u
     elif name.endswith("weight") and len(shape) == 1:
-        u = (1.0 + 0.2 * u) * (0.25 if ends or down else 1.0)
+        u = (1.0 + 0.2 * u) * (0.25 if name.endswith(f"{last}.weight") else 1.0)
     elif len(shape) == 1:
-        u = 0.1 * u + (1.0 if name.endswith("bias") and ends else np.where(u < 0.0, -3.0, 1.0) if name.endswith("bias") and down else 0.0)
+        u = 0.1 * u
     elif shape[0] == 1:  # embeddings
         u = 0.2 * u
     else:
@@ -108,12 +108,12 @@ def run(net, mode, dtype, seen=None):
 
 
 def kinks(net, mode):
-    """Inputs of relu that are not much further from zero than f32 is from f64."""
+    """Inputs of relu that are not much further from zero than f32 is from f64 in their channel."""
     wide, narrow = [], []
     with torch.no_grad():
         run(net, mode, torch.float64, wide)
         run(net, mode, torch.float32, narrow)
-    return sum(int((x.abs() < 2 * (x - y).abs().max()).sum()) for x, y in zip(wide, narrow))
+    return sum(int((x.abs() < 2 * (x - y).abs().amax([i for i in range(x.ndim) if i != 1], keepdim=True)).sum()) for x, y in zip(wide, narrow))
 
 
 def write(path, arrays, meta):
@@ -138,22 +138,87 @@ def difference(name, a, b):
     return np.abs(a - b).max() / np.abs(b).max()
 
 
+class DoubleConv(torch.nn.Module):
+    def __init__(self, i, o):
+        super().__init__()
+        self.conv1, self.bn1 = torch.nn.Conv2d(i, o, 3, padding=1, bias=False), torch.nn.BatchNorm2d(o)
+        self.conv2, self.bn2 = torch.nn.Conv2d(o, o, 3, padding=1, bias=False), torch.nn.BatchNorm2d(o)
+        self.relu1, self.relu2 = torch.nn.ReLU(), torch.nn.ReLU()
+
+    def forward(self, x):
+        return self.relu2(self.bn2(self.conv2(self.relu1(self.bn1(self.conv1(x))))))
+
+
+class UNet(torch.nn.Module):
+    """Ronneberger, Fischer & Brox 2015 with batch norm and padding; two levels, width 8."""
+
+    def __init__(self, bilinear):
+        super().__init__()
+        self.bilinear = bilinear
+        self.down0, self.down1, self.down2 = DoubleConv(3, 8), DoubleConv(8, 16), DoubleConv(16, 32)
+        up = (lambda i, o: torch.nn.Conv2d(i, o, 1)) if bilinear else (lambda i, o: torch.nn.ConvTranspose2d(i, o, 2, stride=2))
+        self.up1, self.merge1, self.up0, self.merge0 = up(32, 16), DoubleConv(32, 16), up(16, 8), DoubleConv(16, 8)
+        self.head = torch.nn.Conv2d(8, 5, 1)
+
+    def raised(self, up, x, skip):
+        if self.bilinear:
+            x = torch.nn.functional.interpolate(x, size=skip.shape[2:], mode="bilinear", align_corners=False)
+        return torch.cat([skip, up(x)], 1)
+
+    def forward(self, x):
+        a = self.down0(x)
+        b = self.down1(torch.nn.functional.max_pool2d(a, 2))
+        c = self.down2(torch.nn.functional.max_pool2d(b, 2))
+        return self.head(self.merge0(self.raised(self.up0, self.merge1(self.raised(self.up1, c, b)), a)))
+
+
+class Segmenter(torch.nn.Module):
+    def __init__(self, bilinear):
+        super().__init__()
+        self.unet = UNet(bilinear)
+
+    def forward(self, x):
+        return self.unet(x)
+
+
+class Flatten(torch.nn.Module):
+    """A linear layer behind a flattened picture: (C, H, W) in PyTorch's files."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv1, self.conv2 = torch.nn.Conv2d(3, 6, 3, padding=1), torch.nn.Conv2d(6, 8, 3, padding=1)
+        self.fc1, self.fc2 = torch.nn.Linear(8 * 5 * 5, 12), torch.nn.Linear(12, 7)
+        self.relu1, self.relu2, self.relu3 = torch.nn.ReLU(), torch.nn.ReLU(), torch.nn.ReLU()
+
+    def forward(self, x):
+        x = torch.nn.functional.max_pool2d(self.relu1(self.conv1(x)), 2)
+        x = torch.nn.functional.max_pool2d(self.relu2(self.conv2(x)), 2)
+        return self.fc2(self.relu3(self.fc1(torch.flatten(x, 1))))
+
+
 TV = torchvision.models
 NETS = {
     "resnet18": dict(make=lambda: TV.resnet18(num_classes=10), batch=2, size=36, classes=10, last="bn2"),
     "resnet34": dict(make=lambda: TV.resnet34(num_classes=10), batch=2, size=36, classes=10, last="bn2"),
     "resnet50": dict(make=lambda: TV.resnet50(num_classes=10), batch=2, size=36, classes=10, last="bn3"),
+    "unet": dict(make=lambda: Segmenter(False), batch=2, size=24, classes=5, last="none"),
+    "unet_bilinear": dict(make=lambda: Segmenter(True), batch=2, size=22, classes=5, last="none"),
+    "flatten": dict(make=Flatten, batch=3, size=20, classes=7, last="none"),
     "vit_b_16": dict(make=lambda: TV.vit_b_16(num_classes=10), batch=1, size=224, classes=10, last="none"),
 }
 
 
 def choose_seed(name, mode):
+    """The first of 30 seeds with the fewest such inputs; returns how many they are."""
     global seed
-    for seed in range(1, 1000):
-        n = kinks(NETS[name], mode)
-        print(name, mode, "seed", seed, n, "near a kink", flush=True)
-        if n == 0:
+    counts = {}
+    for seed in range(1, 31):
+        counts[seed] = kinks(NETS[name], mode)
+        if counts[seed] == 0:
             break
+    seed = min(counts, key=counts.get)
+    print(name, mode, "seed", seed, counts[seed], "near a kink", flush=True)
+    return counts[seed]
 
 
 def main(names):
@@ -163,7 +228,7 @@ def main(names):
                 "by": f"torch {torch.__version__}, torchvision {torchvision.__version__}, float64"}
         arrays, narrow = {}, {}
         for mode in ("train", "eval"):
-            choose_seed(name, mode)
+            meta[f"{mode}_kinks"] = str(choose_seed(name, mode))
             meta[f"{mode}_seed"] = str(seed)
             arrays.update(run(net, mode, torch.float64))
             narrow.update(run(net, mode, torch.float32))

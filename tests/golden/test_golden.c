@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "golden_nets.h"
 #include "golden_support.h"
 
 #include "core/alloc.h"
@@ -18,7 +19,9 @@
 static const char *golden_path;
 
 enum { SAMPLES = 8 };
-static const double LOGITS = 1e-5, GRADIENTS = 1e-4; /* relative to the largest of the tensor */
+/* Relative to the largest of the tensor. Where inputs of relu are within f32's rounding of zero, as the file counts them, PyTorch's own f32
+ * gradients differ from its f64 by a few hundredths. */
+static const double LOGITS = 1e-5, GRADIENTS = 1e-4, GRADIENTS_AT_KINKS = 5e-2;
 
 typedef struct problem {
     lvni_st_file *file;
@@ -26,7 +29,7 @@ typedef struct problem {
     lvni_set *set;
     lvn_tensor *image, *labels;
     int batch, classes;
-    double worst_logits, worst_gradient;
+    double worst_logits, worst_gradient, gradient_limit;
 } problem;
 
 static int set_up(void **state)
@@ -41,10 +44,8 @@ static int set_up(void **state)
     const lvni_zoo_arguments a = {.image_size = golden_number(p->file, "size"), .n_classes = p->classes};
     const char *name = lvni_st_meta_get(p->file, "model");
     assert_non_null(name);
-    assert_non_null(lvni_zoo_find(name));
-    assert_int_equal(lvni_model_build(lvni_zoo_find(name), &a, 0, &p->model), LVN_OK);
+    assert_int_equal(lvni_model_build_empty(golden_class(name), &a, &p->model), LVN_OK);
     assert_int_equal(lvni_set_create(p->model, &p->set), LVN_OK);
-    p->labels = golden_labels(p->batch, p->classes);
     *state = p;
     return 0;
 }
@@ -82,6 +83,7 @@ static void run(problem *p, bool training)
     const char *mode = training ? "train/" : "eval/";
     lvni_ctx *ctx = lvni_ctx_get();
     const uint64_t seed = (uint64_t)golden_number(p->file, training ? "train_seed" : "eval_seed");
+    p->gradient_limit = golden_number(p->file, training ? "train_kinks" : "eval_kinks") > 0 ? GRADIENTS_AT_KINKS : GRADIENTS;
     int64_t n;
     golden_fill(p->model, seed, lvni_st_meta_get(p->file, "last"));
     p->image = golden_image(seed, p->batch, golden_number(p->file, "size"), 3);
@@ -91,7 +93,8 @@ static void run(problem *p, bool training)
     lvni_set_begin(p->set, p->batch);
     assert_int_equal(lvn_scope_open(), LVN_OK);
     lvn_tensor *logits = lvn_forward(p->model->root, p->image);
-    lvn_tensor *loss = lvn_cross_entropy(logits, p->labels);
+    p->labels = golden_labels(lvn_numel(logits) / p->classes, p->classes); /* one per picture, or per pixel */
+    lvn_tensor *loss = lvn_cross_entropy(lvn_reshape(logits, 2, (const int64_t[]){-1, p->classes}), p->labels);
     if (loss == NULL) {
         fail_msg("%s", lvn_last_error()->message);
     }
@@ -131,7 +134,7 @@ static void compare_gradient(problem *p, int i, const char *prefix, double least
     for (int j = 0; j < 2 + SAMPLES; j++) {
         const double d = fabs(have[j] - want[j]) / fmax(j == 1 ? want[1] : want[0], least);
         p->worst_gradient = fmax(p->worst_gradient, d);
-        if (!(d <= GRADIENTS)) {
+        if (!(d <= p->gradient_limit)) {
             fail_msg("%s%s: number %d (largest, norm, samples) is %.9g, PyTorch has %.9g; the largest is %.9g", prefix, q->name, j, have[j],
                      want[j], want[0]);
         }
