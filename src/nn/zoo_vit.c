@@ -128,8 +128,8 @@ static lvn_status vit_b_16_build(lvn_module *module, lvn_builder *b)
     return vit_build((vit *)module, b, 768, 12);
 }
 
-#define VIT(size)                                                                                                  \
-    const lvn_module_class lvni_zoo_vit_##size##_16 = {.name = "vit_" #size "_16", .size = sizeof(vit), .build = vit_##size##_16_build, \
+#define VIT(letter)                                                                                                \
+    const lvn_module_class lvni_zoo_vit_##letter##_16 = {.name = "vit_" #letter "_16", .size = sizeof(vit), .build = vit_##letter##_16_build, \
                                                        .forward = vit_forward, .training_step = lvni_zoo_classifier_step}
 VIT(s);
 VIT(b);

@@ -71,29 +71,85 @@ static void names_and_shapes(void **state)
 }
 
 /* Weights as torchvision counts them for 1000 classes; names and values are compared in tests/golden. */
-static void residual_networks_have_their_sizes(void **state)
+static void networks_have_their_sizes(void **state)
 {
     (void)state;
     static const struct {
         const char *name;
-        int tensors, buffers;
+        int size, tensors, buffers;
         int64_t weights;
-    } nets[] = {{"resnet18", 62, 40, 11689512}, {"resnet34", 110, 72, 21797672}, {"resnet50", 161, 106, 25557032}};
+        const char *first, *head;
+    } nets[] = {{"resnet18", 64, 62, 40, 11689512, "conv1.weight", "fc.weight"},
+                {"resnet34", 64, 110, 72, 21797672, "conv1.weight", "fc.weight"},
+                {"resnet50", 64, 161, 106, 25557032, "conv1.weight", "fc.weight"},
+                {"vit_s_16", 224, 152, 0, 22050664, "class_token", "heads.head.weight"},
+                {"vit_b_16", 224, 152, 0, 86567656, "class_token", "heads.head.weight"}};
     for (size_t i = 0; i < sizeof nets / sizeof *nets; i++) {
-        lvni_model *m = make(nets[i].name, 64, 1000);
+        lvni_model *m;
+        const lvni_zoo_arguments arguments = {.image_size = nets[i].size, .n_classes = 1000};
+        assert_int_equal(lvni_model_build_empty(lvni_zoo_find(nets[i].name), &arguments, &m), LVN_OK);
         assert_int_equal(m->n_parameters, nets[i].tensors);
         assert_int_equal(m->n_buffers, nets[i].buffers);
         assert_true(lvni_model_count(m) == nets[i].weights);
-        assert_string_equal(m->parameters[0].name, "conv1.weight");
-        assert_string_equal(m->parameters[3].name, "layer1.0.conv1.weight");
-        assert_string_equal(m->parameters[m->n_parameters - 2].name, "fc.weight");
-        double squares = 0.0; /* of the stem: normal with variance 2 / (64 * 49) */
-        for (int64_t k = 0; k < m->parameters[0].numel; k++) {
-            squares += pow((double)LVNI_F32(m->parameters[0].tensor)[k], 2);
-        }
-        assert_true(fabs(squares / (double)m->parameters[0].numel * 64 * 49 / 2 - 1) < 0.05);
+        assert_string_equal(m->parameters[0].name, nets[i].first);
+        assert_string_equal(m->parameters[m->n_parameters - 2].name, nets[i].head);
+        assert_true(lvni_zoo_dropout(nets[i].name) == 0.0);
         lvni_model_destroy(m);
     }
+    assert_true(lvni_zoo_dropout("cnn") == 0.1);
+}
+
+static double mean_square(const lvni_model *m, const char *name)
+{
+    for (int i = 0; i < m->n_parameters; i++) {
+        if (strcmp(m->parameters[i].name, name) == 0) {
+            double squares = 0.0;
+            for (int64_t k = 0; k < m->parameters[i].numel; k++) {
+                squares += pow((double)LVNI_F32(m->parameters[i].tensor)[k], 2);
+            }
+            return squares / (double)m->parameters[i].numel;
+        }
+    }
+    fail_msg("no parameter %s", name);
+    return 0.0;
+}
+
+static void initial_values_are_those_of_torchvision(void **state)
+{
+    (void)state;
+    lvni_model *m = make("resnet18", 32, 5);
+    assert_true(fabs(mean_square(m, "conv1.weight") * 64 * 49 / 2 - 1) < 0.05);           /* variance 2 / fan out */
+    assert_true(fabs(mean_square(m, "layer2.0.downsample.0.weight") * 128 / 2 - 1) < 0.1);
+    assert_true(mean_square(m, "layer1.0.bn2.weight") == 1.0);
+    assert_true(fabs(mean_square(m, "fc.weight") * 512 * 3 - 1) < 0.1);                   /* uniform within 1 / sqrt(512) */
+    lvni_model_destroy(m);
+    m = make("vit_s_16", 32, 5);
+    const char *const layer = "encoder.layers.encoder_layer_3.";
+    static const struct {
+        const char *name;
+        double square, tolerance;
+    } want[] = {{"self_attention.in_proj_weight", 2.0 / (4 * 384), 0.05}, {"self_attention.out_proj.weight", 1.0 / (3 * 384), 0.05},
+                {"self_attention.in_proj_bias", 0, 0},                    {"self_attention.out_proj.bias", 0, 0},
+                {"mlp.0.weight", 2.0 / (5 * 384), 0.05},                  {"mlp.3.weight", 2.0 / (5 * 384), 0.05},
+                {"mlp.0.bias", 1e-12, 0.1},                               {"ln_2.weight", 1, 0}};
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        char name[96];
+        snprintf(name, sizeof name, "%s%s", layer, want[i].name);
+        assert_true(fabs(mean_square(m, name) - want[i].square) <= want[i].tolerance * want[i].square);
+    }
+    assert_true(fabs(mean_square(m, "conv_proj.weight") * 768 - 1) < 0.05);
+    assert_true(fabs(mean_square(m, "encoder.pos_embedding") / 4e-4 - 1) < 0.2); /* 5 x 384 numbers */
+    assert_true(mean_square(m, "conv_proj.bias") == 0.0 && mean_square(m, "class_token") == 0.0 && mean_square(m, "heads.head.weight") == 0.0);
+    lvni_model_destroy(m);
+}
+
+static void patches_must_fit(void **state)
+{
+    (void)state;
+    lvni_model *m;
+    const lvni_zoo_arguments arguments = {.image_size = 40, .n_classes = 2};
+    assert_int_equal(lvni_model_build(lvni_zoo_find("vit_s_16"), &arguments, 1, &m), LVN_ERR_INVALID);
+    assert_non_null(strstr(lvn_last_error()->message, "image_size must be a multiple of it, not 40"));
 }
 
 static void too_small_a_picture_is_refused(void **state)
@@ -282,7 +338,9 @@ int main(void)
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_and_shapes),
-        cmocka_unit_test(residual_networks_have_their_sizes),
+        cmocka_unit_test(networks_have_their_sizes),
+        cmocka_unit_test(initial_values_are_those_of_torchvision),
+        cmocka_unit_test(patches_must_fit),
         cmocka_unit_test(too_small_a_picture_is_refused),
         cmocka_unit_test(cnn_agrees_with_f64),
         cmocka_unit_test(f64_agrees_with_differences),
