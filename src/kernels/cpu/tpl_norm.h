@@ -106,56 +106,60 @@ typedef struct grad_rows {
     int64_t rows, cols, stride;
 } grad_rows;
 
-/* s1 += g, s2 += g (x - mean) over rows, four at a time in a small tree. */
-static inline void add_grad_sums(const grad_rows *t, const lvni_norm_vectors *v, lvni_norm_gate gate, bool keep,
+/* s1 += g, s2 += g (x - mean) over rows, four at a time in a small tree. `passed` keeps g, if keep. */
+static inline void add_grad_sums(const grad_rows *t, const float *restrict dy, const float *restrict x, const float *restrict y,
+                                 float *restrict passed, const lvni_norm_vectors *v, lvni_norm_gate gate, bool keep,
                                  float *restrict s1, float *restrict s2)
 {
-    const int64_t step = t->stride;
+    const int64_t step = t->stride, cols = t->cols;
     const float *restrict m = v->mean, *restrict a = v->scale, *restrict b = v->shift;
     int64_t r = 0;
-#define GATED(i) gated(gate, d##i[j], gate == LVNI_GATE_OUTPUT ? y##i[j] : 0.0f, x##i[j], m[j], a[j], b[j])
+#define GATED(e) gated(gate, dy[e], gate == LVNI_GATE_OUTPUT ? y[e] : 0.0f, x[e], m[j], a[j], b[j])
     for (; r + 4 <= t->rows; r += 4) {
-        const float *x0 = t->x + r * step, *x1 = x0 + step, *x2 = x1 + step, *x3 = x2 + step;
-        const float *d0 = t->dy + r * step, *d1 = d0 + step, *d2 = d1 + step, *d3 = d2 + step;
-        const float *y0 = gate == LVNI_GATE_OUTPUT ? t->y + r * step : x0, *y1 = y0 + step, *y2 = y1 + step, *y3 = y2 + step;
-        float *restrict k0 = keep ? t->g + r * step : s1, *restrict k1 = k0 + step, *restrict k2 = k1 + step, *restrict k3 = k2 + step;
-        for (int64_t j = 0; j < t->cols; j++) {
-            const float g0 = GATED(0), g1 = GATED(1), g2 = GATED(2), g3 = GATED(3);
-            if (keep) {
-                k0[j] = g0;
-                k1[j] = g1;
-                k2[j] = g2;
-                k3[j] = g3;
-            }
+        const int64_t e0 = r * step, e1 = e0 + step, e2 = e1 + step, e3 = e2 + step;
+        for (int64_t j = 0; j < cols; j++) {
+            const float g0 = GATED(e0 + j), g1 = GATED(e1 + j), g2 = GATED(e2 + j), g3 = GATED(e3 + j);
             s1[j] += (g0 + g1) + (g2 + g3);
-            s2[j] += (g0 * (x0[j] - m[j]) + g1 * (x1[j] - m[j])) + (g2 * (x2[j] - m[j]) + g3 * (x3[j] - m[j]));
+            s2[j] += (g0 * (x[e0 + j] - m[j]) + g1 * (x[e1 + j] - m[j])) + (g2 * (x[e2 + j] - m[j]) + g3 * (x[e3 + j] - m[j]));
+            if (keep) {
+                passed[e0 + j] = g0;
+                passed[e1 + j] = g1;
+                passed[e2 + j] = g2;
+                passed[e3 + j] = g3;
+            }
         }
     }
     for (; r < t->rows; r++) {
-        const float *x0 = t->x + r * step, *d0 = t->dy + r * step, *y0 = gate == LVNI_GATE_OUTPUT ? t->y + r * step : x0;
-        for (int64_t j = 0; j < t->cols; j++) {
-            const float g0 = GATED(0);
+        for (int64_t j = 0; j < cols; j++) {
+            const int64_t e = r * step + j;
+            const float g = GATED(e);
+            s1[j] += g;
+            s2[j] += g * (x[e] - m[j]);
             if (keep) {
-                t->g[r * step + j] = g0;
+                passed[e] = g;
             }
-            s1[j] += g0;
-            s2[j] += g0 * (x0[j] - m[j]);
         }
     }
 #undef GATED
 }
 
-/* One loop per gate. */
+/* One loop for each gate, with and without keeping. */
 static void grad_sums_gate(const grad_rows *t, const lvni_norm_vectors *v, lvni_norm_gate gate, float *s1, float *s2)
 {
-    const bool keep = t->g != NULL;
-    if (gate == LVNI_GATE_OUTPUT) {
-        keep ? add_grad_sums(t, v, LVNI_GATE_OUTPUT, true, s1, s2) : add_grad_sums(t, v, LVNI_GATE_OUTPUT, false, s1, s2);
-    } else if (gate == LVNI_GATE_AGAIN) {
-        keep ? add_grad_sums(t, v, LVNI_GATE_AGAIN, true, s1, s2) : add_grad_sums(t, v, LVNI_GATE_AGAIN, false, s1, s2);
-    } else {
-        keep ? add_grad_sums(t, v, LVNI_GATE_OPEN, true, s1, s2) : add_grad_sums(t, v, LVNI_GATE_OPEN, false, s1, s2);
+#define LOOP(gate)                                                                                                          \
+    case gate:                                                                                                              \
+        if (t->g != NULL) {                                                                                                 \
+            add_grad_sums(t, t->dy, t->x, t->y, t->g, v, gate, true, s1, s2);                                               \
+        } else {                                                                                                            \
+            add_grad_sums(t, t->dy, t->x, t->y, t->g, v, gate, false, s1, s2);                                              \
+        }                                                                                                                   \
+        break;
+    switch (gate) {
+        LOOP(LVNI_GATE_OPEN)
+        LOOP(LVNI_GATE_OUTPUT)
+        LOOP(LVNI_GATE_AGAIN)
     }
+#undef LOOP
 }
 
 static inline const float *further(const float *p, int64_t n)
