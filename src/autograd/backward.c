@@ -86,9 +86,16 @@ lvn_status lvni_accumulate(lvn_tensor **sum, lvn_tensor *t)
         *sum = t;
         return LVN_OK;
     }
+    const bool create_graph = lvni_ctx_get()->tape->walk != NULL && lvni_ctx_get()->tape->walk->create_graph;
     lvni_args a = {.in = {*sum, t}};
+    if (!create_graph && lvni_tensor_alone(*sum) && lvni_same_shape(*sum, t)) { /* saves a pass over fresh memory */
+        a.out[0] = *sum;
+        const lvn_status in_place = lvni_run(LVNI_OP_add, &a, 1);
+        lvn_release(t);
+        return in_place;
+    }
     lvn_status s = lvni_run(LVNI_OP_add, &a, 1);
-    if (s == LVN_OK && lvni_ctx_get()->tape->walk != NULL && lvni_ctx_get()->tape->walk->create_graph) {
+    if (s == LVN_OK && create_graph) {
         lvni_node *node = lvni_record("add", sum_backward, a.out[0], (lvn_tensor *[]){*sum, t}, 2);
         if (node != NULL) {
             node->backward_ops = sum_backward;

@@ -2,7 +2,7 @@
  * (shape_rules.c) and a kernel per backend (ref/: f64 loops, the truth; cpu/: f32). This folder knows no tape.
  *
  * A kernel gets tensors whose shapes were checked by the rule, outputs allocated, never overlapping inputs unless the table
- * says `inplace`. It may use the thread's context (lvni_ctx_get) for team size and scratch memory. */
+ * says so (add: a += b of one shape). It may use the thread's context (lvni_ctx_get) for team size and scratch memory. */
 #ifndef LEVIN_KERNELS_KERNELS_H
 #define LEVIN_KERNELS_KERNELS_H
 

@@ -231,6 +231,12 @@ bool lvni_same_shape(const lvn_tensor *a, const lvn_tensor *b)
     return a->ndim == b->ndim && memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) == 0;
 }
 
+bool lvni_tensor_alone(const lvn_tensor *t)
+{
+    return atomic_load_explicit(&t->refs, memory_order_acquire) == 1 && !t->storage->borrowed &&
+           atomic_load_explicit(&t->storage->refs, memory_order_acquire) == 1;
+}
+
 const char *lvni_shape_string(int ndim, const int64_t *shape, char out[96])
 {
     size_t n = (size_t)snprintf(out, 96, "(");

@@ -55,6 +55,8 @@ static inline int64_t lvni_desc_numel(const lvni_desc *d)
 
 lvni_desc lvni_tensor_desc(const lvn_tensor *t);
 bool lvni_same_shape(const lvn_tensor *a, const lvn_tensor *b);
+/* The caller's reference is the only one to the tensor and to its memory, which is the tensor's own. */
+bool lvni_tensor_alone(const lvn_tensor *t);
 /* "(32, 8, 8, 64)" into out. Returns out. */
 const char *lvni_shape_string(int ndim, const int64_t *shape, char out[96]);
 

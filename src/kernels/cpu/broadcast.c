@@ -115,6 +115,13 @@ static lvn_status repeated(binary_job *job, int64_t rows)
     return LVN_OK;
 }
 
+/* Of add, the one op whose result may be its first input: a += b, of one shape. */
+static void add_in_place(const void *a, const void *b, void *y, int64_t n)
+{
+    (void)a;
+    lvni_cpu_isa()->accumulate(y, b, n);
+}
+
 /* modes: one function per lvni_binary_mode */
 static lvn_status binary(const lvni_args *args, const lvni_binary_fn *modes)
 {
@@ -132,6 +139,9 @@ static lvn_status binary(const lvni_args *args, const lvni_binary_fn *modes)
     const int last = job.w.ndim - 1;
     const bool walk_a = job.w.step_a[last] != 0, walk_b = job.w.step_b[last] != 0;
     job.fn = modes[!walk_b ? LVNI_VS : !walk_a ? LVNI_SV : LVNI_VV];
+    if (y->data == a->data) {
+        job.fn = add_in_place;
+    }
     job.inner = job.w.size[last];
     if (last == 0) {
         enum { GRAIN = 1024 };

@@ -93,6 +93,14 @@ static void sqrt_grad(void **state)
     check_gradient(LVNI_OP_sqrt, NULL, IN(x), 0, dy, REF(sqrt_grad, NULL, dy, y).out[0]);
 }
 
+static void rsqrt_grad(void **state)
+{
+    (void)state;
+    lvn_tensor *x = positive(RANDOM("x", 3, 5)), *dy = RANDOM("dy", 3, 5);
+    lvn_tensor *y = REF(rsqrt, NULL, x).out[0];
+    check_gradient(LVNI_OP_rsqrt, NULL, IN(x), 0, dy, REF(rsqrt_grad, NULL, dy, y).out[0]);
+}
+
 static void relu_grad(void **state)
 {
     (void)state;
@@ -390,6 +398,7 @@ static void attention_qkv_grad(void **state)
 static const struct CMUnitTest tests[] = {
     TEST(square_grad),
     TEST(sqrt_grad),
+    TEST(rsqrt_grad),
     TEST(relu_grad),
     TEST(max_grad),
     TEST(linear_grad_weight),

@@ -44,6 +44,27 @@ static void a_given_output_is_written_in_place(void **state)
                         "add: output 0 given by the caller is f32, but the result is f64");
 }
 
+/* add alone: the result may lie where its first input was. */
+static void a_sum_may_replace_its_first_input(void **state)
+{
+    (void)state;
+    enum { N = 70001 }; /* several blocks of work and a tail */
+    lvn_tensor *a = support_tensor(LVN_F32, DIMS(N)), *b = support_tensor(LVN_F32, DIMS(N));
+    const lvni_rng rng = {.key = lvni_rng_make_key(1, 2)};
+    for (int i = 0; i < N; i++) {
+        ((float *)a->data)[i] = (float)lvni_rng_normal(&rng, (uint64_t)i);
+        ((float *)b->data)[i] = (float)lvni_rng_normal(&rng, (uint64_t)i + N);
+    }
+    lvni_args apart = {.in = {a, b}}, in_place = {.in = {a, b}, .out = {a}};
+    assert_int_equal(lvni_run(LVNI_OP_add, &apart, 1), LVN_OK);
+    assert_int_equal(lvni_run(LVNI_OP_add, &in_place, 1), LVN_OK);
+    assert_memory_equal(a->data, support_keep(apart.out[0])->data, N * sizeof(float));
+    lvn_tensor *c = F64(DIMS(2), 1, 2);
+    lvni_args truth = {.in = {c, F64(DIMS(2), 10, 20)}, .out = {c}};
+    assert_int_equal(lvni_run(LVNI_OP_add, &truth, 1), LVN_OK);
+    EXPECT(c, 0, DIMS(2), 11, 22);
+}
+
 static void a_failure_in_the_kernel_releases_what_was_made(void **state)
 {
     (void)state;
@@ -98,6 +119,7 @@ int main(void)
         TEST(outputs_are_made_and_owned_by_the_caller),
         TEST(required_outputs_cannot_be_refused),
         TEST(a_given_output_is_written_in_place),
+        TEST(a_sum_may_replace_its_first_input),
         TEST(a_failure_in_the_kernel_releases_what_was_made),
         TEST(missing_inputs_and_attributes_are_named),
         TEST(a_result_too_large_to_count_is_refused),
