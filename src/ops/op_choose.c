@@ -1,6 +1,7 @@
 /* Powers of two operands, the smaller and the larger, comparisons, and choice by a condition. */
 #include "core/half.h"
 #include "ops/binary.h"
+#include "tensor/device.h"
 
 /* ---- pow ---- */
 
@@ -109,20 +110,21 @@ lvn_tensor *lvn_maximum(lvn_tensor *a, lvn_tensor *b)
 
 /* ---- comparisons ---- */
 
-/* A number of the type of x; owned by the caller. */
+/* A number of the type of x, beside it; owned by the caller. */
 static lvn_tensor *number_like(const lvn_tensor *x, double value)
 {
     const lvni_desc d = {.dtype = x->dtype};
-    lvn_tensor *t = lvni_tensor_new(&d);
-    if (t == NULL) {
+    const int64_t whole = x->dtype == LVN_I64 ? (int64_t)value : 0;
+    const float single = (float)value;
+    const uint16_t half = x->dtype == LVN_BF16 ? lvni_f32_to_bf16(single) : lvni_f32_to_f16(single);
+    const void *bytes = x->dtype == LVN_F64   ? (const void *)&value
+                        : x->dtype == LVN_I64 ? (const void *)&whole
+                        : x->dtype == LVN_F32 ? (const void *)&single
+                                              : (const void *)&half;
+    lvn_tensor *t = lvni_tensor_new_on(&d, lvni_device_of(x->data));
+    if (t != NULL && lvni_mem_copy(t->data, bytes, lvn_dtype_size(d.dtype)) != LVN_OK) {
+        lvn_release(t);
         return NULL;
-    }
-    switch (x->dtype) {
-    case LVN_F64: *(double *)t->data = value; break;
-    case LVN_I64: *(int64_t *)t->data = (int64_t)value; break;
-    case LVN_BF16: *(uint16_t *)t->data = lvni_f32_to_bf16((float)value); break;
-    case LVN_F16: *(uint16_t *)t->data = lvni_f32_to_f16((float)value); break;
-    default: *LVNI_F32(t) = (float)value; break;
     }
     return t;
 }

@@ -156,6 +156,9 @@ typedef struct lvni_vec {
     /* Elements [first, first + n) of the tensor at x, first a multiple of 4: x * scale where uniform >= p, else 0. */
     void (*dropout)(const float *x, float *y, int64_t first, int64_t n, const lvni_rng *rng, float p, float scale);
 
+    /* Uniform numbers of elements [first, first + n) of the stream, first a multiple of 4. */
+    void (*uniform)(float *y, int64_t first, int64_t n, const lvni_rng *rng);
+
     void (*block_sumsq)(const float *g, int64_t n, double *sum); /* one block */
     void (*sgd)(float *w, const float *g, float *momentum, int64_t n, const lvni_flat_sgd_params *p);
     void (*adamw)(float *w, const float *g, float *m, float *v, int64_t n, const lvni_flat_adamw_params *p);

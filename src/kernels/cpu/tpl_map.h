@@ -65,6 +65,19 @@ static void scale_in_place(float *a, float s, int64_t n)
     }
 }
 
+static void uniform(float *restrict y, int64_t first, int64_t n, const lvni_rng *rng)
+{
+    enum { BATCH = 64 }; /* counters at once: 256 elements */
+    uint32_t words[4 * BATCH];
+    for (int64_t i = 0; i < n; i += 4 * BATCH) {
+        const int64_t m = n - i < 4 * BATCH ? n - i : 4 * BATCH;
+        philox_words(rng, (uint32_t)((uint64_t)(first + i) / 4), BATCH, words);
+        for (int64_t j = 0; j < m; j++) {
+            y[i + j] = (float)(int32_t)(words[j] >> 8) * 0x1p-24f;
+        }
+    }
+}
+
 static void dropout(const float *restrict x, float *restrict y, int64_t first, int64_t n, const lvni_rng *rng, float p,
                     float scale)
 {

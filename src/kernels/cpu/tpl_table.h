@@ -73,6 +73,7 @@ const lvni_vec LVNI_VEC_TABLE = {
     .mix_row = mix_row,
     .add_windows = add_windows,
     .dropout = dropout,
+    .uniform = uniform,
     .block_sumsq = block_sumsq,
     .sgd = sgd,
     .adamw = adamw,

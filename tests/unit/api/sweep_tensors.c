@@ -113,6 +113,14 @@ static lvn_status classification(const void *argument)
     return done(made, loss == NULL ? LVN_OK : lvn_backward(loss));
 }
 
+static lvn_status random_numbers(const void *argument)
+{
+    (void)argument;
+    LVN_TRY(lvn_scope_open());
+    lvn_tensor *y = lvn_sum(lvn_mul(x, lvn_add(lvn_random_uniform(NULL, "a", 4, 3), lvn_random_normal(NULL, "b", 4, 3))));
+    return done(y != NULL, y == NULL ? LVN_OK : lvn_backward(y));
+}
+
 static lvn_status dropout(const void *argument)
 {
     (void)argument;
@@ -205,6 +213,7 @@ static const scenario rows[] = {
     {.calls = "scope_open scope_close scope_status keep require_grad backward backward_scaled gradient zero_grad set_grad_enabled", .run = scopes},
     {.calls = "batch_norm_eval_with cross_entropy_with nll_loss_with l1_loss_with bce_with_logits_with "
               "embedding_with accuracy argmax", .run = classification, .before = make_inputs, .after = drop_inputs},
+    {.calls = "random_uniform_with random_normal_with", .run = random_numbers, .before = make_inputs, .after = drop_inputs},
     {.calls = "dropout", .run = dropout, .before = make_inputs, .after = drop_inputs},
     {.calls = "grad_with grads_with cast detach zeros", .run = gradients, .before = make_inputs, .after = drop_inputs},
     {.calls = "eq ne lt le gt ge eq_scalar ne_scalar lt_scalar le_scalar gt_scalar ge_scalar argmin", .run = comparisons, .before = make_inputs,

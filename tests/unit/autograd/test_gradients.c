@@ -216,7 +216,7 @@ static bool has_row(const char *op)
     static const char *const elsewhere[] = {"batch_norm_eval_with", "cross_entropy_with", "nll_loss_with", "embedding_with", "l1_loss_with",
                                             "bce_with_logits_with", "dropout", "index_select", "gather"};
     static const char *const without_gradient[] = {"keep", "require_grad", "gradient", "argmax", "accuracy",
-                                                   "grad_with", "detach", "apply", "zeros", "cast", "sign", "argmin",
+                                                   "grad_with", "detach", "apply", "zeros", "cast", "sign", "argmin", "random_uniform_with", "random_normal_with",
                                                    "eq", "ne", "lt", "le", "gt", "ge", "eq_scalar", "ne_scalar", "lt_scalar", "le_scalar", "gt_scalar", "ge_scalar"}; /* test_second.c */
     bool found = false;
     for (int t = 0; t < N_TABLES; t++) {

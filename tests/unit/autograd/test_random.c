@@ -1,0 +1,71 @@
+/* lvn_random_uniform and lvn_random_normal: the numbers that core/rng.h prescribes, whatever the team. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "core/rng.h"
+#include "tensor/ctx.h"
+
+#include <levin/ops.h>
+#include <string.h>
+
+enum { N = 40003 }; /* more than one thread's share, and a tail */
+
+static lvni_rng expected(const char *name, uint32_t call)
+{
+    return (lvni_rng){.key = lvni_rng_make_key(7, lvni_rng_purpose("generator") + 0x9e3779b97f4a7c15u * lvni_rng_purpose(name)), .a = 3, .b = 2, .c = call};
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    lvni_ctx_get()->at = (lvni_position){.seed = 7, .step = 3, .shard = 2};
+    lvni_ctx_get()->module_path = "generator";
+    return lvn_scope_open() == LVN_OK ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    lvni_ctx_get()->at = (lvni_position){0};
+    lvni_ctx_get()->module_path = "";
+    lvni_ctx_get()->team = 1;
+    return lvn_scope_close() == LVN_OK ? 0 : -1;
+}
+
+static void numbers_follow_from_the_position(void **state)
+{
+    (void)state;
+    const lvni_rng uniform = expected("penalty", 0), normal = expected("noise", 1);
+    const float *u = lvn_const_data(lvn_random_uniform(NULL, "penalty", N, 1)), *n = lvn_const_data(lvn_random_normal(NULL, "noise", N));
+    for (int64_t e = 0; e < N; e += 7) {
+        assert_true(u[e] == lvni_rng_uniform(&uniform, (uint64_t)e));
+        assert_true(n[e] == (float)lvni_rng_normal(&normal, (uint64_t)e));
+    }
+}
+
+static void names_and_calls_differ_teams_do_not(void **state)
+{
+    (void)state;
+    lvn_tensor *a = lvn_random_normal(NULL, "a", N), *again = lvn_random_normal(NULL, "a", N);
+    lvni_ctx_get()->at.call = 0;
+    lvn_tensor *b = lvn_random_normal(NULL, "b", N);
+    lvni_ctx_get()->at.call = 0;
+    lvni_ctx_get()->team = 3;
+    lvn_tensor *same = lvn_random_normal(NULL, "a", N);
+    const size_t bytes = N * sizeof(float);
+    assert_memory_equal(lvn_data(a), lvn_data(same), bytes);
+    assert_memory_not_equal(lvn_data(a), lvn_data(again), bytes);
+    assert_memory_not_equal(lvn_data(a), lvn_data(b), bytes);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(numbers_follow_from_the_position, setup, teardown),
+        cmocka_unit_test_setup_teardown(names_and_calls_differ_teams_do_not, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
