@@ -147,7 +147,7 @@ static bool choose_torch(const bench *b, run *r, const double *ours)
     bool equal = true;
     for (int v = 0; v < VARIANTS; v++) {
         bench_torch t;
-        if (!bench_torch_start(&t, b->net, weights_file, variants[v].layout, b->precision, bench_cores(), variants[v].tuned)) {
+        if (!bench_torch_start(&t, "resnet_step.py", b->net, weights_file, variants[v].layout, b->precision, bench_cores(), variants[v].tuned)) {
             printf("  PyTorch: %s\n", t.about);
             return true;
         }

@@ -57,18 +57,19 @@ static bool spawn(bench_torch *t, char *const argv[], bool tuned)
     return started;
 }
 
-bool bench_torch_start(bench_torch *t, const char *net, const char *file, const char *layout, const char *precision, int threads,
-                       bool tuned)
+bool bench_torch_start(bench_torch *t, const char *script, const char *net, const char *file, const char *variant,
+                       const char *precision, int threads, bool tuned)
 {
-    char python[] = "/usr/bin/python3", script[] = LEVIN_BENCH_DIR "/resnet_step.py", words[4][64], path[256], count[16];
+    char python[] = "/usr/bin/python3", program[512], words[4][64], path[256], count[16];
     *t = (bench_torch){.pid = 0};
+    snprintf(program, sizeof program, "%s/%s", LEVIN_BENCH_DIR, script);
     snprintf(words[0], sizeof words[0], "%s", net);
-    snprintf(words[1], sizeof words[1], "%s", layout);
+    snprintf(words[1], sizeof words[1], "%s", variant);
     snprintf(words[2], sizeof words[2], "%s", precision);
     snprintf(path, sizeof path, "%s", file);
     snprintf(count, sizeof count, "%d", threads);
     signal(SIGPIPE, SIG_IGN);
-    if (!spawn(t, (char *[]){python, script, words[0], path, words[1], words[2], count, NULL}, tuned)) {
+    if (!spawn(t, (char *[]){python, program, words[0], path, words[1], words[2], count, NULL}, tuned)) {
         snprintf(t->about, sizeof t->about, "%s does not start", python);
         return false;
     }

@@ -106,6 +106,7 @@ typedef struct lvn_nn_linear_options {
     size_t struct_size;
     bool no_bias;
     int64_t image[3]; /* height, width, channels of the image whose lvn_flatten is the input; zeros: it is no image */
+    bool conv1d;      /* files hold the weight as (in, out), as those of GPT-2 do */
 } lvn_nn_linear_options;
 /* x (N, in) -> (N, out); parameters weight (out, in) and bias (out). A flattened image lies in the order (H, W, C) here and (C, H, W) in
  * PyTorch: with .image = {H, W, C} files written for others, and read from them, have the weights in PyTorch's order. */

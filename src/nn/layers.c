@@ -124,6 +124,8 @@ static lvn_status linear_build(lvn_module *module, lvn_builder *b)
     m->weight = lvn_builder_parameter(b, "weight", 2, (const int64_t[]){m->out, m->in}, LVN_INIT_UNIFORM, bound);
     if (flattened) {
         lvni_builder_set_layout(b, LVNI_LAYOUT_FLATTEN, image);
+    } else if (m->options.conv1d) {
+        lvni_builder_set_layout(b, LVNI_LAYOUT_TRANSPOSED, NULL);
     }
     if (!m->options.no_bias) {
         m->bias = lvn_builder_parameter(b, "bias", 1, (const int64_t[]){m->out}, LVN_INIT_UNIFORM, bound);

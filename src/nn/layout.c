@@ -9,6 +9,10 @@ static void view_of(const lvni_parameter *p, int64_t v[4])
 {
     if (p->layout == LVNI_LAYOUT_CONV) {
         memcpy(v, p->tensor->shape, 4 * sizeof *v);
+    } else if (p->layout == LVNI_LAYOUT_TRANSPOSED) {
+        v[0] = v[2] = 1; /* one picture of O pixels with I channels */
+        v[1] = p->tensor->shape[0];
+        v[3] = p->tensor->shape[1];
     } else {
         v[0] = p->tensor->shape[0];
         memcpy(v + 1, p->image, 3 * sizeof *v);
@@ -23,6 +27,10 @@ int lvni_parameter_file_shape(const lvni_parameter *p, int64_t shape[LVN_MAX_NDI
         shape[1] = t->shape[3];
         shape[2] = t->shape[1];
         shape[3] = t->shape[2];
+    }
+    if (p->layout == LVNI_LAYOUT_TRANSPOSED) {
+        shape[0] = t->shape[1];
+        shape[1] = t->shape[0];
     }
     return t->ndim;
 }

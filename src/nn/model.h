@@ -11,6 +11,7 @@
 typedef enum lvni_layout {
     LVNI_LAYOUT_PLAIN,
     LVNI_LAYOUT_CONV,   /* (O, H, W, I) here, (O, I, H, W) there; transposed convolutions (I, H, W, O) and (I, O, H, W) */
+    LVNI_LAYOUT_TRANSPOSED, /* (O, I) here, (I, O) there */
     LVNI_LAYOUT_FLATTEN /* a linear layer behind a flattened image: (O, H W C) here, (O, C H W) there */
 } lvni_layout;
 
