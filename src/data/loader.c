@@ -89,13 +89,45 @@ static lvn_status allocate(lvni_loader *l)
     return LVN_OK;
 }
 
-static lvn_status build(lvni_loader *l)
+static lvn_status choose(lvni_loader *l)
 {
     const int64_t capacity = l->o.training ? lvni_plan_largest_shard(&l->plan) : l->plan.eval_batch_size;
     const int64_t most = l->length > 0 ? l->length : 1;
     LVN_TRY(lvni_slot_layout_make(l->o.dataset, capacity < most ? capacity : most, &l->layout));
     count_batches(l);
     l->n_slots = choose_slots(l);
+    return LVN_OK;
+}
+
+static void init(lvni_loader *l, const lvni_loader_options *options)
+{
+    l->o = *options;
+    l->plan = *options->plan;
+    l->o.plan = &l->plan;
+    l->length = options->dataset->cls->length(options->dataset);
+}
+
+lvn_status lvni_loader_predict(const lvni_loader_options *options, size_t *bytes)
+{
+    *bytes = 0;
+    LVN_TRY(check_options(options));
+    lvni_loader *l = LVNI_NEW(LVNI_TAG_DATA, lvni_loader);
+    if (l == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    init(l, options);
+    const lvn_status s = choose(l);
+    const lvni_slot slot = {0};
+    const size_t numbers = (size_t)l->layout.capacity * (sizeof *slot.position + sizeof *slot.sample + sizeof *slot.unreadable);
+    *bytes = (size_t)l->n_slots * (sizeof slot + l->layout.slot_bytes + numbers) +
+             (size_t)l->length * (l->o.training ? sizeof *l->order : 0) + (size_t)l->length / 8;
+    lvni_free(l);
+    return s;
+}
+
+static lvn_status build(lvni_loader *l)
+{
+    LVN_TRY(choose(l));
     LVN_TRY(allocate(l));
     return l->o.workers > 0 ? lvni_loader_start(l) : LVN_OK;
 }
@@ -108,10 +140,7 @@ lvn_status lvni_loader_create(const lvni_loader_options *options, lvni_loader **
     if (l == NULL) {
         return LVN_ERR_MEMORY;
     }
-    l->o = *options;
-    l->plan = *options->plan;
-    l->o.plan = &l->plan;
-    l->length = options->dataset->cls->length(options->dataset);
+    init(l, options);
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->work, NULL);
     pthread_cond_init(&l->ready, NULL);

@@ -45,6 +45,8 @@ typedef struct lvni_loader_stats {
 
 typedef struct lvni_loader lvni_loader;
 
+/* What lvni_loader_create would allocate, but for what the dataset itself takes. */
+lvn_status lvni_loader_predict(const lvni_loader_options *options, size_t *bytes);
 /* Allocates everything and starts the threads; nothing is allocated afterwards. */
 lvn_status lvni_loader_create(const lvni_loader_options *options, lvni_loader **out);
 /* At any time, with batches held or threads at work; waits for the samples being decoded. NULL is fine. */

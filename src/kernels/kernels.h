@@ -78,6 +78,8 @@ enum {
     /* What the cpu kernel computes with by itself; all others get f32 copies of bf16 and f16 (lvni_run). */
     LVNI_BF16 = 64,
     LVNI_F16 = 128,
+    /* The cpu kernel touches tensors through lvni_par and oneDNN alone: called in a dry run it tells its scratch memory. */
+    LVNI_DRY = 8192,
     LVNI_OPTIONAL_TWO = 4096, /* the last two inputs may be NULL (gamma and beta) */
     LVNI_SEVERAL = 512, /* inputs after the first may be NULL: the op takes as many as are given */
 };
@@ -128,6 +130,13 @@ lvni_op_time lvni_run_time(lvni_op op);
  * may go, as soon as this returns. */
 typedef lvn_status (*lvni_backend)(const lvni_op_info *info, const lvni_args *args);
 lvn_status lvni_sim_run(struct lvni_device *device, const lvni_op_info *info, const lvni_args *args, lvni_backend kernel);
+
+/* After dry runs in the calling thread's context (tensor/device.h): what the cpu kernels would hold. */
+typedef struct lvni_cpu_need {
+    uint64_t scratch; /* bytes, of a lane */
+    uint64_t weights; /* bytes of reordered copies of parameters, which all lanes share */
+} lvni_cpu_need;
+lvni_cpu_need lvni_cpu_get_need(void);
 
 /* Which implementation oneDNN chose, for the guards of the law. */
 typedef struct lvni_cpu_stats {

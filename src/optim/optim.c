@@ -57,6 +57,13 @@ static void name_slots(lvni_optim *o)
     }
 }
 
+int lvni_optim_slots(const lvni_optim_options *options)
+{
+    lvni_optim o = {.options = *options};
+    name_slots(&o);
+    return o.n_slots;
+}
+
 lvn_status lvni_optim_create(const lvni_optim_options *options, int64_t n, const lvni_optim_parameter *parameter, int n_parameters,
                              lvni_optim **out)
 {

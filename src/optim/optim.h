@@ -43,6 +43,8 @@ typedef struct lvni_optim {
     double *partial; /* one sum of squares per block */
 } lvni_optim;
 
+/* How many flat buffers the state has. */
+int lvni_optim_slots(const lvni_optim_options *options);
 /* n: length of the flat buffers; parameters in ascending order, borrowed for the call. */
 lvn_status lvni_optim_create(const lvni_optim_options *options, int64_t n, const lvni_optim_parameter *parameter, int n_parameters,
                              lvni_optim **out);

@@ -11,7 +11,7 @@
 #include "recipes/run_dir.h"
 #include "recipes/train_options.h"
 #include "recipes/weights.h"
-#include "trainer/trainer.h"
+#include "trainer/memory.h"
 
 #include <jansson.h>
 #include <levin/version.h>
@@ -109,7 +109,7 @@ static lvn_status export_named(void *user, const char *name, const float *values
     return s;
 }
 
-static lvn_status make_trainer(run *r)
+static lvn_status make_options(run *r, lvni_trainer_options *out)
 {
     const lvni_config *c = r->request->config;
     const lvn_dtype low = lvni_precision_low(lvni_precision_of(lvni_config_str(c, "precision")));
@@ -122,30 +122,54 @@ static lvn_status make_trainer(run *r)
         r->request->describe(r->request->user, &r->card);
         LVN_TRY(lvni_str_status(&r->card));
     }
-    lvni_trainer_options o = {.model = r->model,
-                              .train = r->request->train,
-                              .val = r->request->val,
-                              .plan = r->plan,
-                              .schedule = r->schedule,
-                              .precision = lvni_precision_of(lvni_config_str(c, "precision")),
-                              .use_ema = lvni_config_bool(c, "use_ema"),
-                              .gradient_clip_val = lvni_config_float(c, "gradient_clip_val"),
-                              .seed = (uint64_t)lvni_config_int(c, "seed"),
-                              .max_epochs = lvni_config_int(c, "max_epochs"),
-                              .max_steps = lvni_config_int(c, "max_steps"),
-                              .workers = lvni_worker_count(c),
-                              .skip_unreadable = strcmp(lvni_config_str(c, "on_error"), "skip") == 0,
-                              .out = r->dir,
-                              .save_every_n_steps = lvni_config_int(c, "checkpoint.every_n_steps"),
-                              .log_every_n_steps = lvni_config_int(c, "log_every_n_steps"),
-                              .quiet = lvni_config_bool(c, "quiet"),
-                              .config_json = lvni_str_text(&r->json),
-                              .card = r->card.len > 0 ? (lvni_st_meta){LVNI_CARD, lvni_str_text(&r->card)} : (lvni_st_meta){0},
-                              .export_model = r->request->export_model == NULL ? NULL : export_named,
-                              .user = r};
-    LVN_TRY(lvni_read_optim(c, &o.optim));
-    lvni_read_rules(c, &o.rules);
-    lvni_read_ema(c, &o.ema);
+    *out = (lvni_trainer_options){
+        .model = r->model,
+        .train = r->request->train,
+        .val = r->request->val,
+        .plan = r->plan,
+        .schedule = r->schedule,
+        .precision = lvni_precision_of(lvni_config_str(c, "precision")),
+        .use_ema = lvni_config_bool(c, "use_ema"),
+        .gradient_clip_val = lvni_config_float(c, "gradient_clip_val"),
+        .seed = (uint64_t)lvni_config_int(c, "seed"),
+        .max_epochs = lvni_config_int(c, "max_epochs"),
+        .max_steps = lvni_config_int(c, "max_steps"),
+        .workers = lvni_worker_count(c),
+        .skip_unreadable = strcmp(lvni_config_str(c, "on_error"), "skip") == 0,
+        .out = r->dir,
+        .save_every_n_steps = lvni_config_int(c, "checkpoint.every_n_steps"),
+        .log_every_n_steps = lvni_config_int(c, "log_every_n_steps"),
+        .quiet = lvni_config_bool(c, "quiet"),
+        .config_json = lvni_str_text(&r->json),
+        .card = r->card.len > 0 ? (lvni_st_meta){LVNI_CARD, lvni_str_text(&r->card)} : (lvni_st_meta){0},
+        .export_model = r->request->export_model == NULL ? NULL : export_named,
+        .user = r};
+    LVN_TRY(lvni_read_optim(c, &out->optim));
+    lvni_read_rules(c, &out->rules);
+    lvni_read_ema(c, &out->ema);
+    return LVN_OK;
+}
+
+/* One line; a network that cannot run says why when it is to run. */
+static void predict_memory(const lvni_trainer_options *o, lvni_str *line)
+{
+    lvni_memory_need need;
+    if (lvni_trainer_predict_memory(o, &need) == LVN_OK) {
+        lvni_memory_print(&need, o->plan.lanes, line);
+    } else {
+        lvni_str_printf(line, "memory: not known (%s)", lvn_last_error()->message);
+        lvn_clear_error();
+    }
+}
+
+static lvn_status make_trainer(run *r)
+{
+    lvni_trainer_options o;
+    lvni_str line = {0};
+    LVN_TRY(make_options(r, &o));
+    predict_memory(&o, &line);
+    lvni_log_line(LVNI_LOG_INFO, "%s", lvni_str_text(&line));
+    lvni_str_free(&line);
     return lvni_trainer_create(&o, &r->trainer);
 }
 
@@ -340,19 +364,29 @@ static void print_length(const run *r)
     lvni_free(dir);
 }
 
+static lvn_status print_memory(run *r)
+{
+    lvni_trainer_options o;
+    lvni_str line = {0};
+    LVN_TRY(make_options(r, &o));
+    predict_memory(&o, &line);
+    printf("%s\n", lvni_str_text(&line));
+    lvni_str_free(&line);
+    return LVN_OK;
+}
+
 lvn_status lvni_fit_plan(const lvni_fit_request *request)
 {
     run r = {.request = request};
     lvn_status s = prepare(&r);
     if (s == LVN_OK) {
-        const int sets = lvni_plan_sets(&r.plan);
         if (request->note != NULL) {
             printf("%s\n", request->note);
         }
         s = lvni_plan_print(&r.plan, stdout);
         print_length(&r);
-        printf("model %s: %lld parameters; weights %.1f MiB, %d gradient set%s of the same size\n", request->cls->name,
-               (long long)lvni_model_count(r.model), (double)r.model->n_weights * 4.0 / 1048576.0, sets, sets == 1 ? "" : "s");
+        printf("model %s: %lld parameters\n", request->cls->name, (long long)lvni_model_count(r.model));
+        s = s == LVN_OK ? print_memory(&r) : s;
     }
     run_free(&r);
     return s;

@@ -26,7 +26,7 @@ lvn_status lvni_read_config(const lvni_option_table *tables, size_t n_tables, co
                             const char *const *words, lvni_config **out);
 /* Train. LVN_ERR_CANCELLED after a signal. */
 lvn_status lvni_fit(const lvni_fit_request *request);
-/* Print the plan that lvni_fit would follow, and the predicted memory of weights and gradient sets; train nothing. */
+/* Print the plan that lvni_fit would follow, and the memory it would take; train nothing. */
 lvn_status lvni_fit_plan(const lvni_fit_request *request);
 
 #endif

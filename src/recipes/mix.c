@@ -119,11 +119,11 @@ void lvni_mix_pictures(const lvni_mix_draw *d, const int64_t *partner, const flo
 
 /* ---- the training step ---- */
 
-/* An uninitialised tensor like t, of the scope; NULL fails the scope. */
+/* An uninitialised tensor like t in host memory, of the scope; NULL fails the scope. */
 static lvn_tensor *like(const lvn_tensor *t)
 {
     const lvni_desc desc = lvni_tensor_desc(t);
-    return lvni_adopt(lvni_tensor_new(&desc));
+    return lvni_adopt(lvni_tensor_new_on(&desc, NULL));
 }
 
 /* lambda a + (1 - lambda) b */

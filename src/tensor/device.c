@@ -279,7 +279,11 @@ lvn_status lvni_device_create_dry(lvni_device **out)
     snprintf(d->name, sizeof d->name, "dry run");
     d->dry = true;
     d->size = dry_bytes;
-    void *base = mmap(NULL, d->size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    /* A module may look at numbers: it finds zeros. Pages that nobody writes cost nothing. */
+    void *base = mmap(NULL, d->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED) { /* a system that counts what could be written */
+        base = mmap(NULL, d->size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    }
     d->base = base == MAP_FAILED ? NULL : base;
     lvn_status s = lvni_device_memory_init(d);
     if (s == LVN_OK && d->base == NULL) {

@@ -4,6 +4,9 @@
 
 #include "trainer/trainer.h"
 
+/* step.c: forward and backward of one shard; the thread's context is the lane's. Looks at options, position and scaler alone. */
+lvn_status lvni_trainer_run_shard(const lvni_trainer *t, lvni_shard_job *job);
+
 /* keep.c */
 /* Is this epoch the best so far? By val/acc, then val/loss, then train/loss, whichever the module reports first; notes the score. */
 bool lvni_loop_improved(lvni_trainer *t, bool validated);

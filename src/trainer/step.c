@@ -3,12 +3,11 @@
 #include "autograd/tape.h"
 #include "core/math.h"
 #include "kernels/flat.h"
-#include "trainer/trainer.h"
+#include "trainer/loop_impl.h"
 
 #include <math.h>
 
-/* Forward and backward of one shard; the thread's context is the lane's. */
-static lvn_status run_shard(lvni_trainer *t, lvni_shard_job *job)
+lvn_status lvni_trainer_run_shard(const lvni_trainer *t, lvni_shard_job *job)
 {
     lvni_ctx *ctx = lvni_ctx_get();
     const lvni_loader_batch *b = job->batch;
@@ -46,7 +45,7 @@ static lvn_status shard_work(void *user, int lane)
         job->step = (lvn_step){0};
         return LVN_OK;
     }
-    const lvn_status s = run_shard(t, job);
+    const lvn_status s = lvni_trainer_run_shard(t, job);
     if (s != LVN_OK) {
         lvn_error_frame("step %lld, shard %lld", (long long)t->at.step, (long long)job->batch->shard);
     }

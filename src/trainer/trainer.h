@@ -8,6 +8,7 @@
  *   evaluate.c  validation and prediction in fixed chunks
  *   save.c      writing checkpoints and exported models beside the training
  *   state.c     what a checkpoint holds; epoch_sums.c: the epoch's metric sums as text
+ *   memory.c    what a run would take (memory.h)
  *   identity.c  is a checkpoint of this run? */
 #ifndef LEVIN_TRAINER_TRAINER_H
 #define LEVIN_TRAINER_TRAINER_H

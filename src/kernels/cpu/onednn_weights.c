@@ -4,6 +4,7 @@
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/scratch.h"
 #include "kernels/cpu/weights_cache.h"
+#include "tensor/device.h"
 
 static size_t rounded(size_t bytes)
 {
@@ -41,6 +42,8 @@ lvn_status lvni_dnn_run_with_weights(const lvni_dnn_found *f, const void **data,
     LVN_TRY(lane_memory(p, shared ? 0 : p->chosen_bytes, &copy, &scratch));
     if (p->reorder == NULL) {
         data[LVNI_DNN_WEIGHTS] = w->data;
+    } else if (shared && lvni_device_dry_run()) {
+        LVN_TRY(lvni_scratch_note_weights(w->id, p->format, p->chosen_bytes));
     } else if (shared) {
         LVN_TRY(lvni_weights_acquire(p, f->stream, w, scratch, &pinned));
         data[LVNI_DNN_WEIGHTS] = lvni_weights_data(pinned);
@@ -65,7 +68,9 @@ lvn_status lvni_dnn_bias(const lvn_tensor *b, const void **out)
     if (wide == NULL) {
         return lvn_last_error()->code;
     }
-    lvni_cpu_isa()->from_bf16(b->data, wide, lvn_numel(b));
+    if (!lvni_device_dry_run()) {
+        lvni_cpu_isa()->from_bf16(b->data, wide, lvn_numel(b));
+    }
     *out = wide;
     return LVN_OK;
 }

@@ -1,7 +1,7 @@
 /* A static split of items over an OpenMP team (par.h). The only parallel region of the own kernels. */
 #include "kernels/cpu/par.h"
 
-#include "tensor/ctx.h"
+#include "tensor/device.h"
 
 #include <omp.h>
 
@@ -11,6 +11,9 @@ static const int64_t SMALL = 32768;
 void lvni_par(int64_t n, int64_t grain, int64_t work, lvni_range_fn fn, const void *job)
 {
     const lvni_ctx *ctx = lvni_ctx_get();
+    if (lvni_device_dry_run()) {
+        return;
+    }
     const int64_t chunks = lvni_div_up(n, grain);
     int64_t team = ctx == NULL ? 1 : ctx->team;
     if (team > chunks) {

@@ -7,6 +7,7 @@
 #include "kernels/cpu/par.h"
 #include "kernels/cpu/scratch.h"
 #include "kernels/kernels_decl.h"
+#include "tensor/device.h"
 
 #include <string.h>
 
@@ -164,7 +165,9 @@ static lvn_status reduce_with(const lvn_tensor *x, uint32_t mask, lvn_tensor *ou
     const int64_t numel = lvn_numel(out);
     if (n == 0) {
         const lvni_vec *vec = lvni_cpu_isa();
-        vec->combine(LVNI_CF32(x), 1, numel, divisor, LVNI_F32(out));
+        if (!lvni_device_dry_run()) {
+            vec->combine(LVNI_CF32(x), 1, numel, divisor, LVNI_F32(out));
+        }
         return LVN_OK;
     }
     steps[0].squares = squares;

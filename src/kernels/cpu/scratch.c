@@ -2,13 +2,21 @@
 #include "kernels/cpu/scratch.h"
 
 #include "core/alloc.h"
-#include "tensor/ctx.h"
+#include "kernels/kernels.h"
+#include "tensor/device.h"
+
+typedef struct weights_note {
+    uint64_t id, format;
+} weights_note;
 
 struct lvni_scratch {
     void *data[LVNI_SCRATCH_SLOTS];
     size_t bytes[LVNI_SCRATCH_SLOTS];
     void *attachment;
     void (*release)(void *);
+    weights_note *note; /* of dry runs */
+    int n_notes, note_room;
+    uint64_t noted_bytes;
 };
 
 static void free_scratch(struct lvni_scratch *s)
@@ -19,6 +27,7 @@ static void free_scratch(struct lvni_scratch *s)
     for (int i = 0; i < LVNI_SCRATCH_SLOTS; i++) {
         lvni_free(s->data[i]);
     }
+    lvni_free(s->note);
     lvni_free(s);
 }
 
@@ -44,6 +53,11 @@ void *lvni_scratch(lvni_scratch_slot slot, size_t bytes)
     if (s == NULL) {
         return NULL;
     }
+    if (lvni_device_dry_run()) {
+        const size_t need = (bytes + 4095) / 4096 * 4096;
+        s->bytes[slot] = need > s->bytes[slot] ? need : s->bytes[slot];
+        return s;
+    }
     if (s->data[slot] == NULL || s->bytes[slot] < bytes) {
         /* The old contents are dead: free first, so that the peak is one buffer. */
         lvni_free(s->data[slot]);
@@ -52,6 +66,42 @@ void *lvni_scratch(lvni_scratch_slot slot, size_t bytes)
         s->bytes[slot] = s->data[slot] == NULL ? 0 : rounded;
     }
     return s->data[slot];
+}
+
+lvn_status lvni_scratch_note_weights(uint64_t id, uint64_t format, size_t bytes)
+{
+    struct lvni_scratch *s = get();
+    if (s == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    for (int i = 0; i < s->n_notes; i++) {
+        if (s->note[i].id == id && s->note[i].format == format) {
+            return LVN_OK;
+        }
+    }
+    if (s->n_notes == s->note_room) {
+        const int room = s->note_room == 0 ? 64 : 2 * s->note_room;
+        weights_note *more = lvni_realloc(LVNI_TAG_KERNEL, s->note, (size_t)room * sizeof *more);
+        if (more == NULL) {
+            return LVN_ERR_MEMORY;
+        }
+        s->note = more;
+        s->note_room = room;
+    }
+    s->note[s->n_notes++] = (weights_note){.id = id, .format = format};
+    s->noted_bytes += bytes;
+    return LVN_OK;
+}
+
+lvni_cpu_need lvni_cpu_get_need(void)
+{
+    const struct lvni_scratch *s = get();
+    lvni_cpu_need need = {0};
+    for (int i = 0; s != NULL && i < LVNI_SCRATCH_SLOTS; i++) {
+        need.scratch += s->bytes[i];
+    }
+    need.weights = s == NULL ? 0 : s->noted_bytes;
+    return need;
 }
 
 void **lvni_scratch_attachment(void (*release)(void *))

@@ -1,0 +1,249 @@
+/* What a run would take (memory.h): flat buffers by arithmetic; tensors, scratch memory and reordered weights by a dry run of one shard of
+ * each size and of a validation chunk, in a lane's context of its own. Blocks that were once taken stay with their lane, so what a shard
+ * takes counts for the whole run. */
+#include "trainer/memory.h"
+
+#include "core/alloc.h"
+#include "kernels/kernels.h"
+#include "tensor/cache.h"
+#include "tensor/device.h"
+#include "trainer/loop_impl.h"
+
+#include <string.h>
+
+/* Samples of the shards and validation chunks that a lane sees in an epoch. */
+enum { MOST_SIZES = 4 }; /* two in a step, two in the epoch's last one */
+typedef struct sizes {
+    int n_train, n_val;
+    int64_t train[MOST_SIZES], val[MOST_SIZES];
+} sizes;
+
+typedef struct dry_lane {
+    lvni_ctx *ctx;
+    lvni_device *device;
+    lvni_trainer trainer; /* what lvni_trainer_run_shard looks at */
+    lvni_memory_need *need;
+} dry_lane;
+
+/* Zeros in host memory, shaped as the loader's batches. */
+static lvn_status make_batch(const lvn_dataset *dataset, int64_t size, lvni_loader_batch *b, int64_t *sample)
+{
+    lvn_field field[LVN_MAX_FIELDS];
+    const int n = dataset->cls->fields(dataset, field);
+    *b = (lvni_loader_batch){.batch = {.size = size, .n_fields = n, .sample = sample}, .planned = size};
+    for (int i = 0; i < n; i++) {
+        int64_t shape[LVN_MAX_NDIM] = {size};
+        memcpy(shape + 1, field[i].shape, (size_t)field[i].ndim * sizeof *shape);
+        b->batch.field[i] = lvn_tensor_create(field[i].dtype, field[i].ndim + 1, shape);
+        if (b->batch.field[i] == NULL) {
+            return lvn_last_error()->code;
+        }
+    }
+    b->batch.image = b->batch.field[0];
+    b->batch.label = n > 1 ? b->batch.field[1] : NULL;
+    return LVN_OK;
+}
+
+static void free_batch(lvni_loader_batch *b)
+{
+    for (int i = 0; i < b->batch.n_fields; i++) {
+        lvn_release(b->batch.field[i]);
+    }
+}
+
+/* Forward and backward of a shard. The gradient set has addresses alone, and is not the lane's. */
+static lvn_status train_dry(dry_lane *lane, const lvni_loader_batch *batch)
+{
+    lvni_set *set;
+    lvni_shard_job job = {.batch = batch};
+    const uint64_t before = lvni_device_get_stats(lane->device).held;
+    LVN_TRY(lvni_set_create(lane->trainer.o.model, &set));
+    lane->need->apart += lvni_device_get_stats(lane->device).held - before;
+    job.set = set;
+    const lvn_status s = lvni_trainer_run_shard(&lane->trainer, &job);
+    lvni_set_destroy(set);
+    return s;
+}
+
+static lvn_status validate_dry(const dry_lane *lane, const lvni_loader_batch *batch)
+{
+    const lvn_module *root = lane->trainer.o.model->root;
+    lvn_step step = {.weight = (double)batch->batch.size};
+    lane->ctx->at = (lvni_position){0};
+    const bool before = lvn_set_grad_enabled(false);
+    lvn_status s = lvn_scope_open();
+    if (s == LVN_OK) {
+        (root->cls->validation_step != NULL ? root->cls->validation_step : root->cls->training_step)(root, &batch->batch, &step);
+        s = lvn_scope_close();
+    }
+    lvn_set_grad_enabled(before);
+    return s;
+}
+
+/* The batch is made and freed in the caller's context: the loader has its own. */
+static lvn_status run_dry(dry_lane *lane, const lvn_dataset *dataset, int64_t size, bool training)
+{
+    lvni_loader_batch batch = {0};
+    int64_t *sample = lvni_calloc(LVNI_TAG_TRAINER, (size_t)size, sizeof *sample);
+    lvn_status s = sample == NULL ? LVN_ERR_MEMORY : make_batch(dataset, size, &batch, sample);
+    if (s == LVN_OK) {
+        lvni_ctx *mine = lvni_ctx_get();
+        lvni_ctx_set(lane->ctx);
+        s = training ? train_dry(lane, &batch) : validate_dry(lane, &batch);
+        lvni_ctx_set(mine);
+    }
+    free_batch(&batch);
+    lvni_free(sample);
+    return s;
+}
+
+/* Every size once; a lane keeps what the largest of each took. */
+static lvn_status run_lane(dry_lane *lane, const sizes *z)
+{
+    const lvni_trainer_options *o = &lane->trainer.o;
+    for (int i = 0; i < z->n_train; i++) {
+        LVN_TRY(run_dry(lane, o->train, z->train[i], true));
+    }
+    for (int i = 0; i < z->n_val; i++) {
+        LVN_TRY(run_dry(lane, o->val, z->val[i], false));
+    }
+    return LVN_OK;
+}
+
+static void read_lane(const dry_lane *lane, lvni_memory_need *need)
+{
+    lvni_ctx *mine = lvni_ctx_get();
+    lvni_ctx_set(lane->ctx);
+    const lvni_cpu_need kernels = lvni_cpu_get_need();
+    lvni_ctx_set(mine);
+    need->lane = lvni_device_get_stats(lane->device).held - need->apart + lvni_cache_bytes(lane->ctx->cache) + kernels.scratch;
+    need->copies = kernels.weights > need->copies ? kernels.weights : need->copies;
+}
+
+static lvn_status measure_lane(const lvni_trainer_options *o, const sizes *z, lvni_memory_need *need)
+{
+    const int lanes = o->plan.lanes, team = o->plan.cores / lanes > 1 ? o->plan.cores / lanes : 1;
+    dry_lane *lane = LVNI_NEW(LVNI_TAG_TRAINER, dry_lane);
+    if (lane == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    lane->trainer.o = *o;
+    lane->need = need;
+    lvni_scaler_init(&lane->trainer.scaler, o->precision);
+    lane->ctx = lvni_ctx_create(team, o->plan.wgrad_threads);
+    lvn_status s = lane->ctx == NULL ? LVN_ERR_MEMORY : lvni_device_create_dry(&lane->device);
+    if (s == LVN_OK) {
+        lane->ctx->device = lane->device;
+        lane->ctx->low = lvni_precision_low(o->precision);
+        s = run_lane(lane, z);
+    }
+    if (s == LVN_OK) {
+        read_lane(lane, need);
+    }
+    lvni_ctx_destroy(lane->ctx);
+    lvni_device_destroy_dry(lane->device);
+    lvni_free(lane);
+    return s;
+}
+
+static void add_size(int64_t size, int64_t list[MOST_SIZES], int *n)
+{
+    for (int i = 0; i < *n; i++) {
+        if (list[i] == size) {
+            return;
+        }
+    }
+    if (size > 0 && *n < MOST_SIZES) {
+        list[(*n)++] = size;
+    }
+}
+
+/* Shards and chunks are dealt to the lanes in turn (step.c, evaluate.c). */
+static sizes sizes_of(const lvni_trainer_options *o, int lane)
+{
+    const lvni_plan *p = &o->plan;
+    sizes z = {0};
+    for (int shard = p->shard_begin + lane; shard < p->shard_end; shard += p->lanes) {
+        add_size(lvni_plan_shard(p, 0, shard).count, z.train, &z.n_train);
+        add_size(lvni_plan_shard(p, p->steps_per_epoch - 1, shard).count, z.train, &z.n_train);
+    }
+    const int64_t n = o->val == NULL ? 0 : o->val->cls->length(o->val);
+    const lvni_range own = n > 0 ? lvni_plan_eval_chunks_of(p, n, p->rank) : (lvni_range){0};
+    for (int64_t i = lane; i < own.count; i += p->lanes) {
+        add_size(lvni_plan_eval_chunk(p, n, own.start + i).count, z.val, &z.n_val);
+    }
+    return z;
+}
+
+/* Lanes with the same sizes take the same. */
+static lvn_status measure_lanes(const lvni_trainer_options *o, lvni_memory_need *need)
+{
+    sizes before = {0};
+    uint64_t largest = 0;
+    for (int i = 0; i < o->plan.lanes; i++) {
+        const sizes z = sizes_of(o, i);
+        if (i == 0 || memcmp(&z, &before, sizeof z) != 0) {
+            need->apart = 0;
+            LVN_TRY(measure_lane(o, &z, need));
+        }
+        before = z;
+        need->lanes += need->lane;
+        largest = need->lane > largest ? need->lane : largest;
+    }
+    need->lane = largest;
+    return LVN_OK;
+}
+
+static lvn_status add_loader(const lvni_trainer_options *o, const lvn_dataset *dataset, lvni_memory_need *need)
+{
+    size_t bytes = 0;
+    const lvni_loader_options l = {.dataset = dataset,
+                                   .plan = &o->plan,
+                                   .training = dataset == o->train,
+                                   .workers = o->workers,
+                                   .max_epochs = o->max_epochs > 0 ? (uint32_t)o->max_epochs : 0};
+    LVN_TRY(dataset == NULL ? LVN_OK : lvni_loader_predict(&l, &bytes));
+    need->batches += bytes;
+    return LVN_OK;
+}
+
+/* As lvni_trainer_create will: nothing is recorded for frozen parameters. */
+static lvn_status mark_frozen(const lvni_trainer_options *o)
+{
+    lvni_optim_parameter *p;
+    LVN_TRY(lvni_trainer_parameters(o->model, &o->rules, &p));
+    for (int i = 0; i < o->model->n_parameters; i++) {
+        o->model->parameters[i].tensor->requires_grad = !p[i].frozen;
+    }
+    lvni_free(p);
+    return LVN_OK;
+}
+
+lvn_status lvni_trainer_predict_memory(const lvni_trainer_options *o, lvni_memory_need *need)
+{
+    const lvni_model *m = o->model;
+    const uint64_t element = sizeof *m->weights, weights = (uint64_t)m->n_weights * element, values = (uint64_t)m->n_values * element;
+    const uint64_t slots = (uint64_t)lvni_optim_slots(&o->optim), average = o->ema.decay > 0.0 ? values : 0;
+    *need = (lvni_memory_need){.weights = values + average,
+                               .gradients = (uint64_t)lvni_plan_sets(&o->plan) * (weights + (uint64_t)m->n_records * element),
+                               .optimizer = slots * weights};
+    if (o->out != NULL || o->export_model != NULL) {
+        need->saving = values + average + slots * weights + (o->export_model != NULL ? weights : 0);
+    }
+    LVN_TRY(mark_frozen(o));
+    LVN_TRY(measure_lanes(o, need));
+    LVN_TRY(add_loader(o, o->train, need));
+    LVN_TRY(add_loader(o, o->val, need));
+    need->total = need->weights + need->gradients + need->optimizer + need->saving + need->batches + need->copies + need->lanes;
+    return LVN_OK;
+}
+
+void lvni_memory_print(const lvni_memory_need *n, int lanes, lvni_str *out)
+{
+    const double mib = 1.0 / (1 << 20), gib = mib / 1024.0;
+    const bool large = n->total >= (uint64_t)1 << 30;
+    lvni_str_printf(out, "memory: about %.3g %s at peak (MiB: weights %.1f, gradients %.1f, optimizer %.1f, ", (double)n->total * (large ? gib : mib),
+                    large ? "GiB" : "MiB", (double)n->weights * mib, (double)n->gradients * mib, (double)n->optimizer * mib);
+    lvni_str_printf(out, "%d lane%s %.1f, weights reordered %.1f, batches %.1f, saving %.1f)", lanes, lanes == 1 ? "" : "s", (double)n->lanes * mib,
+                    (double)n->copies * mib, (double)n->batches * mib, (double)n->saving * mib);
+}

@@ -1,0 +1,26 @@
+/* The peak memory of a run, foretold without running it: printed at its start and by plan=true; a search for the largest batch asks it. */
+#ifndef LEVIN_TRAINER_MEMORY_H
+#define LEVIN_TRAINER_MEMORY_H
+
+#include "trainer/trainer.h"
+
+/* Bytes. */
+typedef struct lvni_memory_need {
+    uint64_t weights;   /* parameters, buffers, their averages */
+    uint64_t gradients; /* all sets */
+    uint64_t optimizer;
+    uint64_t lane;      /* tensors and scratch memory of the lane that takes most */
+    uint64_t lanes;     /* of all lanes */
+    uint64_t copies;    /* reordered weights, shared by the lanes */
+    uint64_t batches;   /* of the loaders */
+    uint64_t saving;    /* the copy that checkpoints and exported models are written from */
+    uint64_t apart;     /* inside of the prediction: what is counted elsewhere */
+    uint64_t total;
+} lvni_memory_need;
+
+/* The model exists, nothing else has to. Runs the module's steps on zeros, without kernels. */
+lvn_status lvni_trainer_predict_memory(const lvni_trainer_options *options, lvni_memory_need *need);
+/* "memory: about 1.2 GiB at peak (...)", no newline. */
+void lvni_memory_print(const lvni_memory_need *need, int lanes, lvni_str *out);
+
+#endif

@@ -1,0 +1,142 @@
+/* Dry runs: every op in every case gives results of the right shape, takes what a real run takes, and touches nothing. */
+#include "op_cases.h"
+#include "sim_support.h"
+
+#include "tensor/cache.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+/* A dry device whose addresses nobody may read, and a context on it. */
+static lvni_ctx *open_dry(lvni_device **device)
+{
+    lvni_ctx *ctx = lvni_ctx_create(2, 1);
+    assert_non_null(ctx);
+    assert_int_equal(lvni_device_create_dry(device), LVN_OK);
+    ctx->device = *device;
+    lvni_ctx_set(ctx);
+    const lvni_desc d = {.dtype = LVN_F32, .ndim = 1, .shape = {1}};
+    lvn_tensor *first = lvni_tensor_new(&d); /* lies at the beginning */
+    assert_int_equal(mprotect(first->data, (size_t)1 << 36, PROT_NONE), 0);
+    lvn_release(first);
+    return ctx;
+}
+
+static void close_dry(lvni_ctx *ctx, lvni_device *device)
+{
+    lvni_ctx_destroy(ctx);
+    lvni_device_destroy_dry(device);
+    lvni_ctx_set(NULL);
+}
+
+static lvni_args run(lvni_op op, const op_case *row, lvn_tensor *const *in)
+{
+    lvni_args args = {.attr = case_attribute(op, row)};
+    for (int i = 0; i < LVNI_MAX_IN; i++) {
+        args.in[i] = in[i];
+    }
+    if (lvni_run(op, &args, ~0u) != LVN_OK) {
+        fail_msg("%s, case \"%s\": %s", lvni_ops[op].name, row->name, lvn_last_error()->message);
+    }
+    for (int i = 0; i < lvni_ops[op].n_out; i++) {
+        support_keep(args.out[i]);
+    }
+    return args;
+}
+
+/* Inputs of the same shapes on the dry device. */
+static void move(lvn_tensor *const *in, lvn_tensor **there)
+{
+    for (int i = 0; i < LVNI_MAX_IN; i++) {
+        const lvni_desc d = in[i] == NULL ? (lvni_desc){.dtype = LVN_F32} : lvni_tensor_desc(in[i]);
+        there[i] = in[i] == NULL ? NULL : support_keep(lvni_tensor_new(&d));
+    }
+}
+
+static void a_dry_run_touches_nothing(void **state)
+{
+    const lvni_op op = (lvni_op)(uintptr_t)*state;
+    for (int c = 0; c < all_cases[op].n; c++) {
+        const op_case *row = &all_cases[op].rows[c];
+        lvn_tensor *in64[LVNI_MAX_IN], *in32[LVNI_MAX_IN], *there[LVNI_MAX_IN];
+        lvni_device *device;
+        case_inputs(op, row, in64, in32);
+        const lvni_args want = run(op, row, in32);
+        lvni_ctx *ctx = open_dry(&device);
+        move(in32, there);
+        const lvni_args have = run(op, row, there);
+        for (int k = 0; k < lvni_ops[op].n_out; k++) {
+            assert_ptr_equal(lvni_device_of(have.out[k]->data), device);
+            assert_int_equal(have.out[k]->dtype, want.out[k]->dtype);
+            assert_true(lvni_same_shape(have.out[k], want.out[k]));
+        }
+        move(in64, there);
+        run(op, row, there);
+        support_release(NULL);
+        close_dry(ctx, device);
+    }
+}
+
+/* The same sequence of tensors in a cache and on a dry device: the same bytes. */
+static void a_dry_device_counts_as_the_cache_does(void **state)
+{
+    (void)state;
+    lvni_device *device;
+    lvni_ctx *ctx = open_dry(&device);
+    lvni_cache *cache = lvni_cache_create();
+    void *here[40], *there[40];
+    size_t got[40], same[40];
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < 40; i++) {
+            const size_t bytes = (size_t)(i * i * 997 + round * 400);
+            here[i] = lvni_cache_take(cache, bytes, &got[i]);
+            there[i] = lvni_device_take(device, bytes, &same[i]);
+            assert_int_equal(got[i], same[i]);
+        }
+        for (int i = 0; i < 40; i++) {
+            lvni_cache_give(cache, here[i], got[i]);
+            lvni_device_give(device, there[i], got[i]);
+        }
+        const lvni_device_stats s = lvni_device_get_stats(device);
+        assert_in_range(s.held, lvni_cache_bytes(cache), lvni_cache_bytes(cache) + 256); /* open_dry's own */
+        assert_int_equal(s.in_use, 0);
+    }
+    lvni_cache_destroy(cache);
+    close_dry(ctx, device);
+}
+
+/* What kernels would take is told, and numbers that the host asks for are zeros. */
+static void scratch_and_numbers(void **state)
+{
+    (void)state;
+    lvni_device *device;
+    const op_case *row = &all_cases[LVNI_OP_conv2d].rows[0];
+    lvn_tensor *in64[LVNI_MAX_IN], *in32[LVNI_MAX_IN], *there[LVNI_MAX_IN];
+    case_inputs(LVNI_OP_conv2d, row, in64, in32);
+    lvni_ctx *ctx = open_dry(&device);
+    move(in32, there);
+    there[1]->param = 0;
+    run(LVNI_OP_conv2d, row, there);
+    const lvni_cpu_need once = lvni_cpu_get_need();
+    run(LVNI_OP_conv2d, row, there);
+    const lvni_cpu_need twice = lvni_cpu_get_need();
+    assert_true(once.scratch > 0 || once.weights > 0);
+    assert_int_equal(once.scratch, twice.scratch);
+    assert_int_equal(once.weights, twice.weights);
+    const lvni_desc d = {.dtype = LVN_F32, .ndim = 0};
+    assert_true(lvn_item(support_keep(lvni_tensor_new(&d))) == 0.0);
+    support_release(NULL);
+    close_dry(ctx, device);
+}
+
+int main(void)
+{
+    sim_start("0", "1MiB");
+    struct CMUnitTest tests[LVNI_OP_COUNT + 2];
+    for (int op = 0; op < LVNI_OP_COUNT; op++) {
+        tests[op] = (struct CMUnitTest){lvni_ops[op].name, a_dry_run_touches_nothing, NULL, support_release, (void *)(uintptr_t)op};
+    }
+    const struct CMUnitTest others[2] = {cmocka_unit_test(a_dry_device_counts_as_the_cache_does), cmocka_unit_test(scratch_and_numbers)};
+    memcpy(tests + LVNI_OP_COUNT, others, sizeof others);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

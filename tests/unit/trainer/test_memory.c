@@ -1,0 +1,110 @@
+/* The foretold memory of a run against what its allocators count after steps and a validation. */
+#include "trainer_support.h"
+
+#include "core/alloc.h"
+#include "kernels/kernels.h"
+#include "tensor/device.h"
+#include "trainer/memory.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static bool verbose;
+
+/* Bytes in /proc/self/status, of this row. */
+static double resident(const char *row)
+{
+    char line[256];
+    double kib = 0.0;
+    FILE *f = fopen("/proc/self/status", "r");
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f) != NULL) {
+        if (strncmp(line, row, strlen(row)) == 0) {
+            sscanf(line + strlen(row), " %lf", &kib);
+        }
+    }
+    fclose(f);
+    return kib * 1024.0;
+}
+
+typedef struct trial {
+    const char *model;
+    int side, batch, shards, lanes;
+    lvni_optim_kind optim;
+    lvni_precision precision;
+    double ema;
+    bool validates;
+} trial;
+
+/* A validation set of the training data, in chunks of 7; the loader stays. */
+static void validate(lvni_trainer *t)
+{
+    lvn_step result;
+    const lvni_loader_options o = {.dataset = t->o.train, .plan = &t->o.plan};
+    t->o.val = t->o.train;
+    assert_int_equal(lvni_loader_create(&o, &t->val_loader), LVN_OK);
+    assert_int_equal(lvni_evaluate(t->o.model, t->val_loader, t->lanes, &result), LVN_OK);
+}
+
+static void check(const trial *c)
+{
+    memory data;
+    memory_init(&data, 3 * c->batch < MEMORY_MAX ? 3 * c->batch : MEMORY_MAX, c->side);
+    const setting s = {.cls = lvni_zoo_find(c->model), .batch_size = c->batch, .shards = c->shards, .lanes = c->lanes,
+                       .optim = {.kind = c->optim, .lr = 1e-3, .momentum = 0.9, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8},
+                       .precision = c->precision, .ema = {.decay = c->ema}};
+    const double live = (double)lvni_alloc_get_total().live_bytes, before = resident("VmRSS:");
+    bench b;
+    bench_open(&b, &data, &s);
+    bench_steps(&b, c->side == 64 ? 1 : 3);
+    if (c->validates) {
+        validate(b.trainer);
+    }
+    const double measured = (double)lvni_alloc_get_total().live_bytes - live, grown = resident("VmRSS:") - before;
+    const lvni_trainer_options o = b.trainer->o;
+    lvni_memory_need need;
+    if (lvni_trainer_predict_memory(&o, &need) != LVN_OK) {
+        fail_msg("%s: %s", c->model, lvn_last_error()->message);
+    }
+    const double ratio = (double)need.total / measured;
+    if (verbose || !(fabs(ratio - 1.0) <= 0.05)) {
+        lvni_str line = {0};
+        lvni_memory_print(&need, c->lanes, &line);
+        print_message("%s, batch %d, %d shards, %d lanes: %s\n  counted %.1f MiB, foretold / counted %.3f, resident %.1f MiB\n", c->model, c->batch,
+                      c->shards, c->lanes, lvni_str_text(&line), measured / 1048576.0, ratio, grown / 1048576.0);
+        lvni_str_free(&line);
+    }
+    assert_true(fabs(ratio - 1.0) <= 0.05);
+    bench_close(&b);
+}
+
+static void the_prediction_is_within_five_percent(void **state)
+{
+    (void)state;
+    static const trial trials[] = {
+        {"resnet18", 64, 32, 2, 1, LVNI_OPTIM_SGD, LVNI_PRECISION_32, 0.0, false},
+        {"resnet18", 64, 32, 2, 2, LVNI_OPTIM_ADAMW, LVNI_PRECISION_32, 0.9, false},
+        {"resnet50", 64, 8, 2, 2, LVNI_OPTIM_SGD, LVNI_PRECISION_32, 0.0, false},
+        {"cnn", 32, 25, 4, 2, LVNI_OPTIM_SGD, LVNI_PRECISION_32, 0.0, false}, /* shards of two sizes */
+        {"cnn", 32, 24, 3, 2, LVNI_OPTIM_SGD, LVNI_PRECISION_32, 0.0, true},
+        {"cnn", 32, 24, 3, 1, LVNI_OPTIM_SGD, LVNI_PRECISION_16_MIXED, 0.0, true},
+        {"cnn", 32, 24, 2, 2, LVNI_OPTIM_SGD, LVNI_PRECISION_BF16_MIXED, 0.0, false},
+    };
+    for (size_t i = 0; i < sizeof trials / sizeof *trials; i++) {
+        if (trials[i].precision != LVNI_PRECISION_BF16_MIXED || lvni_cpu_has_bf16()) {
+            check(&trials[i]);
+        }
+    }
+}
+
+int main(int argc, char **argv)
+{
+    verbose = argc > 1 && strcmp(argv[1], "-v") == 0;
+    if (lvni_cpu_start() != LVN_OK) {
+        fprintf(stderr, "%s\n", lvn_last_error()->message);
+        return 1;
+    }
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_prediction_is_within_five_percent)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
