@@ -2,7 +2,6 @@
  * straight into the slices of the shard's flat gradient set when the trainer gave one. grad.c walks for chosen tensors. */
 #include "autograd/tape_impl.h"
 
-#include "core/half.h"
 #include "tensor/device.h"
 
 #include <string.h>
@@ -196,15 +195,7 @@ lvn_status lvni_grad_weight_and_bias(lvni_node *n, lvni_op op, lvni_args *a)
 lvn_tensor *lvni_seed_gradient(const lvn_tensor *y, double seed)
 {
     const lvni_desc d = lvni_tensor_desc(y);
-    const float low = (float)seed;
-    const uint16_t half = d.dtype == LVN_BF16 ? lvni_f32_to_bf16(low) : lvni_f32_to_f16(low);
-    const void *value = d.dtype == LVN_F64 ? (const void *)&seed : d.dtype == LVN_F32 ? (const void *)&low : (const void *)&half;
-    lvn_tensor *g = lvni_tensor_new_on(&d, lvni_device_of(y->data));
-    if (g != NULL && lvni_mem_copy(g->data, value, lvn_dtype_size(d.dtype)) != LVN_OK) {
-        lvn_release(g);
-        return NULL;
-    }
-    return g;
+    return lvni_tensor_number(&d, seed, lvni_device_of(y->data));
 }
 
 static lvn_status walk(struct lvni_tape *tape)

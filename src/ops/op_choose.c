@@ -1,5 +1,4 @@
 /* Powers of two operands, the smaller and the larger, comparisons, and choice by a condition. */
-#include "core/half.h"
 #include "ops/binary.h"
 #include "tensor/device.h"
 
@@ -110,23 +109,11 @@ lvn_tensor *lvn_maximum(lvn_tensor *a, lvn_tensor *b)
 
 /* ---- comparisons ---- */
 
-/* A number of the type of x, beside it; owned by the caller. */
+/* A number of the type of x, where x lies; owned by the caller. */
 static lvn_tensor *number_like(const lvn_tensor *x, double value)
 {
     const lvni_desc d = {.dtype = x->dtype};
-    const int64_t whole = x->dtype == LVN_I64 ? (int64_t)value : 0;
-    const float single = (float)value;
-    const uint16_t half = x->dtype == LVN_BF16 ? lvni_f32_to_bf16(single) : lvni_f32_to_f16(single);
-    const void *bytes = x->dtype == LVN_F64   ? (const void *)&value
-                        : x->dtype == LVN_I64 ? (const void *)&whole
-                        : x->dtype == LVN_F32 ? (const void *)&single
-                                              : (const void *)&half;
-    lvn_tensor *t = lvni_tensor_new_on(&d, lvni_device_of(x->data));
-    if (t != NULL && lvni_mem_copy(t->data, bytes, lvn_dtype_size(d.dtype)) != LVN_OK) {
-        lvn_release(t);
-        return NULL;
-    }
-    return t;
+    return lvni_tensor_number(&d, value, lvni_device_of(x->data));
 }
 
 static lvn_tensor *compare(lvni_op op, lvn_tensor *a, lvn_tensor *b)

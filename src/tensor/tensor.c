@@ -285,6 +285,28 @@ const void *lvn_const_data(const lvn_tensor *t)
     return t == NULL ? NULL : t->data;
 }
 
+lvn_tensor *lvni_tensor_number(const lvni_desc *d, double value, lvni_device *device)
+{
+    union { double f64; float f32; int64_t i64; int32_t i32; uint16_t half; uint8_t u8; } number = {.f64 = value};
+    switch (d->dtype) {
+    case LVN_F32: number.f32 = (float)value; break;
+    case LVN_I64: number.i64 = (int64_t)value; break;
+    case LVN_I32: number.i32 = (int32_t)value; break;
+    case LVN_U8:
+    case LVN_BOOL: number.u8 = (uint8_t)value; break;
+    case LVN_BF16: number.half = lvni_f32_to_bf16((float)value); break;
+    case LVN_F16: number.half = lvni_f32_to_f16((float)value); break;
+    case LVN_F64:
+    case LVN_DTYPE_COUNT: break;
+    }
+    lvn_tensor *t = lvni_tensor_new_on(d, device);
+    if (t != NULL && lvni_mem_copy(t->data, &number, lvn_dtype_size(d->dtype)) != LVN_OK) {
+        lvn_release(t);
+        return NULL;
+    }
+    return t;
+}
+
 static double number_at(const void *p, lvn_dtype dtype)
 {
     switch (dtype) {

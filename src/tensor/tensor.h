@@ -65,6 +65,8 @@ lvn_tensor *lvni_tensor_new(const lvni_desc *desc);
 lvn_tensor *lvni_tensor_new_on(const lvni_desc *desc, struct lvni_device *device); /* NULL: the host */
 /* A copy there, owned by the caller; waits like lvn_to_device. */
 lvn_tensor *lvni_tensor_to(const lvn_tensor *t, struct lvni_device *device);
+/* One element of this value, rounded to its type; owned by the caller. */
+lvn_tensor *lvni_tensor_number(const lvni_desc *desc, double value, struct lvni_device *device);
 /* Zeros on the context's device. */
 lvn_tensor *lvni_tensor_zeros(lvn_dtype dtype, int ndim, const int64_t *shape);
 /* Another shape (same number of elements) over the same storage; caller owns the reference. */

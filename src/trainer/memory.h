@@ -1,4 +1,4 @@
-/* The peak memory of a run, foretold without running it: printed at its start and by plan=true; a search for the largest batch asks it. */
+/* The peak memory of a run, foretold without running it: printed at its start and by `levin plan`; a search for the largest batch asks it. */
 #ifndef LEVIN_TRAINER_MEMORY_H
 #define LEVIN_TRAINER_MEMORY_H
 
