@@ -70,9 +70,11 @@ double lvni_log(double x)
     const double f = m - 1.0;
     const double s = f / (2.0 + f);
     const double z = s * s;
+    static const double inverse[] = {1.0 / 21.0, 1.0 / 19.0, 1.0 / 17.0, 1.0 / 15.0, 1.0 / 13.0,
+                                     1.0 / 11.0, 1.0 / 9.0,  1.0 / 7.0,  1.0 / 5.0,  1.0 / 3.0}; /* no division in the loop */
     double p = 1.0 / 23.0;
-    for (int d = 21; d >= 3; d -= 2) {
-        p = p * z + 1.0 / d;
+    for (unsigned i = 0; i < sizeof inverse / sizeof *inverse; i++) {
+        p = p * z + inverse[i];
     }
     /* log(1+f) = f - (f*f/2 - s*(f*f/2 + 2 z p z^0...)): written so that f enters exactly */
     const double h = 0.5 * f * f;

@@ -100,7 +100,7 @@ static lvn_tensor *unet_forward(const lvn_module *module, lvn_tensor *x)
 {
     const unet *m = (const unet *)module;
     const int depth = m->options.depth;
-    lvn_tensor *skip[MOST_DEPTH];
+    lvn_tensor *skip[MOST_DEPTH] = {NULL};
     if (!fits(m, x)) {
         return lvni_op_fail("unet");
     }

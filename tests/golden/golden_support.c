@@ -37,7 +37,8 @@ static double value(const rule *r, const char *name, int ndim, const int64_t *sh
     if (ndim == 1) {
         return 0.1 * u;
     }
-    return shape[0] == 1 ? 0.2 * u : u * sqrt((ndim == 4 ? 6.0 : 3.0) / (double)(n / shape[0]));
+    const int64_t fan_in = n / shape[0];
+    return shape[0] == 1 ? 0.2 * u : u * sqrt((ndim == 4 ? 6.0 : 3.0) / (double)fan_in);
 }
 
 static void fill(const rule *r, const char *name, int ndim, const int64_t *shape, int64_t n, float *out)
@@ -94,8 +95,9 @@ int golden_number(const lvni_st_file *f, const char *key)
     const char *text = lvni_st_meta_get(f, key);
     if (text == NULL) {
         fail_msg("the golden file does not say %s", key);
+        return 0;
     }
-    return atoi(text);
+    return (int)strtol(text, NULL, 10);
 }
 
 const double *golden_values(const lvni_st_file *f, const char *prefix, const char *name, int64_t *n)
