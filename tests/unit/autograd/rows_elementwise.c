@@ -3,6 +3,7 @@
 
 FN(add, lvn_add(in[0], in[1]))
 FN(both_sides, lvn_add(in[0], in[0]))
+FN(shared, lvn_add(lvn_square(in[0]), lvn_add(in[0], in[1]))) /* one gradient for both, then more for the first alone */
 FN(sub, lvn_sub(in[0], in[1]))
 FN(mul, lvn_mul(in[0], in[1]))
 FN(twice, lvn_add(lvn_mul(in[0], in[0]), lvn_mul_scalar(in[0], 3.0)))
@@ -40,6 +41,7 @@ static const row rows[] = {
     {"add", fn_add, SMOOTH, 2, {S(3, 4), S(3, 4)}, NORMAL, .second = true},
     {"add", fn_add, SMOOTH, 2, {S(2, 3, 4), S(4)}, NORMAL, .second = true},
     {"add", fn_add, SMOOTH, 2, {S(3, 1), S(2, 1, 5)}, NORMAL, .second = true}, /* both sides grow */
+    {"add", fn_shared, SMOOTH, 2, {S(3, 4), S(3, 4)}, NORMAL, .second = true},
     {"add", fn_both_sides, SMOOTH, 1, {S(5)}, NORMAL, .second = true},
     {"sub", fn_sub, SMOOTH, 2, {S(3, 4), S(3, 4)}, NORMAL, .second = true},
     {"sub", fn_sub, SMOOTH, 2, {S(1, 4), S(3, 1)}, NORMAL, .second = true},
