@@ -47,9 +47,11 @@ class Words(Case):
         for value in ("2", "9", "17", "-1", "[0,1]"):
             self.refused([f"devices={value}"], [f"devices {value}", "come with a later version", "devices=1", "command line"])
         self.refused(["gpus=4"], ["devices 4", "come with a later version"])
-        self.refused(["precision=bf16-mixed"], ["precision bf16-mixed", "comes with a later version", "precision=32-true"])
         self.refused(["accelerator=gpu"], ["accelerator cuda", "come with a later version", "accelerator=cpu"])
         self.refused(["num_nodes=2"], ["num_nodes 2", "come with a later version"])
+
+    def test_no_such_precision(self):
+        self.refused(["precision=8"], ["precision", "32-true", "bf16-mixed", "16-mixed"])
 
     def test_no_such_devices(self):
         self.refused(["devices=0"], ["devices 0", "expected how many devices"])

@@ -41,7 +41,7 @@ static const lvn_module_class part_class = {.name = "part", .size = sizeof(part)
 
 typedef struct net {
     lvn_module base;
-    lvn_module *conv, *norm, *calm, *drop, *head, *part;
+    lvn_module *conv, *norm, *unet, *calm, *up, *drop, *head, *part;
 } net;
 
 static lvn_status net_build(lvn_module *module, lvn_builder *b)
@@ -49,6 +49,8 @@ static lvn_status net_build(lvn_module *module, lvn_builder *b)
     net *m = (net *)module;
     m->conv = lvn_nn_conv2d(b, "conv", 3, 4, 3, .padding = 1);
     m->norm = lvn_nn_batch_norm(b, "norm", 4, 0.1);
+    m->unet = lvn_nn_unet(b, "unet", 4, 4, .width = 2, .depth = 1);
+    m->up = lvn_nn_conv_transpose2d(b, "up", 4, 4, 2, .stride = 2);
     m->calm = lvn_nn_layer_norm(b, "calm", 4);
     m->drop = lvn_nn_dropout(b, "drop", 0.5);
     m->head = lvn_nn_linear(b, "head", 4, 4);
@@ -60,7 +62,8 @@ static lvn_tensor *net_forward(const lvn_module *module, lvn_tensor *x)
 {
     const net *m = (const net *)module;
     x = lvn_forward(m->drop, lvn_forward_residual(m->norm, lvn_forward(m->conv, x), lvn_forward(m->conv, x)));
-    return lvn_forward(m->part, lvn_forward(m->head, lvn_global_avg_pool2d(lvn_forward(m->calm, x))));
+    x = lvn_forward(m->calm, lvn_forward(m->up, lvn_forward(m->unet, x)));
+    return lvn_forward(m->part, lvn_forward(m->head, lvn_global_avg_pool2d(x)));
 }
 
 static const lvn_module_class net_class = {.name = "net", .size = sizeof(net), .build = net_build, .forward = net_forward};
@@ -99,7 +102,7 @@ static lvn_status build_and_step(const void *argument)
         status = lvni_set_create(model, &set);
     }
     if (status == LVN_OK) {
-        x = lvn_tensor_create(LVN_F32, LVN_SHAPE(2, 5, 5, 3));
+        x = lvn_tensor_create(LVN_F32, LVN_SHAPE(2, 6, 6, 3));
         status = x == NULL ? lvn_last_error()->code : one_shard(model, set, x);
     }
     lvn_release(x);
@@ -160,7 +163,7 @@ static lvn_status open_and_read(const void *argument)
 
 static const scenario rows[] = {
     {.calls = "builder_status builder_child builder_parameter builder_set_init builder_buffer buffer_value buffer_push is_training forward log "
-              "nn_conv2d_with nn_linear_with nn_batch_norm_with nn_layer_norm_with nn_dropout forward_residual",
+              "nn_conv2d_with nn_conv_transpose2d_with nn_unet_with nn_linear_with nn_batch_norm_with nn_layer_norm_with nn_dropout forward_residual",
      .run = build_and_step,
      .goes_on = true},
     {.calls = "image_folder_open_with dataset_destroy sample_uniform", .run = open_and_read, .before = make_folder, .after = drop_folder},

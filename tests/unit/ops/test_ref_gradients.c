@@ -101,6 +101,26 @@ static void rsqrt_grad(void **state)
     check_gradient(LVNI_OP_rsqrt, NULL, IN(x), 0, dy, REF(rsqrt_grad, NULL, dy, y).out[0]);
 }
 
+/* The kernels give db^e/db and db^e/de alone; the rule multiplies by dy. */
+static void pow_gradients(void)
+{
+    lvn_tensor *b = positive(RANDOM("b", 3, 4)), *e = RANDOM("e", 3, 4), *dy = RANDOM("dy", 3, 4);
+    check_gradient(LVNI_OP_pow, NULL, IN(b, e), 0, dy, REF(mul, NULL, dy, REF(pow_grad_base, NULL, b, e).out[0]).out[0]);
+    check_gradient(LVNI_OP_pow, NULL, IN(b, e), 1, dy, REF(mul, NULL, dy, REF(pow_grad_exponent, NULL, b, e).out[0]).out[0]);
+}
+
+static void pow_grad_base(void **state)
+{
+    (void)state;
+    pow_gradients();
+}
+
+static void pow_grad_exponent(void **state)
+{
+    (void)state;
+    pow_gradients();
+}
+
 static void relu_grad(void **state)
 {
     (void)state;
@@ -399,6 +419,8 @@ static const struct CMUnitTest tests[] = {
     TEST(square_grad),
     TEST(sqrt_grad),
     TEST(rsqrt_grad),
+    TEST(pow_grad_base),
+    TEST(pow_grad_exponent),
     TEST(relu_grad),
     TEST(max_grad),
     TEST(linear_grad_weight),
