@@ -366,6 +366,19 @@ lvn_status lvni_shape_linear(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
     return LVN_OK;
 }
 
+lvn_status lvni_shape_linear_grad_input(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+{
+    const lvn_tensor *dy = args->in[0], *w = args->in[1];
+    LVN_TRY(lvni_rule_float_params("linear_grad_input", args, 1, 2));
+    LVN_TRY(need_ndim("linear_grad_input", "dy", dy, 2, "(batch, outputs)"));
+    LVN_TRY(need_ndim("linear_grad_input", "w", w, 2, "(outputs, features)"));
+    if (dy->shape[1] != w->shape[0]) {
+        LVN_FAIL(LVN_ERR_SHAPE, "linear_grad_input: dy is %s but w %s has %lld outputs", SHAPE(dy), SHAPE(w), (long long)w->shape[0]);
+    }
+    out[0] = lvni_rule_make(dy->dtype, 2, (const int64_t[]){dy->shape[0], w->shape[1]});
+    return LVN_OK;
+}
+
 lvn_status lvni_shape_linear_grad_weight(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
 {
     const lvn_tensor *dy = args->in[0], *x = args->in[1];

@@ -132,7 +132,9 @@ lvn_tensor *lvn_matmul_with(lvn_tensor *a, lvn_tensor *b, const lvn_matmul_optio
 static lvn_status linear_backward(lvni_node *n, lvn_tensor *dy)
 {
     if (lvni_grad_wanted(n, 0)) {
-        LVN_TRY(lvni_grad_give(n, 0, product(dy, false, n->saved[1], false, NULL)));
+        lvni_args a = {.in = {dy, n->saved[1]}};
+        LVN_TRY(lvni_run(LVNI_OP_linear_grad_input, &a, 1));
+        LVN_TRY(lvni_grad_give(n, 0, a.out[0]));
     }
     return lvni_grad_weight_and_bias(n, LVNI_OP_linear_grad_weight, &(lvni_args){.in = {dy, n->saved[0]}});
 }

@@ -44,12 +44,12 @@ static lvn_tensor *weighted(lvn_tensor *slope, lvn_tensor *weight)
     return weight == NULL ? slope : lvn_mul(slope, weight);
 }
 
-/* (1 - t) - (1 + (positive - 1) t) / (1 + e^x) */
+/* (1 - t) - (1 + (positive - 1) t) sigmoid(-x) */
 static lvn_tensor *binary_slope(const lvni_node *n)
 {
     lvn_tensor *t = n->saved[TARGET], *positive = n->saved[POS_WEIGHT];
     lvn_tensor *factor = lvn_add_scalar(positive == NULL ? lvn_mul_scalar(t, 0.0) : lvn_mul(t, lvn_add_scalar(positive, -1.0)), 1.0);
-    lvn_tensor *rest = lvn_div(factor, lvn_add_scalar(lvn_exp(n->saved[X]), 1.0));
+    lvn_tensor *rest = lvn_mul(factor, lvn_sigmoid(lvn_neg(n->saved[X])));
     return lvn_sub(lvn_add_scalar(lvn_neg(t), 1.0), rest);
 }
 

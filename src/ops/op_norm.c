@@ -1,6 +1,6 @@
 /* Batch normalisation and dropout: the ops that behave differently in training and evaluation. */
-#include "autograd/tape.h"
 #include "core/options_struct.h"
+#include "ops/norm_second.h"
 
 enum { X, GAMMA, BETA, RESIDUAL, N_IN };                    /* inputs of a node */
 enum { OF_X, OF_GAMMA, OF_MEAN, OF_STATISTIC, OF_BETA, OF_Y }; /* what it saves; y: with relu behind a residual only */
@@ -40,14 +40,59 @@ static lvn_status batch_norm_eval_backward(lvni_node *n, lvn_tensor *dy)
     return norm_gradient(n, LVNI_OP_batch_norm_eval_grad, dy);
 }
 
+/* ---- the same written with ops ---- */
+
+/* What of dy passed relu, where y > 0; `y` is NULL without relu. The residual's gradient is handed over. */
+static lvn_status passed(lvni_node *n, lvn_tensor *y, lvn_tensor **dy)
+{
+    if (n->attr.norm.relu) {
+        *dy = lvn_where(lvn_gt_scalar(y, 0.0), *dy, lvn_mul_scalar(*dy, 0.0));
+    }
+    return lvni_grad_wanted(n, RESIDUAL) ? lvni_grad_give_op(n, RESIDUAL, *dy) : LVN_OK;
+}
+
+static lvn_status batch_norm_train_backward_ops(lvni_node *n, lvn_tensor *dy)
+{
+    lvn_tensor *x = n->saved[OF_X], *gamma = n->saved[OF_GAMMA], *y = n->saved[OF_Y];
+    const int64_t channels = gamma->shape[0], rows = lvn_numel(x) / channels;
+    if (n->attr.norm.relu && y == NULL) { /* it was not kept: computed again */
+        y = lvn_batch_norm_train(x, gamma, n->saved[OF_BETA], n->attr.norm.eps, NULL, NULL);
+    }
+    LVN_TRY(passed(n, y, &dy));
+    const lvni_norm_view view = {.ndim = 2, .n_axes = 1, .shape = {rows, channels}, .params = {1, channels}, .axes = {0}, .eps = n->attr.norm.eps};
+    const lvni_desc params = lvni_tensor_desc(gamma);
+    return lvni_norm_backward_ops(n, dy, &view, x, gamma, &params);
+}
+
+/* Mean and variance are constants. */
+static lvn_status batch_norm_eval_backward_ops(lvni_node *n, lvn_tensor *dy)
+{
+    lvn_tensor *x = n->saved[OF_X], *gamma = n->saved[OF_GAMMA], *y = n->saved[OF_Y];
+    lvn_tensor *mean = lvn_detach(n->saved[OF_MEAN]), *variance = lvn_detach(n->saved[OF_STATISTIC]);
+    lvn_tensor *deviation = lvn_sqrt(lvn_add_scalar(variance, n->attr.norm.eps));
+    lvn_tensor *normal = lvn_div(lvn_sub(x, mean), deviation);
+    if (n->attr.norm.relu && y == NULL) {
+        y = lvn_add(lvn_mul(normal, gamma), n->saved[OF_BETA]);
+    }
+    LVN_TRY(passed(n, y, &dy));
+    if (lvni_grad_wanted(n, X)) {
+        LVN_TRY(lvni_grad_give_op(n, X, lvn_mul(dy, lvn_div(gamma, deviation))));
+    }
+    if (lvni_grad_wanted(n, GAMMA)) {
+        LVN_TRY(lvni_grad_give_op(n, GAMMA, lvn_sum_to(lvn_mul(dy, normal), 1, gamma->shape)));
+    }
+    return lvni_grad_wanted(n, BETA) ? lvni_grad_give_op(n, BETA, lvn_sum_to(dy, 1, gamma->shape)) : LVN_OK;
+}
+
 /* in: x, gamma, beta, residual or NULL */
-static void record(const char *name, lvni_backward_rule rule, lvn_tensor *y, lvn_tensor *const in[N_IN], lvn_tensor *mean,
-                   lvn_tensor *statistic, const lvni_norm_attr *attr)
+static void record(const char *name, lvni_backward_rule rule, lvni_backward_rule rule_ops, lvn_tensor *y,
+                   lvn_tensor *const in[N_IN], lvn_tensor *mean, lvn_tensor *statistic, const lvni_norm_attr *attr)
 {
     lvni_node *node = lvni_record(name, rule, y, in, N_IN);
     if (node == NULL) {
         return;
     }
+    node->backward_ops = rule_ops;
     node->attr.norm = *attr;
     lvni_save(node, OF_X, in[X]);
     lvni_save(node, OF_GAMMA, in[GAMMA]);
@@ -78,7 +123,7 @@ lvn_tensor *lvn_batch_norm_train_with(lvn_tensor *x, lvn_tensor *gamma, lvn_tens
     if (variance != NULL) {
         *variance = args.out[3];
     }
-    record("batch_norm_train", batch_norm_train_backward, y, (lvn_tensor *[N_IN]){x, gamma, beta, o.residual}, args.out[1], args.out[2], &attr);
+    record("batch_norm_train", batch_norm_train_backward, batch_norm_train_backward_ops, y, (lvn_tensor *[N_IN]){x, gamma, beta, o.residual}, args.out[1], args.out[2], &attr);
     return y;
 }
 
@@ -95,7 +140,7 @@ lvn_tensor *lvn_batch_norm_eval_with(lvn_tensor *x, lvn_tensor *gamma, lvn_tenso
     lvni_args args = {.in = {x, gamma, beta, mean, variance, o.residual}, .attr = &attr};
     lvn_tensor *y = lvni_op_run(LVNI_OP_batch_norm_eval, &args, 1);
     if (y != NULL) {
-        record("batch_norm_eval", batch_norm_eval_backward, y, (lvn_tensor *[N_IN]){x, gamma, beta, o.residual}, mean, variance, &attr);
+        record("batch_norm_eval", batch_norm_eval_backward, batch_norm_eval_backward_ops, y, (lvn_tensor *[N_IN]){x, gamma, beta, o.residual}, mean, variance, &attr);
     }
     return y;
 }

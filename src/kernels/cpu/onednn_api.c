@@ -42,6 +42,15 @@ static lvn_status get_engine(dnnl_engine_t *out)
     return check(s, "make the CPU engine", __LINE__);
 }
 
+lvn_status lvni_dnn_sgemm(const lvni_dnn_matmul_shape *s, const float *a, const float *b, float *y)
+{
+    if (lvni_device_dry_run()) {
+        return LVN_OK;
+    }
+    DNN(dnnl_sgemm('N', 'N', s->m, s->n, s->k, 1.0f, a, s->k, b, s->n, 0.0f, y, s->n), "multiply matrices");
+    return LVN_OK;
+}
+
 lvn_status lvni_dnn_stream_create(dnnl_stream_t *out)
 {
     dnnl_engine_t e;

@@ -73,6 +73,9 @@ void lvni_dnn_prim_destroy(lvni_dnn_prim *p);
 lvn_status lvni_dnn_run(lvni_dnn_prim *p, dnnl_stream_t stream, const void *const *data, void *scratch);
 lvn_status lvni_dnn_reorder(lvni_dnn_prim *p, dnnl_stream_t stream, const void *from, void *to, void *scratch);
 
+/* y (m, n) = a (m, k) b (k, n) in f32, neither transposed; the bits depend on the team. */
+lvn_status lvni_dnn_sgemm(const lvni_dnn_matmul_shape *s, const float *a, const float *b, float *y);
+
 lvn_status lvni_dnn_stream_create(dnnl_stream_t *out);
 void lvni_dnn_stream_destroy(dnnl_stream_t stream);
 

@@ -87,6 +87,28 @@ lvn_status lvni_cpu_linear(const lvni_args *args)
     return product(&(product_call){.shape = s, .a = x, .b = w, .bias = args->in[2], .y = args->out[0]});
 }
 
+/* From how many terms times columns, and rows, oneDNN's sgemm is quicker than its matmul with this layout (a third in a network's head;
+ * twice where rows of w lie a multiple of 4096 bytes apart). Below 16 rows its sums depend on their number. */
+enum { SGEMM_WEIGHTS = 512 * 512, SGEMM_ROWS = 16 };
+
+/* dx (N, I) = dy (N, O) w (O, I). sgemm's sums depend on the team, so the whole op is of the reducing class. */
+lvn_status lvni_cpu_linear_grad_input(const lvni_args *args)
+{
+    const lvn_tensor *dy = args->in[0], *w = args->in[1];
+    const lvni_dnn_matmul_shape s = {.batch = 1, .m = dy->shape[0], .k = dy->shape[1], .n = w->shape[1]};
+    if (dy->dtype != LVN_F32 || s.m < SGEMM_ROWS || s.k * s.n < SGEMM_WEIGHTS) {
+        return product(&(product_call){.shape = s, .a = dy, .b = w, .y = args->out[0]});
+    }
+    const lvni_ctx *ctx = lvni_ctx_get();
+    if (ctx == NULL) {
+        return lvn_last_error()->code;
+    }
+    const int before = lvni_omp_enter(ctx->wgrad_team);
+    const lvn_status status = lvni_dnn_sgemm(&s, LVNI_CF32(dy), LVNI_CF32(w), LVNI_F32(args->out[0]));
+    lvni_omp_leave(before);
+    return status;
+}
+
 /* dw (O, I) = dy^T (O, N) x (N, I) */
 lvn_status lvni_cpu_linear_grad_weight(const lvni_args *args)
 {

@@ -46,6 +46,14 @@ lvn_status lvni_ref_linear(const lvni_args *args)
     return LVN_OK;
 }
 
+/* dx[n][i] = sum over o of dy[n][o] w[o][i] */
+lvn_status lvni_ref_linear_grad_input(const lvni_args *args)
+{
+    const lvn_tensor *dy = args->in[0], *w = args->in[1];
+    product(ref_in(args, 0), ref_in(args, 1), ref_out(args, 0), dy->shape[0], w->shape[1], dy->shape[1], &(lvni_matmul_attr){.trans_a = false});
+    return LVN_OK;
+}
+
 /* dw[o][i] = sum over n of dy[n][o] x[n][i]; db[o] = sum over n of dy[n][o] */
 lvn_status lvni_ref_linear_grad_weight(const lvni_args *args)
 {

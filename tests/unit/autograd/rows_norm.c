@@ -24,12 +24,12 @@ static const row rows[] = {
     {"group_norm", fn_group_plain, CURVED, 1, {S(2, 4)}, NORMAL, .second = true},
     {"instance_norm", fn_instance, CURVED, 3, {S(2, 2, 2, 3), S(3), S(3)}, NORMAL, .second = true},
     {"instance_norm", fn_instance_plain, CURVED, 1, {S(2, 3, 2)}, NORMAL, .second = true},
-    {"batch_norm_train_with", fn_norm_train, CURVED, 3, {S(2, 3, 2, 3), S(3), S(3)}, NORMAL},
-    {"batch_norm_train_with", fn_norm_train, CURVED, 3, {S(5, 2), S(2), S(2)}, NORMAL},
-    {"batch_norm_train_with", fn_norm_train_relu, CURVED, 3, {S(2, 3, 2, 3), S(3), S(3)}, NORMAL},
-    {"batch_norm_train_with", fn_norm_train_add, CURVED, 4, {S(2, 3, 2, 3), S(3), S(3), S(2, 3, 2, 3)}, NORMAL},
-    {"batch_norm_train_with", fn_norm_train_both, CURVED, 4, {S(2, 3, 2, 3), S(3), S(3), S(2, 3, 2, 3)}, NORMAL},
-    {"batch_norm_train_with", fn_norm_train_own, CURVED, 3, {S(2, 3, 2, 3), S(3), S(3)}, NORMAL},
+    {"batch_norm_train_with", fn_norm_train, CURVED, 3, {S(2, 3, 2, 3), S(3), S(3)}, NORMAL, .second = true},
+    {"batch_norm_train_with", fn_norm_train, CURVED, 3, {S(5, 2), S(2), S(2)}, NORMAL, .second = true},
+    {"batch_norm_train_with", fn_norm_train_relu, CURVED, 3, {S(2, 3, 2, 3), S(3), S(3)}, NORMAL, .second = true},
+    {"batch_norm_train_with", fn_norm_train_add, CURVED, 4, {S(2, 3, 2, 3), S(3), S(3), S(2, 3, 2, 3)}, NORMAL, .second = true},
+    {"batch_norm_train_with", fn_norm_train_both, CURVED, 4, {S(2, 3, 2, 3), S(3), S(3), S(2, 3, 2, 3)}, NORMAL, .second = true},
+    {"batch_norm_train_with", fn_norm_train_own, CURVED, 3, {S(2, 3, 2, 3), S(3), S(3)}, NORMAL, .second = true},
 };
 
 const row_table rows_norm = {rows, sizeof rows / sizeof *rows};

@@ -61,6 +61,7 @@ static void batch_norm_eval(void **state)
     static const formula f[] = {fn_norm_eval, fn_norm_eval_relu, fn_norm_eval_both};
     for (int k = 0; k < 3; k++) {
         check_gradients("batch_norm_eval", f[k], in, k < 2 ? 3 : 4, CURVED);
+        check_second_gradients("batch_norm_eval", f[k], in, k < 2 ? 3 : 4, 100.0 * CURVED);
         for (int i = 0; i < 4; i++) {
             lvn_zero_grad(in[i]);
         }

@@ -173,6 +173,13 @@ static void matmul_by_matmul(void **state)
     check_gradient(LVNI_OP_matmul, &plain, IN(a, b), 1, dy, REF(matmul, &tn, a, dy).out[0]);
 }
 
+static void linear_grad_input(void **state)
+{
+    (void)state;
+    lvn_tensor *x = RANDOM("x", 4, 3), *w = RANDOM("w", 5, 3), *b = RANDOM("b", 5), *dy = RANDOM("dy", 4, 5);
+    check_gradient(LVNI_OP_linear, NULL, IN(x, w, b), 0, dy, REF(linear_grad_input, NULL, dy, w).out[0]);
+}
+
 static void linear_grad_weight(void **state)
 {
     (void)state;
@@ -423,6 +430,7 @@ static const struct CMUnitTest tests[] = {
     TEST(pow_grad_exponent),
     TEST(relu_grad),
     TEST(max_grad),
+    TEST(linear_grad_input),
     TEST(linear_grad_weight),
     TEST(conv2d_grad_input),
     TEST(conv2d_grad_weight),

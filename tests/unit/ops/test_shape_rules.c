@@ -92,6 +92,7 @@ static void products(void **state)
            F(2, 4, 4, 8), F(10, 128));
     REFUSE(linear, SHAPE, "linear: the bias is (5), but (4, 3) has 4 outputs: it must be (4)", NULL, F(2, 3),
            F(4, 3), F(5));
+    REFUSE(linear_grad_input, SHAPE, "linear_grad_input: dy is (2, 5) but w (4, 3) has 4 outputs", NULL, F(2, 5), F(4, 3));
     REFUSE(linear_grad_weight, SHAPE,
            "linear_grad_weight: dy is (3, 4) but x is (2, 5); both must have one batch size", NULL, F(3, 4),
            F(2, 5));

@@ -95,6 +95,7 @@ static const tolerance tolerances[LVNI_OP_COUNT] = {
     [LVNI_OP_max_grad] = {OF_VALUE, EXACTLY},
     [LVNI_OP_matmul] = {OF_TERMS, 1e-6},
     [LVNI_OP_linear] = {OF_TERMS, 1e-6},
+    [LVNI_OP_linear_grad_input] = {OF_TERMS, 1e-6},
     [LVNI_OP_linear_grad_weight] = {OF_TERMS, 1e-6},
     [LVNI_OP_conv2d] = {OF_TERMS, 1e-6},
     [LVNI_OP_conv2d_grad_input] = {OF_TERMS, 1e-6},
