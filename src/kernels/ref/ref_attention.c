@@ -79,6 +79,7 @@ static void backward_query(const attention *a, const head *h, int64_t t)
 {
     const int64_t seen = a->attr.causal ? t + 1 : a->keys;
     const double *dy = h->dy.data + t * h->dy.step, *q = h->q.data + t * h->q.step;
+    double *dq = h->dq.data + t * h->dq.step;
     const double mean = dot(dy, h->y.data + t * h->y.step, a->e);
     for (int64_t s = 0; s < seen; s++) {
         const double p = lvni_exp(score(a, h, t, s) - h->log_sums[t]);
@@ -87,10 +88,10 @@ static void backward_query(const attention *a, const head *h, int64_t t)
             h->dv.data[s * h->dv.step + e] += p * dy[e];
         }
         for (int64_t i = 0; i < a->d; i++) {
-            h->dq.data[t * h->dq.step + i] += slope * h->k.data[s * h->k.step + i];
-            if (h->dk.data != NULL) {
-                h->dk.data[s * h->dk.step + i] += slope * q[i];
-            }
+            dq[i] += slope * h->k.data[s * h->k.step + i];
+        }
+        for (int64_t i = 0; i < a->d && h->dk.data != NULL; i++) {
+            h->dk.data[s * h->dk.step + i] += slope * q[i];
         }
     }
 }
