@@ -33,6 +33,7 @@ static view part(const lvn_tensor *qkv, int64_t n, int64_t h, int which)
 typedef struct head {
     view q, k, v, y, dy, dq, dk, dv;
     double *log_sums;
+    bool wants_dk, wants_dv;
 } head;
 
 static double dot(const double *a, const double *b, int64_t n)
@@ -84,13 +85,13 @@ static void backward_query(const attention *a, const head *h, int64_t t)
     for (int64_t s = 0; s < seen; s++) {
         const double p = lvni_exp(score(a, h, t, s) - h->log_sums[t]);
         const double slope = p * (dot(dy, h->v.data + s * h->v.step, a->e) - mean) * a->attr.scale;
-        for (int64_t e = 0; e < a->e && h->dv.data != NULL; e++) {
+        for (int64_t e = 0; e < a->e && h->wants_dv; e++) {
             h->dv.data[s * h->dv.step + e] += p * dy[e];
         }
         for (int64_t i = 0; i < a->d; i++) {
             dq[i] += slope * h->k.data[s * h->k.step + i];
         }
-        for (int64_t i = 0; i < a->d && h->dk.data != NULL; i++) {
+        for (int64_t i = 0; i < a->d && h->wants_dk; i++) {
             h->dk.data[s * h->dk.step + i] += slope * q[i];
         }
     }
@@ -152,8 +153,14 @@ static lvn_status backward(const lvni_args *args, bool packed)
             one.y = plain(args->in[y], n, h);
             one.log_sums = (double *)args->in[y + 1]->data + (n * a.heads + h) * a.queries;
             one.dq = packed ? part(args->out[0], n, h, 0) : plain(args->out[0], n, h);
-            one.dk = packed ? part(args->out[0], n, h, 1) : args->out[1] == NULL ? (view){NULL, 0} : plain(args->out[1], n, h);
-            one.dv = packed ? part(args->out[0], n, h, 2) : args->out[2] == NULL ? (view){NULL, 0} : plain(args->out[2], n, h);
+            one.wants_dk = packed || args->out[1] != NULL;
+            one.wants_dv = packed || args->out[2] != NULL;
+            if (one.wants_dk) {
+                one.dk = packed ? part(args->out[0], n, h, 1) : plain(args->out[1], n, h);
+            }
+            if (one.wants_dv) {
+                one.dv = packed ? part(args->out[0], n, h, 2) : plain(args->out[2], n, h);
+            }
             for (int64_t t = 0; t < a.queries; t++) {
                 backward_query(&a, &one, t);
             }
