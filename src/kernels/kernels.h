@@ -80,6 +80,7 @@ enum {
     LVNI_F16 = 128,
     /* The cpu kernel touches tensors through lvni_par and oneDNN alone: called in a dry run it tells its scratch memory. */
     LVNI_DRY = 8192,
+    LVNI_BESIDE = 1 << 16, /* with LVNI_BF16, times a mask of inputs: those (vectors, statistics) it takes in f32 only */
     LVNI_OPTIONAL_TWO = 4096, /* the last two inputs may be NULL (gamma and beta) */
     LVNI_SEVERAL = 512, /* inputs after the first may be NULL: the op takes as many as are given */
 };

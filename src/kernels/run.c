@@ -164,6 +164,7 @@ static lvn_status run_through_f32(const lvni_op_info *info, const lvni_args *arg
 static lvn_status run_kernel(const lvni_op_info *info, const lvni_args *args)
 {
     unsigned types = 0; /* flags of what the cpu kernel must take */
+    bool wide = false;
     for (int i = 0; i < info->n_in + info->n_out; i++) {
         const lvn_tensor *t = i < info->n_in ? args->in[i] : args->out[i - info->n_in];
         const lvn_dtype dtype = t == NULL ? LVN_F32 : t->dtype;
@@ -171,8 +172,11 @@ static lvn_status run_kernel(const lvni_op_info *info, const lvni_args *args)
             return lvni_device_dry_run() ? LVN_OK : info->ref(args);
         }
         types |= dtype == LVN_BF16 ? (unsigned)LVNI_BF16 : dtype == LVN_F16 ? (unsigned)LVNI_F16 : 0u;
+        if (i < info->n_in && lvni_is_low(dtype) && (info->flags / LVNI_BESIDE & 1u << i) != 0) {
+            wide = true;
+        }
     }
-    return (info->flags & types) == types ? run_cpu(info, args) : run_through_f32(info, args);
+    return !wide && (info->flags & types) == types ? run_cpu(info, args) : run_through_f32(info, args);
 }
 
 static lvn_status run_on_host(const lvni_op_info *info, lvni_args *args, unsigned want, unsigned *made)

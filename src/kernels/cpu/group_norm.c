@@ -71,7 +71,7 @@ static void sums_range(const void *job, int64_t begin, int64_t end)
     for (int64_t b = begin; b < end; b++) {
         int64_t at;
         const int64_t rows = block_of(j, b, &at), to = b * j->channels;
-        lvni_cpu_isa()->norm_sums(j->x + at, rows, j->channels, j->first + to, j->s1 + to, j->s2 + to);
+        lvni_cpu_isa()->norm[LVNI_ELEM_F32].sums(j->x + at, rows, j->channels, j->first + to, j->s1 + to, j->s2 + to);
     }
 }
 
@@ -131,7 +131,7 @@ static void apply_range(const void *job, int64_t begin, int64_t end)
         int64_t at;
         const int64_t rows = block_of(j, b, &at);
         const lvni_norm_vectors v = vectors_of(j, b);
-        lvni_cpu_isa()->norm_apply(j->x + at, NULL, false, &v, j->y + at, rows, j->channels);
+        lvni_cpu_isa()->norm[LVNI_ELEM_F32].apply(j->x + at, NULL, false, &v, j->y + at, rows, j->channels);
     }
 }
 
@@ -163,7 +163,7 @@ static void grad_sums_range(const void *job, int64_t begin, int64_t end)
         const int64_t rows = block_of(j, b, &at), to = b * j->channels;
         const lvni_norm_vectors v = vectors_of(j, b);
         const lvni_norm_grad part = {.dy = j->dy + at, .x = j->x + at, .gate = LVNI_GATE_OPEN};
-        lvni_cpu_isa()->norm_grad_sums(&part, &v, rows, j->channels, j->s1 + to, j->s2 + to);
+        lvni_cpu_isa()->norm[LVNI_ELEM_F32].grad_sums(&part, &v, rows, j->channels, j->s1 + to, j->s2 + to);
     }
 }
 

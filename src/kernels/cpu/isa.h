@@ -79,11 +79,26 @@ typedef struct lvni_norm_vectors {
 
 /* Rows of a batch norm's gradient. */
 typedef struct lvni_norm_grad {
-    const float *dy, *x;
-    const float *y; /* of LVNI_GATE_OUTPUT, else NULL */
-    float *g;       /* or NULL */
+    const void *dy, *x;
+    const void *y; /* of LVNI_GATE_OUTPUT, else NULL */
+    void *g;       /* or NULL */
     lvni_norm_gate gate;
 } lvni_norm_grad;
+
+/* Loops that are compiled for tables of f32 and of bf16 (void: of the type). bf16 is computed as its f32 copy would be and rounded
+ * once, where it is stored. */
+typedef enum lvni_elem { LVNI_ELEM_F32, LVNI_ELEM_BF16, LVNI_ELEMS } lvni_elem;
+
+typedef struct lvni_norm_loops {
+    /* x - first row: s1 = sums, s2 = sums of squares; the first row goes to shift. rows <= LVNI_ROW_BLOCK. */
+    void (*sums)(const void *x, int64_t rows, int64_t cols, float *shift, float *s1, float *s2);
+    /* y = (x - mean) * scale + shift (+ residual, unless NULL), negative values to 0 with relu */
+    void (*apply)(const void *x, const void *residual, bool relu, const lvni_norm_vectors *v, void *y, int64_t rows, int64_t cols);
+    /* g = what of dy passed the gate: s1 = sums of g, s2 = sums of g * (x - mean); n->g, if given, keeps g. */
+    void (*grad_sums)(const lvni_norm_grad *n, const lvni_norm_vectors *v, int64_t rows, int64_t cols, float *s1, float *s2);
+    /* dx = (g - b - (x - mean) * d) * scale */
+    void (*grad_apply)(const lvni_norm_grad *n, const lvni_norm_vectors *v, void *dx, int64_t rows, int64_t cols);
+} lvni_norm_loops;
 
 typedef struct lvni_vec {
     const char *name; /* "v4" */
@@ -112,18 +127,9 @@ typedef struct lvni_vec {
     void (*log_softmax)(const float *x, float *y, int64_t rows, int64_t k);
     void (*log_softmax_grad)(const float *dy, const float *y, float *dx, int64_t rows, int64_t k);
 
-    /* x - first row: s1 = sums, s2 = sums of squares; the first row goes to shift. rows <= LVNI_ROW_BLOCK. */
-    void (*norm_sums)(const float *x, int64_t rows, int64_t cols, float *shift, float *s1, float *s2);
+    lvni_norm_loops norm[LVNI_ELEMS];
     /* Columns [c0, c1): mean and sum of squared distances from it. */
     void (*norm_combine)(const lvni_norm_sums *sums, int64_t c0, int64_t c1, double *mean, double *m2);
-    /* g = what of dy passed the gate: s1 = sums of g, s2 = sums of g * (x - mean); n->g, if given, keeps g. */
-    void (*norm_grad_sums)(const lvni_norm_grad *n, const lvni_norm_vectors *v, int64_t rows, int64_t cols, float *s1,
-                           float *s2);
-    /* y = (x - mean) * scale + shift (+ residual, unless NULL), negative values to 0 with relu */
-    void (*norm_apply)(const float *x, const float *residual, bool relu, const lvni_norm_vectors *v, float *y, int64_t rows,
-                       int64_t cols);
-    /* dx = (g - b - (x - mean) * d) * scale */
-    void (*norm_grad_apply)(const lvni_norm_grad *n, const lvni_norm_vectors *v, float *dx, int64_t rows, int64_t cols);
 
     void (*layer_norm)(const lvni_layer_rows *t, int64_t rows, int64_t n);
     void (*layer_norm_grad)(const lvni_layer_grad *t, int64_t rows, int64_t n);

@@ -4,7 +4,7 @@
  * Forward reads x once for the statistics (sums of x - k and its square over blocks of rows, k the block's first row, so
  * that a mean far above the deviation costs nothing; blocks are joined in f64) and once to write y. The gradient reads dy
  * and x once for two sums (and writes what the residual gets on the way) and once to write dx. Blocks have a fixed number
- * of rows: the team decides nothing. */
+ * of rows: the team decides nothing. Tables may be bf16; vectors over the channels are f32. */
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/par.h"
 #include "kernels/cpu/scratch.h"
@@ -14,8 +14,10 @@
 
 typedef struct norm_job {
     int64_t rows, cols, blocks;
-    const float *x, *residual;
-    float *y; /* y or dx */
+    size_t size; /* of an element */
+    const lvni_norm_loops *loops;
+    const void *x, *residual;
+    void *y; /* y or dx */
     bool relu;
     lvni_norm_grad grad;
     lvni_norm_vectors v;                 /* see isa.h */
@@ -29,7 +31,8 @@ static norm_job describe(const lvn_tensor *x)
 {
     const int64_t cols = x->shape[x->ndim - 1];
     const int64_t rows = cols == 0 ? 0 : lvn_numel(x) / cols;
-    return (norm_job){.rows = rows, .cols = cols, .blocks = lvni_div_up(rows, LVNI_ROW_BLOCK)};
+    return (norm_job){.rows = rows, .cols = cols, .blocks = lvni_div_up(rows, LVNI_ROW_BLOCK), .size = lvn_dtype_size(x->dtype),
+                      .loops = &lvni_cpu_isa()->norm[x->dtype == LVN_BF16 ? LVNI_ELEM_BF16 : LVNI_ELEM_F32]};
 }
 
 static int64_t rows_of_block(const norm_job *j, int64_t block)
@@ -44,13 +47,24 @@ static void par_blocks(const norm_job *j, lvni_range_fn fn)
     lvni_par(j->blocks, 1, rows * j->cols, fn, j);
 }
 
+/* Element `at` of a table, which may be NULL. */
+static const void *from(const norm_job *j, const void *table, int64_t at)
+{
+    return table == NULL ? NULL : (const char *)table + (size_t)at * j->size;
+}
+
+static void *into(const norm_job *j, void *table, int64_t at)
+{
+    return table == NULL ? NULL : (char *)table + (size_t)at * j->size;
+}
+
 static void sums_range(const void *job, int64_t begin, int64_t end)
 {
     const norm_job *j = job;
     for (int64_t b = begin; b < end; b++) {
         const int64_t out = b * j->cols;
-        lvni_cpu_isa()->norm_sums(j->x + b * LVNI_ROW_BLOCK * j->cols, rows_of_block(j, b), j->cols, j->shift + out,
-                                  j->s1 + out, j->s2 + out);
+        j->loops->sums(from(j, j->x, b * LVNI_ROW_BLOCK * j->cols), rows_of_block(j, b), j->cols, j->shift + out, j->s1 + out,
+                       j->s2 + out);
     }
 }
 
@@ -84,22 +98,17 @@ static int64_t rows_of_range(const norm_job *j, int64_t begin, int64_t end, int6
     return stop - begin * LVNI_ROW_BLOCK;
 }
 
-static const float *from(const float *p, int64_t at)
-{
-    return p == NULL ? NULL : p + at;
-}
-
 static void apply_range(const void *job, int64_t begin, int64_t end)
 {
     const norm_job *j = job;
     int64_t at;
     const int64_t rows = rows_of_range(j, begin, end, &at);
-    lvni_cpu_isa()->norm_apply(j->x + at, from(j->residual, at), j->relu, &j->v, j->y + at, rows, j->cols);
+    j->loops->apply(from(j, j->x, at), from(j, j->residual, at), j->relu, &j->v, into(j, j->y, at), rows, j->cols);
 }
 
-static const float *optional(const lvn_tensor *t)
+static const void *optional(const lvn_tensor *t)
 {
-    return t == NULL ? NULL : LVNI_CF32(t);
+    return t == NULL ? NULL : t->data;
 }
 
 lvn_status lvni_cpu_batch_norm_train(const lvni_args *args)
@@ -111,11 +120,11 @@ lvn_status lvni_cpu_batch_norm_train(const lvni_args *args)
     if (memory == NULL) {
         return LVN_ERR_MEMORY;
     }
-    job.x = LVNI_CF32(args->in[0]);
+    job.x = args->in[0]->data;
     job.gamma = LVNI_CF32(args->in[1]);
     job.residual = optional(args->in[3]);
     job.relu = attr->relu;
-    job.y = LVNI_F32(args->out[0]);
+    job.y = args->out[0]->data;
     job.mean_out = LVNI_F32(args->out[1]);
     job.rstd_out = LVNI_F32(args->out[2]);
     job.unbiased_out = LVNI_F32(args->out[3]);
@@ -143,10 +152,10 @@ lvn_status lvni_cpu_batch_norm_eval(const lvni_args *args)
     for (int64_t c = 0; c < job.cols; c++) {
         scale[c] = (float)((double)gamma[c] / lvni_sqrt((double)variance[c] + attr->eps));
     }
-    job.x = LVNI_CF32(args->in[0]);
+    job.x = args->in[0]->data;
     job.residual = optional(args->in[5]);
     job.relu = attr->relu;
-    job.y = LVNI_F32(args->out[0]);
+    job.y = args->out[0]->data;
     job.v = (lvni_norm_vectors){.mean = LVNI_CF32(args->in[3]), .scale = scale, .shift = LVNI_CF32(args->in[2])};
     par_blocks(&job, apply_range);
     return LVN_OK;
@@ -160,9 +169,9 @@ static void grad_sums_range(const void *job, int64_t begin, int64_t end)
     for (int64_t b = begin; b < end; b++) {
         int64_t at;
         const int64_t rows = rows_of_range(j, b, b + 1, &at);
-        const lvni_norm_grad part = {.dy = j->grad.dy + at, .x = j->grad.x + at, .y = from(j->grad.y, at),
-                                     .g = j->grad.g == NULL ? NULL : j->grad.g + at, .gate = j->grad.gate};
-        lvni_cpu_isa()->norm_grad_sums(&part, &j->v, rows, j->cols, j->s1 + b * j->cols, j->s2 + b * j->cols);
+        const lvni_norm_grad part = {.dy = from(j, j->grad.dy, at), .x = from(j, j->grad.x, at), .y = from(j, j->grad.y, at),
+                                     .g = into(j, j->grad.g, at), .gate = j->grad.gate};
+        j->loops->grad_sums(&part, &j->v, rows, j->cols, j->s1 + b * j->cols, j->s2 + b * j->cols);
     }
 }
 
@@ -171,8 +180,8 @@ static void grad_apply_range(const void *job, int64_t begin, int64_t end)
     const norm_job *j = job;
     int64_t at;
     const int64_t rows = rows_of_range(j, begin, end, &at);
-    const lvni_norm_grad part = {.dy = j->grad.dy + at, .x = j->grad.x + at, .y = from(j->grad.y, at), .gate = j->grad.gate};
-    lvni_cpu_isa()->norm_grad_apply(&part, &j->v, j->y + at, rows, j->cols);
+    const lvni_norm_grad part = {.dy = from(j, j->grad.dy, at), .x = from(j, j->grad.x, at), .y = from(j, j->grad.y, at), .gate = j->grad.gate};
+    j->loops->grad_apply(&part, &j->v, into(j, j->y, at), rows, j->cols);
 }
 
 /* Per-channel results and constants of a gradient: gradients nobody wants go to scratch. */
@@ -196,14 +205,13 @@ static lvn_status begin_gradient(const lvni_args *args, norm_job *job, grad_vect
     *v = (grad_vectors){.dgamma = args->out[1] != NULL ? LVNI_F32(args->out[1]) : own,
                         .dbeta = args->out[2] != NULL ? LVNI_F32(args->out[2]) : own + job->cols,
                         .scale = own + 2 * job->cols, .rstd = own + 3 * job->cols, .b = own + 4 * job->cols, .d = own + 5 * job->cols};
-    job->grad = (lvni_norm_grad){.dy = LVNI_CF32(args->in[0]), .x = LVNI_CF32(args->in[1]),
-                                 .g = args->out[3] == NULL ? NULL : LVNI_F32(args->out[3])};
+    job->grad = (lvni_norm_grad){.dy = args->in[0]->data, .x = args->in[1]->data, .g = args->out[3] == NULL ? NULL : args->out[3]->data};
     if (attr->relu) {
         job->grad.y = optional(args->in[6]);
         job->grad.gate = job->grad.y != NULL ? LVNI_GATE_OUTPUT : LVNI_GATE_AGAIN;
     }
     job->v = (lvni_norm_vectors){.mean = LVNI_CF32(args->in[3]), .scale = v->scale, .shift = LVNI_CF32(args->in[5]), .b = v->b, .d = v->d};
-    job->y = LVNI_F32(args->out[0]);
+    job->y = args->out[0]->data;
     return LVN_OK;
 }
 

@@ -17,6 +17,28 @@
 #include "kernels/cpu/tpl_taps.h"
 #include "kernels/cpu/tpl_windows.h"
 
+/* What is compiled once per element type: memory holds ELEM, GET reads it as f32, PUT rounds f32 to it. */
+#define ELEM float
+#define NAMED(function) function##_f32
+#define GET(value) (value)
+#define PUT(value) (value)
+#include "kernels/cpu/tpl_norm.def"
+#undef ELEM
+#undef NAMED
+#undef GET
+#undef PUT
+
+#define ELEM uint16_t
+#define NAMED(function) function##_bf16
+#define GET(value) lvni_bf16_to_f32(value)
+#define PUT(value) lvni_f32_to_bf16(value)
+#include "kernels/cpu/tpl_norm.def"
+#undef ELEM
+#undef NAMED
+#undef GET
+#undef PUT
+
+#define NORM_LOOPS(type) {norm_sums_##type, norm_apply_##type, norm_grad_sums_##type, norm_grad_apply_##type}
 #define MODES(function) {[LVNI_VV] = function##_vv, [LVNI_VS] = function##_vs, [LVNI_SV] = function##_sv}
 
 const lvni_vec LVNI_VEC_TABLE = {
@@ -52,11 +74,8 @@ const lvni_vec LVNI_VEC_TABLE = {
     .softmax_grad = softmax_grad,
     .log_softmax = log_softmax,
     .log_softmax_grad = log_softmax_grad,
-    .norm_sums = norm_sums,
+    .norm = {[LVNI_ELEM_F32] = NORM_LOOPS(f32), [LVNI_ELEM_BF16] = NORM_LOOPS(bf16)},
     .norm_combine = norm_combine,
-    .norm_grad_sums = norm_grad_sums,
-    .norm_apply = norm_apply,
-    .norm_grad_apply = norm_grad_apply,
     .layer_norm = layer_norm,
     .layer_norm_grad = layer_norm_grad,
     .group_grad_apply = group_grad_apply,

@@ -119,6 +119,9 @@ static int print_hashes(void)
             case_inputs((lvni_op)op, row, in64, in32);
             printf("%s \"%s\" %016llx\n", lvni_ops[op].name, row->name,
                    (unsigned long long)run_hash((lvni_op)op, row, in32, 2, 2));
+            case_inputs_low((lvni_op)op, row, LVN_BF16, in64, in32);
+            printf("%s \"%s\" bf16 %016llx\n", lvni_ops[op].name, row->name,
+                   (unsigned long long)run_hash((lvni_op)op, row, in32, 2, 2));
             support_release(NULL);
         }
     }

@@ -1,0 +1,123 @@
+/* The law of bf16: a cpu kernel that takes bf16 itself gives, bit for bit, what the f32 kernel gives on f32 copies, rounded once at the
+ * end. For every row of cases.def of every own kernel with LVNI_BF16; oneDNN's products (which sum in their own order) are in
+ * test_kernels. */
+#include "op_cases.h"
+
+#include "core/half.h"
+
+#include <string.h>
+
+static bool by_onednn(int op)
+{
+    static const char *const prefixes[] = {"conv", "matmul", "linear"};
+    for (size_t i = 0; i < 3; i++) {
+        if (strncmp(lvni_ops[op].name, prefixes[i], strlen(prefixes[i])) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static lvn_tensor *to_f32(lvn_tensor *t)
+{
+    if (t == NULL || t->dtype != LVN_BF16) {
+        return t;
+    }
+    lvn_tensor *f = support_tensor(LVN_F32, t->ndim, t->shape);
+    for (int64_t e = 0; e < lvn_numel(t); e++) {
+        LVNI_F32(f)[e] = lvni_bf16_to_f32(((const uint16_t *)t->data)[e]);
+    }
+    return f;
+}
+
+static lvni_args run(lvni_op op, const op_case *row, lvn_tensor *const *in, int team)
+{
+    lvni_ctx_get()->team = team;
+    lvni_args args = {.attr = case_attribute(op, row)};
+    memcpy(args.in, in, sizeof args.in);
+    if (lvni_run(op, &args, ~0u) != LVN_OK) {
+        fail_msg("%s, case \"%s\": %s", lvni_ops[op].name, row->name, lvn_last_error()->message);
+    }
+    for (int k = 0; k < lvni_ops[op].n_out; k++) {
+        support_keep(args.out[k]);
+    }
+    return args;
+}
+
+static void need_rounded(lvni_op op, const op_case *row, int k, const lvn_tensor *have, const lvn_tensor *wide)
+{
+    const size_t size = lvn_dtype_size(have->dtype);
+    for (int64_t e = 0; e < lvn_numel(have); e++) {
+        const char *a = (const char *)have->data + (size_t)e * size, *b = (const char *)wide->data + (size_t)e * size;
+        uint16_t rounded;
+        if (have->dtype == LVN_BF16 && wide->dtype == LVN_F32) {
+            rounded = lvni_f32_to_bf16(LVNI_CF32(wide)[e]);
+            b = (const char *)&rounded;
+        }
+        if (memcmp(a, b, size) != 0) {
+            fail_msg("%s, case \"%s\": element %lld of output %d is %.9g, of f32 copies %.9g", lvni_ops[op].name, row->name, (long long)e,
+                     k, support_value(have, e), support_value(wide, e));
+        }
+    }
+}
+
+/* Inputs that the table says are f32 beside bf16 come as such. */
+static void bf16_inputs(lvni_op op, const op_case *row, lvn_tensor *low[LVNI_MAX_IN], lvn_tensor *wide[LVNI_MAX_IN])
+{
+    lvn_tensor *in64[LVNI_MAX_IN];
+    case_inputs_low(op, row, LVN_BF16, in64, low);
+    for (int i = 0; i < LVNI_MAX_IN; i++) {
+        wide[i] = to_f32(low[i]);
+        low[i] = (lvni_ops[op].flags / LVNI_BESIDE & 1u << i) != 0 ? wide[i] : low[i];
+    }
+}
+
+static void compare_rows(lvni_op op)
+{
+    for (int c = 0; c < all_cases[op].n; c++) {
+        const op_case *row = &all_cases[op].rows[c];
+        lvn_tensor *low[LVNI_MAX_IN], *wide[LVNI_MAX_IN];
+        bf16_inputs(op, row, low, wide);
+        const lvni_args have = run(op, row, low, 3), want = run(op, row, wide, 1);
+        for (int k = 0; k < lvni_ops[op].n_out; k++) {
+            need_rounded(op, row, k, have.out[k], want.out[k]);
+        }
+        support_release(NULL);
+    }
+}
+
+static void bf16_is_f32_rounded_once(void **state)
+{
+    (void)state;
+    for (int op = 0; op < LVNI_OP_COUNT; op++) {
+        if ((lvni_ops[op].flags & LVNI_BF16) != 0 && op != LVNI_OP_cast && !by_onednn(op)) {
+            compare_rows((lvni_op)op);
+        }
+    }
+}
+
+/* Gradients at a fork: a += b. */
+static void bf16_adds_in_place(void **state)
+{
+    (void)state;
+    const op_case *row = &all_cases[LVNI_OP_add].rows[8];
+    assert_string_equal(row->name, "blocks");
+    lvn_tensor *low[LVNI_MAX_IN], *wide[LVNI_MAX_IN];
+    bf16_inputs(LVNI_OP_add, row, low, wide);
+    const lvni_args want = run(LVNI_OP_add, row, wide, 1);
+    lvni_args args = {.in = {low[0], low[1]}, .out = {low[0]}};
+    assert_int_equal(lvni_run(LVNI_OP_add, &args, 1), LVN_OK);
+    need_rounded(LVNI_OP_add, row, 0, low[0], want.out[0]);
+}
+
+int main(void)
+{
+    if (lvni_cpu_start() != LVN_OK) {
+        return 1;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(bf16_is_f32_rounded_once, support_release),
+        cmocka_unit_test_teardown(bf16_adds_in_place, support_release),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
