@@ -122,6 +122,12 @@ static void add_in_place(const void *a, const void *b, void *y, int64_t n)
     lvni_cpu_isa()->accumulate(y, b, n);
 }
 
+static void add_in_place_bf16(const void *a, const void *b, void *y, int64_t n)
+{
+    (void)a;
+    lvni_cpu_isa()->accumulate_bf16(y, b, n);
+}
+
 /* modes: one function per lvni_binary_mode */
 static lvn_status binary(const lvni_args *args, const lvni_binary_fn *modes)
 {
@@ -140,7 +146,7 @@ static lvn_status binary(const lvni_args *args, const lvni_binary_fn *modes)
     const bool walk_a = job.w.step_a[last] != 0, walk_b = job.w.step_b[last] != 0;
     job.fn = modes[!walk_b ? LVNI_VS : !walk_a ? LVNI_SV : LVNI_VV];
     if (y->data == a->data) {
-        job.fn = add_in_place;
+        job.fn = y->dtype == LVN_BF16 ? add_in_place_bf16 : add_in_place;
     }
     job.inner = job.w.size[last];
     if (last == 0) {
@@ -154,6 +160,11 @@ static lvn_status binary(const lvni_args *args, const lvni_binary_fn *modes)
     job.w.ndim = last;
     lvni_par(n / job.inner, 1, job.inner, rows_range, &job);
     return LVN_OK;
+}
+
+static lvni_elem elem_of(const lvn_tensor *t)
+{
+    return t->dtype == LVN_BF16 ? LVNI_ELEM_BF16 : LVNI_ELEM_F32;
 }
 
 /* ---- i64: labels and indices are compared, too ---- */
@@ -172,7 +183,7 @@ static lvn_status binary(const lvni_args *args, const lvni_binary_fn *modes)
 #define LVNI_BINARY(op, expression)                                            \
     lvn_status lvni_cpu_##op(const lvni_args *args)                            \
     {                                                                          \
-        return binary(args, lvni_cpu_isa()->binary[LVNI_BINARY_##op]);         \
+        return binary(args, lvni_cpu_isa()->binary[elem_of(args->in[0])][LVNI_BINARY_##op]); \
     }
 #define LVNI_COMPARE(op, condition)                                                                                      \
     INT_MODE(op, vv, i, i, condition)                                                                                    \

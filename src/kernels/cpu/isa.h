@@ -104,7 +104,7 @@ typedef struct lvni_vec {
     const char *name; /* "v4" */
     void (*unary[LVNI_UNARY_COUNT])(const float *x, float *y, int64_t n, float p0, float p1);
     void (*pair[LVNI_PAIR_COUNT])(const float *a, const float *b, float *y, int64_t n, float p0, float p1);
-    lvni_binary_fn binary[LVNI_BINARY_COUNT][LVNI_MODE_COUNT];   /* y: floats */
+    lvni_binary_fn binary[LVNI_ELEMS][LVNI_BINARY_COUNT][LVNI_MODE_COUNT];
     lvni_binary_fn compare[LVNI_COMPARE_COUNT][LVNI_MODE_COUNT]; /* y: bool */
 
     void (*from_bf16)(const uint16_t *x, float *y, int64_t n);
@@ -169,6 +169,7 @@ typedef struct lvni_vec {
     void (*sgd)(float *w, const float *g, float *momentum, int64_t n, const lvni_flat_sgd_params *p);
     void (*adamw)(float *w, const float *g, float *m, float *v, int64_t n, const lvni_flat_adamw_params *p);
     void (*accumulate)(float *a, const float *b, int64_t n); /* a += b */
+    void (*accumulate_bf16)(uint16_t *a, const uint16_t *b, int64_t n);
     void (*scale_in_place)(float *a, float s, int64_t n);
     void (*lerp)(float *a, const float *b, float t, int64_t n); /* a += t (b - a) */
 } lvni_vec;

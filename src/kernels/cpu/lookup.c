@@ -43,7 +43,7 @@ static void forward_range(const void *job, int64_t begin, int64_t end)
         if (j->positions == NULL) {
             memcpy(y, row, (size_t)j->features * sizeof *y);
         } else {
-            lvni_cpu_isa()->binary[LVNI_BINARY_add][LVNI_VV](row, j->positions + i % j->length * j->features, y, j->features);
+            lvni_cpu_isa()->binary[LVNI_ELEM_F32][LVNI_BINARY_add][LVNI_VV](row, j->positions + i % j->length * j->features, y, j->features);
         }
     }
 }

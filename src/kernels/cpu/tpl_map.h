@@ -2,6 +2,7 @@
 #ifndef LEVIN_KERNELS_CPU_TPL_MAP_H
 #define LEVIN_KERNELS_CPU_TPL_MAP_H
 
+#include "core/half.h"
 #include "kernels/cpu/tpl_curves.h"
 
 /* Functions of one element; ops without attributes ignore p0 and p1. */
@@ -32,29 +33,38 @@
 #define LVNI_PAIR_ATTR(name, attr_type, first, second, expression) LVNI_PAIR(name, expression)
 #include "kernels/cpu/map.def"
 
-/* array with array, array with value, value with array */
-#define MODE(function, mode, to, at_a, at_b, expression)                                                    \
+/* array with array, array with value, value with array; `get` and `put`: from and to the type in memory */
+#define MODE(function, mode, from, get, to, put, at_a, at_b, expression)                                    \
     static void function##_##mode(const void *left, const void *right, void *result, int64_t n)             \
     {                                                                                                       \
-        const float *restrict in_a = left, *restrict in_b = right;                                          \
+        const from *restrict in_a = left, *restrict in_b = right;                                           \
         to *restrict y = result;                                                                            \
         for (int64_t i = 0; i < n; i++) {                                                                   \
-            const float a = in_a[at_a], b = in_b[at_b];                                                     \
-            y[i] = (expression);                                                                            \
+            const float a = get(in_a[at_a]), b = get(in_b[at_b]);                                           \
+            y[i] = put(expression);                                                                         \
         }                                                                                                   \
     }
-#define MODES_OF(function, to, expression)    \
-    MODE(function, vv, to, i, i, expression)  \
-    MODE(function, vs, to, i, 0, expression)  \
-    MODE(function, sv, to, 0, i, expression)
-#define LVNI_BINARY(name, expression) MODES_OF(binary_##name, float, expression)
-#define LVNI_COMPARE(name, condition) MODES_OF(compare_##name, uint8_t, condition)
+#define MODES_OF(function, from, get, to, put, expression)    \
+    MODE(function, vv, from, get, to, put, i, i, expression)  \
+    MODE(function, vs, from, get, to, put, i, 0, expression)  \
+    MODE(function, sv, from, get, to, put, 0, i, expression)
+#define LVNI_BINARY(name, expression)                               \
+    MODES_OF(binary_##name, float, , float, , expression)           \
+    MODES_OF(binary_bf16_##name, uint16_t, lvni_bf16_to_f32, uint16_t, lvni_f32_to_bf16, expression)
+#define LVNI_COMPARE(name, condition) MODES_OF(compare_##name, float, , uint8_t, , condition)
 #include "kernels/cpu/map.def"
 
 static void accumulate(float *restrict a, const float *restrict b, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
         a[i] += b[i];
+    }
+}
+
+static void accumulate_bf16(uint16_t *restrict a, const uint16_t *restrict b, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        a[i] = lvni_f32_to_bf16(lvni_bf16_to_f32(a[i]) + lvni_bf16_to_f32(b[i]));
     }
 }
 

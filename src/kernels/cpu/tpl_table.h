@@ -53,8 +53,12 @@ const lvni_vec LVNI_VEC_TABLE = {
 #define LVNI_PAIR_ATTR(op, attr_type, first, second, expression) [LVNI_PAIR_##op] = pair_##op,
 #include "kernels/cpu/map.def"
     },
-    .binary = {
+    .binary[LVNI_ELEM_F32] = {
 #define LVNI_BINARY(op, expression) [LVNI_BINARY_##op] = MODES(binary_##op),
+#include "kernels/cpu/map.def"
+    },
+    .binary[LVNI_ELEM_BF16] = {
+#define LVNI_BINARY(op, expression) [LVNI_BINARY_##op] = MODES(binary_bf16_##op),
 #include "kernels/cpu/map.def"
     },
     .compare = {
@@ -97,6 +101,7 @@ const lvni_vec LVNI_VEC_TABLE = {
     .sgd = sgd,
     .adamw = adamw,
     .accumulate = accumulate,
+    .accumulate_bf16 = accumulate_bf16,
     .scale_in_place = scale_in_place,
     .lerp = lerp,
 };
