@@ -118,7 +118,7 @@ static lvn_status give_parameter(lvn_tensor *leaf, float *slice, lvn_tensor *t)
         lvn_tensor *sum = lvn_tensor_wrap(slice, LVN_F32, leaf->ndim, leaf->shape);
         lvni_args a = {.in = {sum, t}};
         s = sum == NULL ? lvn_last_error()->code : lvni_run(LVNI_OP_add, &a, 1);
-        if (s == LVN_OK) {
+        if (s == LVN_OK && a.out[0] != NULL) {
             s = lvni_mem_copy(slice, a.out[0]->data, (size_t)lvn_numel(t) * sizeof *slice);
             lvn_release(a.out[0]);
         }

@@ -117,9 +117,9 @@ lvn_status lvni_loader_predict(const lvni_loader_options *options, size_t *bytes
     }
     init(l, options);
     const lvn_status s = choose(l);
-    const lvni_slot slot = {0};
-    const size_t numbers = (size_t)l->layout.capacity * (sizeof *slot.position + sizeof *slot.sample + sizeof *slot.unreadable);
-    *bytes = (size_t)l->n_slots * (sizeof slot + l->layout.slot_bytes + numbers) +
+    const lvni_slot *slot = NULL; /* for sizes alone */
+    const size_t numbers = (size_t)l->layout.capacity * (sizeof *slot->position + sizeof *slot->sample + sizeof *slot->unreadable);
+    *bytes = (size_t)l->n_slots * (sizeof *slot + l->layout.slot_bytes + numbers) +
              (size_t)l->length * (l->o.training ? sizeof *l->order : 0) + (size_t)l->length / 8;
     lvni_free(l);
     return s;

@@ -117,10 +117,10 @@ static four load4(const uint32_t *p)
 static void transpose_4x4(const uint32_t *x, int64_t from_wide, uint32_t *y, int64_t to_tall)
 {
     const four a = load4(x), b = load4(x + from_wide), c = load4(x + 2 * from_wide), d = load4(x + 3 * from_wide);
-    const four ab0 = __builtin_shuffle(a, b, (four){0, 4, 1, 5}), ab1 = __builtin_shuffle(a, b, (four){2, 6, 3, 7});
-    const four cd0 = __builtin_shuffle(c, d, (four){0, 4, 1, 5}), cd1 = __builtin_shuffle(c, d, (four){2, 6, 3, 7});
-    const four r[4] = {__builtin_shuffle(ab0, cd0, (four){0, 1, 4, 5}), __builtin_shuffle(ab0, cd0, (four){2, 3, 6, 7}),
-                       __builtin_shuffle(ab1, cd1, (four){0, 1, 4, 5}), __builtin_shuffle(ab1, cd1, (four){2, 3, 6, 7})};
+    const four ab0 = __builtin_shufflevector(a, b, 0, 4, 1, 5), ab1 = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+    const four cd0 = __builtin_shufflevector(c, d, 0, 4, 1, 5), cd1 = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+    const four r[4] = {__builtin_shufflevector(ab0, cd0, 0, 1, 4, 5), __builtin_shufflevector(ab0, cd0, 2, 3, 6, 7),
+                       __builtin_shufflevector(ab1, cd1, 0, 1, 4, 5), __builtin_shufflevector(ab1, cd1, 2, 3, 6, 7)};
     for (int i = 0; i < 4; i++) {
         memcpy(y + i * to_tall, &r[i], sizeof r[i]);
     }

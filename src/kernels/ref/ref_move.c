@@ -18,7 +18,7 @@ lvn_status lvni_ref_permute(const lvni_args *args)
     double *y = ref_out(args, 0);
     const int64_t n = lvn_numel(args->out[0]);
     for (int64_t e = 0; e < n; e++) {
-        int64_t at[LVN_MAX_NDIM], from[LVN_MAX_NDIM] = {0};
+        int64_t at[LVN_MAX_NDIM] = {0}, from[LVN_MAX_NDIM] = {0};
         ref_coordinates(e, args->out[0], at);
         for (int i = 0; i < attr->ndim; i++) {
             from[attr->axis[i]] = at[i];
@@ -37,7 +37,7 @@ lvn_status lvni_ref_concat(const lvni_args *args)
         const lvn_tensor *t = args->in[i];
         const double *x = t->data;
         for (int64_t e = 0; e < lvn_numel(t); e++) {
-            int64_t at[LVN_MAX_NDIM];
+            int64_t at[LVN_MAX_NDIM] = {0};
             ref_coordinates(e, t, at);
             at[attr->axis] += before;
             y[element_at(args->out[0], at)] = x[e];
@@ -54,7 +54,7 @@ lvn_status lvni_ref_crop(const lvni_args *args)
     double *y = ref_out(args, 0);
     const int64_t n = lvn_numel(args->out[0]);
     for (int64_t e = 0; e < n; e++) {
-        int64_t at[LVN_MAX_NDIM];
+        int64_t at[LVN_MAX_NDIM] = {0};
         ref_coordinates(e, args->out[0], at);
         for (int i = 0; i < box->ndim; i++) {
             at[i] += box->start[i];
@@ -91,7 +91,7 @@ lvn_status lvni_ref_pad(const lvni_args *args)
     double *y = ref_out(args, 0);
     const int64_t n = lvn_numel(args->out[0]);
     for (int64_t e = 0; e < n; e++) {
-        int64_t at[LVN_MAX_NDIM];
+        int64_t at[LVN_MAX_NDIM] = {0};
         ref_coordinates(e, args->out[0], at);
         y[e] = to_inner(box, args->in[0]->shape, box->reflect, at) ? x[element_at(args->in[0], at)] : box->value;
     }
@@ -108,7 +108,7 @@ lvn_status lvni_ref_pad_reflect_grad(const lvni_args *args)
         dx[e] = 0.0;
     }
     for (int64_t e = 0; e < n; e++) {
-        int64_t at[LVN_MAX_NDIM];
+        int64_t at[LVN_MAX_NDIM] = {0};
         ref_coordinates(e, args->in[0], at);
         to_inner(box, args->out[0]->shape, true, at);
         dx[element_at(args->out[0], at)] += dy[e];
