@@ -232,16 +232,18 @@ lvn_status lvn_backward_scaled(lvn_tensor *loss, double seed)
     if (tape->scope[tape->depth].failed != LVN_OK) {
         return lvn_error_adopt(&tape->error);
     }
+    LVN_ARG(!tape->walking, "lvn_backward cannot run inside a backward rule");
     LVN_ARG(loss != NULL, "lvn_backward was given NULL");
     LVN_ARG(lvn_numel(loss) == 1, "lvn_backward needs a loss of one element, not %lld: take lvn_mean() or lvn_sum() of it",
             (long long)lvn_numel(loss));
     LVN_ARG(loss->node != NULL, "the loss does not depend on anything that requires a gradient");
-    LVN_ARG(tape->walk == NULL, "lvn_backward cannot run inside a backward rule");
     loss->node->grad = lvni_seed_gradient(loss, seed);
     const bool paused = tape->paused;
+    tape->walking = true;
     tape->paused = true; /* a user's rule may call ops */
     const lvn_status s = loss->node->grad == NULL ? lvn_last_error()->code : walk(tape);
     tape->paused = paused;
+    tape->walking = false;
     lvni_tape_drop_nodes(tape);
     return s;
 }

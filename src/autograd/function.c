@@ -15,6 +15,18 @@ static lvn_function_call call_of(lvni_node *n)
     return call;
 }
 
+/* A gradient of another shape would be written beyond the input's own. */
+static lvn_status check_shape(const lvni_node *n, int i, const lvn_tensor *dx)
+{
+    const lvni_function_record *r = &n->attr.function;
+    if (dx == NULL || (dx->ndim == r->ndim[i] && memcmp(dx->shape, r->shape[i], (size_t)dx->ndim * sizeof dx->shape[0]) == 0)) {
+        return LVN_OK;
+    }
+    char have[96], need[96];
+    LVN_FAIL(LVN_ERR_SHAPE, "%s: its backward gave a gradient of shape %s for input %d, which is %s (a broadcast input wants lvn_sum_to)", n->name,
+             lvni_shape_string(dx->ndim, dx->shape, have), i, lvni_shape_string(r->ndim[i], r->shape[i], need));
+}
+
 /* The gradients that the user's rule made belong to the scope; lvn_grad's and lvn_backward's walks hold them on. */
 static lvn_status hand_over(lvni_node *n, lvn_tensor *const dx[LVNI_NODE_IN])
 {
@@ -23,6 +35,7 @@ static lvn_status hand_over(lvni_node *n, lvn_tensor *const dx[LVNI_NODE_IN])
             continue;
         }
         LVN_ARG(dx[i] != NULL || lvn_scope_status() != LVN_OK, "%s: its backward gave no gradient for input %d, which wants one", n->name, i);
+        LVN_TRY(check_shape(n, i, dx[i]));
         LVN_TRY(lvni_grad_give_op(n, i, dx[i]));
     }
     return LVN_OK;
@@ -81,13 +94,21 @@ lvn_tensor *lvn_apply(const lvn_function *f, lvn_tensor *const *in, int n_in, co
     if (y == NULL) {
         return lvni_op_fail(f->name);
     }
-    if (y->node != NULL || y->requires_grad) {
+    bool own = y->node == NULL && !y->requires_grad;
+    for (int i = 0; i < n_in; i++) {
+        own = own && y != in[i];
+    }
+    if (!own) {
         return refuse(f, "its forward returned one of its inputs; return a new tensor");
     }
     lvni_node *node = lvni_record(f->name, function_backward, y, in, n_in);
     if (node != NULL) {
         node->backward_ops = f->differentiable ? function_backward_ops : NULL;
         node->attr.function.f = f;
+        for (int i = 0; i < n_in; i++) {
+            node->attr.function.ndim[i] = in[i]->ndim;
+            memcpy(node->attr.function.shape[i], in[i]->shape, sizeof in[i]->shape);
+        }
         memcpy(node->attr.function.attr, copy, sizeof copy);
         for (int i = 0; i < LVN_FUNCTION_SAVED; i++) {
             lvni_save(node, i, call.saved[i]);

@@ -105,16 +105,21 @@ static lvn_status start(lvn_tensor *y, const lvn_grad_options *o)
 static lvn_status gradients(struct lvni_tape *tape, lvn_tensor *y, lvni_walk *walk, const lvn_grad_options *o)
 {
     LVN_ARG(y->node != NULL, "lvn_grad: y does not depend on anything that requires a gradient");
-    LVN_ARG(tape->walk == NULL, "lvn_grad cannot run inside a backward rule");
+    LVN_ARG(!tape->walking, "lvn_grad cannot run inside a backward rule");
     mark_wanted(tape, walk);
     LVN_TRY(start(y, o));
     const bool paused = tape->paused;
     tape->paused = !walk->create_graph;
+    tape->walking = true;
     tape->walk = walk;
     lvn_status s = walk_from(tape->last, walk);
     tape->walk = NULL;
+    tape->walking = false;
     tape->paused = paused;
     for (int k = 0; s == LVN_OK && k < walk->n; k++) {
+        for (int j = 0; j < k && walk->grads[k] == NULL; j++) { /* asked for twice */
+            walk->grads[k] = walk->targets[j] == walk->targets[k] ? lvn_retain(walk->grads[j]) : NULL;
+        }
         if (walk->grads[k] == NULL) {
             lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__, "lvn_grad: y does not depend on tensor %d of those asked for", k);
             s = LVN_ERR_INVALID;
@@ -148,9 +153,11 @@ lvn_status lvn_grads_with(lvn_tensor *y, lvn_tensor *const *x, int n, lvn_tensor
             lvn_release(grads[k]);
             grads[k] = NULL;
         } else if (lvni_adopt(grads[k]) == NULL) {
-            grads[k] = NULL;
             s = LVN_ERR_MEMORY;
         }
+    }
+    for (int k = 0; s != LVN_OK && k < n; k++) {
+        grads[k] = NULL; /* adopted ones go with the scope */
     }
     return s;
 }

@@ -14,6 +14,14 @@ typedef struct lvni_node lvni_node;
 /* Given dL/d(output), hand dL/d(input i) to lvni_grad_give for every input i that lvni_grad_wanted. */
 typedef lvn_status (*lvni_backward_rule)(lvni_node *node, lvn_tensor *dy);
 
+/* Of a call of a user's op: the op, its attributes, the shapes of its inputs. */
+typedef struct lvni_function_record {
+    const lvn_function *f;
+    alignas(16) unsigned char attr[LVNI_FUNCTION_ATTR];
+    int ndim[LVN_FUNCTION_INPUTS];
+    int64_t shape[LVN_FUNCTION_INPUTS][LVN_MAX_NDIM];
+} lvni_function_record;
+
 struct lvni_node {
     lvni_node_head head; /* first: the weak link to the output */
     const char *name;    /* of the op, for errors */
@@ -64,10 +72,7 @@ struct lvni_node {
             int axis;
             int64_t size[LVNI_NODE_IN]; /* of each input along it */
         } concat;
-        struct {
-            const lvn_function *f;
-            alignas(16) unsigned char attr[LVNI_FUNCTION_ATTR];
-        } function;
+        lvni_function_record function;
     } attr;
 };
 

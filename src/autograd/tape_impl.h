@@ -22,6 +22,7 @@ typedef struct lvni_walk {
 
 struct lvni_tape {
     lvni_node *first, *last; /* oldest and newest node */
+    bool walking;    /* in lvn_backward or lvn_grad: rules may not start another walk */
     lvni_walk *walk; /* of the lvn_grad in work, NULL in lvn_backward */
     bool paused;     /* lvn_set_grad_enabled(false) */
     int depth;       /* open scopes; scope[0] is the implicit one */

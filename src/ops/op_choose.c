@@ -2,6 +2,8 @@
 #include "ops/binary.h"
 #include "tensor/device.h"
 
+#include <math.h>
+
 /* ---- pow ---- */
 
 /* d(a^b): b a^(b - 1) and a^b log a */
@@ -23,11 +25,13 @@ static lvn_status pow_backward_ops(lvni_node *n, lvn_tensor *dy)
 {
     lvn_tensor *a = n->saved[0], *b = n->saved[1];
     if (lvni_grad_wanted(n, 0)) {
-        lvn_tensor *slope = lvn_mul(b, lvn_pow(a, lvn_add_scalar(b, -1.0)));
+        lvn_tensor *zero = lvn_eq_scalar(b, 0.0), *one = lvn_add_scalar(lvn_mul_scalar(b, 0.0), 1.0); /* d(a^0)/da = 0, at a = 0, too */
+        lvn_tensor *slope = lvn_mul(b, lvn_pow(a, lvn_sub(lvn_where(zero, one, b), one)));
         LVN_TRY(lvni_grad_give_op(n, 0, lvni_ops_summed(lvn_mul(dy, slope), &n->in_desc)));
     }
     if (lvni_grad_wanted(n, 1)) {
-        lvn_tensor *slope = lvn_mul(lvn_pow(a, b), lvn_log_e(a));
+        lvn_tensor *zero = lvn_eq_scalar(a, 0.0), *one = lvn_add_scalar(lvn_mul_scalar(a, 0.0), 1.0); /* 0^b log 0 counts as 0 */
+        lvn_tensor *slope = lvn_mul(lvn_pow(a, b), lvn_log_e(lvn_where(zero, one, a)));
         LVN_TRY(lvni_grad_give_op(n, 1, lvni_ops_summed(lvn_mul(dy, slope), &n->attr.desc)));
     }
     return LVN_OK;
@@ -109,6 +113,19 @@ lvn_tensor *lvn_maximum(lvn_tensor *a, lvn_tensor *b)
 
 /* ---- comparisons ---- */
 
+/* For whole numbers x the comparison with any number is one with a whole number: x < 0.5 is x < 1, x == 0.5 never true (as far as x reaches).
+ * NaN stands below nothing: lt .. ge false, ne true, which the ends of i64 give, too. */
+static double whole_number(lvni_op op, double value)
+{
+    const double most = 9223372036854774784.0; /* the largest double below 2^63 */
+    const bool never = value != value || (value != floor(value) && (op == LVNI_OP_eq || op == LVNI_OP_ne));
+    if (never) {
+        return op == LVNI_OP_gt || op == LVNI_OP_ge ? most : -9223372036854775808.0; /* x of that size aside */
+    }
+    const double whole = op == LVNI_OP_lt || op == LVNI_OP_ge ? ceil(value) : floor(value);
+    return whole > most ? most : whole < -9223372036854775808.0 ? -9223372036854775808.0 : whole;
+}
+
 /* A number of the type of x, where x lies; owned by the caller. */
 static lvn_tensor *number_like(const lvn_tensor *x, double value)
 {
@@ -134,7 +151,7 @@ static lvn_tensor *compare_scalar(lvni_op op, lvn_tensor *x, double value)
     if (x->dtype != LVN_F32 && x->dtype != LVN_F64 && x->dtype != LVN_I64 && !lvni_is_low(x->dtype)) {
         return compare(op, x, x); /* refused by the shape rule */
     }
-    lvn_tensor *c = number_like(x, value);
+    lvn_tensor *c = number_like(x, x->dtype == LVN_I64 ? whole_number(op, value) : value);
     return c == NULL ? lvni_op_fail(lvni_ops[op].name) : compare(op, x, lvni_adopt(c));
 }
 

@@ -169,7 +169,7 @@ lvn_status lvn_split(lvn_tensor *x, int axis, const int64_t *sizes, int n, lvn_t
     }
     if (x == NULL || !own_axis("split", x, &axis, x->ndim)) {
         lvni_op_fail("split");
-        return lvn_scope_status();
+        return lvn_last_error()->code != LVN_OK ? lvn_last_error()->code : LVN_ERR_INVALID;
     }
     if (total != x->shape[axis]) {
         lvn_error_set(LVN_ERR_SHAPE, __FILE__, __LINE__, "split: the %d sizes add up to %lld, axis %d has %lld elements", n, (long long)total,
@@ -183,7 +183,7 @@ lvn_status lvn_split(lvn_tensor *x, int axis, const int64_t *sizes, int n, lvn_t
         at += sizes[i];
         if (parts[i] == NULL) {
             memset(parts, 0, (size_t)n * sizeof(lvn_tensor *));
-            return lvn_scope_status();
+            return lvn_last_error()->code;
         }
     }
     return LVN_OK;

@@ -21,12 +21,12 @@ static _Atomic uint64_t next_id = 1;
 
 size_t lvn_dtype_size(lvn_dtype dtype)
 {
-    return dtypes[dtype].size;
+    return (int)dtype >= 0 && dtype < LVN_DTYPE_COUNT ? dtypes[dtype].size : 0;
 }
 
 const char *lvn_dtype_name(lvn_dtype dtype)
 {
-    return dtypes[dtype].name;
+    return (int)dtype >= 0 && dtype < LVN_DTYPE_COUNT ? dtypes[dtype].name : "none";
 }
 
 static void *take(size_t bytes, size_t *got)

@@ -132,6 +132,7 @@ static lvni_taps transposed(const lvni_taps *t, int64_t n, char *memory)
 {
     lvni_taps g = place(n, memory);
     memset(g.start, 0, ((size_t)n + 1) * sizeof *g.start);
+    memset(g.first, 0, (size_t)n * sizeof *g.first); /* inputs that no window reads */
     for (int64_t o = t->n - 1; o >= 0; o--) {
         for (int64_t k = t->start[o]; k < t->start[o + 1]; k++) {
             const int64_t i = t->first[o] + k - t->start[o];

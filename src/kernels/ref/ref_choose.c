@@ -26,7 +26,6 @@ static void operands(const lvni_args *args, int first, int64_t e, double *a, dou
         return LVN_OK;                                  \
     }
 
-OF_TWO(squared_difference, double, (a - b) * (a - b))
 OF_TWO(pow, double, lvni_pow(a, b))
 OF_TWO(pow_grad_base, double, b == 0.0 ? 0.0 : b *lvni_pow(a, b - 1.0))
 OF_TWO(pow_grad_exponent, double, a == 0.0 && b >= 0.0 ? 0.0 : lvni_pow(a, b) * lvni_log(a))

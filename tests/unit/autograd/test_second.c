@@ -178,6 +178,77 @@ static void own_ops(void **state)
     lvn_release(x);
 }
 
+/* ---- rules that do what they must not ---- */
+
+static lvn_status wide_backward(lvn_function_call *call, lvn_tensor *dy, lvn_tensor **dx)
+{
+    (void)call;
+    dx[0] = lvn_expand(dy, 2, (const int64_t[]){3, 4}); /* the input is (4) */
+    return LVN_OK;
+}
+
+static lvn_status nested_backward(lvn_function_call *call, lvn_tensor *dy, lvn_tensor **dx)
+{
+    dx[0] = lvn_grad(lvn_sum(lvn_mul(call->saved[0], dy)), call->saved[0]);
+    return lvn_scope_status();
+}
+
+static lvn_status again_backward(lvn_function_call *call, lvn_tensor *dy, lvn_tensor **dx)
+{
+    (void)dx;
+    return lvn_backward(lvn_sum(lvn_mul(call->saved[0], dy)));
+}
+
+static void bad_rules_are_told(void **state)
+{
+    (void)state;
+    static const struct {
+        lvn_function f;
+        lvn_status status;
+        const char *says;
+    } bad[] = {{{.name = "wide", .forward = hand_forward, .backward = wide_backward}, LVN_ERR_SHAPE, "of shape (3, 4) for input 0, which is (4)"},
+               {{.name = "nested", .forward = hand_forward, .backward = nested_backward}, LVN_ERR_INVALID, "lvn_grad"},
+               {{.name = "again", .forward = hand_forward, .backward = again_backward}, LVN_ERR_INVALID, "lvn_backward"}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        lvn_tensor *x = make_leaf(LVN_F64, 1, &vector, NORMAL);
+        assert_int_equal(lvn_scope_open(), LVN_OK);
+        assert_int_equal(lvn_backward(lvn_sum(lvn_apply(&bad[i].f, &x, 1, NULL))), bad[i].status);
+        assert_error_says(bad[i].says);
+        (void)lvn_scope_close();
+        lvn_clear_error();
+        lvn_release(x);
+    }
+}
+
+/* ---- values at edges ---- */
+
+static void edges(void **state)
+{
+    (void)state;
+    int64_t whole[3] = {-1, 0, 1};
+    double zero = 0.0, two = 2.0;
+    lvn_tensor *i = lvn_tensor_wrap(whole, LVN_I64, 1, (const int64_t[]){3});
+    lvn_tensor *a = lvn_require_grad(lvn_tensor_wrap(&zero, LVN_F64, 0, NULL)), *b = lvn_require_grad(lvn_tensor_wrap(&two, LVN_F64, 0, NULL));
+    assert_int_equal(lvn_scope_open(), LVN_OK);
+    const uint8_t *less = lvn_const_data(lvn_lt_scalar(i, 0.5)), *equal = lvn_const_data(lvn_eq_scalar(i, 0.5)),
+                  *bounded = lvn_const_data(lvn_lt_scalar(i, (double)INFINITY)), *none = lvn_const_data(lvn_ge_scalar(i, (double)NAN));
+    assert_true(less[0] && less[1] && !less[2] && !equal[0] && !equal[1] && !equal[2] && bounded[2] && !none[0] && !none[2]);
+    lvn_tensor *in[2] = {a, b}, *fused[2], *ops[2];
+    const lvn_grad_options graph = {.struct_size = sizeof graph, .create_graph = true};
+    assert_int_equal(lvn_grads_with(lvn_pow(a, b), in, 2, fused, NULL), LVN_OK);
+    assert_int_equal(lvn_grads_with(lvn_pow(a, b), in, 2, ops, &graph), LVN_OK);
+    for (int k = 0; k < 2; k++) {
+        assert_true(lvn_item(fused[k]) == 0.0 && lvn_item(ops[k]) == 0.0);
+    }
+    lvn_tensor *twice[2] = {a, a};
+    assert_int_equal(lvn_grads_with(lvn_mul_scalar(a, 3.0), twice, 2, fused, NULL), LVN_OK);
+    assert_true(lvn_item(fused[0]) == 3.0 && lvn_item(fused[1]) == 3.0);
+    assert_int_equal(lvn_scope_close(), LVN_OK);
+    lvn_release(i);
+    lvn_release(a);
+    lvn_release(b);
+}
+
 /* ---- types ---- */
 
 static void casts(void **state)
@@ -236,7 +307,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_of_gradients), cmocka_unit_test(of_results_and_with_weights), cmocka_unit_test(errors),
         cmocka_unit_test(detached),               cmocka_unit_test(own_ops),                     cmocka_unit_test(casts),
-        cmocka_unit_test(mixed_precision_chooses_types),
+        cmocka_unit_test(mixed_precision_chooses_types), cmocka_unit_test(bad_rules_are_told), cmocka_unit_test(edges),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
