@@ -13,6 +13,7 @@
 #define LVNI_CKPT_MODEL "model/"
 #define LVNI_CKPT_OPTIM "optim/"
 #define LVNI_CKPT_TRAINER "trainer/"
+#define LVNI_CKPT_AVERAGE LVNI_CKPT_TRAINER "ema/" /* as model/, of a run with averaged weights */
 
 #define LVNI_CKPT_FORMAT "levin.format" /* "checkpoint 1" */
 #define LVNI_CKPT_STEP "levin.step"

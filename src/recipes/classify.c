@@ -47,7 +47,7 @@ static lvn_status export_model(void *user, const lvni_model *model, const float 
     return lvni_export_model(model, values, &card, path);
 }
 
-/* For checkpoints, whose model is never the average. */
+/* For checkpoints: model/ is never the average; that they have one says their configuration. */
 static void describe(void *user, lvni_str *out)
 {
     const exporting *e = user;

@@ -29,7 +29,7 @@ static const lvni_option use_rows[] = {
      .help = "Threads that decode."},
     {.name = "on_error", .type = LVNI_OPT_CHOICE, .choices = "stop|skip", .fallback = "stop", .help = "What an unreadable picture does."},
     {.name = "use_ema", .type = LVNI_OPT_BOOL, .fallback = "true",
-     .help = "false: of a run with ema.decay, the weights themselves and not their average; needs the run directory."},
+     .help = "false: of a run with ema.decay, the weights themselves and not their average; needs the run directory or a checkpoint."},
     {.name = "sheet", .type = LVNI_OPT_PATH, .help = "Draw pictures with their predictions into this PNG file (.png)."},
 };
 static const lvni_option_table use_table = LVNI_OPTION_TABLE("model in use", use_rows);

@@ -13,7 +13,7 @@ static const lvni_option export_rows[] = {
     LVNI_OPTION_ALIAS("run", "model"),
     {.name = "checkpoint", .type = LVNI_OPT_STRING, .help = "best or last of a run directory (unset: best), or the path of a checkpoint."},
     {.name = "use_ema", .type = LVNI_OPT_BOOL, .fallback = "true",
-     .help = "false: of a run with ema.decay, the weights themselves and not their average; needs the run directory."},
+     .help = "false: of a run with ema.decay, the weights themselves and not their average; needs the run directory or a checkpoint."},
     {.name = "output", .type = LVNI_OPT_PATH, .fallback = "model.safetensors", .help = "File to write, for load_state_dict of PyTorch."},
     {.name = "card", .type = LVNI_OPT_BOOL, .fallback = "true",
      .help = "Keep in the file's metadata what levin predict needs: network, picture size, classes, colours."},

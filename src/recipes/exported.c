@@ -1,6 +1,7 @@
 /* Reading exported models (exported.h). */
 #include "recipes/exported.h"
 
+#include "ckpt/checkpoint.h"
 #include "core/alloc.h"
 #include "core/str.h"
 #include "core/vfs.h"
@@ -100,7 +101,19 @@ static lvn_status read_card(lvni_exported *e, json_t *j)
     return LVN_OK;
 }
 
-static lvn_status open_file(const char *path, lvni_exported *e)
+/* A checkpoint has the weights themselves and their average, if there is one; its run showed and exported the average, unless it was told
+ * use_ema=false. 0: no average to take. */
+static double shown_average(const lvni_st_file *file)
+{
+    const char *text = lvni_st_meta_get(file, LVNI_CKPT_CONFIG);
+    json_t *config = text == NULL || lvni_st_meta_get(file, LVNI_CKPT_FORMAT) == NULL ? NULL : json_loads(text, 0, NULL);
+    const bool shown = !json_is_false(json_object_get(config, "use_ema"));
+    const double decay = shown ? json_number_value(json_object_get(config, "ema.decay")) : 0.0;
+    json_decref(config);
+    return decay;
+}
+
+static lvn_status open_file(const char *path, bool use_ema, lvni_exported *e)
 {
     lvni_st_file *file;
     LVN_TRY(lvni_st_open(path, LVNI_ST_VERIFY, &file));
@@ -124,7 +137,9 @@ static lvn_status open_file(const char *path, lvni_exported *e)
         s = lvni_model_build_empty(cls, &arguments, &e->model);
     }
     if (s == LVN_OK) {
-        s = lvni_model_load_from(e->model, file, path, false, NULL);
+        const double decay = use_ema ? shown_average(file) : 0.0;
+        e->card.ema_decay = decay > 0.0 ? decay : e->card.ema_decay;
+        s = lvni_model_load_shown(e->model, file, path, decay > 0.0);
     }
     lvni_st_close(file);
     return s;
@@ -188,9 +203,10 @@ lvn_status lvni_exported_open(const char *path, const char *which, bool use_ema,
     char *file;
     LVN_TRY(find_file(path, which, &file));
     lvni_exported *e = LVNI_NEW(LVNI_TAG_CONFIG, lvni_exported);
-    lvn_status s = e == NULL ? LVN_ERR_MEMORY : open_file(file, e);
+    lvn_status s = e == NULL ? LVN_ERR_MEMORY : open_file(file, use_ema, e);
     if (s == LVN_OK && !use_ema && e->card.ema_decay > 0.0) {
         s = load_without_average(e, file);
+        e->card.ema_decay = 0.0;
     }
     if (s != LVN_OK) {
         lvn_error_frame("reading the model %s", file);

@@ -38,7 +38,8 @@ typedef struct lvni_exported {
 } lvni_exported;
 
 /* An exported file, a checkpoint of a classifier, or a run directory (exported_models/exported_<which>.safetensors; which NULL: best, else
- * last). use_ema false: the weights themselves where the file has averages; they come from the run directory's checkpoint of the same name. */
+ * last). use_ema false: the weights themselves where the file has averages; they come from the run directory's checkpoint of the same name, or
+ * from the checkpoint itself, whose averages are taken otherwise. */
 lvn_status lvni_exported_open(const char *path, const char *which, bool use_ema, lvni_exported **out);
 /* Network `name` of the zoo for pictures of this size, with as many classes as the file at `weights` has (weights.h). Its card has no names of
  * classes. */

@@ -67,6 +67,7 @@ typedef struct run {
     lvni_str json, card;
     lvni_model *model;
     lvni_trainer *trainer;
+    lvni_ckpt *saved; /* where a resumed run goes on; NULL: from the beginning */
 } run;
 
 static void banner(const run *r)
@@ -112,11 +113,6 @@ static lvn_status export_named(void *user, const char *name, const float *values
 static lvn_status make_options(run *r, lvni_trainer_options *out)
 {
     const lvni_config *c = r->request->config;
-    const lvn_dtype low = lvni_precision_low(lvni_precision_of(lvni_config_str(c, "precision")));
-    if (low == LVN_BF16 && !lvni_cpu_has_bf16()) {
-        LVN_FAIL(LVN_ERR_UNSUPPORTED, "precision=%s: this CPU (%s) has no bf16 products; use precision=32-true", lvni_config_str(c, "precision"),
-                 lvni_cpu_describe());
-    }
     LVN_TRY(lvni_config_to_json(c, &r->json));
     if (r->request->describe != NULL) {
         r->request->describe(r->request->user, &r->card);
@@ -251,27 +247,34 @@ static lvn_status load_weights(const run *r)
     return s;
 }
 
-static lvn_status resume(run *r)
+/* Before there is a trainer: without a checkpoint it is made of the first weights, as at a fresh start (rounded, averaged). */
+static lvn_status find_saved(run *r)
 {
+    static const char *const starts[] = {"weights", "reset_head"};
     char *dir = lvni_path_join(r->dir, "checkpoints");
-    lvni_ckpt *ckpt = NULL;
-    lvn_status s = dir == NULL ? LVN_ERR_MEMORY : lvni_ckpt_newest_valid(dir, warn, NULL, &ckpt);
+    const lvn_status s = dir == NULL ? LVN_ERR_MEMORY : lvni_ckpt_newest_valid(dir, warn, NULL, &r->saved);
     lvni_free(dir);
     if (s == LVN_ERR_NOT_FOUND) {
         lvni_log_line(LVNI_LOG_WARNING, "%s has no checkpoint yet: the run starts from its beginning", r->dir);
         return load_weights(r);
     }
-    if (s == LVN_OK) {
-        s = lvni_trainer_restore(r->trainer, ckpt);
+    for (int i = 0; i < 2 && s == LVN_OK; i++) {
+        if (lvni_config_layer(r->request->config, starts[i]) == LVNI_LAYER_WORDS) {
+            LVN_FAIL(LVN_ERR_USAGE, "%s= on the command line and resume=true: a resumed run keeps its weights, those of %s; leave %s= out, or start "
+                     "a new run in another out", starts[i], r->saved->path, starts[i]);
+        }
     }
-    if (s == LVN_OK) {
-        lvni_log_line(LVNI_LOG_INFO, "resuming from %s: step %lld, epoch %lld", ckpt->path, (long long)ckpt->at.step,
-                 (long long)ckpt->at.epoch + 1);
-        tell_moved_end(r, ckpt);
-        tell_changes(r, ckpt);
-    }
-    lvni_ckpt_free(ckpt);
     return s;
+}
+
+static lvn_status resume(run *r)
+{
+    const lvni_ckpt *ckpt = r->saved;
+    LVN_TRY(lvni_trainer_restore(r->trainer, ckpt));
+    lvni_log_line(LVNI_LOG_INFO, "resuming from %s: step %lld, epoch %lld", ckpt->path, (long long)ckpt->at.step, (long long)ckpt->at.epoch + 1);
+    tell_moved_end(r, ckpt);
+    tell_changes(r, ckpt);
+    return LVN_OK;
 }
 
 /* Before there is a run directory: what the trainer would refuse. */
@@ -292,6 +295,7 @@ static lvn_status prepare(run *r)
     lvni_config *c = r->request->config;
     lvni_log_set_quiet(lvni_config_bool(c, "quiet"));
     LVN_TRY(lvni_cpu_start());
+    LVN_TRY(lvni_check_precision(c)); /* before overwrite=true empties the run that is there */
     const int64_t n = r->request->train->cls->length(r->request->train);
     LVN_TRY(lvni_make_plan(c, n, &r->plan));
     LVN_TRY(lvni_read_schedule(c, &r->plan, &r->schedule));
@@ -308,10 +312,9 @@ static lvn_status train(run *r)
     const bool resuming = lvni_config_bool(c, "resume");
     LVN_TRY(lvni_run_dir_make(r->dir, lvni_config_bool(c, "overwrite"), resuming));
     banner(r);
+    LVN_TRY(resuming ? find_saved(r) : LVN_OK);
     LVN_TRY(make_trainer(r));
-    if (resuming) {
-        LVN_TRY(resume(r));
-    }
+    LVN_TRY(r->saved != NULL ? resume(r) : LVN_OK);
     if (!lvni_trainer_finished(r->trainer)) { /* only now: keys that do not fit, or train nothing, must not spoil the run that is there */
         LVN_TRY(lvni_run_dir_write_config(r->dir, c));
     }
@@ -325,6 +328,7 @@ static lvn_status train(run *r)
 
 static void run_free(run *r)
 {
+    lvni_ckpt_free(r->saved);
     lvni_trainer_destroy(r->trainer);
     lvni_model_destroy(r->model);
     lvni_str_free(&r->json);

@@ -1,6 +1,9 @@
 /* The rows of the keys that do not depend on the recipe. Names are those of today's Lightning trainer. */
 #include "recipes/train_options.h"
 
+#include "kernels/kernels.h"
+#include "trainer/scaler.h"
+
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -137,6 +140,15 @@ static lvn_status resolve_devices(lvni_config *c)
         if (strcmp(lvni_config_str(c, auto_is[i][0]), "auto") == 0) {
             LVN_TRY(lvni_config_set(c, auto_is[i][0], auto_is[i][1], "resolved at start"));
         }
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_check_precision(const lvni_config *c)
+{
+    const char *precision = lvni_config_str(c, "precision");
+    if (lvni_precision_low(lvni_precision_of(precision)) == LVN_BF16 && !lvni_cpu_has_bf16()) {
+        LVN_FAIL(LVN_ERR_UNSUPPORTED, "precision=%s: this CPU (%s) has no bf16 products; use precision=32-true", precision, lvni_cpu_describe());
     }
     return LVN_OK;
 }

@@ -45,6 +45,7 @@ typedef struct load {
     const lvni_st_file *file;
     const char *path, *prefix;
     bool checkpoint; /* levin's own layout */
+    bool average;    /* of a checkpoint: the averaged weights */
     char head[256];  /* "fc.": parameters under it are passed over; "" without reset_head */
     bool head_differs;
     float *memory; /* one tensor in the order of the file */
@@ -65,7 +66,7 @@ static const char *choose_prefix(const load *l)
     const char *best = prefixes[0];
     int most = 0;
     if (l->checkpoint) {
-        return LVNI_CKPT_MODEL;
+        return l->average ? LVNI_CKPT_AVERAGE : LVNI_CKPT_MODEL;
     }
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
         int n = 0;
@@ -227,9 +228,9 @@ static lvn_status run(load *l, lvni_model *m)
     return judge(l);
 }
 
-lvn_status lvni_model_load_from(lvni_model *model, const lvni_st_file *file, const char *path, bool reset_head, lvni_weights_report *report)
+static lvn_status load_from(lvni_model *model, const lvni_st_file *file, const char *path, bool reset_head, bool average, lvni_weights_report *report)
 {
-    load l = {.model = model, .file = file, .path = path, .checkpoint = lvni_st_meta_get(file, LVNI_CKPT_FORMAT) != NULL};
+    load l = {.model = model, .file = file, .path = path, .average = average, .checkpoint = lvni_st_meta_get(file, LVNI_CKPT_FORMAT) != NULL};
     if (reset_head) {
         head_of(model, l.head);
     }
@@ -245,6 +246,11 @@ lvn_status lvni_model_load_from(lvni_model *model, const lvni_st_file *file, con
     lvni_str_free(&l.different.text);
     lvni_str_free(&l.unused.text);
     return s;
+}
+
+lvn_status lvni_model_load_shown(lvni_model *model, const lvni_st_file *file, const char *path, bool average)
+{
+    return load_from(model, file, path, false, average, NULL);
 }
 
 /* What torch.save writes: a zip archive, or in old versions a pickle that begins with its magic number. */
@@ -285,7 +291,7 @@ lvn_status lvni_model_load(lvni_model *model, const char *path, bool reset_head,
         *report = (lvni_weights_report){.prefix = ""};
     }
     LVN_TRY(open_file(path, &name, &file));
-    const lvn_status s = lvni_model_load_from(model, file, name, reset_head, report);
+    const lvn_status s = load_from(model, file, name, reset_head, false, report);
     lvni_st_close(file);
     lvni_free(name);
     return s;

@@ -18,8 +18,8 @@ typedef struct lvni_weights_report {
  * as it is, whatever the file has for it. LVN_ERR_MISMATCH lists names and shapes that do not fit. report may be NULL; its texts are freed with
  * lvni_weights_report_free, also on failure. */
 lvn_status lvni_model_load(lvni_model *model, const char *path, bool reset_head, lvni_weights_report *report);
-/* The same from an open file; path is for messages. */
-lvn_status lvni_model_load_from(lvni_model *model, const lvni_st_file *file, const char *path, bool reset_head, lvni_weights_report *report);
+/* The same from an open file; path is for messages. average: of a checkpoint its averaged weights; other files have one set. */
+lvn_status lvni_model_load_shown(lvni_model *model, const lvni_st_file *file, const char *path, bool average);
 /* How many outputs the model's last layer has in the file: rows of its weight. LVN_ERR_MISMATCH: the file has no such layer. */
 lvn_status lvni_weights_classes(const lvni_model *model, const char *path, int *n);
 void lvni_weights_report_free(lvni_weights_report *report);

@@ -1,6 +1,7 @@
 /* What a run leaves behind: checkpoints between steps, the best epoch, and where it can go on after a signal or an error. Called by
  * the loop (loop.c). */
 #include "core/str.h"
+#include "log/run_log.h"
 #include "trainer/loop_impl.h"
 
 #include <math.h>
@@ -65,12 +66,26 @@ lvn_status lvni_loop_save(lvni_trainer *t, bool best)
     return lvni_trainer_save_start(t, best);
 }
 
+/* The state of now, on the disk when this returns; `started`: its save is in work already. What failed is tried once more: disks that were
+ * full or away may be back. */
+static lvn_status save_now(lvni_trainer *t, bool started)
+{
+    lvn_status s = lvni_trainer_save_wait(t);
+    if (s != LVN_OK) {
+        lvni_log_line(LVNI_LOG_WARNING, "%s; trying again", lvn_last_error()->message);
+    }
+    if (s != LVN_OK || !started) {
+        s = lvni_loop_save(t, t->at.best_step == t->at.step);
+        s = s == LVN_OK ? lvni_trainer_save_wait(t) : s;
+    }
+    return s;
+}
+
 /* A signal asked for the end: save, and say where the run can go on. */
 lvn_status lvni_loop_stop(lvni_trainer *t, int signal_number, bool saved)
 {
     const char *name = signal_number == SIGINT ? "Ctrl-C" : signal_number == SIGTERM ? "SIGTERM" : "SIGUSR1";
-    lvn_status s = saved ? LVN_OK : lvni_loop_save(t, false);
-    s = s == LVN_OK ? lvni_trainer_save_wait(t) : s;
+    const lvn_status s = save_now(t, saved);
     if (s != LVN_OK && signal_number == SIGUSR1) {
         return s; /* its exit code promises a checkpoint */
     }
@@ -94,14 +109,17 @@ lvn_status lvni_loop_keep(lvni_trainer *t, lvn_status failed)
     if (failed == LVN_ERR_NON_FINITE || failed == LVN_ERR_INTERNAL || t->o.out == NULL || t->at.step == 0) {
         return failed;
     }
-    bool saved = lvni_trainer_save_wait(t) == LVN_OK && t->saved_step == t->at.step;
-    saved = saved || (lvni_loop_save(t, false) == LVN_OK && lvni_trainer_save_wait(t) == LVN_OK);
-    if (saved) {
+    const bool waited = lvni_trainer_save_wait(t) == LVN_OK; /* first: it sets saved_step */
+    if (save_now(t, waited && t->saved_step == t->at.step) == LVN_OK) {
         snprintf(error.message + n, sizeof error.message - n,
                  "; step %lld (epoch %lld) is saved: resume=true goes on from there", (long long)t->at.step, (long long)t->at.epoch + 1);
     } else {
-        snprintf(error.message + n, sizeof error.message - n, "; and saving step %lld failed: %s", (long long)t->at.step,
-                 lvn_last_error()->message);
+        const int k = snprintf(error.message + n, sizeof error.message - n, "; and saving step %lld failed: %s", (long long)t->at.step,
+                               lvn_last_error()->message);
+        const size_t end = n + (size_t)k < sizeof error.message ? n + (size_t)k : sizeof error.message - 1;
+        if (t->saved_step >= 0) {
+            snprintf(error.message + end, sizeof error.message - end, "; the last saved step is %lld", (long long)t->saved_step);
+        }
     }
     return lvn_error_adopt(&error);
 }

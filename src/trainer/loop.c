@@ -30,6 +30,13 @@ static bool epoch_done(const lvni_trainer *t)
     return t->at.step_in_epoch >= t->o.plan.steps_per_epoch;
 }
 
+/* The error may be that of the save before, whose room on the disk is there by now. */
+static lvn_status save(lvni_trainer *t, bool best)
+{
+    const lvn_status s = lvni_loop_save(t, best);
+    return s == LVN_OK ? s : lvni_loop_keep(t, s);
+}
+
 /* After an epoch's last step: validation, means, the checkpoint of the next epoch's beginning. What ends the run during validation leaves
  * the position between the two: all steps of the epoch done, the epoch not; resuming begins here. */
 static lvn_status end_epoch(lvni_trainer *t)
@@ -48,8 +55,9 @@ static lvn_status end_epoch(lvni_trainer *t)
     t->at.epoch++;
     t->at.step_in_epoch = 0;
     t->epoch_sum = (lvn_step){0};
+    t->epoch_skipped = 0;
     t->at.finished = finished(t);
-    return lvni_loop_save(t, best);
+    return save(t, best);
 }
 
 /* Between two steps: end of the epoch, periodic checkpoint, a signal. */
@@ -57,7 +65,10 @@ static lvn_status after_step(lvni_trainer *t)
 {
     const int64_t every = t->o.save_every_n_steps;
     bool saved = false;
-    LVN_TRY(lvni_trainer_save_poll(t));
+    const lvn_status before = lvni_trainer_save_poll(t);
+    if (before != LVN_OK) {
+        return lvni_loop_keep(t, before);
+    }
     if (epoch_done(t) || finished(t)) {
         LVN_TRY(lvni_loop_check_readable(t));
     }
@@ -66,7 +77,7 @@ static lvn_status after_step(lvni_trainer *t)
         saved = true;
     } else if (finished(t) || (every > 0 && t->at.step % every == 0)) {
         t->at.finished = finished(t);
-        LVN_TRY(lvni_loop_save(t, t->at.finished && isnan(t->at.best_score)));
+        LVN_TRY(save(t, t->at.finished && isnan(t->at.best_score)));
         saved = true;
     }
     const int signal_number = lvni_stop_signal();

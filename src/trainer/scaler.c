@@ -66,6 +66,8 @@ void lvni_scaler_print(const lvni_scaler *s, char *text, size_t size)
     if (s->on) {
         snprintf(text, size, "scale=%.17g clean=%lld skipped=%lld in_a_row=%d", s->scale, (long long)s->clean, (long long)s->skipped,
                  s->in_a_row);
+    } else if (s->skipped > 0) {
+        snprintf(text, size, "skipped=%lld", (long long)s->skipped);
     }
 }
 
@@ -74,17 +76,23 @@ lvn_status lvni_scaler_read(const char *text, lvni_scaler *s)
     long long clean = 0, skipped = 0;
     int in_a_row = 0, end = 0;
     double scale = 0.0;
-    if (text == NULL || !s->on) {
-        return LVN_OK; /* another precision than the file's: the config decides */
+    if (text == NULL) {
+        return LVN_OK;
+    }
+    if (sscanf(text, "skipped=%lld%n", &skipped, &end) == 1 && text[end] == '\0' && skipped > 0) {
+        s->skipped = skipped;
+        return LVN_OK;
     }
     const int n = sscanf(text, "scale=%lf clean=%lld skipped=%lld in_a_row=%d%n", &scale, &clean, &skipped, &in_a_row, &end);
     if (n != 4 || text[end] != '\0' || !(scale >= LEAST_SCALE && isfinite(scale)) || clean < 0 || clean >= GROWTH_INTERVAL || skipped < 0 ||
         in_a_row < 0) {
         LVN_FAIL(LVN_ERR_CORRUPT, "the state of the loss scale is '%s'", text);
     }
-    s->scale = scale;
-    s->clean = clean;
-    s->skipped = skipped;
-    s->in_a_row = in_a_row;
+    s->skipped = skipped; /* in every precision: the schedule counts without them */
+    if (s->on) {
+        s->scale = scale;
+        s->clean = clean;
+        s->in_a_row = in_a_row;
+    }
     return LVN_OK;
 }

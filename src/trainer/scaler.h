@@ -19,7 +19,7 @@ lvni_precision lvni_precision_of(const char *name);
 lvn_dtype lvni_precision_low(lvni_precision precision);
 
 typedef struct lvni_scaler {
-    bool on;         /* else scale is 1 and nothing is ever skipped */
+    bool on;         /* else scale is 1 and nothing is skipped */
     double scale;
     int64_t clean;   /* steps without overflow since the scale last moved */
     int64_t skipped; /* steps of the run */
@@ -30,9 +30,10 @@ void lvni_scaler_init(lvni_scaler *scaler, lvni_precision precision);
 /* After the reduction. overflow: an element of the summed gradient is not finite; the step is then skipped, the scale halved (not below 2^-14).
  * Doubled after 2000 steps without. LVN_ERR_NON_FINITE after 50 skipped steps in a row. */
 lvn_status lvni_scaler_update(lvni_scaler *scaler, bool overflow);
-/* Its state as text for a checkpoint; empty when it is off. */
+/* Its state as text for a checkpoint; off: "skipped=N" of the steps before the precision changed, or empty. */
 void lvni_scaler_print(const lvni_scaler *scaler, char *text, size_t size);
-/* NULL text: a checkpoint without scaler. LVN_ERR_CORRUPT when it is anything else than what was printed. */
+/* NULL text: a checkpoint without scaler. Of another precision: the skipped steps alone are taken over.
+ * LVN_ERR_CORRUPT when it is anything else than what was printed. */
 lvn_status lvni_scaler_read(const char *text, lvni_scaler *scaler);
 
 #endif

@@ -7,8 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define AVERAGE "ema"
-
 static void add(lvni_state_entries *e, const char *prefix, const char *middle, const char *name, const lvn_tensor *like, const float *data)
 {
     lvni_st_tensor *t = &e->tensor[e->n];
@@ -35,14 +33,14 @@ static void add_all(const lvni_trainer *t, const lvni_state_arrays *a, lvni_stat
             add(e, LVNI_CKPT_OPTIM, t->optim->slot_name[k], p->name, p->tensor, a->slot[k] + m->offset[i]);
         }
         if (a->average != NULL) {
-            add(e, LVNI_CKPT_TRAINER, AVERAGE, p->name, p->tensor, a->average + m->offset[i]);
+            add(e, LVNI_CKPT_AVERAGE, "", p->name, p->tensor, a->average + m->offset[i]);
         }
     }
     for (int i = 0; i < m->n_buffers; i++) {
         const lvn_buffer *b = m->buffers[i];
         add(e, LVNI_CKPT_MODEL, "", b->name, b->tensor, a->values + b->value_offset);
         if (a->average != NULL) {
-            add(e, LVNI_CKPT_TRAINER, AVERAGE, b->name, b->tensor, a->average + b->value_offset);
+            add(e, LVNI_CKPT_AVERAGE, "", b->name, b->tensor, a->average + b->value_offset);
         }
     }
 }
@@ -76,7 +74,7 @@ static bool begins(const char *text, const char *with)
 /* What a person can do about a tensor that only one side has. */
 static const char *advice(const char *tensor)
 {
-    if (begins(tensor, LVNI_CKPT_TRAINER AVERAGE)) {
+    if (begins(tensor, LVNI_CKPT_AVERAGE)) {
         return "it was written by a run with averaged weights where this one has none, or the other way round: give ema.decay as it was";
     }
     return begins(tensor, LVNI_CKPT_OPTIM)

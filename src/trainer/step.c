@@ -158,6 +158,10 @@ lvn_status lvni_trainer_step(lvni_trainer *t, lvni_step_result *r)
     t->at.step++;
     t->at.step_in_epoch++;
     t->at.samples_seen += r->samples;
-    lvni_metrics_add(&t->epoch_sum, &r->metrics);
+    if (r->skipped) { /* its loss may be infinite, and nothing was learned from it */
+        t->epoch_skipped++;
+    } else {
+        lvni_metrics_add(&t->epoch_sum, &r->metrics);
+    }
     return LVN_OK;
 }

@@ -42,8 +42,10 @@ class Models(Case):
         table = {}
         for use in ("true", "false"):
             output = f"{self.dir}/{use}.csv"
-            self.levin(["predict", f"model={self.out}", f"data={self.photos}", f"output={output}", f"use_ema={use}"], OK)
+            self.levin(["predict", f"model={self.out}", "checkpoint=last", f"data={self.photos}", f"output={output}", f"use_ema={use}"], OK)
             table[use] = read(output)
+            self.levin(["predict", f"model={self.out}/checkpoints/last.safetensors", f"data={self.photos}", f"output={output}", f"use_ema={use}"], OK)
+            self.assertEqual(read(output), table[use])
         self.assertNotEqual(table["true"], table["false"])
         alone = f"{self.dir}/alone.safetensors"
         write(alone, read(f"{self.out}/exported_models/exported_last.safetensors"))

@@ -7,8 +7,9 @@ import json
 import os
 import shutil
 import struct
+import subprocess
 
-from bad_support import Case, FAILURE, main, OK, read, tree, USAGE, write
+from bad_support import Case, FAILURE, LEVIN, main, OK, read, tree, USAGE, WAIT_S, write
 
 
 class Resume(Case):
@@ -92,6 +93,33 @@ class Resume(Case):
         self.assertEqual(self.hashes(), goal)
         shutil.rmtree(f"{self.out}/checkpoints")  # now they are needed
         self.train("resume=true", code=FAILURE, says=[f"{self.dir}/start.safetensors"])
+
+    def test_weights_of_a_run_that_has_no_checkpoint_yet(self):
+        """The same bits as a fresh start: the average, and weights that are bf16, begin with them."""
+        for more in (["ema.decay=0.9"], ["precision=bf16-true"]):
+            words = [f"weights={self.exported}", "overwrite=true", "max_steps=1", "optim.lr=1e-9", *more]
+            done = subprocess.run([LEVIN, *self.words(self.photos, self.out, *words)], capture_output=True, text=True, timeout=WAIT_S)
+            if "has no bf16 products" in done.stderr:
+                continue
+            self.assertEqual(done.returncode, OK, done.stderr)
+            goal = self.hashes()
+            shutil.rmtree(f"{self.out}/checkpoints")
+            self.train("resume=true", "max_steps=1", says=["has no checkpoint yet"])
+            self.assertEqual(self.hashes(), goal)
+
+    def test_a_resumed_run_keeps_its_weights(self):
+        self.train()
+        hashes = self.hashes()
+        for word in (f"weights={self.exported}", "reset_head=true"):
+            self.train("resume=true", word, "max_steps=4", code=USAGE, says=[word.split("=")[0], "a resumed run keeps its weights", "last.safetensors"])
+        self.assertEqual(self.hashes(), hashes)
+
+    def test_a_precision_that_this_cpu_has_not(self):
+        """It is refused before overwrite=true empties the run."""
+        self.train()
+        before = tree(self.out)
+        self.train("overwrite=true", "precision=bf16-mixed", code=FAILURE, says=["has no bf16 products"], env={"ONEDNN_MAX_CPU_ISA": "AVX2"})
+        self.assertEqual(tree(self.out), before)
 
     def test_a_run_stands_for_its_last_checkpoint(self):
         """For `ckpt hash` and weights=."""

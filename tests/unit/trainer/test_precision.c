@@ -49,6 +49,13 @@ static void its_state_is_text(void **state)
     lvni_scaler_print(&a, text, sizeof text);
     assert_string_equal(text, "");
     assert_int_equal(lvni_scaler_read(NULL, &b), LVN_OK);
+    assert_int_equal(lvni_scaler_read("scale=1024 clean=77 skipped=5 in_a_row=2", &a), LVN_OK); /* the schedule still counts without them */
+    assert_true(!a.on && a.scale == 1.0 && a.skipped == 5);
+    lvni_scaler_print(&a, text, sizeof text);
+    assert_string_equal(text, "skipped=5");
+    lvni_scaler_init(&b, LVNI_PRECISION_16_MIXED);
+    assert_int_equal(lvni_scaler_read(text, &b), LVN_OK);
+    assert_true(b.scale == 65536.0 && b.skipped == 5); /* a fresh scale */
 }
 
 static setting cnn_setting(lvni_precision precision, int lanes)
@@ -108,6 +115,8 @@ static void an_overflow_skips_the_step(void **state)
     assert_int_equal(t->at.step, 1);
     assert_int_equal(t->optim->steps, 0);
     assert_memory_equal(before, b.model->weights, bytes);
+    assert_int_equal(t->epoch_sum.n_metrics, 0); /* its loss may be infinite */
+    assert_int_equal(t->epoch_skipped, 1);
     t->scaler.scale = 64.0;
     assert_int_equal(lvni_trainer_step(t, &r), LVN_OK);
     assert_true(!r.skipped && isfinite(r.grad_norm));

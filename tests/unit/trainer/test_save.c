@@ -6,9 +6,11 @@
 #include "core/vfs.h"
 #include "kernels/kernels.h"
 #include "log/run_log.h"
+#include "trainer/loop_impl.h"
 
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -170,6 +172,50 @@ static void a_training_ends_with_its_error(void **state)
     bench_close(&b);
 }
 
+/* A stop waits for the save in work; when that failed, the state is saved once more. */
+static void a_stop_saves_once_more(void **state)
+{
+    (void)state;
+    memory data;
+    memory_init(&data, 40, 8);
+    const setting s = settings();
+    bench b;
+    bench_open(&b, &data, &s);
+    for (int started = 0; started < 2; started++) {
+        bench_steps(&b, 1);
+        lvni_vfs_fail_at("rename", 1, EIO);
+        must_be(lvni_trainer_save_start(b.trainer, false), LVN_OK);
+        assert_int_equal(lvni_loop_stop(b.trainer, SIGTERM, started == 1), LVN_ERR_CANCELLED);
+        lvni_vfs_fail_at("rename", 0, 0);
+        assert_non_null(strstr(lvn_last_error()->message, "the checkpoint is saved"));
+        assert_int_equal(b.trainer->saved_step, started + 1);
+    }
+    bench_close(&b);
+}
+
+/* What failed between two steps is tried again; the error tells what there is to go on from. */
+static void an_error_tells_the_last_saved_step(void **state)
+{
+    (void)state;
+    memory data;
+    memory_init(&data, 40, 8);
+    const setting s = settings();
+    bench b;
+    bench_open(&b, &data, &s);
+    bench_steps(&b, 1);
+    must_be(lvni_trainer_save(b.trainer, false), LVN_OK);
+    bench_steps(&b, 1);
+    const lvn_status failed = lvn_error_set(LVN_ERR_IO, __FILE__, __LINE__, "it failed");
+    lvni_vfs_fail_at("rename", 1, EIO);
+    assert_int_equal(lvni_loop_keep(b.trainer, failed), LVN_ERR_IO);
+    assert_non_null(strstr(lvn_last_error()->message, "; the last saved step is 1"));
+    lvni_vfs_fail_at("rename", 0, 0);
+    lvn_error_set(LVN_ERR_IO, __FILE__, __LINE__, "it failed");
+    assert_int_equal(lvni_loop_keep(b.trainer, failed), LVN_ERR_IO);
+    assert_non_null(strstr(lvn_last_error()->message, "; step 2 (epoch 1) is saved"));
+    bench_close(&b);
+}
+
 int main(void)
 {
     lvni_log_set_quiet(true);
@@ -187,6 +233,8 @@ int main(void)
         cmocka_unit_test(steps_meanwhile_change_nothing),
         cmocka_unit_test(errors_are_told_once),
         cmocka_unit_test(a_training_ends_with_its_error),
+        cmocka_unit_test(a_stop_saves_once_more),
+        cmocka_unit_test(an_error_tells_the_last_saved_step),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     unlink(metrics);
