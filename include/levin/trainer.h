@@ -22,7 +22,8 @@ typedef struct lvn_job {
  * before. LVN_ERR_CANCELLED: stopped by a signal; LVN_ERR_USAGE: words or job; LVN_ERR_NON_FINITE: loss or weights; data, files and memory
  * as their names say. */
 LVN_API lvn_status lvn_job_train(const lvn_job *job, int n_words, const char *const *words);
-/* The same with the words of main(), messages on standard error, and the exit code to return from main(). */
+/* The same with the words of main(), messages on standard error, and the exit code to return from main(). Call it early: unless GOMP_SPINCOUNT or
+ * OMP_WAIT_POLICY is set, it starts the program once more with its first words (2 ms), since OpenMP reads its settings when it is loaded. */
 LVN_API int lvn_main(int argc, char **argv, const lvn_job *job);
 
 #ifdef __cplusplus

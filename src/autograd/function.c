@@ -71,6 +71,11 @@ static lvn_tensor *refuse(const lvn_function *f, const char *why)
 
 lvn_tensor *lvn_apply(const lvn_function *f, lvn_tensor *const *in, int n_in, const void *attr)
 {
+    if (f == NULL || f->forward == NULL || f->backward == NULL) {
+        lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__, "lvn_apply(%s): a function needs a name, a forward and a backward",
+                      f == NULL || f->name == NULL ? "NULL" : f->name);
+        return lvni_op_fail("apply");
+    }
     if (n_in < 1 || n_in > LVN_FUNCTION_INPUTS) {
         return refuse(f, "a function has 1 to 8 inputs");
     }

@@ -73,8 +73,35 @@ static int remove_hostile(void)
     return n;
 }
 
+/* The words the program was started with: a main may have taken some off before it calls here. NULL when they cannot be had. */
+static char **first_words(void)
+{
+    enum { BYTES = 1 << 16, WORDS = 4096 };
+    static char text[BYTES];
+    static char *words[WORDS + 1];
+    FILE *f = fopen("/proc/self/cmdline", "r");
+    const size_t n = f == NULL ? 0 : fread(text, 1, BYTES, f);
+    if (f != NULL) {
+        fclose(f);
+    }
+    if (n == 0 || n == BYTES || text[n - 1] != '\0') {
+        return NULL;
+    }
+    int count = 0;
+    for (size_t at = 0; at < n; at += strlen(text + at) + 1) {
+        if (count == WORDS) {
+            return NULL;
+        }
+        words[count++] = text + at;
+    }
+    words[count] = NULL;
+    return words;
+}
+
 void lvni_cpu_clean_environment(char **argv)
 {
+    char **words = first_words();
+    argv = words != NULL ? words : argv;
     if (getenv(GUARD) != NULL) { /* this is the second start; programs started from here decide anew */
         unsetenv(GUARD);
         return;

@@ -209,6 +209,12 @@ static void bad_rules_are_told(void **state)
     } bad[] = {{{.name = "wide", .forward = hand_forward, .backward = wide_backward}, LVN_ERR_SHAPE, "of shape (3, 4) for input 0, which is (4)"},
                {{.name = "nested", .forward = hand_forward, .backward = nested_backward}, LVN_ERR_INVALID, "lvn_grad"},
                {{.name = "again", .forward = hand_forward, .backward = again_backward}, LVN_ERR_INVALID, "lvn_backward"}};
+    static const lvn_function empty = {.name = "empty"};
+    lvn_tensor *leaf = make_leaf(LVN_F64, 1, &vector, NORMAL);
+    assert_null(lvn_apply(&empty, &leaf, 1, NULL));
+    assert_error_says("lvn_apply(empty): a function needs a name, a forward and a backward");
+    lvn_clear_error();
+    lvn_release(leaf);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         lvn_tensor *x = make_leaf(LVN_F64, 1, &vector, NORMAL);
         assert_int_equal(lvn_scope_open(), LVN_OK);
