@@ -2,6 +2,7 @@
 #include "data/array.h"
 
 #include "core/alloc.h"
+#include "core/half.h"
 #include "core/vfs.h"
 #include "data/idx.h"
 #include "data/npy.h"
@@ -58,20 +59,6 @@ static uint64_t load_bits(const lvni_array *a, const uint8_t *p, size_t bytes)
     return bits;
 }
 
-/* IEEE 754 binary16: sign, 5 bits of exponent, 10 of fraction. */
-static float half_to_float(uint32_t h)
-{
-    const uint32_t sign = (h & 0x8000U) << 16, exponent = h >> 10 & 31U, fraction = h & 1023U;
-    uint32_t bits = sign | (exponent == 31 ? 255U : exponent + 112U) << 23 | fraction << 13;
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    if (exponent == 0) {
-        value = (float)fraction * 0x1p-24F;
-        value = sign != 0 ? -value : value;
-    }
-    return value;
-}
-
 static float element_f32(const lvni_array *a, const uint8_t *p)
 {
     const uint64_t bits = load_bits(a, p, types[a->type].bytes);
@@ -84,7 +71,7 @@ static float element_f32(const lvni_array *a, const uint8_t *p)
     case LVNI_ARRAY_I16: return (float)(int16_t)bits;
     case LVNI_ARRAY_I32: return (float)(int32_t)bits;
     case LVNI_ARRAY_I64: return (float)(int64_t)bits;
-    case LVNI_ARRAY_F16: return half_to_float(low);
+    case LVNI_ARRAY_F16: return lvni_f16_to_f32((uint16_t)low);
     case LVNI_ARRAY_F32: memcpy(&f, &low, sizeof f); return f;
     case LVNI_ARRAY_F64: memcpy(&d, &bits, sizeof d); return (float)d;
     default: return (float)bits; /* the unsigned ones */

@@ -56,8 +56,9 @@ static lvn_status check_pictures(lvni_array_images *m, const lvni_array *a, cons
     char text[192];
     const bool grey = a->ndim == 3, channels = a->ndim == 4 && (a->shape[3] == 1 || a->shape[3] == 3);
     if ((!grey && !channels) || a->type != LVNI_ARRAY_U8 || a->fortran) {
-        LVN_FAIL(LVN_ERR_USAGE, "%s holds %s of %s%s; pictures are uint8 of (N, height, width), (N, height, width, 1) or (N, height, width, 3), in row-major order",
-                 path, lvni_array_shape_text(a, text), lvni_array_type_name(a->type), a->fortran ? " in column order" : "");
+        LVN_FAIL(LVN_ERR_USAGE, "%s holds %s of %s%s; pictures are uint8 of (N, height, width), (N, height, width, 1) or (N, height, width, 3), in row-major order%s",
+                 path, lvni_array_shape_text(a, text), lvni_array_type_name(a->type), a->fortran ? " in column order" : "",
+                 a->type >= LVNI_ARRAY_F16 ? "; or give levin predict output=NAME.npy for plain logits" : "");
     }
     if (a->count == 0) {
         LVN_FAIL(LVN_ERR_USAGE, "%s holds no pictures: %s", path, lvni_array_shape_text(a, text));

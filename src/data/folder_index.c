@@ -155,6 +155,32 @@ lvn_status lvni_folder_index_write(const char *file, const char *root, bool part
     return s == LVN_OK ? told : s;
 }
 
+/* ---- where ---- */
+
+/* The folder that a file lies in, with no links and dots; false: it cannot be found, and opening the file will say so. */
+static bool folder_of(const char *file, char real[PATH_MAX])
+{
+    char folder[PATH_MAX];
+    const char *slash = strrchr(file, '/');
+    const int length = slash == NULL ? 1 : slash == file ? 1 : (int)(slash - file);
+    const int n = snprintf(folder, sizeof folder, "%.*s", length, slash == NULL ? "." : file);
+    return n < PATH_MAX && realpath(folder, real) != NULL;
+}
+
+lvn_status lvni_folder_index_check_place(const char *file, const char *root)
+{
+    char folder[PATH_MAX], real[PATH_MAX];
+    if (!folder_of(file, folder) || realpath(root, real) == NULL) {
+        return LVN_OK;
+    }
+    const size_t n = strcmp(real, "/") == 0 ? 0 : strlen(real);
+    if (strncmp(folder, real, n) == 0 && (folder[n] == '\0' || folder[n] == '/')) {
+        LVN_FAIL(LVN_ERR_USAGE, "data.index=%s lies inside of data=%s: writing it there would change the folder that it describes; put it beside the folder",
+                 file, root);
+    }
+    return LVN_OK;
+}
+
 /* ---- reading ---- */
 
 /* The rest of a line to its path, in place; the begin of the next line. NULL: no line end. */
@@ -218,34 +244,39 @@ static bool folder_is_same(const char *root, const char *name, const int64_t *wa
            was[0] + settle_ns <= start_ns;
 }
 
-/* The lines between version and end. *same false: of another folder, or something changed. */
-static lvn_status take_lines(char *at, const char *root, bool parts, lvni_walk *walk, damage *d, bool *same)
+/* The lines between version and end. */
+static lvn_status take_lines(char *at, const char *root, bool parts, lvni_walk *walk, damage *d, lvni_index_found *found)
 {
     int64_t head[2], v[4];
     char *path = take_numbers(at, "data ", 2, head);
     at = path == NULL ? NULL : take_path(path);
-    *same = at != NULL && strcmp(path, root) == 0 && head[1] == (parts ? 1 : 0);
-    while (*same && (path = take_numbers(at, "folder ", 2, v)) != NULL) {
+    bool same = at != NULL && strcmp(path, root) == 0;
+    while (same && (path = take_numbers(at, "folder ", 2, v)) != NULL) {
         at = take_path(path);
-        *same = at != NULL && folder_is_same(root, path, v, head[0]);
+        same = at != NULL && folder_is_same(root, path, v, head[0]);
     }
-    while (*same && (path = take_numbers(at, "picture ", 4, v)) != NULL) {
+    if (same && head[1] != (parts ? 1 : 0)) {
+        *found = LVNI_INDEX_OTHER_PARTS;
+        return LVN_OK;
+    }
+    while (same && (path = take_numbers(at, "picture ", 4, v)) != NULL) {
         at = take_path(path);
-        *same = at != NULL;
-        if (*same) {
+        same = at != NULL;
+        if (same) {
             LVN_TRY(lvni_walk_add_name(walk, path));
         }
-        if (*same && v[2] == 0) {
+        if (same && v[2] == 0) {
             note_damage(d, path);
         }
     }
     d->of = walk->n;
+    *found = same ? LVNI_INDEX_TAKEN : LVNI_INDEX_WANTED;
     return LVN_OK;
 }
 
-lvn_status lvni_folder_index_read(const char *file, const char *root, bool parts, lvni_walk *walk, lvni_str *damaged, bool *found)
+lvn_status lvni_folder_index_read(const char *file, const char *root, bool parts, lvni_walk *walk, lvni_str *damaged, lvni_index_found *found)
 {
-    *found = false;
+    *found = LVNI_INDEX_WANTED;
     if (!lvni_path_exists(file)) {
         return LVN_OK;
     }
@@ -258,8 +289,7 @@ lvn_status lvni_folder_index_read(const char *file, const char *root, bool parts
         s = take_lines(text + strlen(VERSION_LINE), root, parts, walk, &d, found);
     }
     lvni_free(text);
-    if (s != LVN_OK || !*found) {
-        *found = false;
+    if (s != LVN_OK || *found != LVNI_INDEX_TAKEN) {
         lvni_walk_free(walk);
         lvni_str_free(&d.names);
         return s;

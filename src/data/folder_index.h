@@ -13,10 +13,15 @@
 
 enum { LVNI_INDEX_NAMED = 20 }; /* damaged pictures that are named */
 
-/* Fill an empty walk from the file. *found false, with the walk empty and no error: there is no such file, it is of another folder or of another
- * layout (parts: only train/ and val/), or something changed. LVN_ERR_CORRUPT: a damaged file; LVN_ERR_IO. damaged: a sentence about damaged
+/* TAKEN: the walk holds the list. WANTED: there is no such file, it is of another folder, or something changed. OTHER_PARTS: it lists this
+ * unchanged folder the other way, train/ and val/ alone (as training does) or everything below (predict): it stays, for who wrote it. */
+typedef enum lvni_index_found { LVNI_INDEX_WANTED, LVNI_INDEX_TAKEN, LVNI_INDEX_OTHER_PARTS } lvni_index_found;
+
+/* LVN_ERR_USAGE when the file would lie in the folder or below: writing it there changes the folder, and the index would never be taken. */
+lvn_status lvni_folder_index_check_place(const char *file, const char *root);
+/* Fill an empty walk from the file; it stays empty unless TAKEN. LVN_ERR_CORRUPT: a damaged file; LVN_ERR_IO. damaged: a sentence about damaged
  * pictures is appended when there are some. */
-lvn_status lvni_folder_index_read(const char *file, const char *root, bool parts, lvni_walk *walk, lvni_str *damaged, bool *found);
+lvn_status lvni_folder_index_read(const char *file, const char *root, bool parts, lvni_walk *walk, lvni_str *damaged, lvni_index_found *found);
 /* Look at the headers of a sorted walk's pictures and write the file. LVN_ERR_IO when it cannot be written. */
 lvn_status lvni_folder_index_write(const char *file, const char *root, bool parts, const lvni_walk *walk, lvni_str *damaged);
 

@@ -203,19 +203,20 @@ static lvn_status walk_all(const lvni_image_scan *scan, lvni_walk *walk)
     return LVN_OK;
 }
 
-/* From the index where there is a good one; else from the folder, and then the index is written. */
+/* From the index where there is a good one; else from the folder, and then the index is written, unless it serves another command. */
 static lvn_status list_all(const lvni_image_scan *scan, const char *index, lvni_str *notes, lvni_walk *walk)
 {
     if (index == NULL) {
         return walk_all(scan, walk);
     }
-    bool found;
+    lvni_index_found found;
+    LVN_TRY(lvni_folder_index_check_place(index, scan->root));
     LVN_TRY(lvni_folder_index_read(index, scan->root, scan->has_parts, walk, notes, &found));
-    if (found) {
+    if (found == LVNI_INDEX_TAKEN) {
         return LVN_OK;
     }
     LVN_TRY(walk_all(scan, walk));
-    return lvni_folder_index_write(index, scan->root, scan->has_parts, walk, notes);
+    return found == LVNI_INDEX_OTHER_PARTS ? LVN_OK : lvni_folder_index_write(index, scan->root, scan->has_parts, walk, notes);
 }
 
 static lvn_status scan_folder(lvni_image_scan *scan, lvni_scan_mode mode, const char *index, lvni_str *notes)

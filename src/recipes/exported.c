@@ -152,6 +152,11 @@ static lvn_status find_file(const char *path, const char *which, char **file)
     const bool is_run = inside != NULL && lvni_path_exists(inside);
     lvni_free(inside);
     *file = is_run ? NULL : lvni_strdup(LVNI_TAG_CONFIG, path);
+    if (!is_run && which != NULL && lvni_path_exists(path)) {
+        lvni_free(*file);
+        *file = NULL;
+        LVN_FAIL(LVN_ERR_USAGE, "checkpoint=%s chooses within a run directory, and model=%s is none: leave checkpoint= away, or give the run", which, path);
+    }
     const char *const names[] = {which != NULL ? which : "best", which != NULL ? which : "last"};
     for (int i = 0; is_run && i < 2; i++) {
         lvni_str s = {0};

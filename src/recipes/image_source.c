@@ -56,21 +56,25 @@ static lvn_status open_folder(const char *data, lvni_scan_mode mode, const char 
 
 static lvn_status open_kind(const lvni_config *c, lvni_scan_mode mode, lvni_image_source *s)
 {
-    const char *data = lvni_config_str(c, "data"), *labels = lvni_config_str(c, "data.labels");
-    if (strcmp(data, SHAPES) == 0) {
+    const char *data = lvni_config_str(c, "data"), *labels = lvni_config_str(c, "data.labels"), *index = lvni_config_str(c, "data.index");
+    const bool shapes = strcmp(data, SHAPES) == 0, file = !shapes && lvni_array_images_is_file(data);
+    const bool arrays = file || (!shapes && lvni_array_images_is_folder(data));
+    if (index != NULL && (shapes || arrays)) {
+        LVN_FAIL(LVN_ERR_USAGE, "data.index=%s keeps the list of a folder of pictures, which data=%s is not: leave it away", index, data);
+    }
+    if (shapes) {
         s->shapes = (lvni_shapes_options){.count = lvni_config_int(c, "data.count"),
                                           .classes = (int)lvni_config_int(c, "data.classes"),
                                           .seed = (uint64_t)lvni_config_int(c, "data.seed")};
         return LVN_OK;
     }
-    const bool file = lvni_array_images_is_file(data);
     if (labels != NULL && !file) {
         LVN_FAIL(LVN_ERR_USAGE, "labels=%s belongs to data= a .npy or IDX file of pictures, which data=%s is not", labels, data);
     }
-    if (file || lvni_array_images_is_folder(data)) {
+    if (arrays) {
         return lvni_array_images_open(data, labels, mode != LVNI_SCAN_FLAT, &s->arrays);
     }
-    return open_folder(data, mode, lvni_config_str(c, "data.index"), &s->scan);
+    return open_folder(data, mode, index, &s->scan);
 }
 
 lvn_status lvni_image_source_open(const lvni_config *c, lvni_scan_mode mode, lvni_image_source *s)

@@ -4,10 +4,12 @@
 #include "core/alloc.h"
 #include "data/npy.h"
 #include "kernels/kernels.h"
+#include "log/run_log.h"
 #include "recipes/exported.h"
 #include "recipes/train_options.h"
 #include "trainer/lanes.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -48,14 +50,36 @@ static lvn_status check(const work *w)
     return LVN_OK;
 }
 
+/* An array goes to the network as it is: what does not look like what it was trained on is worth a line. */
+static void tell_unlike_training(const work *w)
+{
+    const char *data = lvni_config_str(w->config, "data");
+    const int64_t height = w->array.shape[1], width = w->array.shape[2];
+    const int size = w->exported->card.image_size;
+    if (w->array.type < LVNI_ARRAY_F16) {
+        lvni_log_line(LVNI_LOG_WARNING, "data=%s holds %s: the numbers are used as they are, and the network expects them normalised as in training; "
+                      "without output=NAME.npy levin does that to uint8 pictures itself", data, lvni_array_type_name(w->array.type));
+    }
+    if (height != size || width != size) {
+        lvni_log_line(LVNI_LOG_WARNING, "data=%s holds pictures of %lld x %lld (height x width), those of the training were %d x %d", data,
+                      (long long)height, (long long)width, size, size);
+    }
+}
+
 static lvn_status open_model(work *w)
 {
     const char *model = lvni_config_str(w->config, "model"), *weights = lvni_config_str(w->config, "weights");
     if (model == NULL) {
         LVN_FAIL(LVN_ERR_USAGE, "model= is missing: a run directory or an exported .safetensors file, or with weights=FILE the name of a network");
     }
+    const char *checkpoint = lvni_config_str(w->config, "checkpoint");
     if (weights == NULL) {
-        return lvni_exported_open(model, lvni_config_str(w->config, "checkpoint"), lvni_config_bool(w->config, "use_ema"), &w->exported);
+        LVN_TRY(lvni_exported_open(model, checkpoint, lvni_config_bool(w->config, "use_ema"), &w->exported));
+        tell_unlike_training(w);
+        return LVN_OK;
+    }
+    if (checkpoint != NULL) {
+        LVN_FAIL(LVN_ERR_USAGE, "checkpoint=%s chooses within a run directory; with weights= model=%s names a network", checkpoint, model);
     }
     return lvni_exported_from_weights(model, weights, (int)w->array.shape[1], &w->exported);
 }
@@ -89,6 +113,18 @@ static lvn_status forward(void *user, int lane)
     return status;
 }
 
+static lvn_status check_finite(const work *w)
+{
+    const int64_t classes = w->exported->card.n_classes;
+    for (int64_t i = 0; i < w->array.shape[0] * classes; i++) {
+        if (!isfinite(w->logits[i])) {
+            LVN_FAIL(LVN_ERR_NON_FINITE, "the model %s gives %g as a logit of picture %lld of data=%s: its weights or the numbers of that picture are not finite or too large",
+                     lvni_config_str(w->config, "model"), (double)w->logits[i], (long long)(i / classes), lvni_config_str(w->config, "data"));
+        }
+    }
+    return LVN_OK;
+}
+
 /* Fixed chunks, one after the other with all cores. */
 static lvn_status run(work *w)
 {
@@ -103,6 +139,7 @@ static lvn_status run(work *w)
         w->n = n - w->first < chunk ? n - w->first : chunk;
         LVN_TRY(lvni_lanes_run(w->lanes, 1, forward, w));
     }
+    LVN_TRY(check_finite(w));
     const char *output = lvni_config_str(w->config, "output");
     LVN_TRY(lvni_npy_write_f32(output, 2, shape, w->logits));
     printf("logits (%lld, %lld) in %s\n", (long long)shape[0], (long long)shape[1], output);

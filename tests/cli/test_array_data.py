@@ -66,6 +66,8 @@ def main():
     assert "of 18 right" in levin("eval", "data=images.npy", "labels=classes.npy", "model=npy", "split=val")
     text = levin(*train, "data=images.npy", "labels=short.npy", "out=bad", status=1)
     assert "short.npy holds (89) labels for 90 pictures" in text and not os.path.exists("bad"), text
+    for data in ("mnist", "images.npy", "builtin:shapes"):
+        assert "data.index=i keeps the list of a folder" in levin(*train, f"data={data}", "data.index=i", "out=bad", status=64)
     assert "labels= is missing" in levin(*train, "data=images.npy", "out=bad", status=64)
     assert "belongs to data= a .npy or IDX file" in levin(*train, "data=mnist", "labels=classes.npy", "out=bad", status=64)
 

@@ -137,17 +137,19 @@ def mixtures():
 
 def resnets():
     """The same on a network with residual blocks, in the precisions that change its kernels."""
-    for precision in ("32-true", "bf16-mixed", "16-mixed"):
-        small = precision == "16-mixed"  # computed in f32 behind f16: slow
-        words = ["model=resnet18", f"precision={precision}", "wgrad_threads=1", "batch_size=32", f"max_steps={3 if small else 12}", "eval_batch_size=32"]
+    for precision in ("32-true", "bf16-mixed", "16-mixed", "bf16-true"):
+        small = precision in ("16-mixed", "bf16-true")  # f16 is computed in f32: slow
+        steps, stop = (4, 2) if small else (12, 7)
+        words = ["model=resnet18", f"precision={precision}", "wgrad_threads=1", "batch_size=32", f"max_steps={steps}", "eval_batch_size=32"]
         first = train(words + ["lanes=1", "num_workers=0"])
         same(train(words + ["lanes=3", "num_workers=2"]), first, f"resnet18, {precision}: 3 lanes, 2 workers")
-        if small:
+        if precision == "bf16-true":
             continue
-        same(train(words + ["lanes=2", "num_workers=3"], cores=CORES[:1]), first, f"resnet18, {precision}: 2 lanes, 3 workers, one core")
-        stopped = train([w for w in words if not w.startswith("max_steps")] + ["max_steps=7", "lanes=2"])
-        levin(["train", "classify", f"out={stopped}", "resume=true", "max_steps=12", "quiet=true", "lanes=1"])
-        same(stopped, first, f"resnet18, {precision}: resumed at step 7")
+        if not small:
+            same(train(words + ["lanes=2", "num_workers=3"], cores=CORES[:1]), first, f"resnet18, {precision}: 2 lanes, 3 workers, one core")
+        stopped = train([w for w in words if not w.startswith("max_steps")] + [f"max_steps={stop}", "lanes=2"])
+        levin(["train", "classify", f"out={stopped}", "resume=true", f"max_steps={steps}", "quiet=true", "lanes=1"])
+        same(stopped, first, f"resnet18, {precision}: resumed at step {stop}")
 
 
 def one_pixel():

@@ -126,7 +126,18 @@ class Arrays(Case):
         write_npy(f"{self.dir}/u8.npy", [2, 12, 12, 3], u8, "|u1")
         write_npy(f"{self.dir}/f32.npy", [2, 12, 12, 3], u8)
         model = f"model={self.run_dir}"
-        self.assertEqual(self.logits(model, x=f"{self.dir}/u8.npy"), self.logits(model, x=f"{self.dir}/f32.npy"))
+        told = ["warning: ", "u8.npy holds uint8: the numbers are used as they are", "normalised as in training"]
+        self.assertEqual(self.logits(model, x=f"{self.dir}/u8.npy", says=told), self.logits(model, x=f"{self.dir}/f32.npy"))
+
+    def test_other_size_than_in_training(self):
+        write_npy(f"{self.dir}/wide.npy", [1, 12, 16, 3], [0.5] * (12 * 16 * 3))
+        self.logits(f"model={self.run_dir}", x=f"{self.dir}/wide.npy", says=["warning: ", "12 x 16 (height x width)", "training were 12 x 12"])
+
+    def test_no_number(self):
+        values = [0.5] * (2 * 12 * 12 * 3)
+        values[12 * 12 * 3 + 5] = math.nan
+        write_npy(f"{self.dir}/nan.npy", [2, 12, 12, 3], values)
+        self.logits(f"model={self.run_dir}", x=f"{self.dir}/nan.npy", code=1, says=["as a logit of picture 1 of data=", "not finite"])
 
     def test_refusals(self):
         model = f"model={self.run_dir}"
@@ -138,6 +149,10 @@ class Arrays(Case):
         self.logits("model=resnet18", f"weights={self.exported}", code=1, says=["exported_last.safetensors has no fc.weight", "another network"])
         self.logits(code=64, says=["model= is missing"])
         self.logits(model, x=f"{self.dir}/none.npy", code=1, says=["none.npy"])
+        self.levin(["predict", model, f"data={self.x}"], 64, ["or give levin predict output=NAME.npy for plain logits"])
+        self.logits(f"model={self.exported}", "checkpoint=last", code=64, says=["checkpoint=last chooses within a run directory"])
+        self.logits("model=cnn", f"weights={self.exported}", "checkpoint=last", code=64, says=["checkpoint=last chooses", "names a network"])
+        self.levin(["eval", f"model={self.exported}", "checkpoint=best", "data=builtin:shapes"], 64, ["checkpoint=best chooses within a run"])
         self.levin(["predict", "model=cnn", f"weights={self.exported}", f"data={self.dir}"], 64, ["weights= has no names of classes"])
 
 
@@ -216,6 +231,7 @@ class Export(Case):
     def test_refusals(self):
         self.levin(["export"], 64, ["model= is missing"])
         self.levin(["export", f"model={self.run_dir}", "checkpoint=x.safetensors"], 64, ["which one?"])
+        self.levin(["export", f"model={self.exported}", "checkpoint=last"], 64, ["checkpoint=last chooses within a run directory"])
         self.levin(["export", f"model={self.dir}/none"], 1, ["none does not exist"])
 
 

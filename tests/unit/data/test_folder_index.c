@@ -23,14 +23,14 @@
 /* Folders a minute old: younger ones are not trusted. */
 static void age(const char *folder)
 {
-    static const char *const below[] = {"", "/a", "/a/deep", "/b b%"};
-    for (int i = 0; i < 4; i++) {
+    static const char *const below[] = {"", "/a", "/a/deep", "/b b%", "/train", "/train/a", "/train/b", "/val", "/val/a"};
+    for (int i = 0; i < 9; i++) {
         char path[512];
         struct timespec then;
         snprintf(path, sizeof path, "%s%s", folder, below[i]);
         clock_gettime(CLOCK_REALTIME, &then);
         then.tv_sec -= 60 + i;
-        assert_int_equal(utimensat(AT_FDCWD, path, (struct timespec[]){then, then}, 0), 0);
+        assert_true(utimensat(AT_FDCWD, path, (struct timespec[]){then, then}, 0) == 0 || errno == ENOENT);
     }
 }
 
@@ -134,6 +134,62 @@ static void an_index_of_something_else_is_not_taken(void **state)
     images_remove_folder(folder);
 }
 
+static lvn_status scan_as(const char *folder, lvni_scan_mode mode, const char *index, int64_t *n)
+{
+    lvni_image_scan *s = NULL;
+    lvni_str text = {0};
+    const lvn_status status = lvni_image_scan_open_indexed(images_path(folder, "data"), mode, index, &text, &s);
+    *n = s == NULL ? 0 : s->n;
+    lvni_image_scan_release(s);
+    lvni_str_free(&text);
+    return status;
+}
+
+/* `predict` lists everything, training train/ and val/ alone: the index of the one outlives the other. */
+static void an_index_of_other_parts_stays(void **state)
+{
+    (void)state;
+    char folder[256];
+    snprintf(folder, sizeof folder, "%s", images_temp_folder());
+    const char *made[] = {"data/train/a/1.jpg", "data/train/b/2.jpg", "data/val/a/3.jpg"};
+    for (int i = 0; i < 3; i++) {
+        images_make_jpeg(images_path(folder, made[i]), 8, 8, 1);
+    }
+    char *before, *after, index[300];
+    size_t n[2];
+    int64_t pictures;
+    snprintf(index, sizeof index, "%s/x.index", folder);
+    age(images_path(folder, "data"));
+    assert_int_equal(scan_as(folder, LVNI_SCAN_CLASSES, index, &pictures), LVN_OK);
+    assert_int_equal(lvni_file_read(index, 1 << 20, &before, &n[0]), LVN_OK);
+    assert_int_equal(scan_as(folder, LVNI_SCAN_FLAT, index, &pictures), LVN_OK);
+    assert_int_equal(pictures, 3);
+    assert_int_equal(lvni_file_read(index, 1 << 20, &after, &n[1]), LVN_OK);
+    assert_string_equal(before, after);
+    lvni_free(before);
+    lvni_free(after);
+    images_remove_folder(folder);
+}
+
+static void an_index_inside_of_the_folder_is_refused(void **state)
+{
+    (void)state;
+    const char *folder = make_folder();
+    const char *const inside[] = {"data/x.index", "data/a/x.index", "data/a/../x.index"};
+    int64_t n;
+    for (int i = 0; i < 3; i++) {
+        char index[512];
+        snprintf(index, sizeof index, "%s/%s", folder, inside[i]);
+        assert_int_equal(scan_as(folder, LVNI_SCAN_CLASSES, index, &n), LVN_ERR_USAGE);
+        assert_non_null(strstr(lvn_last_error()->message, "lies inside of data="));
+        assert_false(lvni_path_exists(index));
+    }
+    char index[512];
+    snprintf(index, sizeof index, "%s/data.index", folder); /* a name that begins like the folder's */
+    assert_int_equal(scan_as(folder, LVNI_SCAN_CLASSES, index, &n), LVN_OK);
+    images_remove_folder(folder);
+}
+
 static void a_damaged_index_is_told_and_not_overwritten(void **state)
 {
     (void)state;
@@ -202,6 +258,8 @@ int main(void)
         cmocka_unit_test(an_unchanged_folder_is_not_looked_at_again),
         cmocka_unit_test(what_changes_a_folder_changes_the_list),
         cmocka_unit_test(an_index_of_something_else_is_not_taken),
+        cmocka_unit_test(an_index_of_other_parts_stays),
+        cmocka_unit_test(an_index_inside_of_the_folder_is_refused),
         cmocka_unit_test(a_damaged_index_is_told_and_not_overwritten),
         cmocka_unit_test(no_memory_and_no_disk_leave_nothing_behind),
     };

@@ -78,28 +78,35 @@ static lvn_tensor *spread(lvn_tensor *t)
 
 /* ---- element-wise ---- */
 
-static void square_grad(void **state)
-{
-    (void)state;
-    lvn_tensor *x = RANDOM("x", 3, 5), *dy = RANDOM("dy", 3, 5);
-    check_gradient(LVNI_OP_square, NULL, IN(x), 0, dy, REF(square_grad, NULL, dy, x).out[0]);
-}
+/* Of one input; `saved`: what the gradient is computed from, x or y. */
+#define ELEMENT(op, values, attr, saved)                                                                     \
+    static void op##_grad(void **state)                                                                      \
+    {                                                                                                        \
+        (void)state;                                                                                         \
+        lvn_tensor *x = values(RANDOM("x", 4, 5)), *dy = RANDOM("dy", 4, 5), *y = REF(op, attr, x).out[0];   \
+        check_gradient(LVNI_OP_##op, attr, IN(x), 0, dy, REF(op##_grad, attr, dy, saved).out[0]);            \
+        assert_true(lvni_same_shape(y, x));                                                                  \
+    }
 
-static void sqrt_grad(void **state)
-{
-    (void)state;
-    lvn_tensor *x = positive(RANDOM("x", 3, 5)), *dy = RANDOM("dy", 3, 5);
-    lvn_tensor *y = REF(sqrt, NULL, x).out[0];
-    check_gradient(LVNI_OP_sqrt, NULL, IN(x), 0, dy, REF(sqrt_grad, NULL, dy, y).out[0]);
-}
+static const lvni_range_attr between = {.min = -0.5, .max = 1.25};
+static const lvni_number_attr power = {.value = 2.5}, slope = {.value = 0.2};
 
-static void rsqrt_grad(void **state)
-{
-    (void)state;
-    lvn_tensor *x = positive(RANDOM("x", 3, 5)), *dy = RANDOM("dy", 3, 5);
-    lvn_tensor *y = REF(rsqrt, NULL, x).out[0];
-    check_gradient(LVNI_OP_rsqrt, NULL, IN(x), 0, dy, REF(rsqrt_grad, NULL, dy, y).out[0]);
-}
+ELEMENT(square, spread, NULL, x)
+ELEMENT(sqrt, positive, NULL, y)
+ELEMENT(rsqrt, positive, NULL, y)
+ELEMENT(reciprocal, positive, NULL, y)
+ELEMENT(relu, spread, NULL, y)
+ELEMENT(abs, spread, NULL, x)
+ELEMENT(clamp, spread, &between, x)
+ELEMENT(pow_scalar, positive, &power, x)
+ELEMENT(leaky_relu, spread, &slope, x)
+ELEMENT(gelu, spread, NULL, x)
+ELEMENT(gelu_tanh, spread, NULL, x)
+ELEMENT(silu, spread, NULL, x)
+ELEMENT(sigmoid, spread, NULL, y)
+ELEMENT(tanh, spread, NULL, y)
+ELEMENT(softplus, spread, NULL, x)
+ELEMENT(erf, spread, NULL, x)
 
 /* The kernels give db^e/db and db^e/de alone; the rule multiplies by dy. */
 static void pow_gradients(void)
@@ -119,14 +126,6 @@ static void pow_grad_exponent(void **state)
 {
     (void)state;
     pow_gradients();
-}
-
-static void relu_grad(void **state)
-{
-    (void)state;
-    lvn_tensor *x = spread(RANDOM("x", 4, 5)), *dy = RANDOM("dy", 4, 5);
-    lvn_tensor *y = REF(relu, NULL, x).out[0];
-    check_gradient(LVNI_OP_relu, NULL, IN(x), 0, dy, REF(relu_grad, NULL, dy, y).out[0]);
 }
 
 static void dropout_is_its_own_gradient(void **state)
@@ -254,6 +253,33 @@ static void max_pool2d_grad(void **state)
         check_gradient(LVNI_OP_max_pool2d, &rows[i], IN(x), 0, dy,
                        REF(max_pool2d_grad, &rows[i], dy, forward.out[1]).out[0]);
     }
+}
+
+/* ---- copies: what was read twice is added ---- */
+
+static void pad_reflect_grad(void **state)
+{
+    (void)state;
+    lvn_tensor *x = RANDOM("x", 2, 3, 4), *dy = RANDOM("dy", 2, 5, 7);
+    const lvni_box_attr out = {.ndim = 3, .start = {0, 1, 2}, .size = {2, 5, 7}, .reflect = true};
+    const lvni_box_attr back = {.ndim = 3, .start = {0, 1, 2}, .size = {2, 3, 4}, .reflect = true};
+    check_gradient(LVNI_OP_pad, &out, IN(x), 0, dy, REF(pad_reflect_grad, &back, dy).out[0]);
+}
+
+static void index_select_grad(void **state)
+{
+    (void)state;
+    lvn_tensor *x = RANDOM("x", 2, 4, 3), *index = I64(DIMS(5), 3, 0, 3, 1, 3), *dy = RANDOM("dy", 2, 5, 3);
+    const lvni_axis_attr attr = {.axis = 1, .size = 4};
+    check_gradient(LVNI_OP_index_select, &attr, IN(x, index), 0, dy, REF(index_select_grad, &attr, dy, index).out[0]);
+}
+
+static void gather_grad(void **state)
+{
+    (void)state;
+    lvn_tensor *x = RANDOM("x", 2, 4), *index = I64(DIMS(2, 3), 3, 0, 3, 1, 1, 1), *dy = RANDOM("dy", 2, 3);
+    const lvni_axis_attr attr = {.axis = 1, .size = 4};
+    check_gradient(LVNI_OP_gather, &attr, IN(x, index), 0, dy, REF(gather_grad, &attr, dy, index).out[0]);
 }
 
 /* ---- norms, softmax, losses ---- */
@@ -426,6 +452,21 @@ static const struct CMUnitTest tests[] = {
     TEST(square_grad),
     TEST(sqrt_grad),
     TEST(rsqrt_grad),
+    TEST(reciprocal_grad),
+    TEST(abs_grad),
+    TEST(clamp_grad),
+    TEST(pow_scalar_grad),
+    TEST(leaky_relu_grad),
+    TEST(gelu_grad),
+    TEST(gelu_tanh_grad),
+    TEST(silu_grad),
+    TEST(sigmoid_grad),
+    TEST(tanh_grad),
+    TEST(softplus_grad),
+    TEST(erf_grad),
+    TEST(pad_reflect_grad),
+    TEST(index_select_grad),
+    TEST(gather_grad),
     TEST(pow_grad_base),
     TEST(pow_grad_exponent),
     TEST(relu_grad),

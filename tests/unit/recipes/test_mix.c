@@ -66,7 +66,6 @@ static void both_kinds_take_turns_by_chance(void **state)
     assert_in_range(cut, 440, 560);
 }
 
-/* The draws are part of the law: these numbers never change. */
 static void draws_depend_on_seed_step_and_shard_alone(void **state)
 {
     (void)state;
@@ -87,6 +86,20 @@ static void draws_depend_on_seed_step_and_shard_alone(void **state)
     }
     lvni_mix_partners(1, 2, 3, 1, partner);
     assert_int_equal(partner[0], 0);
+}
+
+/* The draws are part of the law: these numbers never change. */
+static void draws_are_these(void **state)
+{
+    (void)state;
+    const lvni_mix blend = mix_of(0.4, 0.0), paste = mix_of(0.0, 1.0);
+    static const int64_t want[8] = {6, 4, 2, 1, 5, 3, 0, 7};
+    int64_t partner[8];
+    assert_true(lvni_mix_draw_one(&blend, 1, 2, 3, 8, 8).lambda == 0x1.45570bca8ed1cp-1);
+    const lvni_mix_draw d = lvni_mix_draw_one(&paste, 1, 2, 3, 40, 30);
+    assert_true(d.cut && d.x0 == 5 && d.x1 == 38 && d.y0 == 8 && d.y1 == 30);
+    lvni_mix_partners(1, 2, 3, 8, partner);
+    assert_memory_equal(partner, want, sizeof want);
 }
 
 static void pictures_are_blended_or_pasted(void **state)
@@ -203,6 +216,7 @@ int main(void)
         cmocka_unit_test(boxes_have_the_area_that_lambda_says),
         cmocka_unit_test(both_kinds_take_turns_by_chance),
         cmocka_unit_test(draws_depend_on_seed_step_and_shard_alone),
+        cmocka_unit_test(draws_are_these),
         cmocka_unit_test(pictures_are_blended_or_pasted),
         cmocka_unit_test(a_step_has_the_loss_of_soft_targets),
     };
