@@ -247,6 +247,22 @@ static lvn_status load_weights(const run *r)
     return s;
 }
 
+/* The run began with this value of `key`, too: a requeued job repeats its whole command. */
+static bool repeats(const lvni_config *config, const char *key, const lvni_ckpt *ckpt)
+{
+    lvni_str now = {0};
+    json_t *was = ckpt->config == NULL ? NULL : json_loads(ckpt->config, JSON_DECODE_ANY, NULL), *is = NULL;
+    if (lvni_config_to_json(config, &now) == LVN_OK) {
+        is = json_loads(lvni_str_text(&now), JSON_DECODE_ANY, NULL);
+    }
+    const json_t *old = json_object_get(was, key);
+    const bool same = old != NULL && json_equal(old, json_object_get(is, key));
+    lvni_str_free(&now);
+    json_decref(was);
+    json_decref(is);
+    return same;
+}
+
 /* Before there is a trainer: without a checkpoint it is made of the first weights, as at a fresh start (rounded, averaged). */
 static lvn_status find_saved(run *r)
 {
@@ -259,7 +275,7 @@ static lvn_status find_saved(run *r)
         return load_weights(r);
     }
     for (int i = 0; i < 2 && s == LVN_OK; i++) {
-        if (lvni_config_layer(r->request->config, starts[i]) == LVNI_LAYER_WORDS) {
+        if (lvni_config_layer(r->request->config, starts[i]) == LVNI_LAYER_WORDS && !repeats(r->request->config, starts[i], r->saved)) {
             LVN_FAIL(LVN_ERR_USAGE, "%s= on the command line and resume=true: a resumed run keeps its weights, those of %s; leave %s= out, or start "
                      "a new run in another out", starts[i], r->saved->path, starts[i]);
         }

@@ -9,7 +9,7 @@ import unittest
 from pathlib import Path
 
 SOURCE, LEVIN = Path(sys.argv[1]), sys.argv[2]
-ROW = re.compile(r'^LVNI_OP\((\w+), (\d), (\d), (\w+), ([\w| ]+), "(.*)"\)$', re.M)
+ROW = re.compile(r'^LVNI_OP\((\w+), (\d), (\d), (\w+), ([\w|* ]+), "(.*)"\)$', re.M)
 ROWS = ROW.findall((SOURCE / "src/kernels/ops.def").read_text())
 
 SECOND = re.findall(r"^LVNI_SECOND\((\w+)\)$", (SOURCE / "src/ops/second.def").read_text(), re.M)
