@@ -64,7 +64,9 @@ LVN_API lvn_tensor *lvn_detach(lvn_tensor *x);
 enum { LVN_FUNCTION_INPUTS = 8, LVN_FUNCTION_SAVED = 4 };
 typedef struct lvn_function_call {
     const void *attr;                      /* the call's own copy */
-    lvn_tensor *saved[LVN_FUNCTION_SAVED]; /* forward puts here what backward needs; kept by the tape */
+    /* forward puts here what backward needs; kept by the tape. With `differentiable` inputs alone: what forward computed has no past, and a
+     * second derivative would miss what runs through it. */
+    lvn_tensor *saved[LVN_FUNCTION_SAVED];
     bool wanted[LVN_FUNCTION_INPUTS];      /* in backward: input i wants its gradient */
 } lvn_function_call;
 typedef struct lvn_function {
