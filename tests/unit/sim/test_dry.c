@@ -88,7 +88,7 @@ static void a_dry_device_counts_as_the_cache_does(void **state)
     size_t got[40], same[40];
     for (int round = 0; round < 3; round++) {
         for (int i = 0; i < 40; i++) {
-            const size_t bytes = (size_t)(i * i * 997 + round * 400);
+            const size_t bytes = (size_t)i * (size_t)i * 997 + (size_t)round * 400;
             here[i] = lvni_cache_take(cache, bytes, &got[i]);
             there[i] = lvni_device_take(device, bytes, &same[i]);
             assert_int_equal(got[i], same[i]);
