@@ -55,6 +55,19 @@ static lvn_status copy_to_host(lvni_device *d, void *to, const void *from, size_
     return lvni_device_sync();
 }
 
+static lvn_status do_nothing(void *payload)
+{
+    (void)payload;
+    return LVN_OK;
+}
+
+/* The commands that the device has now, of whichever context, and all of the calling one. */
+static lvn_status wait_for_all(lvni_device *d)
+{
+    LVN_TRY(lvni_device_submit(d, "mark", do_nothing, &(char){0}, 1));
+    return lvni_device_sync();
+}
+
 lvn_status lvni_mem_copy(void *to, const void *from, size_t bytes)
 {
     lvni_device *target = lvni_device_of(to), *source = lvni_device_of(from);
@@ -69,8 +82,8 @@ lvn_status lvni_mem_copy(void *to, const void *from, size_t bytes)
         return copy_from_host(target, to, from, bytes);
     }
     const copy c = {.to = lvni_device_alias(to), .from = lvni_device_alias(from), .bytes = bytes};
-    if (target != source) { /* the other one's commands first */
-        LVN_TRY(lvni_device_sync());
+    if (target != source) {
+        LVN_TRY(wait_for_all(source));
     }
     LVN_TRY(lvni_device_submit(target, "copy", run_copy, &c, sizeof c));
     return target != source ? lvni_device_sync() : LVN_OK;

@@ -14,7 +14,7 @@ struct lvni_under_way {
     pthread_cond_t done;
     int64_t pending;
     _Atomic bool failed;
-    lvn_error error; /* written before `failed` */
+    lvn_error error; /* written before `failed`, under the lock: a context may have work on several devices */
 };
 
 struct lvni_command {
@@ -29,9 +29,14 @@ struct lvni_command {
 
 static void note_failure(const lvni_device *d, const lvni_command *c)
 {
+    struct lvni_under_way *of = c->of;
     lvn_error_frame("%s on %s", c->what, d->name);
-    c->of->error = *lvn_last_error();
-    atomic_store_explicit(&c->of->failed, true, memory_order_release);
+    pthread_mutex_lock(&of->lock);
+    if (!atomic_load_explicit(&of->failed, memory_order_relaxed)) { /* the first one stays */
+        of->error = *lvn_last_error();
+        atomic_store_explicit(&of->failed, true, memory_order_release);
+    }
+    pthread_mutex_unlock(&of->lock);
 }
 
 static void run(const lvni_device *d, lvni_command *c, lvni_ctx *ctx)

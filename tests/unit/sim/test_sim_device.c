@@ -4,6 +4,7 @@
 
 #include <levin/ops.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -219,6 +220,105 @@ static void threads_share_devices(void **state)
     }
 }
 
+/* ---- between devices ---- */
+
+/* What a command waits for; addresses of semaphores are its payload. */
+static lvn_status hold(void *payload)
+{
+    sem_t *const *s = payload;
+    sem_post(s[0]);
+    sem_wait(s[1]);
+    return LVN_OK;
+}
+
+/* Work of another thread: the device is held, then x becomes zeros. */
+typedef struct queued {
+    lvn_tensor *x;
+    sem_t *begun, *go;
+    lvn_status status;
+} queued;
+
+static void *queue_zeros(void *argument)
+{
+    queued *q = argument;
+    sem_t *s[] = {q->begun, q->go};
+    q->status = lvni_device_submit(device(0), "hold", hold, s, sizeof s);
+    const lvn_status zeros = lvni_mem_zero(lvn_data(q->x), (size_t)lvn_numel(q->x) * sizeof(float));
+    q->status = q->status == LVN_OK ? zeros : q->status;
+    sem_post(q->begun);
+    lvn_device_wait();
+    return NULL;
+}
+
+static void *let_go(void *argument)
+{
+    usleep(50000); /* a copy that does not wait is over by then */
+    sem_post(argument);
+    return NULL;
+}
+
+static void a_copy_waits_for_work_that_another_thread_gave_the_source(void **state)
+{
+    (void)state;
+    sem_t begun, go;
+    pthread_t worker_thread, helper;
+    sem_init(&begun, 0, 0);
+    sem_init(&go, 0, 0);
+    lvn_tensor *x = ones(LVN_SIM(0), 3, 4);
+    queued q = {.x = x, .begun = &begun, .go = &go};
+    assert_int_equal(pthread_create(&worker_thread, NULL, queue_zeros, &q), 0);
+    sem_wait(&begun); /* both are queued, and the first one waits */
+    sem_wait(&begun);
+    assert_int_equal(pthread_create(&helper, NULL, let_go, &go), 0);
+    lvn_tensor *there = lvn_to_device(x, LVN_SIM(1)), *here = lvn_to_device(there, LVN_CPU);
+    pthread_join(helper, NULL);
+    pthread_join(worker_thread, NULL);
+    assert_int_equal(q.status, LVN_OK);
+    for (int i = 0; i < 12; i++) {
+        assert_true(LVNI_F32(here)[i] == 0.0f);
+    }
+    lvn_release(x);
+    lvn_release(there);
+    lvn_release(here);
+    sem_destroy(&begun);
+    sem_destroy(&go);
+}
+
+/* payload[2] says of whom the error is. */
+static lvn_status hold_and_fail(void *payload)
+{
+    sem_t *const *s = payload;
+    hold(payload);
+    LVN_FAIL(LVN_ERR_INVALID, "the error of %s", (const char *)s[2]);
+}
+
+/* Work of one thread on two devices, both under way when one fails. */
+static void the_first_error_of_several_devices_stays(void **state)
+{
+    (void)state;
+    sem_t begun, go[2];
+    char name[2][8] = {"first", "second"};
+    sem_init(&begun, 0, 0);
+    for (int i = 0; i < 2; i++) {
+        sem_init(&go[i], 0, 0);
+        void *const payload[] = {&begun, &go[i], name[i]};
+        assert_int_equal(lvni_device_submit(device(i), "test", hold_and_fail, payload, sizeof payload), LVN_OK);
+    }
+    sem_wait(&begun);
+    sem_wait(&begun);
+    sem_post(&go[0]);
+    while (!lvni_device_failed()) {
+        usleep(1000);
+    }
+    sem_post(&go[1]);
+    assert_int_equal(lvn_device_wait(), LVN_ERR_INVALID);
+    assert_string_equal(lvn_last_error()->message, "the error of first");
+    assert_int_equal(lvn_device_wait(), LVN_OK);
+    sem_destroy(&begun);
+    sem_destroy(&go[0]);
+    sem_destroy(&go[1]);
+}
+
 /* ---- the host touches device memory ---- */
 
 static int touch(const char *how)
@@ -290,6 +390,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(blocks_are_used_again),
         cmocka_unit_test(errors_show_at_the_end_of_the_scope),
         cmocka_unit_test(threads_share_devices),
+        cmocka_unit_test(a_copy_waits_for_work_that_another_thread_gave_the_source),
+        cmocka_unit_test(the_first_error_of_several_devices_stays),
         cmocka_unit_test(the_host_cannot_touch_device_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
