@@ -8,7 +8,8 @@
  * are stored and rounded as such and computed in f32, or natively where the CPU can; `levin ops` shows in which type an op runs under
  * mixed precision. Weights and statistics may be f32 beside bf16 or f16 images.
  * Named options stand behind the positional arguments: lvn_conv2d(x, w, b, .stride = 2); leaving one out, or 0, gives
- * PyTorch's default. */
+ * PyTorch's default. The macro fills a struct and calls the function that ends in _with, which may be called by itself: with NULL, or with a
+ * struct whose struct_size is its sizeof (else LVN_ERR_INVALID). An enum that has no such value is LVN_ERR_INVALID, too. */
 #ifndef LEVIN_OPS_H
 #define LEVIN_OPS_H
 

@@ -59,7 +59,7 @@ typedef enum lvn_resize_mode {
     LVN_RESIZE_BICUBIC   /* between the four nearest (Keys 1981, a = -3/4) */
 } lvn_resize_mode;
 /* (N, H, W, C) -> (N, height, width, C), any sizes, without a filter against aliases. Pixel i of the result lies at (i + 1/2) H / height - 1/2
- * of the picture, with align_corners (not for nearest) at i (H - 1) / (height - 1); beyond the border the border repeats. The formulas of
+ * of the picture, with align_corners (an error for nearest) at i (H - 1) / (height - 1); beyond the border the border repeats. The formulas of
  * torch.nn.functional.interpolate for given sizes, with positions that are exact fractions. */
 typedef struct lvn_resize2d_options {
     size_t struct_size;

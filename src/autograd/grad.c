@@ -131,9 +131,9 @@ static lvn_status gradients(struct lvni_tape *tape, lvn_tensor *y, lvni_walk *wa
 lvn_status lvn_grads_with(lvn_tensor *y, lvn_tensor *const *x, int n, lvn_tensor **grads, const lvn_grad_options *options)
 {
     lvn_grad_options o;
-    lvni_options_copy(&o, sizeof o, options);
+    const lvn_status read = lvni_options_copy("grad", &o, sizeof o, options);
     struct lvni_tape *tape = lvni_tape_get();
-    bool given = y != NULL && tape != NULL && !lvni_scope_failed();
+    bool given = read == LVN_OK && y != NULL && tape != NULL && !lvni_scope_failed();
     for (int k = 0; k < n; k++) {
         grads[k] = NULL;
         given = given && x[k] != NULL;

@@ -3,6 +3,7 @@
 #include "data/image_folder.h"
 
 #include "core/alloc.h"
+#include "core/options_struct.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -164,10 +165,10 @@ static lvn_status open_with(const char *path, const lvn_image_folder_options *o,
 
 lvn_dataset *lvn_image_folder_open_with(const char *path, const lvn_image_folder_options *options)
 {
-    lvn_image_folder_options o = {.struct_size = sizeof o};
-    if (options != NULL) { /* a program built with a shorter struct has the later fields at their defaults */
-        memcpy(&o, options, options->struct_size < sizeof o ? options->struct_size : sizeof o);
-    }
+    lvn_image_folder_options o;
     lvn_dataset *dataset = NULL;
+    if (lvni_options_copy("image_folder_open", &o, sizeof o, options) != LVN_OK) {
+        return NULL;
+    }
     return open_with(path, &o, &dataset) == LVN_OK ? dataset : NULL;
 }

@@ -119,6 +119,7 @@ lvn_status lvni_shape_cast(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
 {
     const lvni_cast_attr *attr = args->attr;
     LVN_TRY(lvni_rule_float("cast", args, 1));
+    LVN_ARG((int)attr->dtype >= 0 && attr->dtype < LVN_DTYPE_COUNT, "cast: unknown data type %d", (int)attr->dtype);
     if (!is_float(attr->dtype)) {
         LVN_FAIL(LVN_ERR_DTYPE, "cast: the result would be %s; it must be f32, f64, bf16 or f16", lvn_dtype_name(attr->dtype));
     }

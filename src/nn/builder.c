@@ -2,6 +2,7 @@
 #include "nn/builder_impl.h"
 
 #include "core/alloc.h"
+#include "core/options_struct.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -110,6 +111,12 @@ lvn_module *lvni_builder_new_module(lvn_builder *b, const lvn_module_class *cls,
     return module;
 }
 
+bool lvni_builder_options(lvn_builder *b, const char *call, void *own, size_t bytes, const void *given)
+{
+    const lvn_status s = lvni_options_copy(call, own, bytes, given);
+    return s == LVN_OK || fail(b, s) != NULL;
+}
+
 lvn_module *lvni_builder_build(lvn_builder *b, lvn_module *module)
 {
     if (module == NULL) {
@@ -154,11 +161,18 @@ static lvn_tensor *new_tensor(lvn_builder *b, const char *name, int ndim, const 
     return t;
 }
 
+/* False fails the builder. */
+static bool good_init(lvn_builder *b, const char *name, lvn_init init)
+{
+    const lvn_status s = lvni_options_enum(name, "init", (int)init, LVN_INIT_NORMAL);
+    return s == LVN_OK || fail(b, s) != NULL;
+}
+
 lvn_tensor *lvn_builder_parameter(lvn_builder *b, const char *name, int ndim, const int64_t *shape, lvn_init init, double bound)
 {
     lvni_model *m = b->model;
     char *full;
-    lvn_tensor *t = new_tensor(b, name, ndim, shape, &full);
+    lvn_tensor *t = good_init(b, name, init) ? new_tensor(b, name, ndim, shape, &full) : NULL;
     void *list = m->parameters;
     if (t == NULL || !grow(&list, m->n_parameters, sizeof *m->parameters)) {
         if (t != NULL) {
@@ -177,7 +191,7 @@ lvn_tensor *lvn_builder_parameter(lvn_builder *b, const char *name, int ndim, co
 
 lvn_status lvn_builder_set_init(lvn_builder *b, const char *name, lvn_init init, double bound)
 {
-    if (b->status != LVN_OK) {
+    if (b->status != LVN_OK || !good_init(b, name, init)) {
         return b->status;
     }
     char *full = join(b->path, name);

@@ -1,6 +1,5 @@
 /* Layers with parameters: convolution, linear, batch norm; and dropout. */
 #include "core/math.h"
-#include "core/options_struct.h"
 #include "nn/builder_impl.h"
 
 typedef struct conv2d {
@@ -49,7 +48,9 @@ lvn_module *lvn_nn_conv2d_with(lvn_builder *b, const char *name, int in, int out
     m->in = in;
     m->out = out;
     m->kernel = kernel;
-    lvni_options_copy(&m->options, sizeof m->options, o);
+    if (!lvni_builder_options(b, "nn_conv2d", &m->options, sizeof m->options, o)) {
+        return NULL;
+    }
     return lvni_builder_build(b, &m->base);
 }
 
@@ -99,7 +100,9 @@ lvn_module *lvn_nn_conv_transpose2d_with(lvn_builder *b, const char *name, int i
     m->in = in;
     m->out = out;
     m->kernel = kernel;
-    lvni_options_copy(&m->options, sizeof m->options, o);
+    if (!lvni_builder_options(b, "nn_conv_transpose2d", &m->options, sizeof m->options, o)) {
+        return NULL;
+    }
     return lvni_builder_build(b, &m->base);
 }
 
@@ -150,7 +153,9 @@ lvn_module *lvn_nn_linear_with(lvn_builder *b, const char *name, int64_t in, int
     }
     m->in = in;
     m->out = out;
-    lvni_options_copy(&m->options, sizeof m->options, o);
+    if (!lvni_builder_options(b, "nn_linear", &m->options, sizeof m->options, o)) {
+        return NULL;
+    }
     return lvni_builder_build(b, &m->base);
 }
 
@@ -210,7 +215,9 @@ lvn_module *lvn_nn_batch_norm_with(lvn_builder *b, const char *name, int channel
     }
     m->channels = channels;
     lvn_nn_batch_norm_options own;
-    lvni_options_copy(&own, sizeof own, o);
+    if (!lvni_builder_options(b, "nn_batch_norm", &own, sizeof own, o)) {
+        return NULL;
+    }
     m->eps = own.eps > 0.0 ? own.eps : 1e-5;
     m->relu = own.relu;
     m->momentum = momentum;

@@ -1,5 +1,4 @@
 /* Layers of language models and transformers: layer norm. */
-#include "core/options_struct.h"
 #include "nn/builder_impl.h"
 
 typedef struct layer_norm {
@@ -34,7 +33,9 @@ lvn_module *lvn_nn_layer_norm_with(lvn_builder *b, const char *name, int64_t fea
         return NULL;
     }
     lvn_nn_layer_norm_options own;
-    lvni_options_copy(&own, sizeof own, o);
+    if (!lvni_builder_options(b, "nn_layer_norm", &own, sizeof own, o)) {
+        return NULL;
+    }
     m->features = features;
     m->eps = own.eps > 0.0 ? own.eps : 1e-5;
     return lvni_builder_build(b, &m->base);

@@ -1,5 +1,4 @@
 /* U-Net (Ronneberger, Fischer & Brox 2015, figure 1) with batch norm and padding, so that the result has the picture's size. */
-#include "core/options_struct.h"
 #include "nn/builder_impl.h"
 
 #include <stdio.h>
@@ -126,7 +125,9 @@ lvn_module *lvn_nn_unet_with(lvn_builder *b, const char *name, int in, int out, 
     }
     m->in = in;
     m->out = out;
-    lvni_options_copy(&m->options, sizeof m->options, o);
+    if (!lvni_builder_options(b, "nn_unet", &m->options, sizeof m->options, o)) {
+        return NULL;
+    }
     m->options.width = m->options.width == 0 ? 64 : m->options.width;
     m->options.depth = m->options.depth == 0 ? 4 : m->options.depth;
     return lvni_builder_build(b, &m->base);

@@ -34,9 +34,8 @@ static lvn_status attention_backward(lvni_node *n, lvn_tensor *dy)
 lvn_tensor *lvn_attention_with(lvn_tensor *q, lvn_tensor *k, lvn_tensor *v, const lvn_attention_options *options)
 {
     lvn_attention_options o;
-    lvni_options_copy(&o, sizeof o, options);
     lvn_tensor *in[] = {q, k, v};
-    if (!lvni_op_begin(LVNI_OP_attention, in, 3, 0)) {
+    if (lvni_options_copy("attention", &o, sizeof o, options) != LVN_OK || !lvni_op_begin(LVNI_OP_attention, in, 3, 0)) {
         return lvni_op_fail("attention");
     }
     const lvni_attention_attr attr = attributes(&o, in[0]->ndim == 0 ? 0 : in[0]->shape[in[0]->ndim - 1]);
@@ -65,8 +64,7 @@ static lvn_status attention_qkv_backward(lvni_node *n, lvn_tensor *dy)
 lvn_tensor *lvn_attention_qkv_with(lvn_tensor *qkv, const lvn_attention_options *options)
 {
     lvn_attention_options o;
-    lvni_options_copy(&o, sizeof o, options);
-    if (!lvni_op_begin(LVNI_OP_attention_qkv, &qkv, 1, 0)) {
+    if (lvni_options_copy("attention_qkv", &o, sizeof o, options) != LVN_OK || !lvni_op_begin(LVNI_OP_attention_qkv, &qkv, 1, 0)) {
         return lvni_op_fail("attention_qkv");
     }
     const lvni_attention_attr attr = attributes(&o, qkv->ndim == 0 ? 0 : qkv->shape[qkv->ndim - 1]);

@@ -191,7 +191,9 @@ static int or_default(int value, int fallback)
 lvn_tensor *lvn_conv2d_with(lvn_tensor *x, lvn_tensor *w, lvn_tensor *b, const lvn_conv2d_options *options)
 {
     lvn_conv2d_options o;
-    lvni_options_copy(&o, sizeof o, options);
+    if (lvni_options_copy("conv2d", &o, sizeof o, options) != LVN_OK) {
+        return lvni_op_fail("conv2d");
+    }
     const int stride = or_default(o.stride, 1), dilation = or_default(o.dilation, 1);
     const lvni_conv_attr attr = {.stride = {stride, stride},
                                  .padding = {o.padding, o.padding},
@@ -209,9 +211,8 @@ static int64_t transposed_size(int64_t in, int64_t kernel, const lvni_conv_attr 
 lvn_tensor *lvn_conv_transpose2d_with(lvn_tensor *x, lvn_tensor *w, lvn_tensor *b, const lvn_conv_transpose2d_options *options)
 {
     lvn_conv_transpose2d_options o;
-    lvni_options_copy(&o, sizeof o, options);
     lvn_tensor *in[] = {x, w, b};
-    if (!lvni_op_begin(LVNI_OP_conv_transpose2d, in, 3, 4)) {
+    if (lvni_options_copy("conv_transpose2d", &o, sizeof o, options) != LVN_OK || !lvni_op_begin(LVNI_OP_conv_transpose2d, in, 3, 4)) {
         return lvni_op_fail("conv_transpose2d");
     }
     const int stride = or_default(o.stride, 1), dilation = or_default(o.dilation, 1);
@@ -244,8 +245,7 @@ static lvn_status max_pool2d_backward(lvni_node *n, lvn_tensor *dy)
 lvn_tensor *lvn_max_pool2d_with(lvn_tensor *x, int kernel, const lvn_pool2d_options *options)
 {
     lvn_pool2d_options o;
-    lvni_options_copy(&o, sizeof o, options);
-    if (!lvni_op_begin(LVNI_OP_max_pool2d, &x, 1, 0)) {
+    if (lvni_options_copy("max_pool2d", &o, sizeof o, options) != LVN_OK || !lvni_op_begin(LVNI_OP_max_pool2d, &x, 1, 0)) {
         return lvni_op_fail("max_pool2d");
     }
     const int stride = or_default(o.stride, kernel);

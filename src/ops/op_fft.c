@@ -56,7 +56,9 @@ static double length(const lvn_tensor *x, int axes)
 static lvn_tensor *with(const char *name, lvn_tensor *x, int axes, bool inverse, const lvn_fft_options *options)
 {
     lvn_fft_options o;
-    lvni_options_copy(&o, sizeof o, options);
+    if (lvni_options_copy(name, &o, sizeof o, options) != LVN_OK || lvni_options_enum(name, "norm", (int)o.norm, LVN_FFT_FORWARD) != LVN_OK) {
+        return lvni_op_fail(name);
+    }
     const double n = length(x, axes);
     const lvn_fft_norm divided = inverse ? LVN_FFT_BACKWARD : LVN_FFT_FORWARD; /* this direction is divided by n */
     const double scale = o.norm == LVN_FFT_ORTHO ? 1.0 / sqrt(n) : o.norm == divided ? 1.0 / n : 1.0;

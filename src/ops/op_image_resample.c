@@ -47,7 +47,9 @@ static lvn_tensor *resample(const char *name, lvn_tensor *x, const lvni_resample
 lvn_tensor *lvn_avg_pool2d_with(lvn_tensor *x, int kernel, const lvn_avg_pool2d_options *options)
 {
     lvn_avg_pool2d_options o;
-    lvni_options_copy(&o, sizeof o, options);
+    if (lvni_options_copy("avg_pool2d", &o, sizeof o, options) != LVN_OK) {
+        return lvni_op_fail("avg_pool2d");
+    }
     const int stride = o.stride == 0 ? kernel : o.stride;
     const lvni_resample_attr attr = {
         .kind = LVNI_AVG_POOL,
@@ -61,14 +63,21 @@ lvn_tensor *lvn_adaptive_avg_pool2d(lvn_tensor *x, int64_t height, int64_t width
     return resample("adaptive_avg_pool2d", x, &(lvni_resample_attr){.kind = LVNI_ADAPTIVE_POOL, .size = {height, width}});
 }
 
+static lvn_status read_resize(const lvn_resize2d_options *given, lvn_resize2d_options *o)
+{
+    LVN_TRY(lvni_options_copy("resize2d", o, sizeof *o, given));
+    LVN_TRY(lvni_options_enum("resize2d", "mode", (int)o->mode, LVN_RESIZE_BICUBIC));
+    LVN_ARG(!o->align_corners || o->mode != LVN_RESIZE_NEAREST, "resize2d: align_corners is for bilinear and bicubic; nearest has no corners to align");
+    return LVN_OK;
+}
+
 lvn_tensor *lvn_resize2d_with(lvn_tensor *x, int64_t height, int64_t width, const lvn_resize2d_options *options)
 {
+    static const lvni_resample_kind kind[] = {
+        [LVN_RESIZE_NEAREST] = LVNI_NEAREST, [LVN_RESIZE_BILINEAR] = LVNI_BILINEAR, [LVN_RESIZE_BICUBIC] = LVNI_BICUBIC};
     lvn_resize2d_options o;
-    lvni_options_copy(&o, sizeof o, options);
-    const lvni_resample_attr attr = {.kind = o.mode == LVN_RESIZE_BICUBIC    ? LVNI_BICUBIC
-                                             : o.mode == LVN_RESIZE_BILINEAR ? LVNI_BILINEAR
-                                                                             : LVNI_NEAREST,
-                                     .size = {height, width},
-                                     .align_corners = o.align_corners};
-    return resample("resize2d", x, &attr);
+    if (read_resize(options, &o) != LVN_OK) {
+        return lvni_op_fail("resize2d");
+    }
+    return resample("resize2d", x, &(lvni_resample_attr){.kind = kind[o.mode], .size = {height, width}, .align_corners = o.align_corners});
 }

@@ -110,9 +110,8 @@ static void broadcast_front(lvn_tensor *in[2])
 lvn_tensor *lvn_matmul_with(lvn_tensor *a, lvn_tensor *b, const lvn_matmul_options *options)
 {
     lvn_matmul_options o;
-    lvni_options_copy(&o, sizeof o, options);
     lvn_tensor *in[] = {a, b};
-    if (!lvni_op_begin(LVNI_OP_matmul, in, 2, 0)) {
+    if (lvni_options_copy("matmul", &o, sizeof o, options) != LVN_OK || !lvni_op_begin(LVNI_OP_matmul, in, 2, 0)) {
         return lvni_op_fail("matmul");
     }
     const lvni_matmul_attr attr = {.trans_a = o.trans_a, .trans_b = o.trans_b};

@@ -28,7 +28,9 @@ static lvn_status embedding_backward(lvni_node *n, lvn_tensor *dy)
 lvn_tensor *lvn_embedding_with(lvn_tensor *weight, lvn_tensor *ids, const lvn_embedding_options *options)
 {
     lvn_embedding_options o;
-    lvni_options_copy(&o, sizeof o, options);
+    if (lvni_options_copy("embedding", &o, sizeof o, options) != LVN_OK) {
+        return lvni_op_fail("embedding");
+    }
     lvn_tensor *in[] = {weight, ids, o.positions};
     if (!lvni_op_begin(LVNI_OP_embedding, in, 3, 4)) {
         return lvni_op_fail("embedding");

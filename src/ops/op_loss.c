@@ -94,10 +94,22 @@ static lvn_status nll_backward(lvni_node *n, lvn_tensor *dloss)
     return lvni_grad_give(n, 0, a.out[0]);
 }
 
+static lvn_status read_options(lvni_op op, const lvn_class_loss_options *given, lvn_class_loss_options *o)
+{
+    const bool nll = op == LVNI_OP_nll;
+    const char *call = nll ? "nll_loss" : "cross_entropy";
+    LVN_TRY(lvni_options_copy(call, o, sizeof *o, given));
+    LVN_TRY(lvni_options_enum(call, "reduction", (int)o->reduction, LVN_REDUCTION_SUM));
+    LVN_ARG(!nll || o->label_smoothing == 0.0, "nll_loss: label_smoothing is for cross_entropy; take lvn_cross_entropy of the logits");
+    return LVN_OK;
+}
+
 static lvn_tensor *class_loss(lvni_op op, lvni_backward_rule rule, lvn_tensor *logits, lvn_tensor *labels, const lvn_class_loss_options *options)
 {
     lvn_class_loss_options o;
-    lvni_options_copy(&o, sizeof o, options);
+    if (read_options(op, options, &o) != LVN_OK) {
+        return lvni_op_fail(lvni_ops[op].name);
+    }
     lvn_tensor *in[N_IN] = {logits, labels, o.class_weight, o.sample_weight};
     if (!lvni_op_begin(op, in, N_IN, 1u << CLASS_WEIGHT | 1u << SAMPLE_WEIGHT)) {
         return lvni_op_fail(lvni_ops[op].name);
@@ -123,10 +135,6 @@ lvn_tensor *lvn_cross_entropy_with(lvn_tensor *logits, lvn_tensor *labels, const
 
 lvn_tensor *lvn_nll_loss_with(lvn_tensor *log_probabilities, lvn_tensor *labels, const lvn_class_loss_options *o)
 {
-    if (o != NULL && o->label_smoothing != 0.0) {
-        lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__, "nll_loss: label_smoothing is for cross_entropy; take lvn_cross_entropy of the logits");
-        return lvni_op_fail("nll");
-    }
     return class_loss(LVNI_OP_nll, nll_backward, log_probabilities, labels, o);
 }
 

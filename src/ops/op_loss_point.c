@@ -68,16 +68,22 @@ static lvn_status point_loss_backward_ops(lvni_node *n, lvn_tensor *dloss)
     return lvni_grad_wanted(n, TARGET) ? lvni_grad_give_op(n, TARGET, lvn_neg(dx)) : LVN_OK;
 }
 
+static lvn_status read_options(const char *name, lvni_point_loss kind, const lvn_point_loss_options *given, lvn_point_loss_options *o)
+{
+    LVN_TRY(lvni_options_copy(name, o, sizeof *o, given));
+    LVN_TRY(lvni_options_enum(name, "reduction", (int)o->reduction, LVN_REDUCTION_SUM));
+    LVN_ARG(kind == LVNI_LOSS_BINARY || o->pos_weight == NULL, "%s: pos_weight is for bce_with_logits; use weight", name);
+    return LVN_OK;
+}
+
 static lvn_tensor *point_loss(const char *name, lvni_point_loss kind, double beta, lvn_tensor *x, lvn_tensor *target,
                               const lvn_point_loss_options *options)
 {
     lvn_point_loss_options o;
-    lvni_options_copy(&o, sizeof o, options);
-    lvn_tensor *in[N_IN] = {x, target, o.weight, o.pos_weight};
-    if (kind != LVNI_LOSS_BINARY && o.pos_weight != NULL) {
-        lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__, "%s: pos_weight is for bce_with_logits; use weight", name);
+    if (read_options(name, kind, options, &o) != LVN_OK) {
         return lvni_op_fail(name);
     }
+    lvn_tensor *in[N_IN] = {x, target, o.weight, o.pos_weight};
     if (!lvni_op_begin(LVNI_OP_point_loss, in, N_IN, 1u << WEIGHT | 1u << POS_WEIGHT)) {
         return lvni_op_fail(name);
     }

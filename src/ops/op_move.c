@@ -192,8 +192,7 @@ lvn_status lvn_split(lvn_tensor *x, int axis, const int64_t *sizes, int n, lvn_t
 lvn_tensor *lvn_pad_with(lvn_tensor *x, const int64_t *before, const int64_t *after, const lvn_pad_options *options)
 {
     lvn_pad_options o;
-    lvni_options_copy(&o, sizeof o, options);
-    if (!lvni_op_begin(LVNI_OP_pad, &x, 1, 0)) {
+    if (lvni_options_copy("pad", &o, sizeof o, options) != LVN_OK || !lvni_op_begin(LVNI_OP_pad, &x, 1, 0)) {
         return lvni_op_fail("pad");
     }
     movement m = {.op = LVNI_OP_pad, .attr.box = {.ndim = x->ndim, .value = o.value, .reflect = o.reflect}};

@@ -106,7 +106,9 @@ lvn_tensor *lvn_batch_norm_train_with(lvn_tensor *x, lvn_tensor *gamma, lvn_tens
                                       lvn_tensor **variance, const lvn_batch_norm_options *options)
 {
     lvn_batch_norm_options o;
-    lvni_options_copy(&o, sizeof o, options);
+    if (lvni_options_copy("batch_norm_train", &o, sizeof o, options) != LVN_OK) {
+        return lvni_op_fail("batch_norm_train");
+    }
     lvn_tensor *in[N_IN] = {x, gamma, beta, o.residual};
     if (!lvni_op_begin(LVNI_OP_batch_norm_train, in, N_IN, 1u << RESIDUAL)) {
         return lvni_op_fail("batch_norm_train");
@@ -131,7 +133,9 @@ lvn_tensor *lvn_batch_norm_eval_with(lvn_tensor *x, lvn_tensor *gamma, lvn_tenso
                                      double eps, const lvn_batch_norm_options *options)
 {
     lvn_batch_norm_options o;
-    lvni_options_copy(&o, sizeof o, options);
+    if (lvni_options_copy("batch_norm_eval", &o, sizeof o, options) != LVN_OK) {
+        return lvni_op_fail("batch_norm_eval");
+    }
     lvn_tensor *in[] = {x, gamma, beta, o.residual, mean, variance};
     if (!lvni_op_begin(LVNI_OP_batch_norm_eval, in, 6, 1u << RESIDUAL)) {
         return lvni_op_fail("batch_norm_eval");
