@@ -78,7 +78,8 @@ enum {
     /* What the cpu kernel computes with by itself; all others get f32 copies of bf16 and f16 (lvni_run). */
     LVNI_BF16 = 64,
     LVNI_F16 = 128,
-    /* The cpu kernel touches tensors through lvni_par and oneDNN alone: called in a dry run it tells its scratch memory. */
+    /* Called in a dry run the cpu kernel tells its scratch memory, and touches nothing: its loops are lvni_par's and oneDNN's, or it returns
+     * as soon as it has that memory. */
     LVNI_DRY = 8192,
     LVNI_BESIDE = 1 << 16, /* with LVNI_BF16, times a mask of inputs: those (vectors, statistics) it takes in f32 only */
     LVNI_OPTIONAL_TWO = 4096, /* the last two inputs may be NULL (gamma and beta) */

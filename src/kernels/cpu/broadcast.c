@@ -7,6 +7,7 @@
 #include "kernels/cpu/par.h"
 #include "kernels/cpu/scratch.h"
 #include "kernels/kernels_decl.h"
+#include "tensor/device.h"
 
 #include <string.h>
 
@@ -104,8 +105,8 @@ static lvn_status repeated(binary_job *job, int64_t rows)
     job->copies = LONG / job->inner;
     const size_t bytes = (size_t)job->inner * job->bytes;
     char *row = lvni_scratch(LVNI_SCRATCH_OWN, (size_t)job->copies * bytes);
-    if (row == NULL) {
-        return LVN_ERR_MEMORY;
+    if (row == NULL || lvni_device_dry_run()) {
+        return row == NULL ? LVN_ERR_MEMORY : LVN_OK;
     }
     for (int64_t i = 0; i < job->copies; i++) {
         memcpy(row + (size_t)i * bytes, job->b, bytes);
@@ -139,7 +140,8 @@ static lvn_status binary(const lvni_args *args, const lvni_binary_fn *modes)
     binary_job job = {.w = join_axes(a, b, y), .a = a->data, .b = b->data, .y = y->data,
                       .bytes = lvn_dtype_size(a->dtype), .bytes_y = lvn_dtype_size(y->dtype)};
     if (job.w.ndim == 0) { /* one element: array with array of length 1 */
-        modes[LVNI_VV](job.a, job.b, job.y, 1);
+        job.fn = modes[LVNI_VV];
+        lvni_par(1, 1, 1, flat_range, &job);
         return LVN_OK;
     }
     const int last = job.w.ndim - 1;

@@ -7,6 +7,7 @@
 #include "kernels/cpu/par.h"
 #include "kernels/cpu/scratch.h"
 #include "kernels/kernels_decl.h"
+#include "tensor/device.h"
 
 #include <string.h>
 
@@ -94,14 +95,15 @@ static void cross_entropy_range(const void *job, int64_t begin, int64_t end)
 
 lvn_status lvni_cpu_cross_entropy(const lvni_args *args)
 {
+    double *loss = lvni_scratch(LVNI_SCRATCH_OWN, (size_t)lvn_numel(args->in[1]) * sizeof *loss);
+    if (loss == NULL || lvni_device_dry_run()) {
+        return loss == NULL ? LVN_ERR_MEMORY : LVN_OK;
+    }
     class_job job = describe("cross_entropy", args, 0, 1);
     double by;
     LVN_TRY(divisor(&job, &by));
     job.kept = LVNI_F32(args->out[1]);
-    job.loss = lvni_scratch(LVNI_SCRATCH_OWN, (size_t)job.rows * sizeof *job.loss);
-    if (job.loss == NULL) {
-        return LVN_ERR_MEMORY;
-    }
+    job.loss = loss;
     lvni_par(job.rows, 1, job.k * 4, cross_entropy_range, &job);
     return sum_rows(&job, by, args->out[0]);
 }

@@ -8,6 +8,7 @@
 #include "kernels/kernels_decl.h"
 
 #include "core/math.h"
+#include "tensor/device.h"
 
 typedef struct group_job {
     int64_t samples, pixels, channels, groups, blocks; /* blocks: of a sample's pixels */
@@ -140,6 +141,9 @@ lvn_status lvni_cpu_group_norm(const lvni_args *args)
     const lvni_group_norm_attr *attr = args->attr;
     group_job job = describe(args->in[0], attr->groups);
     LVN_TRY(take_scratch(&job));
+    if (lvni_device_dry_run()) {
+        return LVN_OK;
+    }
     job.x = LVNI_CF32(args->in[0]);
     job.gamma = args->in[1] == NULL ? NULL : LVNI_CF32(args->in[1]);
     job.beta = args->in[2] == NULL ? NULL : LVNI_CF32(args->in[2]);
@@ -237,6 +241,9 @@ lvn_status lvni_cpu_group_norm_grad(const lvni_args *args)
     const lvni_group_norm_attr *attr = args->attr;
     group_job job = describe(args->in[1], attr->groups);
     LVN_TRY(take_scratch(&job));
+    if (lvni_device_dry_run()) {
+        return LVN_OK;
+    }
     job.dy = LVNI_CF32(args->in[0]);
     job.x = LVNI_CF32(args->in[1]);
     job.mean_in = LVNI_CF32(args->in[2]);

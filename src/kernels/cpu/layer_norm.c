@@ -4,6 +4,7 @@
 #include "kernels/cpu/par.h"
 #include "kernels/cpu/scratch.h"
 #include "kernels/kernels_decl.h"
+#include "tensor/device.h"
 
 /* Rows behind one partial sum of dgamma and dbeta: fewer than LVNI_ROW_BLOCK, since a language model has few rows and many
  * columns. Part of the law. */
@@ -52,8 +53,8 @@ lvn_status lvni_cpu_layer_norm(const lvni_args *args)
     const lvni_layer_norm_attr *attr = args->attr;
     layer_job job = describe(args->in[0], attr->axes);
     float *memory = lvni_scratch(LVNI_SCRATCH_OWN, (size_t)(2 * job.n) * sizeof *memory);
-    if (memory == NULL) {
-        return LVN_ERR_MEMORY;
+    if (memory == NULL || lvni_device_dry_run()) {
+        return memory == NULL ? LVN_ERR_MEMORY : LVN_OK;
     }
     job.forward = (lvni_layer_rows){.x = LVNI_CF32(args->in[0]), .gamma = given_or(args->in[1], 1.0f, job.n, memory),
                                     .beta = given_or(args->in[2], 0.0f, job.n, memory + job.n), .y = LVNI_F32(args->out[0]),
@@ -85,8 +86,8 @@ lvn_status lvni_cpu_layer_norm_grad(const lvni_args *args)
     layer_job job = describe(args->in[1], attr->axes);
     const int64_t blocks = lvni_div_up(job.rows, BLOCK);
     float *memory = lvni_scratch(LVNI_SCRATCH_OWN, (size_t)((2 * blocks + 1) * job.n) * sizeof *memory);
-    if (memory == NULL) {
-        return LVN_ERR_MEMORY;
+    if (memory == NULL || lvni_device_dry_run()) {
+        return memory == NULL ? LVN_ERR_MEMORY : LVN_OK;
     }
     float *s1 = memory + job.n, *s2 = s1 + blocks * job.n;
     job.gradient = (lvni_layer_grad){.dy = LVNI_CF32(args->in[0]), .x = LVNI_CF32(args->in[1]), .mean = LVNI_CF32(args->in[2]),

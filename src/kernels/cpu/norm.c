@@ -11,6 +11,7 @@
 #include "kernels/kernels_decl.h"
 
 #include "core/math.h"
+#include "tensor/device.h"
 
 typedef struct norm_job {
     int64_t rows, cols, blocks;
@@ -145,8 +146,8 @@ lvn_status lvni_cpu_batch_norm_eval(const lvni_args *args)
     const lvni_norm_attr *attr = args->attr;
     norm_job job = describe(args->in[0]);
     float *scale = lvni_scratch(LVNI_SCRATCH_OWN, (size_t)job.cols * sizeof *scale);
-    if (scale == NULL) {
-        return LVN_ERR_MEMORY;
+    if (scale == NULL || lvni_device_dry_run()) {
+        return scale == NULL ? LVN_ERR_MEMORY : LVN_OK;
     }
     const float *gamma = LVNI_CF32(args->in[1]), *variance = LVNI_CF32(args->in[4]);
     for (int64_t c = 0; c < job.cols; c++) {
@@ -234,6 +235,9 @@ lvn_status lvni_cpu_batch_norm_train_grad(const lvni_args *args)
     norm_job job;
     grad_vectors v;
     LVN_TRY(begin_gradient(args, &job, &v));
+    if (lvni_device_dry_run()) {
+        return LVN_OK;
+    }
     const float *gamma = LVNI_CF32(args->in[2]), *rstd = LVNI_CF32(args->in[4]);
     for (int64_t c = 0; c < job.cols; c++) {
         v.rstd[c] = rstd[c];
@@ -256,6 +260,9 @@ lvn_status lvni_cpu_batch_norm_eval_grad(const lvni_args *args)
     norm_job job;
     grad_vectors v;
     LVN_TRY(begin_gradient(args, &job, &v));
+    if (lvni_device_dry_run()) {
+        return LVN_OK;
+    }
     const float *gamma = LVNI_CF32(args->in[2]), *variance = LVNI_CF32(args->in[4]);
     for (int64_t c = 0; c < job.cols; c++) {
         const double root = lvni_sqrt((double)variance[c] + attr->eps);

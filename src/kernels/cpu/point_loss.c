@@ -4,6 +4,7 @@
 #include "kernels/cpu/par.h"
 #include "kernels/cpu/scratch.h"
 #include "kernels/kernels_decl.h"
+#include "tensor/device.h"
 
 #include <string.h>
 
@@ -70,8 +71,8 @@ lvn_status lvni_cpu_point_loss(const lvni_args *args)
     point_job job = describe(args, 0);
     const int64_t blocks = lvni_div_up(job.n, LVNI_SUM_BLOCK);
     job.sum = lvni_scratch(LVNI_SCRATCH_OWN, (size_t)(2 * blocks) * sizeof *job.sum);
-    if (job.sum == NULL) {
-        return LVN_ERR_MEMORY;
+    if (job.sum == NULL || lvni_device_dry_run()) {
+        return job.sum == NULL ? LVN_ERR_MEMORY : LVN_OK;
     }
     job.weights = job.sum + blocks;
     lvni_par(blocks, 1, LVNI_SUM_BLOCK * COST, forward_range, &job);

@@ -4,6 +4,7 @@
 #include "kernels/cpu/scratch.h"
 #include "kernels/cpu/taps.h"
 #include "kernels/kernels_decl.h"
+#include "tensor/device.h"
 
 typedef struct resample_job {
     lvni_taps rows, columns;
@@ -53,8 +54,8 @@ lvn_status lvni_cpu_resample2d(const lvni_args *args)
     const lvni_taps_axis height_axis = {attr, 0, from->shape[1], to->shape[1]}, width_axis = {attr, 1, from->shape[2], to->shape[2]};
     const size_t height_bytes = lvni_taps_bytes(&height_axis), width_bytes = lvni_taps_bytes(&width_axis);
     char *memory = lvni_scratch(LVNI_SCRATCH_OWN, height_bytes + width_bytes + (size_t)(slots * width) * sizeof(float));
-    if (memory == NULL) {
-        return lvn_last_error()->code;
+    if (memory == NULL || lvni_device_dry_run()) {
+        return memory == NULL ? lvn_last_error()->code : LVN_OK;
     }
     const resample_job job = {.rows = lvni_taps_make(&height_axis, memory),
                               .columns = lvni_taps_make(&width_axis, memory + height_bytes),

@@ -7,14 +7,22 @@
 #include <string.h>
 #include <sys/mman.h>
 
+enum { TEAM = 2 };
+
+static lvni_ctx *open_real(void)
+{
+    lvni_ctx *ctx = lvni_ctx_create(TEAM, 1);
+    assert_non_null(ctx);
+    lvni_ctx_set(ctx);
+    return ctx;
+}
+
 /* A dry device whose addresses nobody may read, and a context on it. */
 static lvni_ctx *open_dry(lvni_device **device)
 {
-    lvni_ctx *ctx = lvni_ctx_create(2, 1);
-    assert_non_null(ctx);
+    lvni_ctx *ctx = open_real();
     assert_int_equal(lvni_device_create_dry(device), LVN_OK);
     ctx->device = *device;
-    lvni_ctx_set(ctx);
     const lvni_desc d = {.dtype = LVN_F32, .ndim = 1, .shape = {1}};
     lvn_tensor *first = lvni_tensor_new(&d); /* lies at the beginning */
     assert_int_equal(mprotect(first->data, (size_t)1 << 36, PROT_NONE), 0);
@@ -77,6 +85,58 @@ static void a_dry_run_touches_nothing(void **state)
     }
 }
 
+/* Tensors: their elements, where they are, and what describes them in host memory. */
+static uint64_t held(const lvni_ctx *ctx)
+{
+    return lvni_cache_bytes(ctx->cache) + (ctx->device == NULL ? 0 : lvni_device_get_stats(ctx->device).held);
+}
+
+static bool is_empty(lvni_op op, const lvni_args *args)
+{
+    bool empty = false;
+    for (int i = 0; i < LVNI_MAX_IN + lvni_ops[op].n_out; i++) {
+        const lvn_tensor *t = i < LVNI_MAX_IN ? args->in[i] : args->out[i - LVNI_MAX_IN];
+        empty = empty || (t != NULL && lvn_numel(t) == 0);
+    }
+    return empty;
+}
+
+/* Scratch memory, and tensors that the kernel makes for itself beside its results. */
+static void a_dry_run_tells_what_a_real_one_takes(void **state)
+{
+    const lvni_op op = (lvni_op)(uintptr_t)*state;
+    for (int c = 0; c < all_cases[op].n; c++) {
+        const op_case *row = &all_cases[op].rows[c];
+        lvn_tensor *in64[LVNI_MAX_IN], *in32[LVNI_MAX_IN], *there[LVNI_MAX_IN];
+        lvni_device *device;
+        case_inputs(op, row, in64, in32);
+        lvni_ctx *real = open_real();
+        const lvni_args done = run(op, row, in32);
+        if (is_empty(op, &done)) { /* a kernel with nothing to do is not asked */
+            support_release(NULL);
+            lvni_ctx_destroy(real);
+            lvni_ctx_set(NULL);
+            continue;
+        }
+        const uint64_t scratch = lvni_cpu_get_need().scratch, tensors = held(real);
+        lvni_ctx *ctx = open_dry(&device);
+        move(in32, there);
+        const lvni_desc small = {.dtype = LVN_F32, .ndim = 1, .shape = {1}};
+        support_keep(lvni_tensor_new(&small)); /* the block that open_dry gave back */
+        const uint64_t before = held(ctx);
+        run(op, row, there);
+        const uint64_t dry_scratch = lvni_cpu_get_need().scratch, dry_tensors = held(ctx) - before;
+        support_release(NULL);
+        close_dry(ctx, device);
+        lvni_ctx_destroy(real);
+        if (scratch != dry_scratch || tensors != dry_tensors) {
+            fail_msg("%s, case \"%s\" takes %llu bytes of scratch memory and %llu of tensors; a dry run tells %llu and %llu (LVNI_DRY in ops.def)",
+                     lvni_ops[op].name, row->name, (unsigned long long)scratch, (unsigned long long)tensors, (unsigned long long)dry_scratch,
+                     (unsigned long long)dry_tensors);
+        }
+    }
+}
+
 /* The same sequence of tensors in a cache and on a dry device: the same bytes. */
 static void a_dry_device_counts_as_the_cache_does(void **state)
 {
@@ -132,11 +192,13 @@ static void scratch_and_numbers(void **state)
 int main(void)
 {
     sim_start("0", "1MiB");
-    struct CMUnitTest tests[LVNI_OP_COUNT + 2];
+    struct CMUnitTest tests[2 * LVNI_OP_COUNT + 2];
     for (int op = 0; op < LVNI_OP_COUNT; op++) {
-        tests[op] = (struct CMUnitTest){lvni_ops[op].name, a_dry_run_touches_nothing, NULL, support_release, (void *)(uintptr_t)op};
+        void *const state = (void *)(uintptr_t)op;
+        tests[op] = (struct CMUnitTest){lvni_ops[op].name, a_dry_run_touches_nothing, NULL, support_release, state};
+        tests[LVNI_OP_COUNT + op] = (struct CMUnitTest){lvni_ops[op].name, a_dry_run_tells_what_a_real_one_takes, NULL, support_release, state};
     }
     const struct CMUnitTest others[2] = {cmocka_unit_test(a_dry_device_counts_as_the_cache_does), cmocka_unit_test(scratch_and_numbers)};
-    memcpy(tests + LVNI_OP_COUNT, others, sizeof others);
+    memcpy(tests + 2 * LVNI_OP_COUNT, others, sizeof others);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
