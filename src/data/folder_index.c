@@ -3,9 +3,8 @@
 
 #include "core/alloc.h"
 #include "core/vfs.h"
-#include "data/decode/picture.h"
+#include "data/folder_headers.h"
 
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,34 +16,14 @@
 
 /* A folder changed this shortly before it was listed may change again within the same tick of its clock: such an index is not trusted. */
 static const int64_t settle_ns = 2000000000;
-static const size_t header_bytes = (size_t)1 << 16;
-
-/* ---- damaged pictures ---- */
-
-typedef struct damage {
-    int64_t n, of;
-    lvni_str names;
-} damage;
-
-static void note_damage(damage *d, const char *name)
-{
-    if (d->n++ < LVNI_INDEX_NAMED) {
-        lvni_str_printf(&d->names, "%s%s", d->n == 1 ? "" : ", ", name);
-    }
-}
-
-static lvn_status tell_damage(damage *d, lvni_str *out)
-{
-    if (d->n > 0) {
-        lvni_str_printf(out, "%lld of %lld pictures have a damaged header: %s%s", (long long)d->n, (long long)d->of, lvni_str_text(&d->names),
-                        d->n > LVNI_INDEX_NAMED ? ", ..." : "");
-    }
-    const lvn_status s = lvni_str_status(&d->names) == LVN_OK ? lvni_str_status(out) : LVN_ERR_MEMORY;
-    lvni_str_free(&d->names);
-    return s;
-}
 
 /* ---- writing ---- */
+
+/* However the folder is called from here. */
+static const char *real_path(const char *root, char real[PATH_MAX])
+{
+    return realpath(root, real) == NULL ? root : real;
+}
 
 static void put_path(lvni_str *out, const char *path)
 {
@@ -59,100 +38,39 @@ static void put_path(lvni_str *out, const char *path)
     lvni_str_char(out, '\n');
 }
 
-/* The first bytes of a picture (all of them: whole), its size and time. */
-static lvn_status read_start(lvni_data_scratch *scratch, const char *path, bool whole, size_t *n, struct stat *st)
-{
-    *n = 0;
-    const int fd = lvni_vfs_get()->open(path, O_RDONLY | O_CLOEXEC, 0);
-    if (fd < 0 || fstat(fd, st) != 0) {
-        if (fd >= 0) {
-            lvni_vfs_get()->close(fd);
-        }
-        LVN_FAIL(LVN_ERR_IO, "%s: cannot open", path);
-    }
-    const size_t all = (size_t)st->st_size, want = whole || all < header_bytes ? all : header_bytes;
-    const lvn_status s = lvni_buffer_reserve(&scratch->file, want + 1);
-    while (s == LVN_OK && *n < want) {
-        const ssize_t got = lvni_vfs_get()->read(fd, (char *)scratch->file.data + *n, want - *n);
-        if (got <= 0) {
-            break;
-        }
-        *n += (size_t)got;
-    }
-    lvni_vfs_get()->close(fd);
-    return s;
-}
-
-/* Zeros where the header does not say. A header may lie behind the first bytes (an embedded preview): then the whole file is read. */
-static lvn_status look_at(lvni_data_scratch *scratch, const char *path, struct stat *st, lvni_picture_info *info)
-{
-    lvn_status s = LVN_OK;
-    for (int whole = 0; whole < 2; whole++) {
-        size_t n;
-        s = read_start(scratch, path, whole == 1, &n, st);
-        if (s != LVN_OK) {
-            break;
-        }
-        s = lvni_picture_probe(scratch, scratch->file.data, n, path, info);
-        if (s == LVN_OK || n == (size_t)st->st_size) {
-            break;
-        }
-    }
-    if (s == LVN_ERR_MEMORY) {
-        return s;
-    }
-    if (s != LVN_OK) { /* damage is a finding here */
-        *info = (lvni_picture_info){0};
-        lvn_clear_error();
-    }
-    return LVN_OK;
-}
-
-static int64_t time_of(const struct stat *st)
-{
-    return (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
-}
-
-static lvn_status put_pictures(lvni_str *out, const char *root, const lvni_walk *walk, damage *d)
+/* The headers of all pictures, into the text and into walk->size. */
+static lvn_status put_pictures(lvni_str *out, const char *root, lvni_walk *walk, lvni_damage *d)
 {
     lvni_data_scratch *scratch = lvni_data_scratch_get();
     if (scratch == NULL) {
         return LVN_ERR_MEMORY;
     }
+    LVN_TRY(lvni_walk_add_sizes(walk));
     for (int64_t i = 0; i < walk->n; i++) {
-        char path[PATH_MAX];
-        struct stat st = {0};
-        lvni_picture_info info = {0};
+        lvni_header h;
         const char *name = walk->names + walk->name_at[i];
-        snprintf(path, sizeof path, "%s/%s", root, name);
-        LVN_TRY(look_at(scratch, path, &st, &info));
-        if (info.width == 0) {
-            note_damage(d, name);
-        }
-        lvni_str_printf(out, "picture %lld %lld %d %d ", (long long)st.st_size, (long long)time_of(&st), info.width, info.height);
+        LVN_TRY(lvni_header_read(scratch, root, name, &h, d));
+        walk->size[i] = (lvni_walk_size){h.bytes, h.width, h.height};
+        lvni_str_printf(out, "picture %lld %lld %d %d ", (long long)h.bytes, (long long)h.time_ns, h.width, h.height);
         put_path(out, name);
     }
     return LVN_OK;
 }
 
-lvn_status lvni_folder_index_write(const char *file, const char *root, bool parts, const lvni_walk *walk, lvni_str *damaged)
+/* The file of a sorted walk. */
+static lvn_status make_text(lvni_str *out, const char *root, bool parts, lvni_walk *walk, lvni_damage *d)
 {
-    lvni_str out = {0};
-    damage d = {.of = walk->n};
-    lvni_str_printf(&out, VERSION_LINE "data %lld %d ", (long long)walk->start_ns, parts ? 1 : 0);
-    put_path(&out, root);
+    char real[PATH_MAX];
+    lvni_str_printf(out, VERSION_LINE "data %lld %d ", (long long)walk->start_ns, parts ? 1 : 0);
+    put_path(out, real_path(root, real));
     for (int64_t i = 0; i < walk->n_folders; i++) {
         const lvni_walk_folder *f = &walk->folders[i];
-        lvni_str_printf(&out, "folder %lld %lld ", (long long)f->mtime_ns, (long long)f->inode);
-        put_path(&out, walk->names + f->name_at);
+        lvni_str_printf(out, "folder %lld %lld ", (long long)f->mtime_ns, (long long)f->inode);
+        put_path(out, walk->names + f->name_at);
     }
-    lvn_status s = put_pictures(&out, root, walk, &d);
-    lvni_str_printf(&out, "end %016llx\n", (unsigned long long)XXH3_64bits(lvni_str_text(&out), out.len));
-    s = s == LVN_OK ? lvni_str_status(&out) : s;
-    s = s == LVN_OK ? lvni_file_write(file, out.data, out.len) : s;
-    const lvn_status told = tell_damage(&d, damaged);
-    lvni_str_free(&out);
-    return s == LVN_OK ? told : s;
+    LVN_TRY(put_pictures(out, root, walk, d));
+    lvni_str_printf(out, "end %016llx\n", (unsigned long long)XXH3_64bits(lvni_str_text(out), out->len));
+    return lvni_str_status(out);
 }
 
 /* ---- where ---- */
@@ -167,7 +85,7 @@ static bool folder_of(const char *file, char real[PATH_MAX])
     return n < PATH_MAX && realpath(folder, real) != NULL;
 }
 
-lvn_status lvni_folder_index_check_place(const char *file, const char *root)
+static lvn_status check_place(const char *file, const char *root)
 {
     char folder[PATH_MAX], real[PATH_MAX];
     if (!folder_of(file, folder) || realpath(root, real) == NULL) {
@@ -235,64 +153,171 @@ static lvn_status check_whole(const char *file, char *text, size_t n)
     return LVN_OK;
 }
 
-static bool folder_is_same(const char *root, const char *name, const int64_t *was, int64_t start_ns)
+static int64_t time_of(const struct stat *st)
+{
+    return (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
+}
+
+/* Says what differs. */
+static bool folder_is_same(const char *root, const char *name, const int64_t *was, int64_t start_ns, lvni_str *changed)
 {
     char path[PATH_MAX];
     struct stat st;
     const int n = snprintf(path, sizeof path, "%s%s%s", root, name[0] != '\0' ? "/" : "", name);
-    return n < PATH_MAX && stat(path, &st) == 0 && S_ISDIR(st.st_mode) && time_of(&st) == was[0] && (int64_t)st.st_ino == was[1] &&
-           was[0] + settle_ns <= start_ns;
+    if (n >= PATH_MAX || stat(path, &st) != 0 || !S_ISDIR(st.st_mode)) {
+        lvni_str_printf(changed, "the folder %s is gone", path);
+    } else if (time_of(&st) != was[0] || (int64_t)st.st_ino != was[1]) {
+        lvni_str_printf(changed, "something was added to %s, removed or renamed", path);
+    } else {
+        return was[0] + settle_ns <= start_ns;
+    }
+    return false;
 }
 
-/* The lines between version and end. */
-static lvn_status take_lines(char *at, const char *root, bool parts, lvni_walk *walk, damage *d, lvni_index_found *found)
+static bool picture_is_same(const char *root, const char *name, const int64_t *was, lvni_str *changed)
 {
-    int64_t head[2], v[4];
-    char *path = take_numbers(at, "data ", 2, head);
-    at = path == NULL ? NULL : take_path(path);
-    bool same = at != NULL && strcmp(path, root) == 0;
-    while (same && (path = take_numbers(at, "folder ", 2, v)) != NULL) {
-        at = take_path(path);
-        same = at != NULL && folder_is_same(root, path, v, head[0]);
+    lvni_header is;
+    if (!lvni_header_stat(root, name, &is)) {
+        lvni_str_printf(changed, "%s/%s is gone", root, name);
+    } else if (is.bytes != was[0]) {
+        lvni_str_printf(changed, "%s/%s has %lld bytes, and had %lld", root, name, (long long)is.bytes, (long long)was[0]);
+    } else if (is.time_ns != was[1]) {
+        lvni_str_printf(changed, "%s/%s was written again", root, name);
+    } else {
+        return true;
     }
-    if (same && head[1] != (parts ? 1 : 0)) {
-        *found = LVNI_INDEX_OTHER_PARTS;
-        return LVN_OK;
+    return false;
+}
+
+/* Its file may be readable by now without having changed: permissions, a disk that was away. */
+static lvn_status look_again(const char *root, const char *name, lvni_damage *d, lvni_str *changed)
+{
+    lvni_header h;
+    lvni_data_scratch *scratch = lvni_data_scratch_get();
+    if (scratch == NULL) {
+        return LVN_ERR_MEMORY;
     }
-    while (same && (path = take_numbers(at, "picture ", 4, v)) != NULL) {
-        at = take_path(path);
-        same = at != NULL;
-        if (same) {
-            LVN_TRY(lvni_walk_add_name(walk, path));
-        }
-        if (same && v[2] == 0) {
-            note_damage(d, path);
-        }
+    LVN_TRY(lvni_header_read(scratch, root, name, &h, d));
+    if (h.width > 0) {
+        lvni_str_printf(changed, "%s/%s is not damaged any more", root, name);
     }
-    d->of = walk->n;
-    *found = same ? LVNI_INDEX_TAKEN : LVNI_INDEX_WANTED;
     return LVN_OK;
 }
 
-lvn_status lvni_folder_index_read(const char *file, const char *root, bool parts, lvni_walk *walk, lvni_str *damaged, lvni_index_found *found)
+/* What the lines between version and end are checked against, and go into. */
+typedef struct taking {
+    const char *root;
+    lvni_walk *walk;
+    lvni_damage damage;
+    lvni_str *changed;
+    bool same; /* so far */
+} taking;
+
+static lvn_status take_picture(taking *t, const char *name, const int64_t *v)
 {
-    *found = LVNI_INDEX_WANTED;
-    if (!lvni_path_exists(file)) {
+    if (v[2] == 0) {
+        LVN_TRY(look_again(t->root, name, &t->damage, t->changed));
+    } else {
+        (void)picture_is_same(t->root, name, v, t->changed);
+    }
+    t->same = t->changed->len == 0;
+    LVN_TRY(lvni_walk_add_name(t->walk, name));
+    LVN_TRY(lvni_walk_add_sizes(t->walk));
+    t->walk->size[t->walk->n - 1] = (lvni_walk_size){v[0], (int)v[2], (int)v[3]};
+    return LVN_OK;
+}
+
+/* OTHER: it lists this unchanged folder the other way, train/ and val/ alone (as training does) or everything below (predict): it stays, for who
+ * wrote it. */
+typedef enum found { WANTED, TAKEN, OTHER } found;
+
+static lvn_status take_lines(taking *t, char *at, bool parts, found *out)
+{
+    int64_t head[2], v[4];
+    char real[PATH_MAX];
+    char *path = take_numbers(at, "data ", 2, head);
+    at = path == NULL ? NULL : take_path(path);
+    t->same = at != NULL && strcmp(path, real_path(t->root, real)) == 0;
+    while (t->same && (path = take_numbers(at, "folder ", 2, v)) != NULL) {
+        at = take_path(path);
+        t->same = at != NULL && folder_is_same(t->root, path, v, head[0], t->changed);
+    }
+    if (t->same && head[1] != (parts ? 1 : 0)) {
+        *out = OTHER;
         return LVN_OK;
     }
+    while (t->same && (path = take_numbers(at, "picture ", 4, v)) != NULL) {
+        at = take_path(path);
+        t->same = at != NULL;
+        LVN_TRY(t->same ? take_picture(t, path, v) : LVN_OK);
+    }
+    *out = t->same ? TAKEN : WANTED;
+    return LVN_OK;
+}
+
+static lvn_status take_text(lvni_index *x, const char *root, bool parts, char *text, lvni_walk *walk, found *out)
+{
+    taking t = {.root = root, .walk = walk, .changed = &x->changed};
+    lvn_status s = take_lines(&t, text + strlen(VERSION_LINE), parts, out);
+    const lvn_status told = lvni_damage_tell(&t.damage, walk->n, &x->damaged);
+    s = s == LVN_OK ? told : s;
+    s = s == LVN_OK ? lvni_str_status(&x->changed) : s;
+    if (s != LVN_OK || *out != TAKEN) {
+        lvni_walk_free(walk);
+        lvni_str_clear(&x->damaged);
+    }
+    return s;
+}
+
+/* The walk stays empty unless TAKEN. */
+static lvn_status take_file(lvni_index *x, const char *root, bool parts, lvni_walk *walk, found *out)
+{
     char *text;
     size_t n;
-    LVN_TRY(lvni_file_read(file, (size_t)1 << 36, &text, &n));
-    damage d = {0};
-    lvn_status s = check_whole(file, text, n);
-    if (s == LVN_OK) {
-        s = take_lines(text + strlen(VERSION_LINE), root, parts, walk, &d, found);
+    *out = WANTED;
+    if (x->file == NULL || !lvni_path_exists(x->file)) {
+        return LVN_OK;
+    }
+    LVN_TRY(lvni_file_read(x->file, (size_t)1 << 36, &text, &n));
+    lvn_status s = check_whole(x->file, text, n);
+    if (s == LVN_ERR_CORRUPT && x->mode != LVNI_INDEX_FILE) { /* of levin alone: nothing of a person would be lost */
+        lvni_str_printf(&x->changed, "%s is damaged", x->file);
+        lvn_clear_error();
+        s = LVN_OK;
+    } else if (s == LVN_OK) {
+        s = take_text(x, root, parts, text, walk, out);
     }
     lvni_free(text);
-    if (s != LVN_OK || *found != LVNI_INDEX_TAKEN) {
-        lvni_walk_free(walk);
-        lvni_str_free(&d.names);
-        return s;
+    return s;
+}
+
+lvn_status lvni_folder_index_open(lvni_index *x, const char *root, bool parts, lvn_status (*list)(void *user, lvni_walk *walk), void *user,
+                                  lvni_walk *walk)
+{
+    found what = WANTED;
+    LVN_TRY(x->mode == LVNI_INDEX_FILE ? check_place(x->file, root) : LVN_OK);
+    LVN_TRY(x->mode == LVNI_INDEX_NONE ? LVN_OK : take_file(x, root, parts, walk, &what));
+    if (what == TAKEN) {
+        return LVN_OK;
     }
-    return tell_damage(&d, damaged);
+    LVN_TRY(list(user, walk));
+    if (what == OTHER || x->mode == LVNI_INDEX_NONE || x->mode == LVNI_INDEX_LOOK) {
+        return LVN_OK;
+    }
+    lvni_damage damage = {0};
+    lvn_status s = make_text(&x->text, root, parts, walk, &damage);
+    const lvn_status told = lvni_damage_tell(&damage, walk->n, &x->damaged);
+    s = s == LVN_OK ? told : s;
+    if (s == LVN_OK && x->mode == LVNI_INDEX_FILE) {
+        s = lvni_file_write(x->file, lvni_str_text(&x->text), x->text.len);
+        lvni_str_clear(&x->text);
+    }
+    return s;
+}
+
+void lvni_index_free(lvni_index *x)
+{
+    lvni_str_free(&x->changed);
+    lvni_str_free(&x->damaged);
+    lvni_str_free(&x->text);
 }

@@ -1,28 +1,37 @@
-/* The list of a folder's pictures kept in a file, so that the next start neither walks the folder nor looks at each picture. It also holds their
- * sizes, read from their headers once, and so names the damaged ones. Called by folder_scan.c.
+/* The list of a folder's pictures kept in a file, with what their headers say, so that the next start lists nothing and reads no header again,
+ * and damaged pictures are known before the first step. Called by folder_scan.c.
  *
  * The file is text: a line of the version, the folder, a line for each folder below with its time and inode, a line for each picture with
  * bytes, time, width and height (0 0: damaged) and path (bytes below 33, 127 and '%' as %xx), a line with a hash of all that. It is taken when
- * every folder still has its time and inode: adding, removing and renaming change them. A picture overwritten in place is not noticed; its new
- * content is used all the same, only the sizes here are old. Order and classes follow from the paths, as without an index. */
+ * it is of this folder, every folder below still has its time and inode (adding, removing and renaming change them), every picture its bytes
+ * and time, and every damaged picture is damaged still; else all is looked at anew. Order and classes follow from the paths, as without an
+ * index, and pictures are decoded by what is in them: an index that is wrong all the same cannot change a number. */
 #ifndef LEVIN_DATA_FOLDER_INDEX_H
 #define LEVIN_DATA_FOLDER_INDEX_H
 
 #include "core/str.h"
 #include "data/folder_walk.h"
 
-enum { LVNI_INDEX_NAMED = 20 }; /* damaged pictures that are named */
+typedef enum lvni_index_mode {
+    LVNI_INDEX_NONE, /* list the folder, look at no header */
+    LVNI_INDEX_FILE, /* data.index=FILE: taken from the file, else made and written there */
+    LVNI_INDEX_KEEP, /* of a run: taken from the file (NULL: there is none yet), else made, and its text left to who writes it */
+    LVNI_INDEX_LOOK, /* of somebody else's run: taken from the file, else as NONE */
+} lvni_index_mode;
 
-/* TAKEN: the walk holds the list. WANTED: there is no such file, it is of another folder, or something changed. OTHER_PARTS: it lists this
- * unchanged folder the other way, train/ and val/ alone (as training does) or everything below (predict): it stays, for who wrote it. */
-typedef enum lvni_index_found { LVNI_INDEX_WANTED, LVNI_INDEX_TAKEN, LVNI_INDEX_OTHER_PARTS } lvni_index_found;
+/* What is wanted, and what came of it. */
+typedef struct lvni_index {
+    lvni_index_mode mode;
+    const char *file; /* borrowed */
+    lvni_str changed; /* what differs from the file, a sentence: the file is of this folder as it was */
+    lvni_str damaged; /* a sentence about the damaged pictures */
+    lvni_str text;    /* KEEP: the file to write; empty when it is right as it is */
+} lvni_index;
 
-/* LVN_ERR_USAGE when the file would lie in the folder or below: writing it there changes the folder, and the index would never be taken. */
-lvn_status lvni_folder_index_check_place(const char *file, const char *root);
-/* Fill an empty walk from the file; it stays empty unless TAKEN. LVN_ERR_CORRUPT: a damaged file; LVN_ERR_IO. damaged: a sentence about damaged
- * pictures is appended when there are some. */
-lvn_status lvni_folder_index_read(const char *file, const char *root, bool parts, lvni_walk *walk, lvni_str *damaged, lvni_index_found *found);
-/* Look at the headers of a sorted walk's pictures and write the file. LVN_ERR_IO when it cannot be written. */
-lvn_status lvni_folder_index_write(const char *file, const char *root, bool parts, const lvni_walk *walk, lvni_str *damaged);
+void lvni_index_free(lvni_index *index); /* its texts */
+/* Fill an empty walk: from the file, or by `list` (which walks root and sorts). LVN_ERR_USAGE when FILE would lie in the folder or below: writing it
+ * there changes the folder, and the index would never be taken. LVN_ERR_CORRUPT: FILE is damaged (a run's own file is made anew); LVN_ERR_IO. */
+lvn_status lvni_folder_index_open(lvni_index *index, const char *root, bool parts, lvn_status (*list)(void *user, lvni_walk *walk), void *user,
+                                  lvni_walk *walk);
 
 #endif

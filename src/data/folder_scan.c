@@ -2,7 +2,6 @@
 #include "data/folder_scan.h"
 
 #include "core/alloc.h"
-#include "data/folder_index.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -31,6 +30,7 @@ void lvni_image_scan_release(lvni_image_scan *scan)
     }
     lvni_free(scan->class_names);
     lvni_free(scan->part);
+    lvni_free(scan->size);
     lvni_free(scan->label);
     lvni_free(scan->name_at);
     lvni_free(scan->names);
@@ -167,6 +167,8 @@ static lvn_status take_walk(lvni_image_scan *scan, lvni_walk *walk)
     scan->name_at = walk->name_at;
     walk->names = NULL;
     walk->name_at = NULL;
+    scan->size = walk->size;
+    walk->size = NULL;
     lvni_walk_free(walk);
     scan->label = lvni_alloc(LVNI_TAG_DATA, (size_t)scan->n * sizeof *scan->label);
     scan->part = lvni_calloc(LVNI_TAG_DATA, (size_t)scan->n, 1);
@@ -182,8 +184,9 @@ static lvn_status take_walk(lvni_image_scan *scan, lvni_walk *walk)
     return LVN_OK;
 }
 
-static lvn_status walk_all(const lvni_image_scan *scan, lvni_walk *walk)
+static lvn_status walk_all(void *user, lvni_walk *walk)
 {
+    const lvni_image_scan *scan = user;
     if (scan->has_parts) {
         LVN_TRY(lvni_walk_watch(walk, scan->root, ""));
         LVN_TRY(lvni_walk_add(walk, scan->root, "train"));
@@ -203,27 +206,11 @@ static lvn_status walk_all(const lvni_image_scan *scan, lvni_walk *walk)
     return LVN_OK;
 }
 
-/* From the index where there is a good one; else from the folder, and then the index is written, unless it serves another command. */
-static lvn_status list_all(const lvni_image_scan *scan, const char *index, lvni_str *notes, lvni_walk *walk)
-{
-    if (index == NULL) {
-        return walk_all(scan, walk);
-    }
-    lvni_index_found found;
-    LVN_TRY(lvni_folder_index_check_place(index, scan->root));
-    LVN_TRY(lvni_folder_index_read(index, scan->root, scan->has_parts, walk, notes, &found));
-    if (found == LVNI_INDEX_TAKEN) {
-        return LVN_OK;
-    }
-    LVN_TRY(walk_all(scan, walk));
-    return found == LVNI_INDEX_OTHER_PARTS ? LVN_OK : lvni_folder_index_write(index, scan->root, scan->has_parts, walk, notes);
-}
-
-static lvn_status scan_folder(lvni_image_scan *scan, lvni_scan_mode mode, const char *index, lvni_str *notes)
+static lvn_status scan_folder(lvni_image_scan *scan, lvni_scan_mode mode, lvni_index *index)
 {
     lvni_walk walk = {0};
     scan->has_parts = mode != LVNI_SCAN_FLAT && folder_exists(scan->root, "train") && folder_exists(scan->root, "val");
-    const lvn_status status = list_all(scan, index, notes, &walk);
+    const lvn_status status = lvni_folder_index_open(index, scan->root, scan->has_parts, walk_all, scan, &walk);
     if (status != LVN_OK) {
         lvni_walk_free(&walk);
         return status;
@@ -261,7 +248,7 @@ static lvn_status scan_file(lvni_image_scan *scan)
     return take_walk(scan, &walk);
 }
 
-static lvn_status scan_open(lvni_image_scan *scan, const char *folder, lvni_scan_mode mode, const char *index, lvni_str *notes)
+static lvn_status scan_open(lvni_image_scan *scan, const char *folder, lvni_scan_mode mode, lvni_index *index)
 {
     scan->root = lvni_strdup(LVNI_TAG_DATA, folder);
     if (scan->root == NULL) {
@@ -276,7 +263,7 @@ static lvn_status scan_open(lvni_image_scan *scan, const char *folder, lvni_scan
                  folder, strerror(errno));
     }
     if (S_ISDIR(st.st_mode)) {
-        return scan_folder(scan, mode, index, notes);
+        return scan_folder(scan, mode, index);
     }
     if (mode == LVNI_SCAN_FLAT) {
         return scan_file(scan);
@@ -286,10 +273,11 @@ static lvn_status scan_open(lvni_image_scan *scan, const char *folder, lvni_scan
 
 lvn_status lvni_image_scan_open(const char *folder, lvni_scan_mode mode, lvni_image_scan **out)
 {
-    return lvni_image_scan_open_indexed(folder, mode, NULL, NULL, out);
+    lvni_index none = {.mode = LVNI_INDEX_NONE};
+    return lvni_image_scan_open_indexed(folder, mode, &none, out);
 }
 
-lvn_status lvni_image_scan_open_indexed(const char *folder, lvni_scan_mode mode, const char *index, lvni_str *notes, lvni_image_scan **out)
+lvn_status lvni_image_scan_open_indexed(const char *folder, lvni_scan_mode mode, lvni_index *index, lvni_image_scan **out)
 {
     *out = NULL;
     LVN_ARG(folder != NULL && folder[0] != 0, "the data folder has no name");
@@ -298,7 +286,7 @@ lvn_status lvni_image_scan_open_indexed(const char *folder, lvni_scan_mode mode,
         return LVN_ERR_MEMORY;
     }
     atomic_init(&scan->references, 1);
-    const lvn_status status = scan_open(scan, folder, mode, index, notes);
+    const lvn_status status = scan_open(scan, folder, mode, index);
     if (status != LVN_OK) {
         lvni_image_scan_release(scan);
         return status;

@@ -4,9 +4,8 @@
 #ifndef LEVIN_DATA_FOLDER_SCAN_H
 #define LEVIN_DATA_FOLDER_SCAN_H
 
-#include "core/str.h"
+#include "data/folder_index.h"
 
-#include <levin/status.h>
 #include <stdatomic.h>
 
 typedef enum lvni_scan_mode {
@@ -25,6 +24,7 @@ typedef struct lvni_image_scan {
     char *names;        /* paths below root, zero-terminated, one behind the other */
     size_t *name_at;    /* (n) offsets into names */
     int64_t *label;     /* (n) indices into class_names; -1 when flat */
+    lvni_walk_size *size; /* (n) what the headers say; NULL: nobody looked */
     uint8_t *part;      /* (n) lvni_scan_part; TRAIN and VAL only with that layout */
     bool has_parts;
     int n_classes;
@@ -34,9 +34,8 @@ typedef struct lvni_image_scan {
 /* LVN_ERR_NOT_FOUND (missing), LVN_ERR_IO (cannot be read), LVN_ERR_USAGE (no pictures, one class, pictures outside class folders,
  * classes of val/ unknown to train/, a loop of links). *out: one reference, the caller's. */
 lvn_status lvni_image_scan_open(const char *folder, lvni_scan_mode mode, lvni_image_scan **out);
-/* The same with the list kept in a file (folder_index.h): read from there when nothing changed, else written there (NULL: as above). notes: a
- * sentence about damaged pictures is appended when there are some. */
-lvn_status lvni_image_scan_open_indexed(const char *folder, lvni_scan_mode mode, const char *index, lvni_str *notes, lvni_image_scan **out);
+/* The same with the list kept in a file (folder_index.h), which also fills in `size`, but under LVNI_INDEX_LOOK perhaps. */
+lvn_status lvni_image_scan_open_indexed(const char *folder, lvni_scan_mode mode, lvni_index *index, lvni_image_scan **out);
 lvni_image_scan *lvni_image_scan_retain(lvni_image_scan *scan);
 void lvni_image_scan_release(lvni_image_scan *scan); /* NULL is fine */
 

@@ -179,6 +179,19 @@ lvn_status lvni_walk_watch(lvni_walk *walk, const char *root, const char *under)
     return add_folder(walk, under, &st);
 }
 
+lvn_status lvni_walk_add_sizes(lvni_walk *w)
+{
+    if (w->n > w->size_room || w->size == NULL) {
+        lvni_walk_size *size = lvni_realloc(LVNI_TAG_DATA, w->size, (size_t)(w->n_room + 1) * sizeof *size);
+        if (size == NULL) {
+            return LVN_ERR_MEMORY;
+        }
+        w->size = size;
+        w->size_room = w->n_room;
+    }
+    return LVN_OK;
+}
+
 static int compare_names(const void *a, const void *b, void *names)
 {
     return strcmp((const char *)names + *(const size_t *)a, (const char *)names + *(const size_t *)b);
@@ -196,5 +209,6 @@ void lvni_walk_free(lvni_walk *walk)
     lvni_free(walk->names);
     lvni_free(walk->name_at);
     lvni_free(walk->folders);
+    lvni_free(walk->size);
     *walk = (lvni_walk){0};
 }

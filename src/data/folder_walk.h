@@ -11,6 +11,12 @@ typedef struct lvni_walk_folder {
     int64_t inode;
 } lvni_walk_folder;
 
+/* Of one picture's file and header: 0 0 pixels when it is damaged. */
+typedef struct lvni_walk_size {
+    int64_t bytes;
+    int width, height; /* as stored */
+} lvni_walk_size;
+
 typedef struct lvni_walk {
     char *names;     /* paths below the root, zero-terminated */
     size_t used, room;
@@ -18,6 +24,8 @@ typedef struct lvni_walk {
     int64_t n, n_room;
     lvni_walk_folder *folders; /* (n_folders) */
     int64_t n_folders, folder_room;
+    lvni_walk_size *size; /* (n); NULL: nobody looked */
+    int64_t size_room;
     int64_t start_ns; /* of the first lvni_walk_add, on the clock of the file times */
 } lvni_walk;
 
@@ -28,6 +36,8 @@ lvn_status lvni_walk_add(lvni_walk *walk, const char *root, const char *under);
 /* The same for a folder that is not listed itself, only looked at: root/under. */
 lvn_status lvni_walk_watch(lvni_walk *walk, const char *root, const char *under);
 lvn_status lvni_walk_add_name(lvni_walk *walk, const char *name);
+/* Room in walk->size for every name. */
+lvn_status lvni_walk_add_sizes(lvni_walk *walk);
 void lvni_walk_sort(lvni_walk *walk);
 void lvni_walk_free(lvni_walk *walk);
 

@@ -36,7 +36,13 @@ const lvni_option_table *lvni_classify_train_tables(size_t *n)
 typedef struct exporting {
     lvni_classifier_card card;
     const lvni_config *config;
+    const lvni_image_data *data;
 } exporting;
+
+static lvn_status write_files(void *user, const char *dir)
+{
+    return lvni_image_data_write_index(((const exporting *)user)->data, dir);
+}
 
 static lvn_status export_model(void *user, const lvni_model *model, const float *values, const char *path)
 {
@@ -82,7 +88,8 @@ static lvn_status fit_with(lvni_config *c, const lvni_image_data *data, fit_func
                             .data = data->identity,
                             .val_split = lvni_config_float(c, "val_split"),
                             .seed = lvni_config_int(c, "seed")},
-                   .config = c};
+                   .config = c,
+                   .data = data};
     memcpy(e.card.mean, data->transform.mean, sizeof e.card.mean);
     memcpy(e.card.std, data->transform.std, sizeof e.card.std);
     const double mixup = lvni_config_float(c, "augment.mixup_alpha"), cutmix = lvni_config_float(c, "augment.cutmix_alpha");
@@ -98,6 +105,8 @@ static lvn_status fit_with(lvni_config *c, const lvni_image_data *data, fit_func
                                       .note = lvni_str_text(&data->note),
                                       .export_model = export_model,
                                       .describe = describe,
+                                      .decode_bytes = data->decode_bytes,
+                                      .write_files = write_files,
                                       .user = &e};
     return fit(&request);
 }

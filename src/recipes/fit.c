@@ -131,6 +131,7 @@ static lvn_status make_options(run *r, lvni_trainer_options *out)
         .max_epochs = lvni_config_int(c, "max_epochs"),
         .max_steps = lvni_config_int(c, "max_steps"),
         .workers = lvni_worker_count(c),
+        .worker_bytes = r->request->decode_bytes,
         .skip_unreadable = strcmp(lvni_config_str(c, "on_error"), "skip") == 0,
         .out = r->dir,
         .save_every_n_steps = lvni_config_int(c, "checkpoint.every_n_steps"),
@@ -333,6 +334,7 @@ static lvn_status train(run *r)
     LVN_TRY(r->saved != NULL ? resume(r) : LVN_OK);
     if (!lvni_trainer_finished(r->trainer)) { /* only now: keys that do not fit, or train nothing, must not spoil the run that is there */
         LVN_TRY(lvni_run_dir_write_config(r->dir, c));
+        LVN_TRY(r->request->write_files == NULL ? LVN_OK : r->request->write_files(r->request->user, r->dir));
     }
     lvni_stop_install();
     LVN_TRY(lvni_trainer_fit(r->trainer));

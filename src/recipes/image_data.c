@@ -2,7 +2,9 @@
 #include "recipes/image_data.h"
 
 #include "core/alloc.h"
+#include "core/vfs.h"
 #include "recipes/image_source.h"
+#include "recipes/picture_sizes.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -85,18 +87,31 @@ static lvn_status open_parts(const lvni_config *c, const lvni_image_source *s, i
     }
     lvni_str_printf(&out->note, "data %s: %lld pictures in %d classes; %lld to train, %lld to validate", lvni_config_str(c, "data"),
                     (long long)n[0] + (long long)n[1], out->train->n_classes, (long long)n[0], (long long)n[1]);
+    if (s->scan != NULL) {
+        lvni_str_append(&out->note, s->scan->size == NULL ? "" : "; ");
+        lvni_picture_sizes_print(s->scan, &out->note);
+        out->decode_bytes = lvni_picture_sizes_decode(s->scan, out->transform.size);
+    }
     return lvni_str_status(&out->note);
+}
+
+/* Of the run that is resumed: a new one has no index yet. */
+static const char *run_of(const lvni_config *c)
+{
+    return lvni_config_bool(c, "resume") ? lvni_config_str(c, "out") : NULL;
 }
 
 lvn_status lvni_image_data_open(const lvni_config *c, lvni_image_data *out)
 {
     *out = (lvni_image_data){0};
     lvni_image_source s;
-    LVN_TRY(lvni_image_source_open(c, LVNI_SCAN_CLASSES, &s));
+    LVN_TRY(lvni_image_source_open(c, LVNI_SCAN_CLASSES, run_of(c), true, &s));
     int64_t *part[2] = {NULL, NULL}, n[2] = {0, 0};
     const lvn_status status = open_parts(c, &s, part, n, out);
     lvni_free(part[0]);
     lvni_free(part[1]);
+    out->index = s.index;
+    s.index = (lvni_str){0};
     lvni_image_source_close(&s);
     if (status != LVN_OK) {
         lvni_image_data_free(out);
@@ -114,7 +129,7 @@ static lvn_status open_for(const lvni_config *c, const lvni_classifier_card *car
     out->transform.eval_crop = card->eval_crop;
     memcpy(out->transform.mean, card->mean, sizeof card->mean);
     memcpy(out->transform.std, card->std, sizeof card->std);
-    return lvni_image_source_open(c, mode, s);
+    return lvni_image_source_open(c, mode, lvni_config_str(c, "model"), false, s);
 }
 
 lvn_status lvni_image_data_for_model(const lvni_config *c, const lvni_classifier_card *card, lvni_image_data *out)
@@ -186,8 +201,22 @@ lvn_status lvni_image_data_for_eval(const lvni_config *c, const lvni_classifier_
     return status;
 }
 
+lvn_status lvni_image_data_write_index(const lvni_image_data *d, const char *run)
+{
+    if (d->index.len == 0) {
+        return LVN_OK;
+    }
+    lvni_str path = {0};
+    lvni_str_printf(&path, "%s/" LVNI_RUN_INDEX, run);
+    lvn_status s = lvni_str_status(&path);
+    s = s == LVN_OK ? lvni_file_write(lvni_str_text(&path), d->index.data, d->index.len) : s;
+    lvni_str_free(&path);
+    return s;
+}
+
 void lvni_image_data_free(lvni_image_data *d)
 {
+    lvni_str_free(&d->index);
     lvn_dataset_destroy(d->train);
     lvn_dataset_destroy(d->val);
     lvni_str_free(&d->note);

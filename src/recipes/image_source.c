@@ -20,7 +20,7 @@ static const lvni_option image_rows[] = {
      "unset: labels.npy beside it."},
     LVNI_OPTION_ALIAS("labels", "data.labels"),
     {.name = "data.index", .type = LVNI_OPT_PATH, .flags = LVNI_OPT_LAYOUT,
-     .help = "File that keeps the list of a folder's pictures with their sizes: the next start reads it instead of walking the folder, unless a folder changed."},
+     .help = "File that keeps the list of a folder's pictures with their sizes, for several runs; unset: data.index in the run directory."},
     {.name = "data.count", .type = LVNI_OPT_INT, .unit = "pictures", .fallback = "2000", .range = LVNI_AT_LEAST(2),
      .help = "Pictures of builtin:shapes."},
     {.name = "data.classes", .type = LVNI_OPT_INT, .fallback = "6", .range = LVNI_BETWEEN(LVNI_SHAPES_MIN_CLASSES, LVNI_SHAPES_MAX_CLASSES),
@@ -43,18 +43,48 @@ static lvn_status need_data(const lvni_config *c)
     return LVN_OK;
 }
 
-static lvn_status open_folder(const char *data, lvni_scan_mode mode, const char *index, lvni_image_scan **out)
+/* What the index has found. Damage is told before the first step, not in the middle of the first epoch. */
+static lvn_status tell_index(const lvni_config *c, const lvni_index *x)
 {
-    lvni_str notes = {0};
-    const lvn_status s = lvni_image_scan_open_indexed(data, mode, index, &notes, out);
-    if (s == LVN_OK && notes.len > 0) {
-        lvni_log_line(LVNI_LOG_WARNING, "%s", lvni_str_text(&notes));
+    const char *data = lvni_config_str(c, "data");
+    if (x->changed.len > 0) {
+        lvni_log_line(LVNI_LOG_INFO, "data=%s is not as %s has it: %s; its pictures are listed anew", data, x->file, lvni_str_text(&x->changed));
     }
-    lvni_str_free(&notes);
-    return s;
+    if (x->damaged.len > 0 && strcmp(lvni_config_str(c, "on_error"), "stop") == 0) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s; mend or remove them, or leave them out with on_error=skip", lvni_str_text(&x->damaged));
+    }
+    if (x->damaged.len > 0) {
+        lvni_log_line(LVNI_LOG_WARNING, "%s", lvni_str_text(&x->damaged));
+    }
+    return LVN_OK;
 }
 
-static lvn_status open_kind(const lvni_config *c, lvni_scan_mode mode, lvni_image_source *s)
+static lvn_status open_index(const lvni_config *c, lvni_scan_mode mode, lvni_index *x, lvni_image_source *s)
+{
+    LVN_TRY(lvni_image_scan_open_indexed(lvni_config_str(c, "data"), mode, x, &s->scan));
+    LVN_TRY(tell_index(c, x));
+    s->index = x->text;
+    x->text = (lvni_str){0};
+    return LVN_OK;
+}
+
+static lvn_status open_folder(const lvni_config *c, lvni_scan_mode mode, const char *run, bool training, lvni_image_source *s)
+{
+    const char *given = lvni_config_str(c, "data.index");
+    lvni_str kept = {0};
+    if (run != NULL) {
+        lvni_str_printf(&kept, "%s/" LVNI_RUN_INDEX, run);
+    }
+    lvni_index x = {.mode = given != NULL ? LVNI_INDEX_FILE : training ? LVNI_INDEX_KEEP : LVNI_INDEX_LOOK,
+                    .file = given != NULL ? given : run != NULL ? lvni_str_text(&kept) : NULL};
+    lvn_status status = lvni_str_status(&kept);
+    status = status == LVN_OK ? open_index(c, mode, &x, s) : status;
+    lvni_index_free(&x);
+    lvni_str_free(&kept);
+    return status;
+}
+
+static lvn_status open_kind(const lvni_config *c, lvni_scan_mode mode, const char *run, bool training, lvni_image_source *s)
 {
     const char *data = lvni_config_str(c, "data"), *labels = lvni_config_str(c, "data.labels"), *index = lvni_config_str(c, "data.index");
     const bool shapes = strcmp(data, SHAPES) == 0, file = !shapes && lvni_array_images_is_file(data);
@@ -74,15 +104,16 @@ static lvn_status open_kind(const lvni_config *c, lvni_scan_mode mode, lvni_imag
     if (arrays) {
         return lvni_array_images_open(data, labels, mode != LVNI_SCAN_FLAT, &s->arrays);
     }
-    return open_folder(data, mode, index, &s->scan);
+    return open_folder(c, mode, run, training, s);
 }
 
-lvn_status lvni_image_source_open(const lvni_config *c, lvni_scan_mode mode, lvni_image_source *s)
+lvn_status lvni_image_source_open(const lvni_config *c, lvni_scan_mode mode, const char *run, bool training, lvni_image_source *s)
 {
     *s = (lvni_image_source){0};
     LVN_TRY(need_data(c));
-    const lvn_status status = open_kind(c, mode, s);
+    const lvn_status status = open_kind(c, mode, run, training, s);
     if (status != LVN_OK) {
+        lvni_image_source_close(s);
         lvn_error_frame("data=%s (%s)", lvni_config_str(c, "data"), lvni_config_origin(c, "data"));
     }
     return status;
@@ -91,6 +122,7 @@ lvn_status lvni_image_source_open(const lvni_config *c, lvni_scan_mode mode, lvn
 void lvni_image_source_close(lvni_image_source *s)
 {
     lvni_image_scan_release(s->scan);
+    lvni_str_free(&s->index);
     lvni_array_images_release(s->arrays);
     *s = (lvni_image_source){0};
 }

@@ -4,6 +4,7 @@
 #include "core/alloc.h"
 #include "core/vfs.h"
 #include "log/run_log.h"
+#include "recipes/image_source.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -159,7 +160,7 @@ static lvn_status make_parts(const char *path, bool overwrite)
 {
     static const char *const parts[] = {"checkpoints", "exported_models"};
     static const char *const part_files[] = {".safetensors", NULL};
-    static const char *const own_files[] = {"config.yaml", "train.log", "metrics.jsonl", NULL};
+    static const char *const own_files[] = {"config.yaml", "train.log", "metrics.jsonl", LVNI_RUN_INDEX, NULL};
     empty(path, own_files, !overwrite);
     for (int i = 0; i < 2; i++) {
         char *part = lvni_path_join(path, parts[i]);

@@ -234,7 +234,12 @@ lvn_status lvni_trainer_predict_memory(const lvni_trainer_options *o, lvni_memor
     LVN_TRY(measure_lanes(o, need));
     LVN_TRY(add_loader(o, o->train, need));
     LVN_TRY(add_loader(o, o->val, need));
-    need->total = need->weights + need->gradients + need->optimizer + need->saving + need->batches + need->copies + need->lanes;
+    if (o->workers > 0) { /* each loader has its own */
+        need->decoding = (uint64_t)o->workers * (o->val != NULL ? 2 : 1) * o->worker_bytes;
+    } else {
+        need->decoding = o->worker_bytes;
+    }
+    need->total = need->weights + need->gradients + need->optimizer + need->saving + need->batches + need->decoding + need->copies + need->lanes;
     return LVN_OK;
 }
 
@@ -244,6 +249,10 @@ void lvni_memory_print(const lvni_memory_need *n, int lanes, lvni_str *out)
     const bool large = n->total >= (uint64_t)1 << 30;
     lvni_str_printf(out, "memory: about %.3g %s at peak (MiB: weights %.1f, gradients %.1f, optimizer %.1f, ", (double)n->total * (large ? gib : mib),
                     large ? "GiB" : "MiB", (double)n->weights * mib, (double)n->gradients * mib, (double)n->optimizer * mib);
-    lvni_str_printf(out, "%d lane%s %.1f, weights reordered %.1f, batches %.1f, saving %.1f)", lanes, lanes == 1 ? "" : "s", (double)n->lanes * mib,
-                    (double)n->copies * mib, (double)n->batches * mib, (double)n->saving * mib);
+    lvni_str_printf(out, "%d lane%s %.1f, weights reordered %.1f, batches %.1f, ", lanes, lanes == 1 ? "" : "s", (double)n->lanes * mib,
+                    (double)n->copies * mib, (double)n->batches * mib);
+    if (n->decoding > 0) {
+        lvni_str_printf(out, "decoding %.1f, ", (double)n->decoding * mib);
+    }
+    lvni_str_printf(out, "saving %.1f)", (double)n->saving * mib);
 }

@@ -13,6 +13,7 @@ typedef struct lvni_memory_need {
     uint64_t lanes;     /* of all lanes */
     uint64_t copies;    /* reordered weights, shared by the lanes */
     uint64_t batches;   /* of the loaders */
+    uint64_t decoding;  /* files and pixels on the way into the batches */
     uint64_t saving;    /* the copy that checkpoints and exported models are written from */
     uint64_t apart;     /* inside of the prediction: what is counted elsewhere */
     uint64_t total;

@@ -42,6 +42,7 @@ typedef struct lvni_trainer_options {
     int64_t max_epochs;         /* -1: no limit */
     int64_t max_steps;          /* -1: no limit */
     int workers;                /* loader threads */
+    size_t worker_bytes;        /* that each of them keeps to decode with; for the prediction of memory alone */
     bool skip_unreadable;
     const char *out;            /* run directory, exists; NULL: nothing is written */
     int64_t save_every_n_steps; /* 0: at the end of epochs only */

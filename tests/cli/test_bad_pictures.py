@@ -27,12 +27,13 @@ class Pictures(Case):
     def test_loose_pictures(self):
         self.refused([f"data={self.photos}/cat"], ["6 of 6 pictures lie in no class folder", "0.png"])
 
-    def bad_picture(self, name, content, *says):
-        """on_error=stop names the file, on_error=skip counts and names it and trains with the rest."""
+    def bad_picture(self, name, content, *says, early=True):
+        """on_error=stop names the file, before there is a run when its header tells; on_error=skip counts and names it and trains with the rest."""
         data = f"{self.dir}/data"
         photos(data)
         write(f"{data}/cat/{name}", content)
         self.train("val_split=0", "max_steps=3", data=data, code=FAILURE, says=[f"{data}/cat/{name}", "on_error=skip", *says])
+        self.assertEqual(os.path.exists(self.out), not early)
         self.no_leftovers()
         _, told = self.train("val_split=0", "max_steps=-1", "max_epochs=2", "on_error=skip", "overwrite=true", data=data)
         self.assertEqual(told.count("1 unreadable sample left out (on_error=skip): cat/" + name), 1, told)
@@ -48,14 +49,55 @@ class Pictures(Case):
         self.bad_picture("zero.jpg", b"", "the file is empty (0 bytes)")
 
     def test_truncated_jpeg(self):
-        self.bad_picture("cut.jpg", JPEG[:-6], "damaged JPEG data", "Premature end")
+        self.bad_picture("cut.jpg", JPEG[:-6], "damaged JPEG data", "Premature end", early=False)
 
     def test_no_picture_at_all(self):
         self.bad_picture("text.png", b"hello", "neither a JPEG nor a PNG", "5 bytes")
 
     def test_damaged_png(self):
         whole = read(f"{self.photos}/cat/0.png")
-        self.bad_picture("cut.png", whole[:-20], "damaged PNG")
+        self.bad_picture("cut.png", whole[:-20], "damaged PNG", early=False)
+
+    def test_damage_is_told_before_the_first_step(self):
+        data = f"{self.dir}/data"
+        photos(data)
+        for name in ("cat/zero.jpg", "cat/text.png", "dog/zero.jpg"):
+            write(f"{data}/{name}", b"")
+        self.refused([f"data={data}"], ["3 of 15 pictures cannot be used: ", f"{data}/cat/text.png: the file is empty (0 bytes); also cat/zero.jpg, dog/zero.jpg",
+                                        "on_error=skip"], FAILURE)
+        self.levin(["plan", *self.words(data, self.out)], FAILURE, ["3 of 15 pictures cannot be used"])
+        said, _ = self.levin(["plan", *self.words(self.photos, self.out)], OK)
+        self.assertIn("; pictures of 20x18 pixels, ", said)
+        self.assertIn(", decoding ", said)
+
+    def test_index_of_a_run(self):
+        """Taken while the folder is as it was; a change is told once, and the run goes on with what is there now."""
+        data, index = f"{self.dir}/data", f"{self.out}/data.index"
+        photos(data)
+        past = os.stat(data).st_mtime - 100
+        for folder, _, files in os.walk(data, topdown=False):
+            for name in files + ["."]:
+                os.utime(os.path.join(folder, name), (past, past))
+        anew = "its pictures are listed anew"
+        use = {"resume": ["train", "classify", f"out={self.out}", "resume=true", "max_steps=3"],
+               "eval": ["eval", f"model={self.out}", f"data={data}"],
+               "predict": ["predict", f"model={self.out}", f"data={data}", f"output={self.dir}/p.csv"]}
+        self.train(data=data)
+        first = read(index)
+        self.assertEqual(first.count(b"\npicture "), 12)
+        for words in use.values():
+            self.assertNotIn(anew, self.levin(words, OK)[1])
+        self.assertEqual(read(index), first)
+        os.utime(f"{data}/cat/3.png", (past + 9, past + 9))
+        for words in (use["eval"], use["predict"], use["resume"][:-1] + ["max_steps=4"]):
+            self.levin(words, OK, [f"data={data} is not as {index} has it: {data}/cat/3.png was written again; {anew}"])
+        self.assertNotEqual(read(index), first)
+        self.assertNotIn(anew, self.levin(use["eval"], OK)[1])
+        png(f"{data}/dog/6.png", 30, 18, half)
+        self.levin(use["predict"], OK, [f"something was added to {data}/dog, removed or renamed; {anew}"])
+        self.assertEqual(len(read(f"{self.dir}/p.csv").splitlines()), 1 + 13)
+        write(index, first[:100])
+        self.levin(use["eval"], OK, [f"{index} is damaged; {anew}"])
 
     def test_all_unreadable(self):
         data = f"{self.dir}/data"

@@ -49,10 +49,10 @@ static const char *make_folder(void)
 static int64_t scan(const char *folder, int64_t *opened, char *notes, size_t room)
 {
     lvni_image_scan *with, *without;
-    lvni_str text = {0};
     const char *data = images_path(folder, "data");
+    lvni_index x = {.mode = LVNI_INDEX_FILE, .file = images_path(folder, "x.index")};
     lvni_vfs_fail_at("open", 1000000, EIO); /* only to count */
-    assert_int_equal(lvni_image_scan_open_indexed(data, LVNI_SCAN_CLASSES, images_path(folder, "x.index"), &text, &with), LVN_OK);
+    assert_int_equal(lvni_image_scan_open_indexed(data, LVNI_SCAN_CLASSES, &x, &with), LVN_OK);
     *opened = lvni_vfs_calls("open");
     lvni_vfs_fail_at("open", 0, 0);
     assert_int_equal(lvni_image_scan_open(data, LVNI_SCAN_CLASSES, &without), LVN_OK);
@@ -62,9 +62,10 @@ static int64_t scan(const char *folder, int64_t *opened, char *notes, size_t roo
         assert_string_equal(lvni_image_scan_name(with, i), lvni_image_scan_name(without, i));
         assert_int_equal(with->label[i], without->label[i]);
     }
-    snprintf(notes, room, "%s", lvni_str_text(&text));
+    const char *damaged = lvni_str_text(&x.damaged), *changed = lvni_str_text(&x.changed);
+    snprintf(notes, room, "%s%s%s", damaged, changed[0] != '\0' ? "|" : "", changed);
     const int64_t n = with->n;
-    lvni_str_free(&text);
+    lvni_index_free(&x);
     lvni_image_scan_release(with);
     lvni_image_scan_release(without);
     return n;
@@ -91,28 +92,115 @@ static void an_unchanged_folder_is_not_looked_at_again(void **state)
     images_remove_folder(folder);
 }
 
+/* The one damaged picture is looked at again each time, with the index opened before. */
 static void what_changes_a_folder_changes_the_list(void **state)
 {
     (void)state;
     const char *folder = make_folder();
-    char notes[256];
+    char notes[512];
     int64_t opened;
     age(images_path(folder, "data"));
     assert_int_equal(scan(folder, &opened, notes, sizeof notes), 3);
     images_write_file(images_path(folder, "data/a/deep/4.png"), "no picture", 10); /* new, and damaged */
     assert_int_equal(scan(folder, &opened, notes, sizeof notes), 4);
-    assert_string_equal(notes, "1 of 4 pictures have a damaged header: a/deep/4.png");
+    assert_non_null(strstr(notes, "1 of 4 pictures cannot be used: "));
+    assert_non_null(strstr(notes, "data/a/deep/4.png: "));
+    assert_non_null(strstr(notes, "data/a/deep, removed or renamed"));
     assert_int_equal(scan(folder, &opened, notes, sizeof notes), 4);
-    assert_true(opened > 1); /* the folder is too young to be trusted */
+    assert_true(opened > 2); /* the folder is too young to be trusted */
+    assert_null(strchr(notes, '|')); /* which is no change */
     age(images_path(folder, "data"));
     assert_int_equal(scan(folder, &opened, notes, sizeof notes), 4);
     assert_int_equal(scan(folder, &opened, notes, sizeof notes), 4);
-    assert_int_equal(opened, 1);
-    assert_string_equal(notes, "1 of 4 pictures have a damaged header: a/deep/4.png");
+    assert_int_equal(opened, 2);
+    assert_non_null(strstr(notes, "1 of 4 pictures cannot be used: "));
     assert_int_equal(unlink(images_path(folder, "data/a/2.jpg")), 0);
     assert_int_equal(scan(folder, &opened, notes, sizeof notes), 3);
     assert_int_equal(rename(images_path(folder, "data/b b%"), images_path(folder, "data/c")), 0);
     assert_int_equal(scan(folder, &opened, notes, sizeof notes), 3);
+    images_remove_folder(folder);
+}
+
+static void set_time(const char *path, time_t seconds)
+{
+    assert_int_equal(utimensat(AT_FDCWD, path, (struct timespec[]){{.tv_sec = seconds}, {.tv_sec = seconds}}, 0), 0);
+}
+
+/* None of this touches a folder's time. */
+static void what_changes_a_picture_changes_the_list(void **state)
+{
+    (void)state;
+    const char *folder = make_folder();
+    char notes[512], picture[512], other[512];
+    int64_t opened;
+    snprintf(picture, sizeof picture, "%s/data/a/2.jpg", folder);
+    snprintf(other, sizeof other, "%s/data/a/deep/1.jpg", folder);
+    set_time(picture, 1000);
+    age(images_path(folder, "data"));
+    assert_int_equal(scan(folder, &opened, notes, sizeof notes), 3);
+    set_time(picture, 2000);
+    assert_int_equal(scan(folder, &opened, notes, sizeof notes), 3);
+    assert_non_null(strstr(notes, "data/a/2.jpg was written again"));
+    assert_int_equal(scan(folder, &opened, notes, sizeof notes), 3);
+    assert_int_equal(opened, 1);
+    assert_int_equal(truncate(picture, 5), 0);
+    set_time(picture, 2000);
+    assert_int_equal(scan(folder, &opened, notes, sizeof notes), 3);
+    assert_non_null(strstr(notes, "data/a/2.jpg has 5 bytes, and had "));
+    assert_non_null(strstr(notes, "1 of 3 pictures cannot be used: "));
+    char *bytes;
+    size_t n;
+    assert_int_equal(lvni_file_read(other, 1 << 20, &bytes, &n), LVN_OK);
+    const int fd = open(picture, O_WRONLY | O_CLOEXEC); /* in place */
+    assert_true(fd >= 0 && write(fd, bytes, n) == (ssize_t)n);
+    close(fd);
+    lvni_free(bytes);
+    assert_int_equal(scan(folder, &opened, notes, sizeof notes), 3);
+    assert_non_null(strstr(notes, "data/a/2.jpg is not damaged any more"));
+    assert_null(strstr(notes, "cannot be used"));
+    images_remove_folder(folder);
+}
+
+/* Of a run: no file yet, then the text that was handed out, then a damaged file, which is no error. */
+static void the_index_of_a_run_is_handed_out_and_made_anew(void **state)
+{
+    (void)state;
+    const char *folder = make_folder();
+    lvni_image_scan *s;
+    age(images_path(folder, "data"));
+    char data[512], file[512];
+    snprintf(data, sizeof data, "%s/data", folder);
+    snprintf(file, sizeof file, "%s/x.index", folder);
+    const struct {
+        const char *file;
+        bool handed_out, changed;
+    } rounds[] = {{NULL, true, false}, {file, false, false}, {file, true, true}};
+    for (int i = 0; i < 3; i++) {
+        lvni_index x = {.mode = LVNI_INDEX_KEEP, .file = rounds[i].file};
+        if (i == 2) {
+            assert_int_equal(truncate(file, 40), 0);
+        }
+        assert_int_equal(lvni_image_scan_open_indexed(data, LVNI_SCAN_CLASSES, &x, &s), LVN_OK);
+        assert_int_equal(x.text.len > 0, rounds[i].handed_out);
+        assert_int_equal(x.changed.len > 0, rounds[i].changed);
+        assert_int_equal(s->size[1].width, 8); /* a/deep/1.jpg, behind a/2.jpg */
+        assert_int_equal(s->size[0].width, 9);
+        assert_int_equal(s->size[0].height, 20);
+        if (i == 0) {
+            assert_int_equal(lvni_file_write(file, x.text.data, x.text.len), LVN_OK);
+        }
+        lvni_image_scan_release(s);
+        lvni_index_free(&x);
+    }
+    lvni_index x = {.mode = LVNI_INDEX_LOOK, .file = file};
+    lvni_vfs_fail_at("open", 1000000, EIO); /* only to count */
+    assert_int_equal(lvni_image_scan_open_indexed(data, LVNI_SCAN_CLASSES, &x, &s), LVN_OK);
+    assert_int_equal(lvni_vfs_calls("open"), 1);
+    lvni_vfs_fail_at("open", 0, 0);
+    assert_null(s->size);
+    assert_int_equal(x.text.len, 0);
+    lvni_image_scan_release(s);
+    lvni_index_free(&x);
     images_remove_folder(folder);
 }
 
@@ -125,23 +213,23 @@ static void an_index_of_something_else_is_not_taken(void **state)
     age(images_path(folder, "data"));
     assert_int_equal(scan(folder, &opened, notes, sizeof notes), 3);
     lvni_image_scan *s;
-    lvni_str text = {0};
-    const char *index = images_path(folder, "x.index"), *part = images_path(folder, "data/a");
-    assert_int_equal(lvni_image_scan_open_indexed(part, LVNI_SCAN_FLAT, index, &text, &s), LVN_OK);
+    lvni_index x = {.mode = LVNI_INDEX_FILE, .file = images_path(folder, "x.index")};
+    assert_int_equal(lvni_image_scan_open_indexed(images_path(folder, "data/a"), LVNI_SCAN_FLAT, &x, &s), LVN_OK);
     assert_int_equal(s->n, 2);
+    assert_int_equal(x.changed.len, 0); /* another folder is no changed one */
     lvni_image_scan_release(s);
-    lvni_str_free(&text);
+    lvni_index_free(&x);
     images_remove_folder(folder);
 }
 
 static lvn_status scan_as(const char *folder, lvni_scan_mode mode, const char *index, int64_t *n)
 {
     lvni_image_scan *s = NULL;
-    lvni_str text = {0};
-    const lvn_status status = lvni_image_scan_open_indexed(images_path(folder, "data"), mode, index, &text, &s);
+    lvni_index x = {.mode = LVNI_INDEX_FILE, .file = index};
+    const lvn_status status = lvni_image_scan_open_indexed(images_path(folder, "data"), mode, &x, &s);
     *n = s == NULL ? 0 : s->n;
     lvni_image_scan_release(s);
-    lvni_str_free(&text);
+    lvni_index_free(&x);
     return status;
 }
 
@@ -205,11 +293,11 @@ static void a_damaged_index_is_told_and_not_overwritten(void **state)
     for (size_t at = 0; at < n; at += 3) { /* a byte wrong, or the rest gone */
         for (int cut = 0; cut < 2; cut++) {
             lvni_image_scan *s;
-            lvni_str told = {0};
+            lvni_index x = {.mode = LVNI_INDEX_FILE, .file = index};
             text[at] = (char)(text[at] ^ 1);
             assert_int_equal(lvni_file_write(index, text, cut ? at : n), LVN_OK);
             text[at] = (char)(text[at] ^ 1);
-            assert_int_equal(lvni_image_scan_open_indexed(data, LVNI_SCAN_CLASSES, index, &told, &s), LVN_ERR_CORRUPT);
+            assert_int_equal(lvni_image_scan_open_indexed(data, LVNI_SCAN_CLASSES, &x, &s), LVN_ERR_CORRUPT);
             assert_non_null(strstr(lvn_last_error()->message, "x.index"));
             assert_int_equal(lvni_alloc_get_total().live_bytes, before);
         }
@@ -230,12 +318,12 @@ static void no_memory_and_no_disk_leave_nothing_behind(void **state)
         lvn_status s = LVN_ERR_MEMORY;
         for (int64_t k = 1; s == LVN_ERR_MEMORY && k < 200; k++) {
             lvni_image_scan *found = NULL;
-            lvni_str told = {0};
+            lvni_index x = {.mode = LVNI_INDEX_FILE, .file = index};
             lvni_alloc_fail_at(k);
-            s = lvni_image_scan_open_indexed(data, LVNI_SCAN_CLASSES, index, &told, &found);
+            s = lvni_image_scan_open_indexed(data, LVNI_SCAN_CLASSES, &x, &found);
             lvni_alloc_fail_at(0);
             lvni_image_scan_release(found);
-            lvni_str_free(&told);
+            lvni_index_free(&x);
             lvni_data_scratch_release();
             assert_int_equal(lvni_alloc_get_total().live_bytes, before);
         }
@@ -243,9 +331,10 @@ static void no_memory_and_no_disk_leave_nothing_behind(void **state)
     }
     assert_int_equal(unlink(index), 0);
     lvni_image_scan *found = NULL;
-    lvni_str told = {0};
+    lvni_index x = {.mode = LVNI_INDEX_FILE, .file = index};
     lvni_vfs_fail_at("write", 1, ENOSPC);
-    assert_int_equal(lvni_image_scan_open_indexed(data, LVNI_SCAN_CLASSES, index, &told, &found), LVN_ERR_IO);
+    assert_int_equal(lvni_image_scan_open_indexed(data, LVNI_SCAN_CLASSES, &x, &found), LVN_ERR_IO);
+    lvni_index_free(&x);
     lvni_vfs_fail_at("write", 0, 0);
     lvni_data_scratch_release();
     assert_int_equal(lvni_alloc_get_total().live_bytes, before);
@@ -257,6 +346,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_unchanged_folder_is_not_looked_at_again),
         cmocka_unit_test(what_changes_a_folder_changes_the_list),
+        cmocka_unit_test(what_changes_a_picture_changes_the_list),
+        cmocka_unit_test(the_index_of_a_run_is_handed_out_and_made_anew),
         cmocka_unit_test(an_index_of_something_else_is_not_taken),
         cmocka_unit_test(an_index_of_other_parts_stays),
         cmocka_unit_test(an_index_inside_of_the_folder_is_refused),

@@ -1,0 +1,134 @@
+/* Headers of a folder's pictures (folder_headers.h). */
+#include "data/folder_headers.h"
+
+#include "core/vfs.h"
+#include "data/decode/picture.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const size_t header_bytes = (size_t)1 << 16;
+
+static void note_damage(lvni_damage *d, const char *name, const char *message)
+{
+    if (d->n == 0) {
+        lvni_str_append(&d->first, message);
+    } else if (d->n < LVNI_DAMAGE_NAMED) {
+        lvni_str_printf(&d->names, "%s%s", d->n == 1 ? "; also " : ", ", name);
+    }
+    d->n++;
+}
+
+lvn_status lvni_damage_tell(lvni_damage *d, int64_t of, lvni_str *out)
+{
+    if (d->n > 0) {
+        lvni_str_printf(out, "%lld of %lld pictures cannot be used: %s%s%s", (long long)d->n, (long long)of, lvni_str_text(&d->first),
+                        lvni_str_text(&d->names), d->n > LVNI_DAMAGE_NAMED ? ", ..." : "");
+    }
+    lvn_status s = lvni_str_status(&d->first);
+    s = s == LVN_OK ? lvni_str_status(&d->names) : s;
+    lvni_str_free(&d->first);
+    lvni_str_free(&d->names);
+    d->n = 0;
+    return s == LVN_OK ? lvni_str_status(out) : s;
+}
+
+static void take_stat(const struct stat *st, lvni_header *out)
+{
+    out->bytes = (int64_t)st->st_size;
+    out->time_ns = (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
+}
+
+static int path_of(const char *root, const char *name, char path[PATH_MAX])
+{
+    return snprintf(path, PATH_MAX, "%s/%s", root, name);
+}
+
+bool lvni_header_stat(const char *root, const char *name, lvni_header *out)
+{
+    char path[PATH_MAX];
+    struct stat st;
+    *out = (lvni_header){0};
+    if (path_of(root, name, path) >= PATH_MAX || stat(path, &st) != 0) {
+        return false;
+    }
+    take_stat(&st, out);
+    return true;
+}
+
+/* The first bytes of an open picture (all of them: whole). */
+static lvn_status read_start(lvni_data_scratch *scratch, int fd, const char *path, size_t want, size_t *n)
+{
+    LVN_TRY(lvni_buffer_reserve(&scratch->file, want + 1));
+    while (*n < want) {
+        const ssize_t got = lvni_vfs_get()->read(fd, (char *)scratch->file.data + *n, want - *n);
+        if (got < 0 && errno == EINTR) {
+            continue;
+        }
+        if (got < 0) {
+            LVN_FAIL(LVN_ERR_IO, "%s: cannot read: %s", path, strerror(errno));
+        }
+        if (got == 0) {
+            break;
+        }
+        *n += (size_t)got;
+    }
+    return LVN_OK;
+}
+
+static lvn_status probe_open(lvni_data_scratch *scratch, int fd, const char *path, bool whole, size_t bytes, lvni_picture_info *info)
+{
+    size_t n = 0;
+    LVN_TRY(read_start(scratch, fd, path, whole || bytes < header_bytes ? bytes : header_bytes, &n));
+    return lvni_picture_probe(scratch, scratch->file.data, n, path, info);
+}
+
+/* A header may lie behind the first bytes (an embedded preview): then the whole file is read. */
+static lvn_status look_at(lvni_data_scratch *scratch, const char *path, lvni_header *out, lvni_picture_info *info)
+{
+    lvn_status s = LVN_OK;
+    for (int whole = 0; whole < 2; whole++) {
+        struct stat st;
+        const int fd = lvni_vfs_get()->open(path, O_RDONLY | O_CLOEXEC, 0);
+        if (fd < 0 || fstat(fd, &st) != 0) {
+            const int reason = errno;
+            if (fd >= 0) {
+                lvni_vfs_get()->close(fd);
+            }
+            LVN_FAIL(LVN_ERR_IO, "%s: cannot open: %s", path, strerror(reason));
+        }
+        take_stat(&st, out);
+        s = probe_open(scratch, fd, path, whole == 1, (size_t)st.st_size, info);
+        lvni_vfs_get()->close(fd);
+        if (s == LVN_OK || s == LVN_ERR_MEMORY || (size_t)st.st_size <= header_bytes) {
+            break;
+        }
+    }
+    return s;
+}
+
+lvn_status lvni_header_read(lvni_data_scratch *scratch, const char *root, const char *name, lvni_header *out, lvni_damage *damage)
+{
+    char path[PATH_MAX];
+    lvni_picture_info info = {0};
+    *out = (lvni_header){0};
+    if (path_of(root, name, path) >= PATH_MAX) {
+        LVN_FAIL(LVN_ERR_USAGE, "the path of %s is too long", name);
+    }
+    const lvn_status s = look_at(scratch, path, out, &info);
+    if (s == LVN_ERR_MEMORY) {
+        return s;
+    }
+    if (s != LVN_OK) { /* damage is a finding here */
+        note_damage(damage, name, lvn_last_error()->message);
+        lvn_clear_error();
+        return LVN_OK;
+    }
+    out->width = info.width;
+    out->height = info.height;
+    return LVN_OK;
+}
