@@ -1,12 +1,15 @@
 /* Headers of a folder's pictures (folder_headers.h). */
 #include "data/folder_headers.h"
 
+#include "core/thread.h"
 #include "core/vfs.h"
 #include "data/decode/picture.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -23,6 +26,13 @@ static void note_damage(lvni_damage *d, const char *name, const char *message)
     d->n++;
 }
 
+static void forget_damage(lvni_damage *d)
+{
+    lvni_str_free(&d->first);
+    lvni_str_free(&d->names);
+    d->n = 0;
+}
+
 lvn_status lvni_damage_tell(lvni_damage *d, int64_t of, lvni_str *out)
 {
     if (d->n > 0) {
@@ -31,9 +41,7 @@ lvn_status lvni_damage_tell(lvni_damage *d, int64_t of, lvni_str *out)
     }
     lvn_status s = lvni_str_status(&d->first);
     s = s == LVN_OK ? lvni_str_status(&d->names) : s;
-    lvni_str_free(&d->first);
-    lvni_str_free(&d->names);
-    d->n = 0;
+    forget_damage(d);
     return s == LVN_OK ? lvni_str_status(out) : s;
 }
 
@@ -131,4 +139,73 @@ lvn_status lvni_header_read(lvni_data_scratch *scratch, const char *root, const 
     out->width = info.width;
     out->height = info.height;
     return LVN_OK;
+}
+
+/* ---- all of a folder ---- */
+
+enum { THREADS = 16, MANY = 1024, BLOCK = 32 };
+
+typedef struct reading {
+    const char *root, *names;
+    const size_t *name_at;
+    int64_t n;
+    lvni_header *out;
+    atomic_llong next;
+    atomic_int failed; /* an lvn_status; what a thread says of it dies with the thread */
+} reading;
+
+static lvn_status read_blocks(reading *r)
+{
+    lvni_data_scratch *scratch = lvni_data_scratch_get();
+    if (scratch == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    lvn_status s = LVN_OK;
+    lvni_damage told_later = {0};
+    for (int64_t from; s == LVN_OK && (from = atomic_fetch_add(&r->next, BLOCK)) < r->n;) {
+        for (int64_t i = from; i < from + BLOCK && i < r->n && s == LVN_OK; i++) {
+            s = lvni_header_read(scratch, r->root, r->names + r->name_at[i], &r->out[i], &told_later);
+        }
+    }
+    forget_damage(&told_later);
+    return s;
+}
+
+static void *read_main(void *argument)
+{
+    reading *r = argument;
+    lvni_thread_name("headers", -1);
+    const lvn_status s = read_blocks(r);
+    if (s != LVN_OK) {
+        atomic_store(&r->failed, (int)s);
+    }
+    return NULL;
+}
+
+/* Damaged ones are looked at once more, in order: the sentence must not depend on who came first. */
+static lvn_status note_all(const reading *r, lvni_damage *damage)
+{
+    lvni_data_scratch *scratch = lvni_data_scratch_get();
+    for (int64_t i = 0; i < r->n && scratch != NULL; i++) {
+        LVN_TRY(r->out[i].width > 0 ? LVN_OK : lvni_header_read(scratch, r->root, r->names + r->name_at[i], &r->out[i], damage));
+    }
+    return scratch == NULL ? LVN_ERR_MEMORY : LVN_OK;
+}
+
+lvn_status lvni_headers_read(const char *root, const char *names, const size_t *name_at, int64_t n, lvni_header *out, lvni_damage *damage)
+{
+    reading r = {.root = root, .names = names, .name_at = name_at, .n = n, .out = out};
+    pthread_t thread[THREADS - 1];
+    int started = 0;
+    while (n >= MANY && started < THREADS - 1 && pthread_create(&thread[started], NULL, read_main, &r) == 0) {
+        started++;
+    }
+    lvn_status s = read_blocks(&r); /* alone where no thread could be started */
+    for (int i = 0; i < started; i++) {
+        pthread_join(thread[i], NULL);
+    }
+    if (s == LVN_OK && atomic_load(&r.failed) != LVN_OK) {
+        LVN_FAIL((lvn_status)atomic_load(&r.failed), "%s: no memory for the headers of its %lld pictures", root, (long long)n);
+    }
+    return s == LVN_OK ? note_all(&r, damage) : s;
 }

@@ -41,20 +41,17 @@ static void put_path(lvni_str *out, const char *path)
 /* The headers of all pictures, into the text and into walk->size. */
 static lvn_status put_pictures(lvni_str *out, const char *root, lvni_walk *walk, lvni_damage *d)
 {
-    lvni_data_scratch *scratch = lvni_data_scratch_get();
-    if (scratch == NULL) {
-        return LVN_ERR_MEMORY;
+    lvni_header *all = lvni_calloc(LVNI_TAG_DATA, (size_t)walk->n, sizeof *all);
+    lvn_status s = all == NULL ? LVN_ERR_MEMORY : lvni_walk_add_sizes(walk);
+    s = s == LVN_OK ? lvni_headers_read(root, walk->names, walk->name_at, walk->n, all, d) : s;
+    for (int64_t i = 0; i < walk->n && s == LVN_OK; i++) {
+        const lvni_header *h = &all[i];
+        walk->size[i] = (lvni_walk_size){h->bytes, h->width, h->height};
+        lvni_str_printf(out, "picture %lld %lld %d %d ", (long long)h->bytes, (long long)h->time_ns, h->width, h->height);
+        put_path(out, walk->names + walk->name_at[i]);
     }
-    LVN_TRY(lvni_walk_add_sizes(walk));
-    for (int64_t i = 0; i < walk->n; i++) {
-        lvni_header h;
-        const char *name = walk->names + walk->name_at[i];
-        LVN_TRY(lvni_header_read(scratch, root, name, &h, d));
-        walk->size[i] = (lvni_walk_size){h.bytes, h.width, h.height};
-        lvni_str_printf(out, "picture %lld %lld %d %d ", (long long)h.bytes, (long long)h.time_ns, h.width, h.height);
-        put_path(out, name);
-    }
-    return LVN_OK;
+    lvni_free(all);
+    return s;
 }
 
 /* The file of a sorted walk. */

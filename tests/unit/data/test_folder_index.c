@@ -204,6 +204,38 @@ static void the_index_of_a_run_is_handed_out_and_made_anew(void **state)
     images_remove_folder(folder);
 }
 
+/* Enough for threads: the headers and the sentence are those of one thread. */
+static void a_large_folder_is_read_by_several_threads(void **state)
+{
+    (void)state;
+    char folder[256], path[512];
+    enum { MANY = 1100 };
+    snprintf(folder, sizeof folder, "%s", images_temp_folder());
+    snprintf(path, sizeof path, "%s/a/0000.jpg", folder);
+    images_make_jpeg(path, 9, 7, 1);
+    char *jpeg;
+    size_t n;
+    assert_int_equal(lvni_file_read(path, 1 << 20, &jpeg, &n), LVN_OK);
+    for (int i = 0; i < MANY; i++) { /* every hundredth is cut off */
+        snprintf(path, sizeof path, "%s/a/%04d.jpg", folder, i);
+        const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+        assert_true(fd >= 0 && write(fd, jpeg, i % 100 == 7 ? 3 : n) > 0);
+        close(fd);
+    }
+    lvni_free(jpeg);
+    lvni_image_scan *s;
+    lvni_index x = {.mode = LVNI_INDEX_KEEP};
+    assert_int_equal(lvni_image_scan_open_indexed(folder, LVNI_SCAN_FLAT, &x, &s), LVN_OK);
+    for (int i = 0; i < MANY; i++) {
+        assert_int_equal(s->size[i].width, i % 100 == 7 ? 0 : 9);
+    }
+    assert_non_null(strstr(lvni_str_text(&x.damaged), "11 of 1100 pictures cannot be used: "));
+    assert_non_null(strstr(lvni_str_text(&x.damaged), "; also a/0107.jpg, a/0207.jpg, a/0307.jpg"));
+    lvni_image_scan_release(s);
+    lvni_index_free(&x);
+    images_remove_folder(folder);
+}
+
 static void an_index_of_something_else_is_not_taken(void **state)
 {
     (void)state;
@@ -348,6 +380,7 @@ int main(void)
         cmocka_unit_test(what_changes_a_folder_changes_the_list),
         cmocka_unit_test(what_changes_a_picture_changes_the_list),
         cmocka_unit_test(the_index_of_a_run_is_handed_out_and_made_anew),
+        cmocka_unit_test(a_large_folder_is_read_by_several_threads),
         cmocka_unit_test(an_index_of_something_else_is_not_taken),
         cmocka_unit_test(an_index_of_other_parts_stays),
         cmocka_unit_test(an_index_inside_of_the_folder_is_refused),
