@@ -40,6 +40,12 @@ lvn_status lvni_config_load_yaml(lvni_config *config, lvni_layer layer, const ch
 /* After the last layer: refuses values of later versions and calls the rows' checks, on the values that won.
  */
 lvn_status lvni_config_finish(const lvni_config *config);
+/* After finish: values of rows whose .needs are not met. On the command line: LVN_ERR_USAGE. In a file, which may serve several runs: a line for
+ * each is appended to warnings. Defaults, jobs and saved configurations are left alone. */
+lvn_status lvni_config_check_needs(const lvni_config *config, lvni_str *warnings);
+/* The program found out that this row does nothing here: LVN_ERR_USAGE "...: this has no effect WHY" when a value other than the default stands on the
+ * command line. */
+lvn_status lvni_config_no_effect(const lvni_config *config, const char *name, const char *why);
 /* A value found by the program (text as a user would write it; "auto" or "null" unsets). origin is copied. */
 lvn_status lvni_config_set(lvni_config *config, const char *name, const char *text, const char *origin);
 

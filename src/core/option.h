@@ -82,6 +82,9 @@ struct lvni_option {
      * the error, which follows "devices 2: " and also serves LVNI_OPT_LATER: "several devices come with a
      * later version; this one trains on one device (devices=1)". NULL: a general sentence. */
     const char *later, *later_note;
+    /* Without which the row does nothing: terms joined by '&', each "optim.name=sgd|lars" (one of these values) or "ema.decay" or
+     * "augment.hue|augment.contrast" (one of these keys is neither off nor zero). lvni_config_check_needs looks at it. */
+    const char *needs;
     const char *spellings; /* other words for values: "none=single|ddp_spawn=ddp" */
     /* Looks at a value that was given (not at defaults), after all layers are joined; records an error that
      * names key, value, what is right and origin. lvni_option_fail and lvni_option_fail_later help. */

@@ -33,6 +33,19 @@ static lvn_status load_saved(lvni_config *c)
     return s;
 }
 
+/* Words that do nothing are errors, lines of a file warnings. */
+static lvn_status check_needs(const lvni_config *c)
+{
+    lvni_str warnings = {0};
+    const lvn_status s = lvni_config_check_needs(c, &warnings);
+    for (char *line = warnings.data, *end; s == LVN_OK && line != NULL && (end = strchr(line, '\n')) != NULL; line = end + 1) {
+        *end = '\0';
+        lvni_log_line(LVNI_LOG_WARNING, "%s", line);
+    }
+    lvni_str_free(&warnings);
+    return s;
+}
+
 lvn_status lvni_read_config(const lvni_option_table *tables, size_t n_tables, const char *help, const char *job, int n,
                             const char *const *words, lvni_config **out)
 {
@@ -50,6 +63,7 @@ lvn_status lvni_read_config(const lvni_option_table *tables, size_t n_tables, co
     if (s == LVN_OK) {
         s = lvni_config_finish(c);
     }
+    s = s == LVN_OK ? check_needs(c) : s;
     if (s != LVN_OK) {
         lvni_config_destroy(c);
         return s;
@@ -65,6 +79,7 @@ typedef struct run {
     lvni_schedule schedule;
     char *dir;
     lvni_str json, card;
+    lvni_str memory; /* a line: what the run will take */
     lvni_model *model;
     lvni_trainer *trainer;
     lvni_ckpt *saved; /* where a resumed run goes on; NULL: from the beginning */
@@ -147,26 +162,45 @@ static lvn_status make_options(run *r, lvni_trainer_options *out)
     return LVN_OK;
 }
 
-/* One line; a network that cannot run says why when it is to run. */
-static void predict_memory(const lvni_trainer_options *o, lvni_str *line)
+/* The network cannot work on so few samples (or on such pictures): said before the first step, not after the last of an epoch. */
+static lvn_status refuse_size(const lvni_plan *p, int64_t size)
 {
+    const lvn_error why = *lvn_last_error();
+    const bool in_all = size >= lvni_plan_shard(p, 0, p->shards - 1).count;
+    if (in_all || p->last_step == p->effective_batch) {
+        LVN_FAIL(LVN_ERR_USAGE, "the network cannot do a shard of %lld sample%s: %s", (long long)size, size == 1 ? "" : "s", why.message);
+    }
+    LVN_FAIL(LVN_ERR_USAGE, "the last step of an epoch has %lld sample%s in %d shard%s (%lld samples in steps of %lld), and the network cannot do a shard of %lld: %s; "
+             "drop_last=true leaves that step out, and another batch_size may have none such", (long long)p->last_step, p->last_step == 1 ? "" : "s", p->shards,
+             p->shards == 1 ? "" : "s", (long long)p->n_samples, (long long)p->effective_batch, (long long)size, why.message);
+}
+
+/* A dry run of each size of shard. What fails in it otherwise says why when it is to run. */
+static lvn_status predict_memory(run *r)
+{
+    lvni_trainer_options o;
     lvni_memory_need need;
-    if (lvni_trainer_predict_memory(o, &need) == LVN_OK) {
-        lvni_memory_print(&need, o->plan.lanes, line);
+    LVN_TRY(make_options(r, &o));
+    const lvn_status s = lvni_trainer_predict_memory(&o, &need);
+    lvni_str_clear(&r->json); /* the configuration may still change */
+    lvni_str_clear(&r->card);
+    if (s == LVN_ERR_SHAPE && need.refused > 0) {
+        return refuse_size(&r->plan, need.refused);
+    }
+    if (s == LVN_OK) {
+        lvni_memory_print(&need, o.plan.lanes, &r->memory);
     } else {
-        lvni_str_printf(line, "memory: not known (%s)", lvn_last_error()->message);
+        lvni_str_printf(&r->memory, "memory: not known (%s)", lvn_last_error()->message);
         lvn_clear_error();
     }
+    return lvni_str_status(&r->memory);
 }
 
 static lvn_status make_trainer(run *r)
 {
     lvni_trainer_options o;
-    lvni_str line = {0};
     LVN_TRY(make_options(r, &o));
-    predict_memory(&o, &line);
-    lvni_log_line(LVNI_LOG_INFO, "%s", lvni_str_text(&line));
-    lvni_str_free(&line);
+    lvni_log_line(LVNI_LOG_INFO, "%s", lvni_str_text(&r->memory));
     return lvni_trainer_create(&o, &r->trainer);
 }
 
@@ -228,9 +262,6 @@ static lvn_status load_weights(const run *r)
     const char *path = lvni_config_str(c, "weights");
     const bool reset_head = lvni_config_bool(c, "reset_head");
     if (path == NULL) {
-        if (reset_head) {
-            LVN_FAIL(LVN_ERR_USAGE, "reset_head=true is about the file of weights=, which is not given");
-        }
         return LVN_OK;
     }
     lvni_weights_report report;
@@ -318,6 +349,7 @@ static lvn_status prepare(run *r)
     LVN_TRY(lvni_read_schedule(c, &r->plan, &r->schedule));
     LVN_TRY(lvni_model_build(r->request->cls, r->request->arguments, (uint64_t)lvni_config_int(c, "seed"), &r->model));
     LVN_TRY(check_optim(r));
+    LVN_TRY(predict_memory(r));
     return lvni_config_bool(c, "resume") ? LVN_OK : load_weights(r); /* a checkpoint has its own; the file may be gone by then */
 }
 
@@ -351,6 +383,7 @@ static void run_free(run *r)
     lvni_model_destroy(r->model);
     lvni_str_free(&r->json);
     lvni_str_free(&r->card);
+    lvni_str_free(&r->memory);
     lvni_free(r->dir);
 }
 
@@ -386,17 +419,6 @@ static void print_length(const run *r)
     lvni_free(dir);
 }
 
-static lvn_status print_memory(run *r)
-{
-    lvni_trainer_options o;
-    lvni_str line = {0};
-    LVN_TRY(make_options(r, &o));
-    predict_memory(&o, &line);
-    printf("%s\n", lvni_str_text(&line));
-    lvni_str_free(&line);
-    return LVN_OK;
-}
-
 lvn_status lvni_fit_plan(const lvni_fit_request *request)
 {
     run r = {.request = request};
@@ -408,7 +430,7 @@ lvn_status lvni_fit_plan(const lvni_fit_request *request)
         s = lvni_plan_print(&r.plan, stdout);
         print_length(&r);
         printf("model %s: %lld parameters\n", request->cls->name, (long long)lvni_model_count(r.model));
-        s = s == LVN_OK ? print_memory(&r) : s;
+        printf("%s\n", lvni_str_text(&r.memory));
     }
     run_free(&r);
     return s;

@@ -16,9 +16,9 @@ static const lvni_option augment_rows[] = {
      .help = "Part of each class kept for validation, where the folder has no val/; 0: no validation."},
     {.name = "augment.crop", .type = LVNI_OPT_BOOL, .flags = LVNI_OPT_AUTO, .help = "Random resized crop; auto: for photos."},
     {.name = "augment.scale", .type = LVNI_OPT_FLOAT_LIST, .fallback = "[0.35,1]", .range = {.used = true, .above = true, .min = 0, .max = 1}, .count = 2,
-     .help = "Part of the picture's area that a random crop keeps, from and to."},
+     .needs = "augment.crop", .help = "Part of the picture's area that a random crop keeps, from and to."},
     {.name = "augment.ratio", .type = LVNI_OPT_FLOAT_LIST, .fallback = "[0.75,1.3333333333333333]", .range = LVNI_ABOVE(0), .count = 2,
-     .help = "Width over height of a random crop, from and to."},
+     .needs = "augment.crop", .help = "Width over height of a random crop, from and to."},
     {.name = "augment.hflip", .type = LVNI_OPT_FLOAT, .range = LVNI_BETWEEN(0, 1), .flags = LVNI_OPT_AUTO,
      .help = "Probability of a flip left to right; auto: 0.5 for photos, else 0."},
     {.name = "augment.vflip", .type = LVNI_OPT_FLOAT, .fallback = "0", .range = LVNI_BETWEEN(0, 1), .help = "Probability of a flip upside down."},
@@ -26,17 +26,18 @@ static const lvni_option augment_rows[] = {
     {.name = "augment.contrast", .type = LVNI_OPT_FLOAT, .fallback = "0", .range = LVNI_AT_LEAST(0), .help = "Colour jitter: factor between 1-x and 1+x."},
     {.name = "augment.saturation", .type = LVNI_OPT_FLOAT, .fallback = "0", .range = LVNI_AT_LEAST(0), .help = "Colour jitter: factor between 1-x and 1+x."},
     {.name = "augment.hue", .type = LVNI_OPT_FLOAT, .fallback = "0", .range = LVNI_BETWEEN(0, 0.5), .help = "Colour jitter: shift of up to x turns."},
-    {.name = "augment.jitter", .type = LVNI_OPT_FLOAT, .fallback = "1", .range = LVNI_BETWEEN(0, 1), .help = "Probability of the colour jitter."},
+    {.name = "augment.jitter", .type = LVNI_OPT_FLOAT, .fallback = "1", .range = LVNI_BETWEEN(0, 1),
+     .needs = "augment.brightness|augment.contrast|augment.saturation|augment.hue", .help = "Probability of the colour jitter."},
     {.name = "augment.grey", .type = LVNI_OPT_FLOAT, .fallback = "0", .range = LVNI_BETWEEN(0, 1), .help = "Probability of a picture without colours."},
     {.name = "augment.blur", .type = LVNI_OPT_FLOAT, .fallback = "0", .range = LVNI_BETWEEN(0, 1), .help = "Probability of a Gaussian blur."},
     {.name = "augment.blur_sigma", .type = LVNI_OPT_FLOAT_LIST, .unit = "pixels", .fallback = "[0.1,2]", .range = LVNI_BETWEEN(0, 20), .count = 2,
-     .help = "Standard deviation of the blur, from and to."},
+     .needs = "augment.blur", .help = "Standard deviation of the blur, from and to."},
     {.name = "augment.blur_kernel", .type = LVNI_OPT_INT, .unit = "pixels", .fallback = "0", .range = LVNI_BETWEEN(0, 141),
-     .help = "Width of the blur, odd; 0: 3.5 standard deviations to either side."},
+     .needs = "augment.blur", .help = "Width of the blur, odd; 0: 3.5 standard deviations to either side."},
     {.name = "augment.solarize", .type = LVNI_OPT_FLOAT, .fallback = "0", .range = LVNI_BETWEEN(0, 1),
      .help = "Probability that bright values are inverted."},
     {.name = "augment.solarize_from", .type = LVNI_OPT_FLOAT, .fallback = "0.5", .range = LVNI_BETWEEN(0, 1),
-     .help = "Brightness, of 1, from which solarize inverts."},
+     .needs = "augment.solarize", .help = "Brightness, of 1, from which solarize inverts."},
     {.name = "augment.mixup_alpha", .type = LVNI_OPT_FLOAT, .fallback = "0", .range = LVNI_BETWEEN(0, 1000),
      .help = "mixup: pairs of a shard are blended, with parts drawn from Beta(x, x); 0: off."},
     LVNI_OPTION_ALIAS("mixup_alpha", "augment.mixup_alpha"),
@@ -61,6 +62,10 @@ static lvn_status read_transform(const lvni_config *c, const lvni_image_source *
     if (lvni_config_is_set(c, "augment.hflip")) {
         t->hflip = lvni_config_float(c, "augment.hflip");
     }
+    if (!t->random_crop) { /* of auto, too */
+        LVN_TRY(lvni_config_no_effect(c, "augment.scale", "without augment.crop=true"));
+        LVN_TRY(lvni_config_no_effect(c, "augment.ratio", "without augment.crop=true"));
+    }
     t->vflip = lvni_config_float(c, "augment.vflip");
     t->brightness = lvni_config_float(c, "augment.brightness");
     t->contrast = lvni_config_float(c, "augment.contrast");
@@ -79,6 +84,9 @@ static lvn_status read_transform(const lvni_config *c, const lvni_image_source *
 static lvn_status open_parts(const lvni_config *c, const lvni_image_source *s, int64_t *part[2], int64_t n[2], lvni_image_data *out)
 {
     LVN_TRY(read_transform(c, s, &out->transform));
+    if (lvni_image_source_has_parts(s)) {
+        LVN_TRY(lvni_config_no_effect(c, "val_split", "on data with a validation part of its own"));
+    }
     LVN_TRY(lvni_image_source_cut(s, &out->transform, lvni_config_float(c, "val_split"), (uint64_t)lvni_config_int(c, "seed"), part, n));
     LVN_TRY(lvni_image_source_identify(s, &out->transform, out->identity));
     LVN_TRY(lvni_image_source_view(s, part[0], n[0], &out->transform, &out->train));

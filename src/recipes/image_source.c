@@ -22,10 +22,11 @@ static const lvni_option image_rows[] = {
     {.name = "data.index", .type = LVNI_OPT_PATH, .flags = LVNI_OPT_LAYOUT,
      .help = "File that keeps the list of a folder's pictures with their sizes, for several runs; unset: data.index in the run directory."},
     {.name = "data.count", .type = LVNI_OPT_INT, .unit = "pictures", .fallback = "2000", .range = LVNI_AT_LEAST(2),
-     .help = "Pictures of builtin:shapes."},
+     .needs = "data=builtin:shapes", .help = "Pictures of builtin:shapes."},
     {.name = "data.classes", .type = LVNI_OPT_INT, .fallback = "6", .range = LVNI_BETWEEN(LVNI_SHAPES_MIN_CLASSES, LVNI_SHAPES_MAX_CLASSES),
-     .help = "Classes of builtin:shapes."},
-    {.name = "data.seed", .type = LVNI_OPT_INT, .fallback = "0", .range = LVNI_AT_LEAST(0), .help = "Another set of builtin:shapes."},
+     .needs = "data=builtin:shapes", .help = "Classes of builtin:shapes."},
+    {.name = "data.seed", .type = LVNI_OPT_INT, .fallback = "0", .range = LVNI_AT_LEAST(0), .needs = "data=builtin:shapes",
+     .help = "Another set of builtin:shapes."},
 };
 const lvni_option_table lvni_image_options = LVNI_OPTION_TABLE("data", image_rows);
 

@@ -102,11 +102,14 @@ static lvn_status run_lane(dry_lane *lane, const sizes *z)
 {
     const lvni_trainer_options *o = &lane->trainer.o;
     for (int i = 0; i < z->n_train; i++) {
+        lane->need->refused = z->train[i];
         LVN_TRY(run_dry(lane, o->train, z->train[i], true));
     }
     for (int i = 0; i < z->n_val; i++) {
+        lane->need->refused = z->val[i];
         LVN_TRY(run_dry(lane, o->val, z->val[i], false));
     }
+    lane->need->refused = 0;
     return LVN_OK;
 }
 
@@ -162,10 +165,13 @@ static void add_size(int64_t size, int64_t list[MOST_SIZES], int *n)
 static sizes sizes_of(const lvni_trainer_options *o, int lane)
 {
     const lvni_plan *p = &o->plan;
+    const bool ends_epoch = o->max_steps < 0 || o->max_steps >= p->steps_per_epoch;
     sizes z = {0};
     for (int shard = p->shard_begin + lane; shard < p->shard_end; shard += p->lanes) {
         add_size(lvni_plan_shard(p, 0, shard).count, z.train, &z.n_train);
-        add_size(lvni_plan_shard(p, p->steps_per_epoch - 1, shard).count, z.train, &z.n_train);
+        if (ends_epoch) {
+            add_size(lvni_plan_shard(p, p->steps_per_epoch - 1, shard).count, z.train, &z.n_train);
+        }
     }
     const int64_t n = o->val == NULL ? 0 : o->val->cls->length(o->val);
     const lvni_range own = n > 0 ? lvni_plan_eval_chunks_of(p, n, p->rank) : (lvni_range){0};

@@ -17,6 +17,7 @@ typedef struct lvni_memory_need {
     uint64_t saving;    /* the copy that checkpoints and exported models are written from */
     uint64_t apart;     /* inside of the prediction: what is counted elsewhere */
     uint64_t total;
+    int64_t refused;    /* samples of the shard or chunk that failed, when the prediction does; 0: it was something else */
 } lvni_memory_need;
 
 /* The model exists, nothing else has to. Runs the module's steps on zeros, without kernels. */

@@ -2,7 +2,7 @@
 
 usage: test_bad_words.py LEVIN [test names]
 """
-from bad_support import Case, main, OK, USAGE, write
+from bad_support import Case, main, OK, photos, USAGE, write
 
 
 class Words(Case):
@@ -75,6 +75,54 @@ class Words(Case):
         self.refused(["scheduler=multistep", "scheduler.milestones=[3,2]"], ["scheduler.milestones [3,2]", "ascending order"])
         self.refused(["scheduler.warmup_steps=1", "scheduler.warmup_epochs=1"], ["give one of the two"])
         self.refused(["ema.decay=1"], ["ema.decay `1`", "at least 0 and below 1"])
+
+    def test_options_without_effect(self):
+        """On the command line an error, in a file, which may serve several runs, a warning; values that are the default are neither."""
+        for words, says in (
+                (["scheduler=cosine", "scheduler.milestones=[1]"], ["scheduler.milestones [1]", "scheduler.name=cosine", "it is for scheduler.name=multistep"]),
+                (["scheduler.gamma=0.5"], ["scheduler.gamma 0.5", "scheduler.name=constant", "it is for scheduler.name=step or multistep"]),
+                (["scheduler.step_size=3"], ["scheduler.step_size 3"]), (["scheduler.interval=step"], ["scheduler.interval step"]),
+                (["scheduler.end_factor=0.5"], ["scheduler.end_factor 0.5", "cosine or linear"]),
+                (["optim=sgd", "optim.betas=[0.5,0.9]"], ["optim.betas [0.5,0.9]", "optim.name=sgd", "it is for optim.name=adam or adamw"]),
+                (["optim=sgd", "optim.eps=1e-3"], ["optim.eps 1e-3"]), (["optim=sgd", "optim.trust_coefficient=0.1"], ["it is for optim.name=lars"]),
+                (["optim.momentum=0.5"], ["optim.momentum 0.5", "optim.name=adamw", "sgd or lars"]),
+                (["optim=sgd", "optim.momentum=0", "optim.dampening=0.5"], ["optim.dampening 0.5: this has no effect without optim.momentum"]),
+                (["weight_decay=0", "optim.decay_norm_bias=false"], ["optim.decay_norm_bias false", "without optim.weight_decay"]),
+                (["ema.warmup=false"], ["ema.warmup false: this has no effect without ema.decay"]), (["use_ema=false"], ["without ema.decay"]),
+                (["reset_head=true"], ["reset_head true: this has no effect without weights"]),
+                (["augment.jitter=0.5"], ["without one of augment.brightness, augment.contrast, augment.saturation, augment.hue"]),
+                (["augment.blur_kernel=3"], ["without augment.blur"]), (["augment.solarize_from=0.3"], ["without augment.solarize"]),
+                (["augment.crop=false", "augment.scale=[0.2,1]"], ["augment.scale [0.2,1]", "without augment.crop"]),
+                (["data=builtin:shapes", "augment.ratio=[1,1]"], ["augment.ratio [1,1]", "without augment.crop=true"]),
+                (["data.count=60"], ["data.count 60", "it is for data=builtin:shapes"])):
+            self.refused(words, [*says, "has no effect", "(command line)"])
+        self.train("optim.momentum=0.9", "scheduler.gamma=0.1", "augment.hue=0.1", "augment.jitter=0.5")
+        write(f"{self.dir}/job.yaml", b"scheduler.gamma: 0.5\noptim:\n  eps: 0.001\n")
+        _, told = self.train(f"config={self.dir}/job.yaml", "overwrite=true")
+        self.assertIn("warning: scheduler.gamma 0.5: this has no effect with scheduler.name=constant", told)
+        self.assertIn("job.yaml:1)", told)
+        self.assertNotIn("optim.eps", told)
+        _, told = self.levin(["train", "classify", f"out={self.out}", "resume=true", "max_steps=3"], OK)
+        self.assertNotIn("no effect", told)
+        self.train("scheduler=step", f"config={self.dir}/job.yaml", "overwrite=true")
+        _, told = self.train("~scheduler.gamma", f"config={self.dir}/job.yaml", "overwrite=true")
+        self.assertNotIn("no effect", told)
+
+    def test_a_validation_part_of_its_own(self):
+        for part in ("train", "val"):
+            photos(f"{self.dir}/parts/{part}")
+        self.refused([f"data={self.dir}/parts", "val_split=0"], ["val_split 0: this has no effect on data with a validation part of its own"])
+        self.train("val_split=0.2", data=f"{self.dir}/parts")
+
+    def test_a_shard_that_batch_norm_cannot_do(self):
+        """21 pictures in steps of 4 leave a step of one, and resnet18 has one value per channel of 32 pixels: said before the run is there."""
+        words = ["data=builtin:shapes", "data.count=21", "val_split=0", "model=resnet18", "image_size=32", "batch_size=4", "max_steps=-1", "max_epochs=1"]
+        says = ["the last step of an epoch has 1 sample in 1 shard (21 samples in steps of 4)", "batch norm needs more than one value", "drop_last=true"]
+        self.refused(words, says)
+        self.levin(["plan", *self.words(self.photos, self.out), *words], USAGE, says)
+        self.refused([*words, "shards=4"], ["the network cannot do a shard of 1 sample"])
+        for fits in ("drop_last=true", "max_steps=5", "image_size=64", "data.count=24"):
+            self.levin(["plan", *self.words(self.photos, self.out), *words, fits], OK)
 
     def test_groups_of_parameters(self):
         self.refused(["freeze=haed"], ["freeze", "the pattern haed", "the nearest name is head"])
