@@ -21,9 +21,13 @@
 static lvn_status load_saved(lvni_config *c)
 {
     const char *out = lvni_config_str(c, "out");
-    if (!lvni_config_bool(c, "resume") || out == NULL) {
+    if (!lvni_config_bool(c, "resume")) {
         return LVN_OK;
     }
+    if (out == NULL) {
+        LVN_FAIL(LVN_ERR_USAGE, "resume=true needs out=DIR, the run to continue");
+    }
+    LVN_TRY(lvni_run_dir_check_run(out)); /* before anything else is missed: data=, which the run would know */
     char *saved = lvni_path_join(out, "config.yaml");
     lvn_status s = saved == NULL ? LVN_ERR_MEMORY : LVN_OK;
     if (s == LVN_OK && lvni_path_exists(saved)) {
@@ -262,6 +266,9 @@ static lvn_status load_weights(const run *r)
     const char *path = lvni_config_str(c, "weights");
     const bool reset_head = lvni_config_bool(c, "reset_head");
     if (path == NULL) {
+        if (reset_head) {
+            LVN_FAIL(LVN_ERR_USAGE, "reset_head=true is about the file of weights=, which is not given");
+        }
         return LVN_OK;
     }
     lvni_weights_report report;

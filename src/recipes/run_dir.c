@@ -87,6 +87,25 @@ static lvn_status choose_number(const char *recipe, char **path)
     }
 }
 
+static lvn_status check_no_file(const char *out)
+{
+    struct stat info;
+    if (stat(out, &info) == 0 && !S_ISDIR(info.st_mode)) {
+        LVN_FAIL(LVN_ERR_USAGE, "out=%s is a file; a run needs a directory", out);
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_run_dir_check_run(const char *out)
+{
+    LVN_TRY(check_no_file(out));
+    if (!is_run_dir(out)) {
+        LVN_FAIL(LVN_ERR_USAGE, "resume=true: there is no run in out=%s%s: give the directory of the run to continue, or leave resume=true out to start a new one "
+                 "there", out, lvni_path_exists(out) ? " (no config.yaml, train.log or checkpoints/)" : ", which does not exist");
+    }
+    return LVN_OK;
+}
+
 lvn_status lvni_run_dir_choose(const lvni_config *c, const char *recipe, char **path)
 {
     *path = NULL;
@@ -96,18 +115,9 @@ lvn_status lvni_run_dir_choose(const lvni_config *c, const char *recipe, char **
         LVN_FAIL(LVN_ERR_USAGE, "resume=true and overwrite=true exclude each other");
     }
     if (out == NULL) {
-        if (resume) {
-            LVN_FAIL(LVN_ERR_USAGE, "resume=true needs out=DIR, the run to continue");
-        }
         return choose_number(recipe, path);
     }
-    if (resume && !lvni_path_exists(out)) {
-        LVN_FAIL(LVN_ERR_USAGE, "there is no run to resume in %s", out);
-    }
-    struct stat info;
-    if (stat(out, &info) == 0 && !S_ISDIR(info.st_mode)) {
-        LVN_FAIL(LVN_ERR_USAGE, "out=%s is a file; a run needs a directory", out);
-    }
+    LVN_TRY(check_no_file(out));
     if (!resume && !overwrite && lvni_path_exists(out) && !is_empty_dir(out)) {
         LVN_FAIL(LVN_ERR_USAGE, "out=%s exists: resume=true continues that run, overwrite=true replaces it",
                  out);

@@ -43,7 +43,7 @@ static const lvni_option run_rows[] = {
     {.name = "weights", .type = LVNI_OPT_PATH,
      .help = "Start from the weights of a safetensors file with the names of torchvision, an exported model, a checkpoint, or a run directory (its last checkpoint)."},
     {.name = "reset_head", .type = LVNI_OPT_BOOL, .fallback = "false",
-     .needs = "weights", .help = "With weights=: the last layer starts anew, as for classes other than those of the file."},
+     .help = "With weights=: the last layer starts anew, as for classes other than those of the file."},
     {.name = "seed", .type = LVNI_OPT_INT, .fallback = "0", .range = LVNI_AT_LEAST(0), .help = "Seed of every random number of the run."},
     {.name = "max_epochs", .type = LVNI_OPT_INT, .unit = "epochs", .fallback = "20", .range = LVNI_BETWEEN(-1, 2147483647), .check = check_limit,
      .help = "Passes over the training set; -1: no limit."},

@@ -24,8 +24,14 @@ class Resume(Case):
         write(path, bytes(data))
 
     def test_nothing_there(self):
-        self.train("resume=true", code=USAGE, says=[f"there is no run to resume in {self.out}"])
-        self.levin(self.words(self.photos, self.out, "resume=true")[:2] + ["resume=true"], USAGE, ["data= is missing"])
+        says = [f"there is no run in out={self.out}", "leave resume=true out to start a new one"]
+        self.train("resume=true", code=USAGE, says=[*says, "which does not exist"])
+        for command in (["train"], ["plan", "train"]):
+            self.levin([*command, "classify", f"out={self.out}", "resume=true"], USAGE, says)
+            self.levin([*command, "classify", "resume=true"], USAGE, ["resume=true needs out=DIR"])
+        os.mkdir(self.out)
+        self.levin(["train", "classify", f"out={self.out}", "resume=true"], USAGE, [*says, "no config.yaml, train.log or checkpoints/"])
+        self.assertEqual(os.listdir(self.out), [])
         self.levin(["train", "classify", f"data={self.photos}", "resume=true"], USAGE, ["resume=true needs out=DIR"])
 
     def test_no_checkpoint_yet(self):

@@ -89,7 +89,6 @@ class Words(Case):
                 (["optim=sgd", "optim.momentum=0", "optim.dampening=0.5"], ["optim.dampening 0.5: this has no effect without optim.momentum"]),
                 (["weight_decay=0", "optim.decay_norm_bias=false"], ["optim.decay_norm_bias false", "without optim.weight_decay"]),
                 (["ema.warmup=false"], ["ema.warmup false: this has no effect without ema.decay"]), (["use_ema=false"], ["without ema.decay"]),
-                (["reset_head=true"], ["reset_head true: this has no effect without weights"]),
                 (["augment.jitter=0.5"], ["without one of augment.brightness, augment.contrast, augment.saturation, augment.hue"]),
                 (["augment.blur_kernel=3"], ["without augment.blur"]), (["augment.solarize_from=0.3"], ["without augment.solarize"]),
                 (["augment.crop=false", "augment.scale=[0.2,1]"], ["augment.scale [0.2,1]", "without augment.crop"]),
