@@ -1,82 +1,95 @@
-/* The input gradient of a convolution over few channels (a picture's three, a sensor's one), where oneDNN's own reaches a sixth of the
- * machine: one matrix product dy (pixels, O) w (O, KH KW I) gives the columns, what each window adds to its pixels, and every row of dx
- * collects its part of them in a fixed order. Called by onednn_conv.c; also the forward pass of a transposed convolution to few channels. */
+/* Windows cut out of images and added back (conv_columns.h). */
 #include "kernels/cpu/conv_columns.h"
 
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/par.h"
-#include "kernels/cpu/scratch.h"
-#include "kernels/kernels_decl.h"
 
 #include <string.h>
 
-/* Floats of columns at a time: a share of the caches of a few cores. Part of the law, for it cuts the product. */
-enum { COLUMNS = 1 << 20, FEW_CHANNELS = 4 };
+typedef struct cut_job {
+    const lvni_conv_columns *c;
+    const char *x;
+    char *columns;
+    int64_t pixel; /* bytes of one */
+} cut_job;
 
-typedef struct collect_job {
-    const lvni_conv_attr *attr;
-    lvni_windows windows; /* all but columns */
-    int64_t h, w, oh, kh; /* rows and columns of dx, rows of dy, rows of the window */
-    const float *columns;
-    float *dx;
-} collect_job;
-
-bool lvni_conv_columns_pay(const lvni_conv_attr *attr, const lvn_tensor *dy, const lvn_tensor *w)
+/* The kw pixels from `left` on of an image's row, zero where there are none. */
+static void cut_run(const cut_job *j, const char *row, int64_t left, char *to)
 {
-    const int64_t taps = w->shape[1] * w->shape[2];
-    return attr->groups == 1 && attr->dilation[1] == 1 && w->shape[3] <= FEW_CHANNELS && taps > 1 && dy->dtype == LVN_F32 &&
-           w->dtype == LVN_F32;
+    const int64_t w = j->c->w, kw = j->c->kw, first = left < 0 ? (-left < kw ? -left : kw) : 0;
+    int64_t last = w - left < kw ? w - left : kw;
+    last = last < first ? first : last;
+    memset(to, 0, (size_t)(first * j->pixel));
+    memcpy(to + first * j->pixel, row + (left + first) * j->pixel, (size_t)((last - first) * j->pixel));
+    memset(to + last * j->pixel, 0, (size_t)((kw - last) * j->pixel));
 }
 
-/* An item is one row of dx: zero, then the windows of every row of the kernel that reaches it, from the top. */
-static void collect_range(const void *job, int64_t begin, int64_t end)
+/* An item is one row of windows. */
+static void cut_range(const void *job, int64_t begin, int64_t end)
 {
-    const collect_job *j = job;
-    const lvni_conv_attr *a = j->attr;
-    const int64_t row = j->w * j->windows.c, line = j->windows.n * j->windows.step;
+    const cut_job *j = job;
+    const lvni_conv_columns *c = j->c;
+    const lvni_conv_attr *a = c->attr;
+    const int64_t run = c->kw * j->pixel;
     for (int64_t r = begin; r < end; r++) {
-        float *dx = j->dx + r * row;
-        memset(dx, 0, (size_t)row * sizeof *dx);
-        for (int64_t kh = 0; kh < j->kh; kh++) {
-            const int64_t above = r % j->h + a->padding[0] - kh * a->dilation[0], oh = above / a->stride[0];
-            if (above < 0 || above % a->stride[0] != 0 || oh >= j->oh) {
-                continue;
+        char *to = j->columns + r * c->ow * c->kh * run;
+        for (int64_t ow = 0; ow < c->ow; ow++) {
+            for (int64_t kh = 0; kh < c->kh; kh++, to += run) {
+                const int64_t ih = r % c->oh * a->stride[0] - a->padding[0] + kh * a->dilation[0];
+                if (ih < 0 || ih >= c->h) {
+                    memset(to, 0, (size_t)run);
+                } else {
+                    cut_run(j, j->x + (r / c->oh * c->h + ih) * c->w * j->pixel, ow * a->stride[1] - a->padding[1], to);
+                }
             }
-            lvni_windows windows = j->windows;
-            windows.x = j->columns + (r / j->h * j->oh + oh) * line + kh * windows.kernel * windows.c;
-            lvni_cpu_isa()->add_windows(&windows, j->w, dx);
         }
     }
 }
 
-/* columns (rows, n) = dy (rows, k) w (k, n) */
-static lvn_status product(const float *dy, const lvn_tensor *w, float *columns, int64_t rows, int64_t k, int64_t n)
+void lvni_conv_columns_cut(const lvni_conv_columns *c, const void *x, void *columns, int64_t images, int64_t bytes)
 {
-    lvn_tensor a = {.dtype = LVN_F32, .ndim = 2, .param = -1, .shape = {rows, k}}, b = *w, y = {.dtype = LVN_F32, .ndim = 2, .shape = {rows, n}};
-    union { const float *read; void *data; } source = {.read = dy};
-    a.data = source.data;
-    b.ndim = 2;
-    b.shape[1] = n;
-    y.data = columns;
-    return lvni_cpu_matmul(&(lvni_args){.in = {&a, &b}, .out = {&y}, .attr = &(lvni_matmul_attr){.trans_a = false}});
+    const cut_job job = {.c = c, .x = x, .columns = columns, .pixel = c->c * bytes};
+    lvni_par(images * c->oh, 1, c->ow * c->kh * c->kw * c->c, cut_range, &job);
 }
 
-lvn_status lvni_conv_columns_grad_input(const lvni_conv_attr *attr, const lvn_tensor *dy, const lvn_tensor *w, lvn_tensor *dx)
+typedef struct add_job {
+    const lvni_conv_columns *c;
+    lvni_windows windows; /* all but x */
+    const float *columns;
+    float *sums;
+    uint16_t *rounded; /* NULL: the sums are the result */
+} add_job;
+
+/* An item is one row of an image: zero, then the windows of every row of the kernel that reaches it, from the top. */
+static void add_range(const void *job, int64_t begin, int64_t end)
 {
-    const int64_t pixels = dy->shape[1] * dy->shape[2], n = w->shape[1] * w->shape[2] * w->shape[3];
-    const int64_t fit = COLUMNS / (pixels * n), block = fit < 1 ? 1 : fit < dy->shape[0] ? fit : dy->shape[0];
-    float *columns = lvni_scratch(LVNI_SCRATCH_OWN, (size_t)(block * pixels * n) * sizeof *columns);
-    if (columns == NULL) {
-        return lvn_last_error()->code;
+    const add_job *j = job;
+    const lvni_conv_columns *c = j->c;
+    const lvni_conv_attr *a = c->attr;
+    const int64_t row = c->w * c->c, line = j->windows.n * j->windows.step;
+    for (int64_t r = begin; r < end; r++) {
+        float *sums = j->sums + r * row;
+        memset(sums, 0, (size_t)row * sizeof *sums);
+        for (int64_t kh = 0; kh < c->kh; kh++) {
+            const int64_t above = r % c->h + a->padding[0] - kh * a->dilation[0], oh = above / a->stride[0];
+            if (above < 0 || above % a->stride[0] != 0 || oh >= c->oh) {
+                continue;
+            }
+            lvni_windows windows = j->windows;
+            windows.x = j->columns + (r / c->h * c->oh + oh) * line + kh * c->kw * c->c;
+            lvni_cpu_isa()->add_windows(&windows, c->w, sums);
+        }
+        if (j->rounded != NULL) {
+            lvni_cpu_isa()->to_bf16(sums, j->rounded + r * row, row);
+        }
     }
-    collect_job job = {.attr = attr, .h = dx->shape[1], .w = dx->shape[2], .oh = dy->shape[1], .kh = w->shape[1], .columns = columns,
-                       .windows = {.n = dy->shape[2], .step = n, .kernel = w->shape[2], .stride = attr->stride[1],
-                                   .padding = attr->padding[1], .c = dx->shape[3]}};
-    for (int64_t first = 0; first < dy->shape[0]; first += block) {
-        const int64_t images = dy->shape[0] - first < block ? dy->shape[0] - first : block;
-        LVN_TRY(product(LVNI_CF32(dy) + first * pixels * dy->shape[3], w, columns, images * pixels, dy->shape[3], n));
-        job.dx = LVNI_F32(dx) + first * job.h * job.w * job.windows.c;
-        lvni_par(images * job.h, 1, job.windows.n * n / attr->stride[0], collect_range, &job);
-    }
-    return LVN_OK;
+}
+
+void lvni_conv_columns_add(const lvni_conv_columns *c, const float *columns, void *x, int64_t images, bool low, float *wide)
+{
+    const lvni_conv_attr *a = c->attr;
+    const add_job job = {.c = c, .columns = columns, .sums = low ? wide : x, .rounded = low ? x : NULL,
+                         .windows = {.n = c->ow, .step = c->kh * c->kw * c->c, .kernel = c->kw, .stride = a->stride[1],
+                                     .padding = a->padding[1], .c = c->c}};
+    lvni_par(images * c->h, 1, c->ow * c->kh * c->kw * c->c / a->stride[0], add_range, &job);
 }

@@ -1,8 +1,9 @@
-/* Convolutions on oneDNN: forward, gradient of the input, gradient of the weights. Called through the op table.
+/* Convolutions on oneDNN: forward, gradient of the input, gradient of the weights. Called through the op table. Shapes on which a matrix
+ * product is quicker than oneDNN's convolution take that way (conv_product.c).
  *
  * Forward and input gradient have the same bits for every team and run with the lane's; the weight gradient adds over the
  * team and always runs with wgrad_team (onednn_table.c chooses; tests/unit/kernels_cpu/test_onednn_law.c watches both). */
-#include "kernels/cpu/conv_columns.h"
+#include "kernels/cpu/conv_product.h"
 #include "kernels/cpu/omp_team.h"
 #include "kernels/cpu/onednn_weights.h"
 #include "kernels/cpu/par.h"
@@ -70,6 +71,10 @@ lvn_status lvni_cpu_conv2d(const lvni_args *args)
     if (lvn_numel(y) == 0) {
         return LVN_OK;
     }
+    const lvni_conv_call product = {.attr = args->attr, .x = x, .y = y, .w = w, .b = b};
+    if (lvni_conv_product_forward_pays(&product)) {
+        return lvni_conv_product_forward(&product);
+    }
     call.key.work.bias = b != NULL;
     call.w = w;
     call.key.work.wide_w = x->dtype != w->dtype;
@@ -92,8 +97,9 @@ lvn_status lvni_cpu_conv2d_grad_input(const lvni_args *args)
         memset(dx->data, 0, bytes_of(dx));
         return LVN_OK;
     }
-    if (lvni_conv_columns_pay(args->attr, dy, w)) {
-        return lvni_conv_columns_grad_input(args->attr, dy, w, dx);
+    const lvni_conv_call product = {.attr = args->attr, .x = dx, .y = dy, .w = w};
+    if (lvni_conv_product_grad_input_pays(&product)) {
+        return lvni_conv_product_grad_input(&product);
     }
     call.w = w;
     call.key.work.wide_w = dy->dtype != w->dtype;
@@ -113,6 +119,10 @@ static lvn_status weight_gradient(const lvni_args *args, lvn_tensor *dw)
     if (lvn_numel(dy) == 0) {
         memset(dw->data, 0, bytes_of(dw));
         return LVN_OK;
+    }
+    const lvni_conv_call product = {.attr = args->attr, .x = x, .y = dy, .w = dw};
+    if (lvni_conv_product_grad_weight_pays(&product)) {
+        return lvni_conv_product_grad_weight(&product);
     }
     call.dw = dw->data;
     call.data[0] = x->data;

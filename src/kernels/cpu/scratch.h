@@ -1,13 +1,14 @@
 /* Scratch memory of the cpu kernels: one reusable buffer per slot and context, so that a step allocates nothing after
- * warm-up. Two slots, because a oneDNN primitive runs while an own kernel may hold partial sums. */
+ * warm-up. Slots, because a oneDNN primitive runs while an own kernel may hold partial sums or columns. */
 #ifndef LEVIN_KERNELS_CPU_SCRATCH_H
 #define LEVIN_KERNELS_CPU_SCRATCH_H
 
 #include <levin/status.h>
 
 typedef enum lvni_scratch_slot {
-    LVNI_SCRATCH_OWN,  /* partial sums of the own kernels */
-    LVNI_SCRATCH_DNNL, /* scratchpad of oneDNN primitives (scratchpad_mode_user) */
+    LVNI_SCRATCH_OWN,     /* partial sums of the own kernels */
+    LVNI_SCRATCH_COLUMNS, /* windows cut out for a convolution, while a product runs on them */
+    LVNI_SCRATCH_DNNL,    /* scratchpad of oneDNN primitives (scratchpad_mode_user) */
     LVNI_SCRATCH_SLOTS
 } lvni_scratch_slot;
 

@@ -94,6 +94,40 @@ static void convolutions_equal_loops(void **state)
     }
 }
 
+/* Images 30 to 59 of t against all of `half`. */
+static void assert_second_half(const lvn_tensor *t, const lvn_tensor *half, const char *what)
+{
+    const int64_t n = lvn_numel(half);
+    assert_int_equal(lvn_numel(t), 2 * n);
+    for (int64_t i = 0; i < n; i++) {
+        const double a = (double)LVNI_CF32(t)[n + i], b = (double)LVNI_CF32(half)[i];
+        if (!(fabs(a - b) <= 1e-4 * (1 + fabs(b)))) {
+            fail_msg("%s[%lld] is %.9g in a batch of 60 and %.9g in one of 30", what, (long long)i, a, b);
+        }
+    }
+}
+
+/* Columns are made for 56 images of this shape at a time: the second block's images get their own results. */
+static void images_beyond_a_block_are_not_forgotten(void **state)
+{
+    (void)state;
+    conv_data all = conv_data_make(&(conv_case){60, 8, 8, 512, 32, 3, 2, 1, 1, 1});
+    conv_data half = conv_data_make(&(conv_case){30, 8, 8, 512, 32, 3, 2, 1, 1, 1});
+    memcpy(half.x->data, LVNI_F32(all.x) + lvn_numel(half.x), (size_t)lvn_numel(half.x) * sizeof(float));
+    memcpy(half.dy->data, LVNI_F32(all.dy) + lvn_numel(half.dy), (size_t)lvn_numel(half.dy) * sizeof(float));
+    conv_data *each[] = {&all, &half};
+    for (int i = 0; i < 2; i++) {
+        fill(each[i]->y, 99);
+        fill(each[i]->dx, 99);
+        assert_int_equal(run_forward(each[i], 2, true), LVN_OK);
+        assert_int_equal(run_grad_input(each[i], 2), LVN_OK);
+    }
+    assert_second_half(all.y, half.y, "y");
+    assert_second_half(all.dx, half.dx, "dx");
+    conv_data_free(&all);
+    conv_data_free(&half);
+}
+
 static void products_equal_loops(void **state)
 {
     (void)state;
@@ -175,6 +209,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(convolutions_equal_loops),
+        cmocka_unit_test(images_beyond_a_block_are_not_forgotten),
         cmocka_unit_test(products_equal_loops),
         cmocka_unit_test(linear_by_hand),
         cmocka_unit_test(empty_batches_are_fine),
