@@ -59,8 +59,6 @@ const lvni_st_tensor *lvni_st_find(const lvni_st_file *file, const char *name); 
 const char *lvni_st_meta_get(const lvni_st_file *file, const char *key);        /* NULL when there is none */
 /* The elements as f32, into room for all of them. LVN_ERR_DTYPE: they are no floating-point numbers. */
 lvn_status lvni_st_read_f32(const lvni_st_tensor *t, float *out);
-int64_t lvni_st_meta_count(const lvni_st_file *file);
-lvni_st_meta lvni_st_meta_at(const lvni_st_file *file, int64_t i);
 
 /* For tools that look at damaged files (opened without VERIFY): false when a stored checksum does not match.
  */

@@ -417,16 +417,6 @@ const char *lvni_st_meta_get(const lvni_st_file *f, const char *key)
     return NULL;
 }
 
-int64_t lvni_st_meta_count(const lvni_st_file *f)
-{
-    return f->n_meta;
-}
-
-lvni_st_meta lvni_st_meta_at(const lvni_st_file *f, int64_t i)
-{
-    return i >= 0 && i < f->n_meta ? f->meta[i] : (lvni_st_meta){.key = NULL, .value = NULL};
-}
-
 bool lvni_st_header_ok(const lvni_st_file *f)
 {
     return f->header_ok;

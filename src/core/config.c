@@ -394,12 +394,6 @@ bool lvni_config_is_set(const lvni_config *config, const char *name)
     return own_slot(config, name)->value.set;
 }
 
-bool lvni_config_is_given(const lvni_config *config, const char *name)
-{
-    const lvni_layer layer = own_slot(config, name)->layer;
-    return layer > LVNI_LAYER_DEFAULT && layer < LVNI_LAYER_RESOLVED;
-}
-
 lvni_layer lvni_config_layer(const lvni_config *config, const char *name)
 {
     return own_slot(config, name)->layer;

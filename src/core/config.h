@@ -65,8 +65,6 @@ const char *const *lvni_config_str_list(const lvni_config *config, const char *n
 bool lvni_config_has(const lvni_config *config, const char *name); /* is there such a row? (never aborts) */
 bool lvni_config_is_set(const lvni_config *config,
                         const char *name); /* it has a value (not auto, not null) */
-bool lvni_config_is_given(const lvni_config *config,
-                          const char *name); /* job, saved, file or words named it */
 lvni_layer lvni_config_layer(const lvni_config *config, const char *name);
 /* "default", "job", "command line", "config.yml:12", or what lvni_config_set was given. Borrowed. */
 const char *lvni_config_origin(const lvni_config *config, const char *name);

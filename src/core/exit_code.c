@@ -17,14 +17,3 @@ int lvni_exit_of_signal(int signal_number)
 {
     return 128 + signal_number;
 }
-
-const char *lvni_exit_text(int code)
-{
-    switch (code) {
-#define CASE(name, number, text)                                                                             \
-    case number: return text;
-        LVNI_EXIT_LIST(CASE)
-#undef CASE
-    default: return NULL;
-    }
-}

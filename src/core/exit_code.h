@@ -32,7 +32,5 @@ typedef enum lvni_exit_code {
 lvni_exit_code lvni_exit_of_status(lvn_status status);
 /* 128 + n. */
 int lvni_exit_of_signal(int signal_number);
-/* The meaning of a code of the table, or NULL. */
-const char *lvni_exit_text(int code);
 
 #endif

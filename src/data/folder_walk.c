@@ -27,7 +27,8 @@ typedef struct walker {
     char path[PATH_MAX];
 } walker;
 
-bool lvni_name_is_picture(const char *name)
+/* Ends in .jpg, .jpeg or .png, in any case. */
+static bool name_is_picture(const char *name)
 {
     const char *dot = strrchr(name, '.');
     return dot != NULL && (strcasecmp(dot, ".jpg") == 0 || strcasecmp(dot, ".jpeg") == 0 || strcasecmp(dot, ".png") == 0);
@@ -94,13 +95,13 @@ static lvn_status walk_entry(walker *w, size_t length, const ancestor *up)
 {
     struct stat st;
     if (stat(w->path, &st) != 0) {
-        if (!lvni_name_is_picture(w->path)) {
+        if (!name_is_picture(w->path)) {
             return LVN_OK; /* a broken link that would not be read anyway */
         }
         return lvni_walk_add_name(w->walk, w->path + w->root_length + 1); /* reported when it is read */
     }
     if (!S_ISDIR(st.st_mode)) {
-        return S_ISREG(st.st_mode) && lvni_name_is_picture(w->path) ? lvni_walk_add_name(w->walk, w->path + w->root_length + 1) : LVN_OK;
+        return S_ISREG(st.st_mode) && name_is_picture(w->path) ? lvni_walk_add_name(w->walk, w->path + w->root_length + 1) : LVN_OK;
     }
     for (const ancestor *a = up; a != NULL; a = a->up) {
         if (a->dev == st.st_dev && a->ino == st.st_ino) {

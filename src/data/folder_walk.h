@@ -29,8 +29,6 @@ typedef struct lvni_walk {
     int64_t start_ns; /* of the first lvni_walk_add, on the clock of the file times */
 } lvni_walk;
 
-/* Ends in .jpg, .jpeg or .png, in any case. */
-bool lvni_name_is_picture(const char *name);
 /* Add every picture below root/under (under may be ""), through sub-folders and links. A link to a folder that it lies in is LVN_ERR_USAGE. */
 lvn_status lvni_walk_add(lvni_walk *walk, const char *root, const char *under);
 /* The same for a folder that is not listed itself, only looked at: root/under. */

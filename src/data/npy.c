@@ -209,10 +209,10 @@ lvn_status lvni_npy_open(const char *path, lvni_array *out)
 /* ---- writing ---- */
 
 /* Magic, version, length, dictionary, spaces and a line end up to a multiple of ALIGN; returns all its bytes. */
-static size_t make_header(char header[512], const char *descr, int ndim, const int64_t *shape)
+static size_t make_header(char header[512], int ndim, const int64_t *shape)
 {
     size_t n = HEADER_V1;
-    n += (size_t)snprintf(header + n, 512 - n, "{'descr': '%s', 'fortran_order': False, 'shape': (", descr);
+    n += (size_t)snprintf(header + n, 512 - n, "{'descr': '<f4', 'fortran_order': False, 'shape': (");
     for (int i = 0; i < ndim; i++) {
         n += (size_t)snprintf(header + n, 512 - n, ndim == 1 ? "%lld," : i > 0 ? ", %lld" : "%lld", (long long)shape[i]);
     }
@@ -228,32 +228,22 @@ static size_t make_header(char header[512], const char *descr, int ndim, const i
     return all;
 }
 
-static lvn_status write_array(const char *path, const char *descr, int ndim, const int64_t *shape, const void *data, size_t element)
+lvn_status lvni_npy_write_f32(const char *path, int ndim, const int64_t *shape, const float *data)
 {
     LVN_ARG(ndim >= 0 && ndim <= LVNI_ARRAY_MAX_NDIM, "%s: an array of %d axes cannot be written (at most %d)", path, ndim, LVNI_ARRAY_MAX_NDIM);
     lvni_array a = {0};
     LVN_TRY(lvni_array_set_shape(&a, path, ndim, shape));
     char header[512];
-    const size_t n = make_header(header, descr, ndim, shape);
+    const size_t n = make_header(header, ndim, shape);
     lvni_atomic_file *f;
     LVN_TRY(lvni_atomic_open(path, &f));
     lvn_status s = lvni_atomic_write(f, header, n);
     if (s == LVN_OK) {
-        s = lvni_atomic_write(f, data, (size_t)a.count * element);
+        s = lvni_atomic_write(f, data, (size_t)a.count * sizeof *data);
     }
     if (s != LVN_OK) {
         lvni_atomic_abort(f);
         return s;
     }
     return lvni_atomic_commit(f);
-}
-
-lvn_status lvni_npy_write_f32(const char *path, int ndim, const int64_t *shape, const float *data)
-{
-    return write_array(path, "<f4", ndim, shape, data, sizeof *data);
-}
-
-lvn_status lvni_npy_write_i64(const char *path, int ndim, const int64_t *shape, const int64_t *data)
-{
-    return write_array(path, "<i8", ndim, shape, data, sizeof *data);
 }

@@ -1,5 +1,5 @@
 /* NumPy's .npy files (format 1.0, 2.0, 3.0): a header in the words of Python, then the elements. Read: bool, int8 to int64, uint8 to
- * uint64, float16, float32, float64, either byte order, either axis order. Written: float32, int64. Called by array.c and by what exports
+ * uint64, float16, float32, float64, either byte order, either axis order. Written: float32. Called by array.c and by what exports
  * or reads arrays (predictions, embeddings). */
 #ifndef LEVIN_DATA_NPY_H
 #define LEVIN_DATA_NPY_H
@@ -15,8 +15,7 @@ lvn_status lvni_npy_parse(const void *bytes, size_t n, const char *name, lvni_ar
 /* Read a file; elements with lvni_array_read_f32 (array.h), then lvni_array_free. Refuses what is not .npy. */
 lvn_status lvni_npy_open(const char *path, lvni_array *out);
 
-/* Write a row-major array (format 1.0, little endian) under a temporary name, then rename: a reader sees the old file or the new one. */
+/* Write a row-major array of float32 (format 1.0, little endian) under a temporary name, then rename: a reader sees the old file or the new one. */
 lvn_status lvni_npy_write_f32(const char *path, int ndim, const int64_t *shape, const float *data);
-lvn_status lvni_npy_write_i64(const char *path, int ndim, const int64_t *shape, const int64_t *data);
 
 #endif

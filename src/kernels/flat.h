@@ -16,8 +16,6 @@ static inline int64_t lvni_flat_blocks(int64_t n)
 
 /* a += b: two gradient sets become one (a node of the tree). */
 void lvni_flat_add(float *a, const float *b, int64_t n);
-/* a *= s */
-void lvni_flat_scale(float *a, float s, int64_t n);
 /* a += t * (b - a): where the two are equal, a stays as it is to the bit. */
 void lvni_flat_lerp(float *a, const float *b, float t, int64_t n);
 /* partial[i] = sum of g^2 over block i, in f64; lvni_flat_blocks(n) entries. A value that is not finite makes its block's

@@ -8,7 +8,8 @@
 
 static const int64_t MAX_BATCH = INT32_MAX;
 
-lvni_range lvni_plan_slice(int64_t total, int64_t parts, int64_t i)
+/* The i-th of `parts` consecutive slices of 0 .. total-1; sizes differ by at most one, larger ones first. */
+static lvni_range slice(int64_t total, int64_t parts, int64_t i)
 {
     const int64_t size = total / parts, larger = total % parts;
     return (lvni_range){.start = i * size + (i < larger ? i : larger), .count = size + (i < larger ? 1 : 0)};
@@ -234,7 +235,7 @@ lvni_range lvni_plan_step(const lvni_plan *plan, int64_t step)
 lvni_range lvni_plan_shard(const lvni_plan *plan, int64_t step, int shard)
 {
     const lvni_range all = lvni_plan_step(plan, step);
-    lvni_range r = lvni_plan_slice(all.count, plan->shards, shard);
+    lvni_range r = slice(all.count, plan->shards, shard);
     r.start += all.start;
     return r;
 }
@@ -251,7 +252,7 @@ int64_t lvni_plan_largest_shard(const lvni_plan *plan)
 
 lvni_range lvni_plan_shards_of(const lvni_plan *plan, int rank)
 {
-    return lvni_plan_slice(plan->shards, plan->devices, rank);
+    return slice(plan->shards, plan->devices, rank);
 }
 
 int64_t lvni_plan_eval_chunks(const lvni_plan *plan, int64_t n)
@@ -267,5 +268,5 @@ lvni_range lvni_plan_eval_chunk(const lvni_plan *plan, int64_t n, int64_t chunk)
 
 lvni_range lvni_plan_eval_chunks_of(const lvni_plan *plan, int64_t n, int rank)
 {
-    return lvni_plan_slice(lvni_plan_eval_chunks(plan, n), plan->devices, rank);
+    return slice(lvni_plan_eval_chunks(plan, n), plan->devices, rank);
 }

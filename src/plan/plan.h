@@ -57,8 +57,6 @@ typedef struct lvni_range {
  */
 lvn_status lvni_plan_make(const lvni_plan_options *options, lvni_plan *out);
 
-/* The i-th of `parts` consecutive slices of 0 .. total-1; sizes differ by at most one, larger ones first. */
-lvni_range lvni_plan_slice(int64_t total, int64_t parts, int64_t i);
 /* Positions (in the order of the epoch) of step 0 .. steps_per_epoch-1, and of one shard of it (count may be
  * 0). */
 lvni_range lvni_plan_step(const lvni_plan *plan, int64_t step);
@@ -77,8 +75,6 @@ lvni_range lvni_plan_eval_chunks_of(const lvni_plan *plan, int64_t n, int rank);
 /* Lines for people (each ends in a newline), the last one being the line that reproduces the run elsewhere.
  */
 void lvni_plan_describe(const lvni_plan *plan, lvni_str *out);
-/* "shards=4 wgrad_threads=1 group=4 eval_batch_size=64", no newline. */
-void lvni_plan_pin(const lvni_plan *plan, lvni_str *out);
 lvn_status lvni_plan_print(const lvni_plan *plan, FILE *file);
 
 #endif

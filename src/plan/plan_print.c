@@ -80,7 +80,8 @@ static void append_work(const lvni_plan *p, lvni_str *out)
     lvni_str_char(out, '\n');
 }
 
-void lvni_plan_pin(const lvni_plan *p, lvni_str *out)
+/* "shards=4 wgrad_threads=1 group=4 eval_batch_size=64", no newline. */
+static void append_pin(const lvni_plan *p, lvni_str *out)
 {
     lvni_str_printf(out, "shards=%d wgrad_threads=%d group=%d eval_batch_size=%lld", p->shards,
                     p->wgrad_threads, p->group, (long long)p->eval_batch_size);
@@ -93,7 +94,7 @@ void lvni_plan_describe(const lvni_plan *p, lvni_str *out)
     append_epoch(p, out);
     append_work(p, out);
     lvni_str_append(out, "the same bits elsewhere: ");
-    lvni_plan_pin(p, out);
+    append_pin(p, out);
     lvni_str_char(out, '\n');
 }
 

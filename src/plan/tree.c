@@ -85,25 +85,3 @@ int lvni_tree_waiting(int n, int begin, int end)
     }
     return most;
 }
-
-/* The same walk over the whole range, where halves are recognised by the binary digits of the count. Entry k
- * of the stack is a node that waits; after number i - 1, nodes are merged as often as i has trailing zeros, and
- * all at the end. */
-double lvni_tree_sum_f64(const double *values, const bool *present, int64_t n)
-{
-    double sum[LVNI_TREE_PENDING];
-    bool some[LVNI_TREE_PENDING];
-    int top = 0;
-    for (int64_t i = 1; i <= n; i++) {
-        some[top] = present == NULL || present[i - 1];
-        sum[top++] = values[i - 1];
-        for (int64_t c = i; top > 1 && (c % 2 == 0 || i == n); c /= 2) {
-            top--;
-            if (some[top]) {
-                sum[top - 1] = some[top - 1] ? sum[top - 1] + sum[top] : sum[top];
-                some[top - 1] = true;
-            }
-        }
-    }
-    return top > 0 && some[0] ? sum[0] : 0.0;
-}

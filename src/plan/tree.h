@@ -51,8 +51,4 @@ int lvni_tree_owed(int n, int begin, int end);
  * work. ceil(log2 n) for the whole range. */
 int lvni_tree_waiting(int n, int begin, int end);
 
-/* Sums in the tree over 0 .. n-1. present (n flags) may be NULL: all are; absent ones are skipped. 0 when
- * nothing is there. */
-double lvni_tree_sum_f64(const double *values, const bool *present, int64_t n);
-
 #endif

@@ -45,11 +45,6 @@ const char *lvni_device_name(const lvni_device *d)
     return d->name;
 }
 
-int lvni_device_index(const lvni_device *d)
-{
-    return d->index;
-}
-
 bool lvni_device_is_dry(const lvni_device *d)
 {
     return d->dry;

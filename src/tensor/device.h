@@ -25,7 +25,6 @@ lvn_status lvni_device_open(int index, lvni_device **out);
 lvn_status lvni_device_create_dry(lvni_device **out);
 void lvni_device_destroy_dry(lvni_device *device); /* its tensors must be gone; NULL is fine */
 const char *lvni_device_name(const lvni_device *device); /* "sim:0" */
-int lvni_device_index(const lvni_device *device);
 bool lvni_device_is_dry(const lvni_device *device);
 
 extern _Atomic int lvni_device_places; /* ever used in the table: 0 in most processes */

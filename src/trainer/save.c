@@ -252,9 +252,3 @@ lvn_status lvni_trainer_save_wait(lvni_trainer *t)
     pthread_mutex_unlock(&s->lock);
     return collect(t);
 }
-
-lvn_status lvni_trainer_save(lvni_trainer *t, bool best)
-{
-    LVN_TRY(lvni_trainer_save_start(t, best));
-    return lvni_trainer_save_wait(t);
-}

@@ -132,7 +132,6 @@ lvn_status lvni_trainer_save_start(lvni_trainer *trainer, bool best);
 lvn_status lvni_trainer_save_poll(lvni_trainer *trainer);
 /* Everything that was started is written, or its error is returned. */
 lvn_status lvni_trainer_save_wait(lvni_trainer *trainer);
-lvn_status lvni_trainer_save(lvni_trainer *trainer, bool best); /* start and wait */
 void lvni_saver_destroy(lvni_saver *saver);                     /* waits; NULL is fine */
 /* epoch_sums.c: [["loss", sum, weight], ...], exact. Reading: LVN_ERR_CORRUPT (without the file's name) when it is anything else. */
 lvn_status lvni_epoch_sums_write(const lvn_step *sums, lvni_str *out);

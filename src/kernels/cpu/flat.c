@@ -66,18 +66,6 @@ void lvni_flat_add(float *a, const float *b, int64_t n)
     run(n, LVNI_FLAT_BLOCK, 1, add_range, &job, 0);
 }
 
-static void scale_range(const void *job, int64_t begin, int64_t end)
-{
-    const flat_job *j = job;
-    lvni_cpu_isa()->scale_in_place(j->w + begin, j->s, end - begin);
-}
-
-void lvni_flat_scale(float *a, float s, int64_t n)
-{
-    const flat_job job = {.w = a, .s = s};
-    run(n, LVNI_FLAT_BLOCK, 1, scale_range, &job, 0);
-}
-
 static void lerp_range(const void *job, int64_t begin, int64_t end)
 {
     const flat_job *j = job;

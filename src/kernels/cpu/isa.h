@@ -170,7 +170,6 @@ typedef struct lvni_vec {
     void (*adamw)(float *w, const float *g, float *m, float *v, int64_t n, const lvni_flat_adamw_params *p);
     void (*accumulate)(float *a, const float *b, int64_t n); /* a += b */
     void (*accumulate_bf16)(uint16_t *a, const uint16_t *b, int64_t n);
-    void (*scale_in_place)(float *a, float s, int64_t n);
     void (*lerp)(float *a, const float *b, float t, int64_t n); /* a += t (b - a) */
 } lvni_vec;
 

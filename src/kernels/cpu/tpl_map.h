@@ -68,13 +68,6 @@ static void accumulate_bf16(uint16_t *restrict a, const uint16_t *restrict b, in
     }
 }
 
-static void scale_in_place(float *a, float s, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) {
-        a[i] *= s;
-    }
-}
-
 static void uniform(float *restrict y, int64_t first, int64_t n, const lvni_rng *rng)
 {
     enum { BATCH = 64 }; /* counters at once: 256 elements */

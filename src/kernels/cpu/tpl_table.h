@@ -102,7 +102,6 @@ const lvni_vec LVNI_VEC_TABLE = {
     .adamw = adamw,
     .accumulate = accumulate,
     .accumulate_bf16 = accumulate_bf16,
-    .scale_in_place = scale_in_place,
     .lerp = lerp,
 };
 

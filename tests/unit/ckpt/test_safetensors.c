@@ -85,8 +85,6 @@ static void all_types_come_back(void **state)
     assert_string_equal(lvni_st_meta_get(f, "k1"), "line\nbreak \\ \xe2\x82\xac");
     assert_string_equal(lvni_st_meta_get(f, "k2"), "");
     assert_null(lvni_st_meta_get(f, "k3"));
-    assert_int_equal(lvni_st_meta_count(f), 4); /* the two checksums with them */
-    assert_string_equal(lvni_st_meta_at(f, 0).key, "k1");
     lvni_st_close(f);
 
     assert_int_equal(lvni_st_open(in_dir("f"), LVNI_ST_VERIFY | LVNI_ST_HEADER_ONLY, &f), LVN_OK);

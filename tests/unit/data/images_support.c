@@ -55,6 +55,19 @@ void images_write_file(const char *path, const void *bytes, size_t n)
     assert_int_equal(lvni_file_write(path, bytes, n), LVN_OK);
 }
 
+void images_write_labels(const char *path, int n, const int64_t *labels)
+{
+    enum { HEADER = 128, MOST = 16 };
+    uint8_t file[HEADER + MOST * sizeof *labels] = "\x93NUMPY\x01";
+    assert_in_range(n, 1, MOST);
+    file[8] = HEADER - 10;
+    memset(file + 10, ' ', HEADER - 11);
+    file[10 + snprintf((char *)file + 10, HEADER - 10, "{'descr': '<i8', 'fortran_order': False, 'shape': (%d,), }", n)] = ' ';
+    file[HEADER - 1] = '\n';
+    memcpy(file + HEADER, labels, (size_t)n * sizeof *labels);
+    images_write_file(path, file, HEADER + (size_t)n * sizeof *labels);
+}
+
 void images_paint(uint8_t *rgb, int width, int height, unsigned seed)
 {
     const int a = (int)(seed * 37 % 200), b = (int)(seed * 91 % 150);

@@ -10,6 +10,8 @@ void images_remove_folder(const char *folder);
 /* "<folder>/<name>" in one of a few static buffers. */
 const char *images_path(const char *folder, const char *name);
 void images_write_file(const char *path, const void *bytes, size_t n);
+/* A .npy file of n int64. */
+void images_write_labels(const char *path, int n, const int64_t *labels);
 
 /* A smooth colour picture, different per seed: (height, width, 3). */
 void images_paint(uint8_t *rgb, int width, int height, unsigned seed);

@@ -156,7 +156,7 @@ static void what_is_written_is_read_back(void **state)
     const int64_t labels[3] = {-1, 0, INT64_MAX};
     int64_t again[3];
     lvni_array a;
-    assert_int_equal(lvni_npy_write_i64(path, 1, (const int64_t[]){3}, labels), LVN_OK);
+    images_write_labels(path, 3, labels);
     assert_int_equal(lvni_array_open(path, &a), LVN_OK);
     assert_int_equal(lvni_array_read_i64(&a, 0, 3, again), LVN_OK);
     assert_memory_equal(again, labels, sizeof labels);

@@ -70,7 +70,6 @@ static uint64_t print_of_flat(int lead)
     lvni_flat_adamw(w, g, m, v, FLAT_N, &adamw);
     lvni_flat_sgd(w, g, u, FLAT_N, &sgd);
     lvni_flat_add(g, u, FLAT_N);
-    lvni_flat_scale(g, 0.37f, FLAT_N);
     lvni_flat_lerp(m, g, 0.1f, FLAT_N);
     lvni_flat_block_sumsq(g, FLAT_N, partial);
     const double sum = lvni_flat_sum_tree(partial, lvni_flat_blocks(FLAT_N));

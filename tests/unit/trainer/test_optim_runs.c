@@ -78,7 +78,7 @@ static void resumed_is_the_same(void **state)
     const setting one = settings(1), two = settings(2);
     bench_open(&b, &data, &one);
     bench_steps(&b, 2);
-    assert_int_equal(lvni_trainer_save(b.trainer, false), LVN_OK);
+    assert_int_equal(bench_save(b.trainer, false), LVN_OK);
     lvni_ckpt *ckpt;
     load(&ckpt);
     bench_open(&c, &data, &two);
@@ -107,7 +107,7 @@ static void a_run_with_an_average_is_not_one_without(void **state)
         bench b;
         bench_open(&b, &data, &s);
         bench_steps(&b, 1);
-        assert_int_equal(lvni_trainer_save(b.trainer, false), LVN_OK);
+        assert_int_equal(bench_save(b.trainer, false), LVN_OK);
         bench_close(&b);
         s.ema.decay = with == 1 ? 0.0 : 0.9;
         bench_open(&b, &data, &s);

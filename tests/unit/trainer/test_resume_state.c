@@ -295,10 +295,10 @@ static void within_an_epoch_only_the_same_run_goes_on(void **state)
     bench b;
     bench_open(&b, &data, &s);
     bench_steps(&b, 2);
-    assert_int_equal(lvni_trainer_save(b.trainer, false), LVN_OK);
+    assert_int_equal(bench_save(b.trainer, false), LVN_OK);
     try_others(&data, LVN_ERR_USAGE);
     bench_steps(&b, 1); /* the epoch is done: any run may go on from here */
-    assert_int_equal(lvni_trainer_save(b.trainer, false), LVN_OK);
+    assert_int_equal(bench_save(b.trainer, false), LVN_OK);
     try_others(&data, LVN_OK);
     bench_close(&b);
 }

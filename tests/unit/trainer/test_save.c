@@ -86,7 +86,7 @@ static void steps_meanwhile_change_nothing(void **state)
     bench b;
     bench_open(&b, &data, &s);
     bench_steps(&b, 2);
-    must_be(lvni_trainer_save(b.trainer, false), LVN_OK);
+    must_be(bench_save(b.trainer, false), LVN_OK);
     char *want, *got;
     size_t want_bytes, got_bytes;
     must_be(lvni_file_read(last, 1 << 24, &want, &want_bytes), LVN_OK);
@@ -148,7 +148,7 @@ static void errors_are_told_once(void **state)
         must_be(lvni_trainer_save_wait(b.trainer), LVN_OK);
         assert_int_equal(b.trainer->saved_step, -1);
     }
-    must_be(lvni_trainer_save(b.trainer, false), LVN_OK);
+    must_be(bench_save(b.trainer, false), LVN_OK);
     assert_int_equal(b.trainer->saved_step, 1);
     bench_close(&b);
 }
@@ -203,7 +203,7 @@ static void an_error_tells_the_last_saved_step(void **state)
     bench b;
     bench_open(&b, &data, &s);
     bench_steps(&b, 1);
-    must_be(lvni_trainer_save(b.trainer, false), LVN_OK);
+    must_be(bench_save(b.trainer, false), LVN_OK);
     bench_steps(&b, 1);
     const lvn_status failed = lvn_error_set(LVN_ERR_IO, __FILE__, __LINE__, "it failed");
     lvni_vfs_fail_at("rename", 1, EIO);

@@ -43,7 +43,7 @@ static void restored_run_goes_on_with_the_same_bits(void **state)
             bench_steps(&b, stop);
             b.trainer->at.best_score = 0.625;
             b.trainer->at.best_step = 1;
-            assert_int_equal(lvni_trainer_save(b.trainer, false), LVN_OK);
+            assert_int_equal(bench_save(b.trainer, false), LVN_OK);
             const lvni_ckpt_position at = b.trainer->at;
             bench_open(&c, &data, &two);
             lvni_ckpt *ckpt;
@@ -76,7 +76,7 @@ static void checkpoints_of_other_runs_are_refused(void **state)
     bench b;
     bench_open(&b, &data, &s);
     bench_steps(&b, 1);
-    assert_int_equal(lvni_trainer_save(b.trainer, true), LVN_OK);
+    assert_int_equal(bench_save(b.trainer, true), LVN_OK);
     bench_close(&b);
     struct stat a, c;
     assert_int_equal(stat(last, &a), 0);
@@ -136,7 +136,7 @@ static void memory_may_fail(void **state)
         lvn_status s = lvni_trainer_create(&o, &t);
         const bool made = s == LVN_OK;
         if (made) {
-            s = lvni_trainer_save(t, false);
+            s = bench_save(t, false);
         }
         lvni_alloc_fail_at(0);
         assert_int_equal(t != NULL, made);

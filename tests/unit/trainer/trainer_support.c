@@ -193,6 +193,12 @@ void bench_steps(bench *b, int n)
     }
 }
 
+lvn_status bench_save(lvni_trainer *trainer, bool best)
+{
+    LVN_TRY(lvni_trainer_save_start(trainer, best));
+    return lvni_trainer_save_wait(trainer);
+}
+
 uint64_t bench_hash(const bench *b)
 {
     XXH3_state_t *h = XXH3_createState();

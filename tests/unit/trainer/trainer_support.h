@@ -58,6 +58,7 @@ void bench_open(bench *b, const memory *data, const setting *s);
 void bench_close(bench *b);
 void bench_start_loader(bench *b); /* at the trainer's position; bench_open did it once */
 void bench_steps(bench *b, int n); /* the test fails when a step does */
+lvn_status bench_save(lvni_trainer *trainer, bool best); /* start and wait */
 /* One number for weights, buffers, optimizer state and the epoch's metrics, bit for bit. */
 uint64_t bench_hash(const bench *b);
 
