@@ -156,6 +156,25 @@ static lvn_status dropout_backward(lvni_node *n, lvn_tensor *dy)
     return lvni_grad_give(n, 0, a.out[0]);
 }
 
+static lvn_tensor *dropout_with(lvn_tensor *x, const lvni_dropout_attr *attr);
+
+static lvn_status dropout_backward_ops(lvni_node *n, lvn_tensor *dy)
+{
+    return lvni_grad_give_op(n, 0, dropout_with(dy, &n->attr.dropout));
+}
+
+static lvn_tensor *dropout_with(lvn_tensor *x, const lvni_dropout_attr *attr)
+{
+    lvni_args args = {.in = {x}, .attr = attr};
+    lvn_tensor *y = lvni_op_run(LVNI_OP_dropout, &args, 1);
+    lvni_node *node = lvni_record("dropout", dropout_backward, y, (lvn_tensor *[]){x}, 1);
+    if (node != NULL) {
+        node->backward_ops = dropout_backward_ops;
+        node->attr.dropout = *attr;
+    }
+    return y;
+}
+
 lvn_tensor *lvn_dropout(lvn_tensor *x, double p)
 {
     lvni_ctx *ctx = lvni_ctx_get();
@@ -175,11 +194,5 @@ lvn_tensor *lvn_dropout(lvn_tensor *x, double p)
                 .a = ctx->at.step,
                 .b = ctx->at.shard,
                 .c = ctx->at.call++}};
-    lvni_args args = {.in = {x}, .attr = &attr};
-    lvn_tensor *y = lvni_op_run(LVNI_OP_dropout, &args, 1);
-    lvni_node *node = lvni_record("dropout", dropout_backward, y, (lvn_tensor *[]){x}, 1);
-    if (node != NULL) {
-        node->attr.dropout = attr;
-    }
-    return y;
+    return dropout_with(x, &attr);
 }

@@ -1,5 +1,6 @@
 /* Rows of test_gradients (gradient_rows.h) for include/levin/ops_norm.h. */
 #include "gradient_rows.h"
+#include "tensor/ctx.h"
 
 FN(norm_train, lvn_batch_norm_train(in[0], in[1], in[2], 1e-2, NULL, NULL))
 FN(norm_train_relu, lvn_batch_norm_train(in[0], in[1], in[2], 1e-2, NULL, NULL, .relu = true))
@@ -15,7 +16,17 @@ FN(group_plain, lvn_group_norm(in[0], 1, NULL, NULL, 1e-2))
 FN(instance, lvn_instance_norm(in[0], in[1], in[2], 1e-2))
 FN(instance_plain, lvn_instance_norm(in[0], NULL, NULL, 1e-2))
 
+/* The same random numbers every time. */
+static lvn_tensor *fn_dropout(lvn_tensor *const *in)
+{
+    lvni_ctx_get()->at = (lvni_position){.seed = 3, .step = 4, .shard = 5, .training = true};
+    lvn_tensor *y = lvn_dropout(in[0], 0.4);
+    lvni_ctx_get()->at = (lvni_position){0};
+    return y;
+}
+
 static const row rows[] = {
+    {"dropout", fn_dropout, SMOOTH, 1, {S(5, 6)}, NORMAL, .second = true},
     {"layer_norm", fn_layer, CURVED, 3, {S(3, 5), S(5), S(5)}, NORMAL, .second = true},
     {"layer_norm", fn_layer, CURVED, 3, {S(2, 2, 3), S(2, 3), S(2, 3)}, NORMAL, .second = true},
     {"layer_norm", fn_layer_plain, CURVED, 1, {S(2, 2, 4)}, NORMAL, .second = true},
