@@ -35,7 +35,8 @@ typedef struct lvn_pool2d_options {
     size_t struct_size;
     int stride, padding; /* 0: the kernel, 0 */
 } lvn_pool2d_options;
-/* (N, H, W, C) -> (N, H', W', C), H' = (H + 2 padding - kernel) / stride + 1; padding at most half the kernel. */
+/* (N, H, W, C) -> (N, H', W', C), H' = (H + 2 padding - kernel) / stride + 1; padding at most half the kernel, which is at most 256 for
+ * lvn_max_pool2d. The gradient goes to the first maximum of a window, in the order of rows; NaN counts as the largest. */
 LVN_API lvn_tensor *lvn_max_pool2d_with(lvn_tensor *x, int kernel, const lvn_pool2d_options *o);
 #define lvn_max_pool2d(x, kernel, ...) \
     lvn_max_pool2d_with((x), (kernel), &(lvn_pool2d_options){.struct_size = sizeof(lvn_pool2d_options), __VA_ARGS__})

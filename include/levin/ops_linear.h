@@ -19,7 +19,7 @@ LVN_API lvn_tensor *lvn_matmul_with(lvn_tensor *a, lvn_tensor *b, const lvn_matm
  * matrices and broadcast against each other; a (.., M, K) with b (K, N) is one product of all rows. */
 #define lvn_matmul(a, b, ...) \
     lvn_matmul_with((a), (b), &(lvn_matmul_options){.struct_size = sizeof(lvn_matmul_options), __VA_ARGS__})
-/* x (.., I), w (O, I), b (O) or NULL -> x w^T + b (.., O) */
+/* x (.., I), w (O, I), b (O) or NULL -> x w^T + b (.., O); x (I) is one row, and the result is (O) */
 LVN_API lvn_tensor *lvn_linear(lvn_tensor *x, lvn_tensor *w, lvn_tensor *b);
 
 #ifdef __cplusplus

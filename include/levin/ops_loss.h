@@ -30,7 +30,7 @@ typedef struct lvn_class_loss_options {
     lvn_tensor *sample_weight; /* (...) or NULL: weighs rows and the mean, too */
 } lvn_class_loss_options;
 LVN_API lvn_tensor *lvn_cross_entropy_with(lvn_tensor *logits, lvn_tensor *labels, const lvn_class_loss_options *o);
-/* -log softmax(logits)[label]. No gradient for weights. */
+/* -log softmax(logits)[label]. Weights get no gradient: ones that require it are LVN_ERR_UNSUPPORTED. */
 #define lvn_cross_entropy(logits, labels, ...) \
     lvn_cross_entropy_with((logits), (labels), &(lvn_class_loss_options){.struct_size = sizeof(lvn_class_loss_options), __VA_ARGS__})
 LVN_API lvn_tensor *lvn_nll_loss_with(lvn_tensor *log_probabilities, lvn_tensor *labels, const lvn_class_loss_options *o);
@@ -40,7 +40,9 @@ LVN_API lvn_tensor *lvn_nll_loss_with(lvn_tensor *log_probabilities, lvn_tensor 
                       &(lvn_class_loss_options){.struct_size = sizeof(lvn_class_loss_options), __VA_ARGS__})
 LVN_API lvn_tensor *lvn_accuracy(lvn_tensor *logits, lvn_tensor *labels); /* share of right rows, shape (), no gradient */
 
-/* ---- losses element by element: x and target of one shape -> () ---- */
+/* ---- losses element by element: x and target of one shape -> () ----
+ * Gradients for x and target, but the target of bce_with_logits; none for weights. What gets none and requires it is LVN_ERR_UNSUPPORTED:
+ * lvn_detach of it is a constant. */
 typedef struct lvn_point_loss_options {
     size_t struct_size;
     lvn_tensor *weight; /* of x's shape, or NULL: a factor on each loss; the mean is divided by the sum of the weights */
@@ -57,7 +59,7 @@ LVN_API lvn_tensor *lvn_smooth_l1_loss_with(lvn_tensor *x, lvn_tensor *target, d
 #define lvn_smooth_l1_loss(x, target, beta, ...) lvn_smooth_l1_loss_with((x), (target), (beta), LVN_POINT_LOSS_OPTIONS(__VA_ARGS__))
 LVN_API lvn_tensor *lvn_bce_with_logits_with(lvn_tensor *logits, lvn_tensor *target, const lvn_point_loss_options *o);
 /* -pos_weight target log s - (1 - target) log(1 - s), s = sigmoid(logits). As in PyTorch the mean is divided by the number of elements,
- * whatever the weights; no gradient for the target. */
+ * whatever the weights. */
 #define lvn_bce_with_logits(logits, target, ...) lvn_bce_with_logits_with((logits), (target), LVN_POINT_LOSS_OPTIONS(__VA_ARGS__))
 
 #ifdef __cplusplus

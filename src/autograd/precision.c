@@ -59,6 +59,14 @@ static lvn_dtype type_for(unsigned flags, const lvn_tensor *t, bool mixed)
     return (flags & LVNI_WIDEST) != 0 && low && mixed ? LVN_F32 : t->dtype;
 }
 
+lvn_status lvni_op_constant(const char *op, const char *what, lvn_tensor *t)
+{
+    if (lvni_records(&t, 1)) {
+        LVN_FAIL(LVN_ERR_UNSUPPORTED, "%s: %s requires a gradient, but gets none here; lvn_detach of it is a constant", op, what);
+    }
+    return LVN_OK;
+}
+
 bool lvni_op_begin(lvni_op op, lvn_tensor **in, int n, unsigned optional)
 {
     const unsigned flags = lvni_ops[op].flags;

@@ -116,6 +116,8 @@ lvn_status lvni_grad_weight_and_bias(lvni_node *node, lvni_op op, lvni_args *arg
 /* The first thing in a public op: false when an input is NULL (`optional`: bit i allows it) or the scope has failed; the op then
  * returns lvni_op_fail(name). Gives the inputs the types that the table asks for (ops.def), by recorded casts. */
 bool lvni_op_begin(lvni_op op, lvn_tensor **in, int n, unsigned optional);
+/* For an input that gets no gradient from the op: LVN_ERR_UNSUPPORTED when it would have to. NULL is fine. */
+lvn_status lvni_op_constant(const char *op, const char *what, lvn_tensor *t);
 /* A recorded cast; x itself when it has the type. NULL when it fails. */
 lvn_tensor *lvni_cast(lvn_tensor *x, lvn_dtype dtype);
 /* The innermost scope has failed, or an input is NULL: the op must return NULL. */

@@ -242,22 +242,31 @@ static lvn_status max_pool2d_backward(lvni_node *n, lvn_tensor *dy)
     return lvni_grad_give(n, 0, a.out[0]);
 }
 
+static lvn_tensor *max_pool(lvn_tensor *x, const lvni_pool_attr *attr)
+{
+    const bool recorded = lvni_records(&x, 1);
+    lvni_args args = {.in = {x}, .attr = attr};
+    lvn_tensor *y = lvni_op_run(LVNI_OP_max_pool2d, &args, recorded ? 3 : 1);
+    lvni_node *node = lvni_record("max_pool2d", max_pool2d_backward, y, &x, 1);
+    if (node != NULL) {
+        node->attr.pool = *attr;
+        lvni_save(node, 0, args.out[1]);
+    }
+    return y;
+}
+
 lvn_tensor *lvn_max_pool2d_with(lvn_tensor *x, int kernel, const lvn_pool2d_options *options)
 {
+    enum { LARGEST = 16 }; /* its 256 places fit a byte */
     lvn_pool2d_options o;
     if (lvni_options_copy("max_pool2d", &o, sizeof o, options) != LVN_OK || !lvni_op_begin(LVNI_OP_max_pool2d, &x, 1, 0)) {
         return lvni_op_fail("max_pool2d");
     }
     const int stride = or_default(o.stride, kernel);
-    const lvni_pool_attr attr = {
-        .kernel = {kernel, kernel}, .stride = {stride, stride}, .padding = {o.padding, o.padding}};
-    const bool recorded = lvni_records(&x, 1);
-    lvni_args args = {.in = {x}, .attr = &attr};
-    lvn_tensor *y = lvni_op_run(LVNI_OP_max_pool2d, &args, recorded ? 3 : 1);
-    lvni_node *node = lvni_record("max_pool2d", max_pool2d_backward, y, &x, 1);
-    if (node != NULL) {
-        node->attr.pool = attr;
-        lvni_save(node, 0, args.out[1]);
+    if (kernel <= LARGEST) {
+        return max_pool(x, &(lvni_pool_attr){.kernel = {kernel, kernel}, .stride = {stride, stride}, .padding = {o.padding, o.padding}});
     }
-    return y;
+    /* Along the width, then along the height: the first maximum of the first row that has it is the window's first one. */
+    lvn_tensor *rows = max_pool(x, &(lvni_pool_attr){.kernel = {1, kernel}, .stride = {1, stride}, .padding = {0, o.padding}});
+    return rows == NULL ? NULL : max_pool(rows, &(lvni_pool_attr){.kernel = {kernel, 1}, .stride = {stride, 1}, .padding = {o.padding, 0}});
 }

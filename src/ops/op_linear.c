@@ -168,7 +168,7 @@ lvn_tensor *lvn_linear(lvn_tensor *x, lvn_tensor *w, lvn_tensor *b)
     if (!lvni_op_begin(LVNI_OP_linear, in, 3, 4)) {
         return lvni_op_fail("linear");
     }
-    if (in[0]->ndim <= 2) {
+    if (in[0]->ndim == 2 || in[0]->ndim == 0) {
         return linear_rows(in);
     }
     lvn_tensor *const flat[] = {as_rows(in[0]), in[1], in[2]};

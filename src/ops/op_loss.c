@@ -100,6 +100,8 @@ static lvn_status read_options(lvni_op op, const lvn_class_loss_options *given, 
     const char *call = nll ? "nll_loss" : "cross_entropy";
     LVN_TRY(lvni_options_copy(call, o, sizeof *o, given));
     LVN_TRY(lvni_options_enum(call, "reduction", (int)o->reduction, LVN_REDUCTION_SUM));
+    LVN_TRY(lvni_op_constant(call, "class_weight", o->class_weight));
+    LVN_TRY(lvni_op_constant(call, "sample_weight", o->sample_weight));
     LVN_ARG(!nll || o->label_smoothing == 0.0, "nll_loss: label_smoothing is for cross_entropy; take lvn_cross_entropy of the logits");
     return LVN_OK;
 }

@@ -72,6 +72,8 @@ static lvn_status read_options(const char *name, lvni_point_loss kind, const lvn
 {
     LVN_TRY(lvni_options_copy(name, o, sizeof *o, given));
     LVN_TRY(lvni_options_enum(name, "reduction", (int)o->reduction, LVN_REDUCTION_SUM));
+    LVN_TRY(lvni_op_constant(name, "weight", o->weight));
+    LVN_TRY(lvni_op_constant(name, "pos_weight", o->pos_weight));
     LVN_ARG(kind == LVNI_LOSS_BINARY || o->pos_weight == NULL, "%s: pos_weight is for bce_with_logits; use weight", name);
     return LVN_OK;
 }
@@ -80,7 +82,7 @@ static lvn_tensor *point_loss(const char *name, lvni_point_loss kind, double bet
                               const lvn_point_loss_options *options)
 {
     lvn_point_loss_options o;
-    if (read_options(name, kind, options, &o) != LVN_OK) {
+    if (read_options(name, kind, options, &o) != LVN_OK || (kind == LVNI_LOSS_BINARY && lvni_op_constant(name, "target", target) != LVN_OK)) {
         return lvni_op_fail(name);
     }
     lvn_tensor *in[N_IN] = {x, target, o.weight, o.pos_weight};

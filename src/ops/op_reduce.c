@@ -241,11 +241,34 @@ static lvn_status max_backward(lvni_node *n, lvn_tensor *dy)
     return s == LVN_OK ? lvni_grad_give(n, 0, a.out[0]) : s;
 }
 
-static bool max_both(lvn_tensor *x, int axis, bool keepdim, lvni_args *args, lvni_axes_attr *attr)
+static lvn_status check_extreme(const char *op, const lvn_tensor *x, int axis, uint32_t *mask)
+{
+    char shape[96];
+    if (x->dtype != LVN_F32 && x->dtype != LVN_F64 && !lvni_is_low(x->dtype)) {
+        LVN_FAIL(LVN_ERR_DTYPE, "%s: x is %s, it must be f32, f64, bf16 or f16", op, lvn_dtype_name(x->dtype));
+    }
+    if (!lvni_axes_mask(op, x, &axis, 1, mask)) {
+        return LVN_ERR_SHAPE;
+    }
+    if (lvn_size(x, axis) == 0) {
+        LVN_FAIL(LVN_ERR_SHAPE, "%s: x is %s, and its axis %d has no elements", op, lvni_shape_string(x->ndim, x->shape, shape), axis);
+    }
+    return LVN_OK;
+}
+
+bool lvni_axes_extreme(const char *op, lvn_tensor *x, int axis, uint32_t *mask)
+{
+    if (!lvni_op_begin(LVNI_OP_max, &x, 1, 0) || check_extreme(op, x, axis, mask) != LVN_OK) {
+        lvni_op_fail(op);
+        return false;
+    }
+    return true;
+}
+
+static bool max_both(const char *op, lvn_tensor *x, int axis, bool keepdim, lvni_args *args, lvni_axes_attr *attr)
 {
     *attr = (lvni_axes_attr){.keepdim = keepdim};
-    if (!lvni_op_begin(LVNI_OP_max, &x, 1, 0) || !lvni_axes_mask("max", x, &axis, 1, &attr->mask)) {
-        lvni_op_fail("max");
+    if (!lvni_axes_extreme(op, x, axis, &attr->mask)) {
         return false;
     }
     *args = (lvni_args){.in = {x}, .attr = attr};
@@ -256,7 +279,7 @@ lvn_tensor *lvn_max_axis(lvn_tensor *x, int axis, bool keepdim)
 {
     lvni_args args;
     lvni_axes_attr attr;
-    if (!max_both(x, axis, keepdim, &args, &attr)) {
+    if (!max_both("max_axis", x, axis, keepdim, &args, &attr)) {
         return NULL;
     }
     lvni_node *node = lvni_record("max", max_backward, args.out[0], (lvn_tensor *[]){x}, 1);
@@ -271,5 +294,5 @@ lvn_tensor *lvn_argmax(lvn_tensor *x, int axis, bool keepdim)
 {
     lvni_args args;
     lvni_axes_attr attr;
-    return max_both(x, axis, keepdim, &args, &attr) ? args.out[1] : NULL;
+    return max_both("argmax", x, axis, keepdim, &args, &attr) ? args.out[1] : NULL;
 }

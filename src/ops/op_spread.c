@@ -158,10 +158,12 @@ lvn_tensor *lvn_norm_axis(lvn_tensor *x, int axis)
 
 lvn_tensor *lvn_min_axis(lvn_tensor *x, int axis, bool keepdim)
 {
-    return lvn_neg(lvn_max_axis(lvn_neg(x), axis, keepdim));
+    uint32_t mask;
+    return lvni_axes_extreme("min_axis", x, axis, &mask) ? lvn_neg(lvn_max_axis(lvn_neg(x), axis, keepdim)) : NULL;
 }
 
 lvn_tensor *lvn_argmin(lvn_tensor *x, int axis, bool keepdim)
 {
-    return lvn_argmax(lvn_neg(x), axis, keepdim);
+    uint32_t mask;
+    return lvni_axes_extreme("argmin", x, axis, &mask) ? lvn_argmax(lvn_neg(x), axis, keepdim) : NULL;
 }

@@ -107,7 +107,7 @@ static lvn_status classification(const void *argument)
     lvn_tensor *y = lvn_batch_norm_eval(x, c, c, c, c, 1e-5);
     lvn_tensor *loss = lvn_cross_entropy(y, labels);
     lvn_tensor *others = lvn_add(lvn_nll_loss(lvn_log_softmax(y), labels, .class_weight = c), lvn_l1_loss(y, x));
-    loss = lvn_add(lvn_add(loss, others), lvn_bce_with_logits(y, x, .pos_weight = c));
+    loss = lvn_add(lvn_add(loss, others), lvn_bce_with_logits(y, lvn_detach(x), .pos_weight = c));
     loss = lvn_add(loss, lvn_sum(lvn_embedding(x, labels)));
     const bool made = lvn_accuracy(y, labels) != NULL && lvn_argmax(y, 1, false) != NULL;
     return done(made, loss == NULL ? LVN_OK : lvn_backward(loss));

@@ -14,6 +14,7 @@ FN(transpose_stride, lvn_conv_transpose2d(in[0], in[1], in[2], .stride = 2, .pad
 FN(transpose_groups, lvn_conv_transpose2d(in[0], in[1], in[2], .stride = 2, .padding = 1, .groups = 2))
 FN(transpose_dilation, lvn_conv_transpose2d(in[0], in[1], in[2], .padding = 1, .dilation = 2))
 FN(pool, lvn_max_pool2d(in[0], 2))
+FN(pool_large, lvn_max_pool2d(in[0], 17, .stride = 2, .padding = 3))
 FN(pool_overlap, lvn_max_pool2d(in[0], 3, .stride = 2, .padding = 1))
 FN(average, lvn_avg_pool2d(in[0], 2))
 FN(average_overlap, lvn_avg_pool2d(in[0], 3, .stride = 2, .padding = 1))
@@ -49,6 +50,7 @@ static const row rows[] = {
     {"conv_transpose2d_with", fn_transpose_groups, SMOOTH, 3, {S(1, 2, 2, 4), S(4, 4, 4, 1), S(2)}, NORMAL, .second = true},
     {"conv_transpose2d_with", fn_transpose_dilation, SMOOTH, 3, {S(1, 3, 3, 1), S(1, 2, 2, 2), S(2)}, NORMAL, .second = true},
     {"max_pool2d_with", fn_pool, SMOOTH, 1, {S(2, 4, 5, 2)}, APART},
+    {"max_pool2d_with", fn_pool_large, SMOOTH, 1, {S(1, 14, 15, 1)}, APART},
     {"max_pool2d_with", fn_pool_overlap, SMOOTH, 1, {S(1, 5, 6, 2)}, APART},
     {"avg_pool2d_with", fn_average, SMOOTH, 1, {S(2, 4, 5, 2)}, NORMAL, .second = true},
     {"avg_pool2d_with", fn_average_overlap, SMOOTH, 1, {S(1, 5, 6, 2)}, NORMAL, .second = true},

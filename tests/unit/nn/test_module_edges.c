@@ -1,5 +1,5 @@
 /* What users do by mistake or at the edge: forward outside of scopes, old errors, metrics that do not fit, options structs of
- * another size, buffers of another model. */
+ * another size, buffers of another model, ops on vectors, on large windows, and with what they cannot differentiate. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -160,6 +160,98 @@ static void nothing_is_asked_of_null(void **state)
     assert_int_equal(lvn_tensor_dtype(NULL), LVN_DTYPE_COUNT);
 }
 
+static lvn_tensor *counted(int ndim, const int64_t *shape)
+{
+    lvn_tensor *t = lvn_tensor_create(LVN_F32, ndim, shape);
+    for (int64_t i = 0; i < lvn_numel(t); i++) {
+        ((float *)lvn_data(t))[i] = (float)(i * 37 % 101);
+    }
+    return t;
+}
+
+static void a_vector_is_one_row_of_linear(void **state)
+{
+    (void)state;
+    lvn_tensor *x = counted(LVN_SHAPE(3)), *w = lvn_require_grad(counted(LVN_SHAPE(2, 3)));
+    assert_int_equal(lvn_scope_open(), LVN_OK);
+    lvn_tensor *y = lvn_linear(x, w, NULL), *rows = lvn_linear(lvn_reshape(x, 2, (const int64_t[]){1, 3}), w, NULL);
+    assert_int_equal(lvn_ndim(y), 1);
+    assert_int_equal(lvn_size(y, 0), 2);
+    assert_memory_equal(lvn_const_data(y), lvn_const_data(rows), 2 * sizeof(float));
+    assert_int_equal(lvn_backward(lvn_sum(y)), LVN_OK);
+    assert_memory_equal(lvn_const_data(lvn_gradient(w)), lvn_const_data(x), 3 * sizeof(float));
+    assert_int_equal(lvn_scope_close(), LVN_OK);
+    lvn_release(x);
+    lvn_release(w);
+}
+
+/* A window of 20 x 20 over a picture of 20 x 23: the last four columns in turn. */
+static void large_windows_are_pooled(void **state)
+{
+    (void)state;
+    lvn_tensor *x = counted(LVN_SHAPE(1, 20, 23, 1));
+    assert_int_equal(lvn_scope_open(), LVN_OK);
+    const lvn_tensor *y = lvn_max_pool2d(x, 20, .stride = 1);
+    assert_int_equal(lvn_size(y, 1), 1);
+    assert_int_equal(lvn_size(y, 2), 4);
+    for (int64_t out = 0; out < 4; out++) {
+        float most = 0.0f;
+        for (int64_t i = 0; i < 20 * 20; i++) {
+            const float v = ((const float *)lvn_const_data(x))[i / 20 * 23 + i % 20 + out];
+            most = v > most ? v : most;
+        }
+        assert_float_equal(((const float *)lvn_const_data(y))[out], most, 0.0f);
+    }
+    assert_int_equal(lvn_scope_close(), LVN_OK);
+    lvn_release(x);
+}
+
+static void expect(const lvn_tensor *y, const char *want)
+{
+    assert_null(y);
+    assert_string_equal(lvn_last_error()->message, want);
+    lvn_scope_close();
+    lvn_scope_open();
+}
+
+static void errors_name_the_call(void **state)
+{
+    (void)state;
+    lvn_tensor *x = counted(LVN_SHAPE(2, 3)), *empty = lvn_tensor_create(LVN_F32, LVN_SHAPE(2, 0)), *whole = lvn_tensor_create(LVN_I64, LVN_SHAPE(2));
+    assert_int_equal(lvn_scope_open(), LVN_OK);
+    expect(lvn_min_axis(x, 2, false), "min_axis: axis 2 does not exist or is named twice in a tensor of shape (2, 3)");
+    expect(lvn_argmin(x, -3, false), "argmin: axis -3 does not exist or is named twice in a tensor of shape (2, 3)");
+    expect(lvn_argmin(empty, 1, false), "argmin: x is (2, 0), and its axis 1 has no elements");
+    expect(lvn_min_axis(whole, 0, false), "min_axis: x is i64, it must be f32, f64, bf16 or f16");
+    expect(lvn_argmax(empty, 1, true), "argmax: x is (2, 0), and its axis 1 has no elements");
+    lvn_clear_error();
+    expect(lvn_min_axis(NULL, 0, false), "min_axis was given NULL");
+    lvn_scope_close();
+    lvn_release(x);
+    lvn_release(empty);
+    lvn_release(whole);
+}
+
+static void weights_of_losses_get_no_gradient(void **state)
+{
+    (void)state;
+    lvn_tensor *x = counted(LVN_SHAPE(2, 3)), *w = lvn_require_grad(counted(LVN_SHAPE(2, 3))), *labels = lvn_tensor_create(LVN_I64, LVN_SHAPE(2));
+    assert_int_equal(lvn_scope_open(), LVN_OK);
+    expect(lvn_mse_loss(x, x, .weight = w), "mse_loss: weight requires a gradient, but gets none here; lvn_detach of it is a constant");
+    expect(lvn_bce_with_logits(x, w), "bce_with_logits: target requires a gradient, but gets none here; lvn_detach of it is a constant");
+    lvn_tensor *per_row = lvn_sum_axes(w, (const int[]){1}, 1, false);
+    expect(lvn_cross_entropy(x, labels, .sample_weight = per_row),
+           "cross_entropy: sample_weight requires a gradient, but gets none here; lvn_detach of it is a constant");
+    assert_non_null(lvn_mse_loss(x, x, .weight = lvn_detach(w)));
+    const bool before = lvn_set_grad_enabled(false);
+    assert_non_null(lvn_mse_loss(x, x, .weight = w));
+    lvn_set_grad_enabled(before);
+    lvn_scope_close();
+    lvn_release(x);
+    lvn_release(w);
+    lvn_release(labels);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -170,6 +262,10 @@ int main(void)
         cmocka_unit_test(options_are_read_by_their_size),
         cmocka_unit_test(a_buffer_of_another_model_is_refused),
         cmocka_unit_test(nothing_is_asked_of_null),
+        cmocka_unit_test(a_vector_is_one_row_of_linear),
+        cmocka_unit_test(large_windows_are_pooled),
+        cmocka_unit_test(errors_name_the_call),
+        cmocka_unit_test(weights_of_losses_get_no_gradient),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
