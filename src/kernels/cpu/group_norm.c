@@ -12,8 +12,11 @@
 
 typedef struct group_job {
     int64_t samples, pixels, channels, groups, blocks; /* blocks: of a sample's pixels */
-    const float *x, *dy, *gamma, *beta;                /* gamma, beta: NULL for ones and zeros */
-    float *y;                                          /* y or dx */
+    lvni_elem elem;                                    /* of x, dy, y */
+    size_t size;
+    const void *x, *dy;
+    void *y;                                           /* y or dx */
+    const float *gamma, *beta;                         /* NULL for ones and zeros */
     float *mean_out, *rstd_out;                        /* (samples, groups) */
     const float *mean_in, *rstd_in;
     double eps;
@@ -24,7 +27,8 @@ typedef struct group_job {
 
 static group_job describe(const lvn_tensor *x, int groups)
 {
-    group_job j = {.samples = x->shape[0], .pixels = 1, .channels = x->shape[x->ndim - 1], .groups = groups};
+    group_job j = {.samples = x->shape[0], .pixels = 1, .channels = x->shape[x->ndim - 1], .groups = groups,
+                   .elem = lvni_elem_of(x->dtype), .size = lvn_dtype_size(x->dtype)};
     for (int i = 1; i < x->ndim - 1; i++) {
         j.pixels *= x->shape[i];
     }
@@ -72,7 +76,7 @@ static void sums_range(const void *job, int64_t begin, int64_t end)
     for (int64_t b = begin; b < end; b++) {
         int64_t at;
         const int64_t rows = block_of(j, b, &at), to = b * j->channels;
-        lvni_cpu_isa()->norm[LVNI_ELEM_F32].sums(j->x + at, rows, j->channels, j->first + to, j->s1 + to, j->s2 + to);
+        lvni_cpu_isa()->norm[j->elem].sums(lvni_elem_at(j->x, at, j->size), rows, j->channels, j->first + to, j->s1 + to, j->s2 + to);
     }
 }
 
@@ -132,7 +136,8 @@ static void apply_range(const void *job, int64_t begin, int64_t end)
         int64_t at;
         const int64_t rows = block_of(j, b, &at);
         const lvni_norm_vectors v = vectors_of(j, b);
-        lvni_cpu_isa()->norm[LVNI_ELEM_F32].apply(j->x + at, NULL, false, &v, j->y + at, rows, j->channels);
+        lvni_cpu_isa()->norm[j->elem].apply(lvni_elem_at(j->x, at, j->size), NULL, false, &v, lvni_elem_to(j->y, at, j->size), rows,
+                                            j->channels);
     }
 }
 
@@ -144,10 +149,10 @@ lvn_status lvni_cpu_group_norm(const lvni_args *args)
     if (lvni_device_dry_run()) {
         return LVN_OK;
     }
-    job.x = LVNI_CF32(args->in[0]);
+    job.x = args->in[0]->data;
     job.gamma = args->in[1] == NULL ? NULL : LVNI_CF32(args->in[1]);
     job.beta = args->in[2] == NULL ? NULL : LVNI_CF32(args->in[2]);
-    job.y = LVNI_F32(args->out[0]);
+    job.y = args->out[0]->data;
     job.mean_out = LVNI_F32(args->out[1]);
     job.rstd_out = LVNI_F32(args->out[2]);
     job.eps = attr->eps;
@@ -166,8 +171,8 @@ static void grad_sums_range(const void *job, int64_t begin, int64_t end)
         int64_t at;
         const int64_t rows = block_of(j, b, &at), to = b * j->channels;
         const lvni_norm_vectors v = vectors_of(j, b);
-        const lvni_norm_grad part = {.dy = j->dy + at, .x = j->x + at, .gate = LVNI_GATE_OPEN};
-        lvni_cpu_isa()->norm[LVNI_ELEM_F32].grad_sums(&part, &v, rows, j->channels, j->s1 + to, j->s2 + to);
+        const lvni_norm_grad part = {.dy = lvni_elem_at(j->dy, at, j->size), .x = lvni_elem_at(j->x, at, j->size), .gate = LVNI_GATE_OPEN};
+        lvni_cpu_isa()->norm[j->elem].grad_sums(&part, &v, rows, j->channels, j->s1 + to, j->s2 + to);
     }
 }
 
@@ -213,7 +218,8 @@ static void grad_apply_range(const void *job, int64_t begin, int64_t end)
         int64_t at;
         const int64_t rows = block_of(j, b, &at);
         const lvni_norm_vectors v = vectors_of(j, b);
-        lvni_cpu_isa()->group_grad_apply(j->dy + at, j->x + at, &v, j->y + at, rows, j->channels);
+        lvni_cpu_isa()->group_grad_apply[j->elem](lvni_elem_at(j->dy, at, j->size), lvni_elem_at(j->x, at, j->size), &v,
+                                                  lvni_elem_to(j->y, at, j->size), rows, j->channels);
     }
 }
 
@@ -244,12 +250,12 @@ lvn_status lvni_cpu_group_norm_grad(const lvni_args *args)
     if (lvni_device_dry_run()) {
         return LVN_OK;
     }
-    job.dy = LVNI_CF32(args->in[0]);
-    job.x = LVNI_CF32(args->in[1]);
+    job.dy = args->in[0]->data;
+    job.x = args->in[1]->data;
     job.mean_in = LVNI_CF32(args->in[2]);
     job.rstd_in = LVNI_CF32(args->in[3]);
     job.gamma = args->in[4] == NULL ? NULL : LVNI_CF32(args->in[4]);
-    job.y = LVNI_F32(args->out[0]);
+    job.y = args->out[0]->data;
     for (int64_t e = 0; e < job.samples * job.channels; e++) {
         const int64_t g = e % job.channels / (job.channels / job.groups);
         job.center[e] = job.mean_in[e / job.channels * job.groups + g];

@@ -89,6 +89,22 @@ typedef struct lvni_norm_grad {
  * once, where it is stored. */
 typedef enum lvni_elem { LVNI_ELEM_F32, LVNI_ELEM_BF16, LVNI_ELEMS } lvni_elem;
 
+static inline lvni_elem lvni_elem_of(lvn_dtype dtype)
+{
+    return dtype == LVN_BF16 ? LVNI_ELEM_BF16 : LVNI_ELEM_F32;
+}
+
+/* Element i of a table of elements of `size` bytes, which may be NULL. */
+static inline const void *lvni_elem_at(const void *table, int64_t i, size_t size)
+{
+    return table == NULL ? NULL : (const char *)table + (size_t)i * size;
+}
+
+static inline void *lvni_elem_to(void *table, int64_t i, size_t size)
+{
+    return table == NULL ? NULL : (char *)table + (size_t)i * size;
+}
+
 typedef struct lvni_norm_loops {
     /* x - first row: s1 = sums, s2 = sums of squares; the first row goes to shift. rows <= LVNI_ROW_BLOCK. */
     void (*sums)(const void *x, int64_t rows, int64_t cols, float *shift, float *s1, float *s2);
@@ -131,10 +147,10 @@ typedef struct lvni_vec {
     /* Columns [c0, c1): mean and sum of squared distances from it. */
     void (*norm_combine)(const lvni_norm_sums *sums, int64_t c0, int64_t c1, double *mean, double *m2);
 
-    void (*layer_norm)(const lvni_layer_rows *t, int64_t rows, int64_t n);
-    void (*layer_norm_grad)(const lvni_layer_grad *t, int64_t rows, int64_t n);
+    void (*layer_norm[LVNI_ELEMS])(const lvni_layer_rows *t, int64_t rows, int64_t n);
+    void (*layer_norm_grad[LVNI_ELEMS])(const lvni_layer_grad *t, int64_t rows, int64_t n);
     /* dx = dy scale + shift - (x - mean) d */
-    void (*group_grad_apply)(const float *dy, const float *x, const lvni_norm_vectors *v, float *dx, int64_t rows, int64_t cols);
+    void (*group_grad_apply[LVNI_ELEMS])(const void *dy, const void *x, const lvni_norm_vectors *v, void *dx, int64_t rows, int64_t cols);
     /* kept[2 r], kept[2 r + 1]: the maximum of row r and the log of its sum of e^(x - maximum). */
     void (*row_log_sums)(const float *x, int64_t rows, int64_t k, float *kept);
     /* Sum over a row of w (log_sum - (x - top)); w NULL: ones. */
@@ -148,8 +164,9 @@ typedef struct lvni_vec {
     void (*attention_grad)(const lvni_attention_head *h);
 
     /* Row oh of the result; place may be NULL. */
-    void (*pool_row)(const lvni_pool_image *g, const float *x, int64_t oh, float *y, uint8_t *place);
-    void (*pool_grad)(const lvni_pool_image *g, const float *dy, const uint8_t *place, float *dx); /* one image */
+    void (*pool_row[LVNI_ELEMS])(const lvni_pool_image *g, const void *x, int64_t oh, void *y, uint8_t *place);
+    /* Row h of the gradient of an image. */
+    void (*pool_grad_row[LVNI_ELEMS])(const lvni_pool_image *g, const void *dy, const uint8_t *place, int64_t h, void *dx);
 
     /* y[e] = sum over k < taps of w[k] * x[k * step + e], in that order */
     void (*mix)(const float *x, int64_t step, const float *w, int64_t taps, float *y, int64_t n);

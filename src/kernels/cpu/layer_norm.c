@@ -12,13 +12,15 @@ enum { BLOCK = 32 };
 
 typedef struct layer_job {
     int64_t rows, n;
+    lvni_elem elem;
+    size_t size; /* of an element */
     lvni_layer_rows forward;
     lvni_layer_grad gradient; /* s1, s2: (blocks, n) */
 } layer_job;
 
 static layer_job describe(const lvn_tensor *x, int axes)
 {
-    layer_job job = {.rows = 1, .n = 1};
+    layer_job job = {.rows = 1, .n = 1, .elem = lvni_elem_of(x->dtype), .size = lvn_dtype_size(x->dtype)};
     for (int i = 0; i < x->ndim; i++) {
         *(i < x->ndim - axes ? &job.rows : &job.n) *= x->shape[i];
     }
@@ -41,11 +43,11 @@ static void forward_range(const void *job, int64_t begin, int64_t end)
 {
     const layer_job *j = job;
     lvni_layer_rows part = j->forward;
-    part.x += begin * j->n;
-    part.y += begin * j->n;
+    part.x = lvni_elem_at(part.x, begin * j->n, j->size);
+    part.y = lvni_elem_to(part.y, begin * j->n, j->size);
     part.mean += begin;
     part.rstd += begin;
-    lvni_cpu_isa()->layer_norm(&part, end - begin, j->n);
+    lvni_cpu_isa()->layer_norm[j->elem](&part, end - begin, j->n);
 }
 
 lvn_status lvni_cpu_layer_norm(const lvni_args *args)
@@ -56,8 +58,8 @@ lvn_status lvni_cpu_layer_norm(const lvni_args *args)
     if (memory == NULL || lvni_device_dry_run()) {
         return memory == NULL ? LVN_ERR_MEMORY : LVN_OK;
     }
-    job.forward = (lvni_layer_rows){.x = LVNI_CF32(args->in[0]), .gamma = given_or(args->in[1], 1.0f, job.n, memory),
-                                    .beta = given_or(args->in[2], 0.0f, job.n, memory + job.n), .y = LVNI_F32(args->out[0]),
+    job.forward = (lvni_layer_rows){.x = args->in[0]->data, .gamma = given_or(args->in[1], 1.0f, job.n, memory),
+                                    .beta = given_or(args->in[2], 0.0f, job.n, memory + job.n), .y = args->out[0]->data,
                                     .mean = LVNI_F32(args->out[1]), .rstd = LVNI_F32(args->out[2]), .eps = attr->eps};
     lvni_par(job.rows, 1, job.n * 2, forward_range, &job);
     return LVN_OK;
@@ -69,14 +71,14 @@ static void gradient_range(const void *job, int64_t begin, int64_t end)
     for (int64_t b = begin; b < end; b++) {
         const int64_t first = b * BLOCK, left = j->rows - first;
         lvni_layer_grad part = j->gradient;
-        part.dy += first * j->n;
-        part.x += first * j->n;
+        part.dy = lvni_elem_at(part.dy, first * j->n, j->size);
+        part.x = lvni_elem_at(part.x, first * j->n, j->size);
         part.mean += first;
         part.rstd += first;
-        part.dx += first * j->n;
+        part.dx = lvni_elem_to(part.dx, first * j->n, j->size);
         part.s1 += b * j->n;
         part.s2 += b * j->n;
-        lvni_cpu_isa()->layer_norm_grad(&part, left < BLOCK ? left : BLOCK, j->n);
+        lvni_cpu_isa()->layer_norm_grad[j->elem](&part, left < BLOCK ? left : BLOCK, j->n);
     }
 }
 
@@ -90,9 +92,9 @@ lvn_status lvni_cpu_layer_norm_grad(const lvni_args *args)
         return memory == NULL ? LVN_ERR_MEMORY : LVN_OK;
     }
     float *s1 = memory + job.n, *s2 = s1 + blocks * job.n;
-    job.gradient = (lvni_layer_grad){.dy = LVNI_CF32(args->in[0]), .x = LVNI_CF32(args->in[1]), .mean = LVNI_CF32(args->in[2]),
+    job.gradient = (lvni_layer_grad){.dy = args->in[0]->data, .x = args->in[1]->data, .mean = LVNI_CF32(args->in[2]),
                                      .rstd = LVNI_CF32(args->in[3]), .gamma = given_or(args->in[4], 1.0f, job.n, memory),
-                                     .dx = LVNI_F32(args->out[0]), .s1 = s1, .s2 = s2};
+                                     .dx = args->out[0]->data, .s1 = s1, .s2 = s2};
     lvni_par(blocks, 1, BLOCK * job.n * 2, gradient_range, &job);
     if (args->out[1] != NULL) {
         lvni_cpu_isa()->combine(s2, blocks, job.n, 1.0, LVNI_F32(args->out[1]));

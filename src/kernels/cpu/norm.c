@@ -33,7 +33,7 @@ static norm_job describe(const lvn_tensor *x)
     const int64_t cols = x->shape[x->ndim - 1];
     const int64_t rows = cols == 0 ? 0 : lvn_numel(x) / cols;
     return (norm_job){.rows = rows, .cols = cols, .blocks = lvni_div_up(rows, LVNI_ROW_BLOCK), .size = lvn_dtype_size(x->dtype),
-                      .loops = &lvni_cpu_isa()->norm[x->dtype == LVN_BF16 ? LVNI_ELEM_BF16 : LVNI_ELEM_F32]};
+                      .loops = &lvni_cpu_isa()->norm[lvni_elem_of(x->dtype)]};
 }
 
 static int64_t rows_of_block(const norm_job *j, int64_t block)
@@ -51,12 +51,12 @@ static void par_blocks(const norm_job *j, lvni_range_fn fn)
 /* Element `at` of a table, which may be NULL. */
 static const void *from(const norm_job *j, const void *table, int64_t at)
 {
-    return table == NULL ? NULL : (const char *)table + (size_t)at * j->size;
+    return lvni_elem_at(table, at, j->size);
 }
 
 static void *into(const norm_job *j, void *table, int64_t at)
 {
-    return table == NULL ? NULL : (char *)table + (size_t)at * j->size;
+    return lvni_elem_to(table, at, j->size);
 }
 
 static void sums_range(const void *job, int64_t begin, int64_t end)

@@ -6,15 +6,19 @@
 
 /* Rows of a layer norm; gamma and beta are given (ones, zeros), mean and rstd have a value per row. */
 typedef struct lvni_layer_rows {
-    const float *x, *gamma, *beta;
-    float *y, *mean, *rstd;
+    const void *x; /* x and y: of the element type */
+    void *y;
+    const float *gamma, *beta;
+    float *mean, *rstd;
     double eps;
 } lvni_layer_rows;
 
 /* Their gradient. s1, s2 (n each): sums over the rows of dy and of dy (x - mean) rstd. */
 typedef struct lvni_layer_grad {
-    const float *dy, *x, *gamma, *mean, *rstd;
-    float *dx, *s1, *s2;
+    const void *dy, *x; /* dy, x and dx: of the element type */
+    void *dx;
+    const float *gamma, *mean, *rstd;
+    float *s1, *s2;
 } lvni_layer_grad;
 
 /* Elements of a loss; positive: a factor each, of binary cross entropy only; weight: NULL for ones. */

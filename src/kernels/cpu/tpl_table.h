@@ -7,7 +7,6 @@
 #include "kernels/cpu/tpl_cast.h"
 #include "kernels/cpu/tpl_attention.h"
 #include "kernels/cpu/tpl_flat.h"
-#include "kernels/cpu/tpl_layer_norm.h"
 #include "kernels/cpu/tpl_loss.h"
 #include "kernels/cpu/tpl_map.h"
 #include "kernels/cpu/tpl_norm.h"
@@ -22,7 +21,9 @@
 #define NAMED(function) function##_f32
 #define GET(value) (value)
 #define PUT(value) (value)
+#include "kernels/cpu/tpl_layer_norm.def"
 #include "kernels/cpu/tpl_norm.def"
+#include "kernels/cpu/tpl_pool.def"
 #undef ELEM
 #undef NAMED
 #undef GET
@@ -32,13 +33,16 @@
 #define NAMED(function) function##_bf16
 #define GET(value) lvni_bf16_to_f32(value)
 #define PUT(value) lvni_f32_to_bf16(value)
+#include "kernels/cpu/tpl_layer_norm.def"
 #include "kernels/cpu/tpl_norm.def"
+#include "kernels/cpu/tpl_pool.def"
 #undef ELEM
 #undef NAMED
 #undef GET
 #undef PUT
 
 #define NORM_LOOPS(type) {norm_sums_##type, norm_apply_##type, norm_grad_sums_##type, norm_grad_apply_##type}
+#define EACH(function) {[LVNI_ELEM_F32] = function##_f32, [LVNI_ELEM_BF16] = function##_bf16}
 #define MODES(function) {[LVNI_VV] = function##_vv, [LVNI_VS] = function##_vs, [LVNI_SV] = function##_sv}
 
 const lvni_vec LVNI_VEC_TABLE = {
@@ -80,9 +84,9 @@ const lvni_vec LVNI_VEC_TABLE = {
     .log_softmax_grad = log_softmax_grad,
     .norm = {[LVNI_ELEM_F32] = NORM_LOOPS(f32), [LVNI_ELEM_BF16] = NORM_LOOPS(bf16)},
     .norm_combine = norm_combine,
-    .layer_norm = layer_norm,
-    .layer_norm_grad = layer_norm_grad,
-    .group_grad_apply = group_grad_apply,
+    .layer_norm = EACH(layer_norm),
+    .layer_norm_grad = EACH(layer_norm_grad),
+    .group_grad_apply = EACH(group_grad_apply),
     .row_log_sums = row_log_sums,
     .row_smooth = row_smooth,
     .row_slopes = row_slopes,
@@ -90,8 +94,8 @@ const lvni_vec LVNI_VEC_TABLE = {
     .point_loss_grad = point_loss_grad,
     .attention = attention,
     .attention_grad = attention_grad,
-    .pool_row = pool_row,
-    .pool_grad = pool_grad,
+    .pool_row = EACH(pool_row),
+    .pool_grad_row = EACH(pool_grad_row),
     .mix = mix,
     .mix_row = mix_row,
     .add_windows = add_windows,
