@@ -12,15 +12,17 @@
 
 #include <string.h>
 
-/* A tensor seen head by head: rows of positions, `sample` and `head` floats from one to the next. */
+/* A tensor seen head by head: rows of positions, `sample` and `head` elements from one to the next. */
 typedef struct head_view {
-    float *data; /* NULL: not wanted */
+    void *data; /* NULL: not wanted */
     int64_t step, sample, head;
 } head_view;
 
 typedef struct attention_job {
     int64_t samples, heads, slots, work; /* slots: members of the team, each with `work` floats */
     head_view q, k, v, y, dy, dq, dk, dv;
+    lvni_elem elem;
+    size_t size; /* of an element */
     lvni_attention_head shape; /* sizes and attributes */
     float *log_sums, *memory;
     bool gradient;
@@ -39,36 +41,37 @@ static head_view plain(const lvn_tensor *t)
 static head_view part(const lvn_tensor *t, int which)
 {
     const int64_t width = t->shape[3] * t->shape[4];
-    return (head_view){.data = (float *)t->data + which * width, .step = 3 * width, .sample = t->shape[1] * 3 * width, .head = t->shape[4]};
+    return (head_view){.data = lvni_elem_to(t->data, which * width, lvn_dtype_size(t->dtype)), .step = 3 * width,
+                       .sample = t->shape[1] * 3 * width, .head = t->shape[4]};
 }
 
-static float *at(const head_view *v, int64_t n, int64_t h)
+static void *at(const attention_job *j, const head_view *v, int64_t n, int64_t h)
 {
-    return v->data == NULL ? NULL : v->data + n * v->sample + h * v->head;
+    return lvni_elem_to(v->data, n * v->sample + h * v->head, j->size);
 }
 
 static void one_head(const attention_job *j, int64_t n, int64_t h, float *work)
 {
     lvni_attention_head one = j->shape;
-    one.q = at(&j->q, n, h);
-    one.k = at(&j->k, n, h);
-    one.v = at(&j->v, n, h);
+    one.q = at(j, &j->q, n, h);
+    one.k = at(j, &j->k, n, h);
+    one.v = at(j, &j->v, n, h);
     one.q_step = j->q.step;
     one.k_step = j->k.step;
     one.v_step = j->v.step;
-    one.y = at(&j->y, n, h);
+    one.y = at(j, &j->y, n, h);
     one.y_step = j->y.step;
     one.log_sums = j->log_sums + (n * j->heads + h) * one.queries;
     one.work = work;
     if (!j->gradient) {
-        lvni_cpu_isa()->attention(&one);
+        lvni_cpu_isa()->attention[j->elem](&one);
         return;
     }
-    one.dy = at(&j->dy, n, h);
-    one.dq = at(&j->dq, n, h);
-    one.dk = at(&j->dk, n, h);
-    one.dv = at(&j->dv, n, h);
-    lvni_cpu_isa()->attention_grad(&one);
+    one.dy = at(j, &j->dy, n, h);
+    one.dq = at(j, &j->dq, n, h);
+    one.dk = at(j, &j->dk, n, h);
+    one.dv = at(j, &j->dv, n, h);
+    lvni_cpu_isa()->attention_grad[j->elem](&one);
 }
 
 static void slots_range(const void *job, int64_t begin, int64_t end)
@@ -100,6 +103,12 @@ static lvn_status run(attention_job *j)
     return LVN_OK;
 }
 
+static void set_type(attention_job *j, lvn_dtype dtype)
+{
+    j->elem = lvni_elem_of(dtype);
+    j->size = lvn_dtype_size(dtype);
+}
+
 static void set_attributes(attention_job *j, const lvni_args *args)
 {
     const lvni_attention_attr *attr = args->attr;
@@ -112,6 +121,7 @@ static attention_job plain_job(const lvni_args *args, int first)
 {
     const lvn_tensor *q = args->in[first], *k = args->in[first + 1], *v = args->in[first + 2];
     attention_job j = {.samples = q->shape[0], .heads = q->shape[2], .q = plain(q), .k = plain(k), .v = plain(v)};
+    set_type(&j, q->dtype);
     j.shape.queries = q->shape[1];
     j.shape.keys = k->shape[1];
     j.shape.d = q->shape[3];
@@ -124,6 +134,7 @@ static attention_job packed_job(const lvni_args *args, int first)
 {
     const lvn_tensor *t = args->in[first];
     attention_job j = {.samples = t->shape[0], .heads = t->shape[3], .q = part(t, 0), .k = part(t, 1), .v = part(t, 2)};
+    set_type(&j, t->dtype);
     j.shape.queries = j.shape.keys = t->shape[1];
     j.shape.d = j.shape.e = t->shape[4];
     set_attributes(&j, args);
@@ -166,7 +177,7 @@ lvn_status lvni_cpu_attention_grad(const lvni_args *args)
     if (j.shape.queries == 0) { /* nobody asked: k and v have no influence */
         for (int i = 1; i < 3; i++) {
             if (args->out[i] != NULL) {
-                memset(args->out[i]->data, 0, (size_t)lvn_numel(args->out[i]) * sizeof(float));
+                memset(args->out[i]->data, 0, (size_t)lvn_numel(args->out[i]) * j.size);
             }
         }
     }

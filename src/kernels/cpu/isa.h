@@ -50,6 +50,14 @@ typedef struct lvni_pool_image {
     int kernel[2], stride[2], padding[2];
 } lvni_pool_image;
 
+/* The windows over a pixel: where their channels begin in dy, and which of their places the pixel is. A place is a byte. */
+typedef struct lvni_pool_over {
+    int n;
+    bool tile; /* windows tile the image: one alone, and nothing is added */
+    int64_t at[256];
+    int tap[256];
+} lvni_pool_over;
+
 /* A sparse matrix along one axis: row o is the sum over k < start[o + 1] - start[o] of weight[start[o] + k] times row first[o] + k. */
 typedef struct lvni_taps {
     int64_t n, *first, *start;
@@ -160,18 +168,18 @@ typedef struct lvni_vec {
     /* At most LVNI_SUM_BLOCK elements: the sum of the losses; factor times their slopes. */
     float (*point_loss)(const lvni_point_rows *p, int64_t n);
     void (*point_loss_grad)(const lvni_point_rows *p, float factor, float *dx, int64_t n);
-    void (*attention)(const lvni_attention_head *h);
-    void (*attention_grad)(const lvni_attention_head *h);
+    void (*attention[LVNI_ELEMS])(const lvni_attention_head *h);
+    void (*attention_grad[LVNI_ELEMS])(const lvni_attention_head *h);
 
     /* Row oh of the result; place may be NULL. */
     void (*pool_row[LVNI_ELEMS])(const lvni_pool_image *g, const void *x, int64_t oh, void *y, uint8_t *place);
-    /* Row h of the gradient of an image. */
-    void (*pool_grad_row[LVNI_ELEMS])(const lvni_pool_image *g, const void *dy, const uint8_t *place, int64_t h, void *dx);
+    /* A pixel of the gradient of an image gets dy of those windows over it whose place it is, in their order. */
+    void (*pool_pixel_grad[LVNI_ELEMS])(const lvni_pool_over *over, int64_t c, const void *dy, const uint8_t *place, void *dx);
 
     /* y[e] = sum over k < taps of w[k] * x[k * step + e], in that order */
-    void (*mix)(const float *x, int64_t step, const float *w, int64_t taps, float *y, int64_t n);
+    void (*mix[LVNI_ELEMS])(const void *x, int64_t step, const float *w, int64_t taps, float *y, int64_t n);
     /* The matrix t applied to a row of pixels of c channels. */
-    void (*mix_row)(const lvni_taps *t, const float *x, int64_t c, float *y);
+    void (*mix_row[LVNI_ELEMS])(const lvni_taps *t, const float *x, int64_t c, void *y);
 
     /* Add windows to the pixels of a row they lie over, in an order that depends on their shape alone. */
     void (*add_windows)(const lvni_windows *w, int64_t pixels, float *y);

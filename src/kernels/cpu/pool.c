@@ -1,4 +1,5 @@
-/* Max pooling over (N, H, W, C) images and its gradient. Called through the op table (kernels.h). */
+/* Max pooling over (N, H, W, C) images and its gradient, which gathers: a pixel adds up what the windows over it send, in their order.
+ * Called through the op table (kernels.h). */
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/par.h"
 #include "kernels/kernels_decl.h"
@@ -48,16 +49,57 @@ lvn_status lvni_cpu_max_pool2d(const lvni_args *args)
     return LVN_OK;
 }
 
+/* ---- gradient ---- */
+
+/* Windows [first, last) along an axis lie over a pixel; it is tap `tap` of the first, `step` less of each further one. */
+typedef struct covering {
+    int64_t first, last;
+    int tap, step;
+} covering;
+
+static covering windows_over(const lvni_pool_image *g, int axis, int64_t pixel)
+{
+    const int64_t at = pixel + g->padding[axis], stride = g->stride[axis], before = at - g->kernel[axis] + 1;
+    const int64_t n = axis == 0 ? g->out_h : g->out_w, end = at / stride + 1;
+    covering w = {.first = before > 0 ? lvni_div_up(before, stride) : 0, .last = end < n ? end : n, .step = (int)stride};
+    w.tap = (int)(at - w.first * stride);
+    return w;
+}
+
+static void lay_windows(const lvni_pool_image *g, const covering *down, const covering *across, lvni_pool_over *over)
+{
+    over->n = 0;
+    for (int64_t oh = down->first; oh < down->last; oh++) {
+        const int row_tap = (down->tap - (int)(oh - down->first) * down->step) * g->kernel[1];
+        for (int64_t ow = across->first; ow < across->last; ow++) {
+            over->at[over->n] = (oh * g->out_w + ow) * g->c;
+            over->tap[over->n++] = row_tap + across->tap - (int)(ow - across->first) * across->step;
+        }
+    }
+}
+
+static bool tiles(const lvni_pool_image *g)
+{
+    return g->padding[0] == 0 && g->padding[1] == 0 && g->stride[0] == g->kernel[0] && g->stride[1] == g->kernel[1] &&
+           g->out_h * g->kernel[0] == g->in_h && g->out_w * g->kernel[1] == g->in_w;
+}
+
 /* An item is one row of one image's gradient. */
 static void pool_grad_range(const void *job, int64_t begin, int64_t end)
 {
     const pool_job *j = job;
     const lvni_pool_image *g = &j->g;
-    const int64_t out = g->out_h * g->out_w * g->c;
+    lvni_pool_over over;
+    over.tile = tiles(g);
     for (int64_t i = begin; i < end; i++) {
-        const int64_t at = i / g->in_h * out;
-        lvni_cpu_isa()->pool_grad_row[j->elem](g, lvni_elem_at(j->x, at, j->size), j->place + at, i % g->in_h,
-                                               lvni_elem_to(j->y, i * g->in_w * g->c, j->size));
+        const int64_t image = i / g->in_h * g->out_h * g->out_w * g->c;
+        const void *dy = lvni_elem_at(j->x, image, j->size);
+        const covering down = windows_over(g, 0, i % g->in_h);
+        for (int64_t w = 0; w < g->in_w; w++) {
+            const covering across = windows_over(g, 1, w);
+            lay_windows(g, &down, &across, &over);
+            lvni_cpu_isa()->pool_pixel_grad[j->elem](&over, g->c, dy, j->place + image, lvni_elem_to(j->y, (i * g->in_w + w) * g->c, j->size));
+        }
     }
 }
 

@@ -9,23 +9,26 @@
 typedef struct resample_job {
     lvni_taps rows, columns;
     int64_t images, in_h, in_w, c; /* of x */
-    const float *x;
-    float *y;
+    lvni_elem elem;
+    size_t size; /* of an element */
+    const void *x;
+    void *y;
     float *mixed; /* a row of in_w pixels per slot */
     int64_t slots;
 } resample_job;
 
-/* Row oh of an image: its rows of x mixed into one (unless it is one of them), then that one's columns. */
-static void resample_row(const resample_job *j, const lvni_vec *v, const float *x, int64_t oh, float *mixed, float *y)
+/* Row oh of an image: its rows of x mixed into one (unless it is one of them, in f32), then that one's columns. */
+static void resample_row(const resample_job *j, const lvni_vec *v, const void *x, int64_t oh, float *mixed, void *y)
 {
     const lvni_taps *t = &j->rows;
     const int64_t width = j->in_w * j->c, taps = t->start[oh + 1] - t->start[oh];
-    const float *w = t->weight + t->start[oh], *row = x + (taps == 0 ? 0 : t->first[oh]) * width;
-    if (taps != 1 || w[0] != 1.0f) {
-        v->mix(row, width, w, taps, mixed, width);
+    const float *w = t->weight + t->start[oh];
+    const void *row = lvni_elem_at(x, (taps == 0 ? 0 : t->first[oh]) * width, j->size);
+    if (taps != 1 || w[0] != 1.0f || j->elem != LVNI_ELEM_F32) {
+        v->mix[j->elem](row, width, w, taps, mixed, width);
         row = mixed;
     }
-    v->mix_row(&j->columns, row, j->c, y);
+    v->mix_row[j->elem](&j->columns, row, j->c, y);
 }
 
 /* An item is a slot: a run of rows of the result, with a row of its own to mix in. */
@@ -35,7 +38,8 @@ static void resample_range(const void *job, int64_t begin, int64_t end)
     const int64_t out_h = j->rows.n, rows = j->images * out_h, in = j->in_h * j->in_w * j->c, out = j->columns.n * j->c;
     for (int64_t s = begin; s < end; s++) {
         for (int64_t r = rows * s / j->slots; r < rows * (s + 1) / j->slots; r++) {
-            resample_row(j, lvni_cpu_isa(), j->x + r / out_h * in, r % out_h, j->mixed + s * j->in_w * j->c, j->y + r * out);
+            resample_row(j, lvni_cpu_isa(), lvni_elem_at(j->x, r / out_h * in, j->size), r % out_h, j->mixed + s * j->in_w * j->c,
+                         lvni_elem_to(j->y, r * out, j->size));
         }
     }
 }
@@ -63,8 +67,10 @@ lvn_status lvni_cpu_resample2d(const lvni_args *args)
                               .in_h = x->shape[1],
                               .in_w = x->shape[2],
                               .c = x->shape[3],
-                              .x = LVNI_CF32(x),
-                              .y = LVNI_F32(args->out[0]),
+                              .elem = lvni_elem_of(x->dtype),
+                              .size = lvn_dtype_size(x->dtype),
+                              .x = x->data,
+                              .y = args->out[0]->data,
                               .mixed = (float *)(void *)(memory + height_bytes + width_bytes),
                               .slots = slots};
     lvni_par(slots, 1, lvn_numel(y) / slots * 4, resample_range, &job);

@@ -31,16 +31,18 @@ typedef struct lvni_point_rows {
 /* Queries in work at once: part of the law, since sums over queries go block by block. */
 enum { LVNI_QUERY_BLOCK = 32 };
 
-/* One head of one sample. Rows lie `..._step` floats apart; those of y, dy and dq, dk, dv as those of their counterparts. */
+/* One head of one sample; q to y, dy and dq, dk, dv are of the element type. Rows lie `..._step` elements apart; those of y, dy and dq, dk,
+ * dv as those of their counterparts. */
 typedef struct lvni_attention_head {
-    const float *q, *k, *v;
+    const void *q, *k, *v;
     int64_t q_step, k_step, v_step, y_step;
     int64_t queries, keys, d, e; /* e: features of v and y */
     float scale;
     bool causal;
-    float *y, *log_sums;          /* written by the forward pass, read by the gradient */
-    const float *dy;
-    float *dq, *dk, *dv;          /* dk, dv may be NULL */
+    void *y;                      /* y and log_sums: written by the forward pass, read by the gradient */
+    float *log_sums;
+    const void *dy;
+    void *dq, *dk, *dv;           /* dk, dv may be NULL */
     float *work;                  /* lvni_attention_work floats, 64-byte aligned */
 } lvni_attention_head;
 
@@ -54,7 +56,7 @@ static inline int64_t lvni_attention_work(int64_t queries, int64_t keys, int64_t
 {
     const int64_t s = lvni_padded(keys), dp = lvni_padded(d), ep = lvni_padded(e), block = LVNI_QUERY_BLOCK;
     return gradient ? (d + e + 2 * block) * s + keys * (2 * dp + ep) + queries * (dp + ep) + block * (dp + 16)
-                    : d * s + keys * ep + block * (s + ep);
+                    : d * s + keys * ep + block * (s + ep + dp);
 }
 
 #endif

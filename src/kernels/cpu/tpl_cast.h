@@ -30,16 +30,21 @@ static inline vf load_bf16(const uint16_t *p)
 /* The rounding of lvni_f32_to_bf16. */
 static inline void store_bf16(uint16_t *p, vf v)
 {
-    typedef uint32_t vu __attribute__((vector_size(LVNI_W * 4)));
-    const vu u = (vu)v;
-    const vu nan = (vu)((u & 0x7fffffffu) > 0x7f800000u);
-    const vu half = (nan & (u >> 16 | 0x40u)) | (~nan & ((u + 0x7fffu + (u >> 16 & 1u)) >> 16));
 #if LVNI_W == 16
-    _mm256_storeu_si256((__m256i_u *)p, _mm512_cvtepi32_epi16((__m512i)half));
-#elif LVNI_W == 8
+    const __m512i u = (__m512i)v, odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
+    const __m512i rounded = _mm512_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0x7fff)), odd);
+    const __mmask16 nan = _mm512_cmp_ps_mask((__m512)v, (__m512)v, _CMP_UNORD_Q);
+    const __m512i kept = _mm512_mask_or_epi32(rounded, nan, u, _mm512_set1_epi32(0x400000));
+    _mm256_storeu_si256((__m256i_u *)p, _mm512_cvtepi32_epi16(_mm512_srli_epi32(kept, 16)));
+#else
+    typedef uint32_t vu __attribute__((vector_size(LVNI_W * 4)));
+    const vu u = (vu)v, nan = (vu)(v != v);
+    const vu half = ((nan & (u | 0x400000u)) | (~nan & (u + 0x7fffu + (u >> 16 & 1u)))) >> 16;
+#if LVNI_W == 8
     _mm_storeu_si128((__m128i_u *)p, _mm_packus_epi32(_mm256_castsi256_si128((__m256i)half), _mm256_extracti128_si256((__m256i)half, 1)));
 #else
     _mm_storel_epi64((__m128i_u *)p, _mm_packus_epi32((__m128i)half, (__m128i)half));
+#endif
 #endif
 }
 

@@ -7,9 +7,16 @@
 /* best, at: v wins unless it is not larger or best is a NaN already. */
 static inline void challenge(vf *best, vi *at, vf v, int place)
 {
+#if LVNI_W == 16 /* masks as such: the compiler makes vectors of them */
+    const __mmask16 number = _mm512_cmp_ps_mask((__m512)*best, (__m512)*best, _CMP_EQ_OQ);
+    const __mmask16 take = _mm512_mask_cmp_ps_mask(number, (__m512)v, (__m512)*best, _CMP_NLE_UQ);
+    *best = (vf)_mm512_mask_mov_ps((__m512)*best, take, (__m512)v);
+    *at = (vi)_mm512_mask_set1_epi32((__m512i)*at, take, place);
+#else
     const vi take = ~(v <= *best) & (*best == *best);
     *best = select_vf(take, v, *best);
     *at = (take & place) | (*at & ~take);
+#endif
 }
 
 /* [first, last) of a window's k taps starting at `start` inside an axis of `size`. */
@@ -17,28 +24,6 @@ static inline void clip_taps(int64_t start, int k, int64_t size, int *first, int
 {
     *first = start < 0 ? (int)-start : 0;
     *last = start + k > size ? (int)(size - start) : k;
-}
-
-/* Windows [first, last) along an axis lie over a pixel: tap `tap` of the first, `step` less of each further one. */
-typedef struct covering {
-    int64_t first, last;
-    int tap, step;
-} covering;
-
-static inline covering windows_over(const lvni_pool_image *g, int axis, int64_t pixel)
-{
-    const int64_t at = pixel + g->padding[axis], stride = g->stride[axis], before = at - g->kernel[axis] + 1;
-    const int64_t n = axis == 0 ? g->out_h : g->out_w, end = at / stride + 1;
-    covering w = {.first = before > 0 ? (before + stride - 1) / stride : 0, .last = end < n ? end : n, .step = (int)stride};
-    w.tap = (int)(at - w.first * stride);
-    return w;
-}
-
-/* Windows that tile the image exactly: a pixel lies under one. */
-static inline bool tiles(const lvni_pool_image *g)
-{
-    return g->padding[0] == 0 && g->padding[1] == 0 && g->stride[0] == g->kernel[0] && g->stride[1] == g->kernel[1] &&
-           g->out_h * g->kernel[0] == g->in_h && g->out_w * g->kernel[1] == g->in_w;
 }
 
 #endif

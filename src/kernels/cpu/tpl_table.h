@@ -13,7 +13,6 @@
 #include "kernels/cpu/tpl_pool.h"
 #include "kernels/cpu/tpl_reduce.h"
 #include "kernels/cpu/tpl_rows.h"
-#include "kernels/cpu/tpl_taps.h"
 #include "kernels/cpu/tpl_windows.h"
 
 /* What is compiled once per element type: memory holds ELEM, GET reads it as f32, PUT rounds f32 to it. */
@@ -21,9 +20,11 @@
 #define NAMED(function) function##_f32
 #define GET(value) (value)
 #define PUT(value) (value)
+#include "kernels/cpu/tpl_attention.def"
 #include "kernels/cpu/tpl_layer_norm.def"
 #include "kernels/cpu/tpl_norm.def"
 #include "kernels/cpu/tpl_pool.def"
+#include "kernels/cpu/tpl_taps.def"
 #undef ELEM
 #undef NAMED
 #undef GET
@@ -33,9 +34,11 @@
 #define NAMED(function) function##_bf16
 #define GET(value) lvni_bf16_to_f32(value)
 #define PUT(value) lvni_f32_to_bf16(value)
+#include "kernels/cpu/tpl_attention.def"
 #include "kernels/cpu/tpl_layer_norm.def"
 #include "kernels/cpu/tpl_norm.def"
 #include "kernels/cpu/tpl_pool.def"
+#include "kernels/cpu/tpl_taps.def"
 #undef ELEM
 #undef NAMED
 #undef GET
@@ -92,12 +95,12 @@ const lvni_vec LVNI_VEC_TABLE = {
     .row_slopes = row_slopes,
     .point_loss = point_loss,
     .point_loss_grad = point_loss_grad,
-    .attention = attention,
-    .attention_grad = attention_grad,
+    .attention = EACH(attention),
+    .attention_grad = EACH(attention_grad),
     .pool_row = EACH(pool_row),
-    .pool_grad_row = EACH(pool_grad_row),
-    .mix = mix,
-    .mix_row = mix_row,
+    .pool_pixel_grad = EACH(pool_pixel_grad),
+    .mix = EACH(mix),
+    .mix_row = EACH(mix_row),
     .add_windows = add_windows,
     .dropout = dropout,
     .uniform = uniform,
