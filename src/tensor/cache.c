@@ -1,5 +1,5 @@
-/* Free lists by size class (cache.h). Classes: 64 bytes, then four steps per power of two, so that a block wastes at most
- * a fifth. Free blocks are chained through their own first bytes. */
+/* Free lists by size class (cache.h). Classes: up to 256 bytes, then four steps per power of two, so that a block wastes at most a fifth;
+ * sixteen steps from 1 MiB on, where pictures lie: a seventeenth. Free blocks are chained through their own first bytes. */
 #include "tensor/cache.h"
 
 #include "core/alloc.h"
@@ -9,25 +9,19 @@ struct lvni_cache {
     uint64_t bytes;
 };
 
+enum { FIRST = 8, FINE = 20 }; /* powers of two: of the smallest block, and where steps become fine */
+
 int lvni_size_class(size_t bytes, size_t *got)
 {
-    size_t size = 256, step = 64;
-    int k = 0;
-    if (bytes <= size) {
-        *got = size;
+    *got = (size_t)1 << FIRST;
+    if (bytes <= *got) {
         return 0;
     }
-    for (;;) {
-        for (int i = 1; i <= 4; i++) {
-            k++;
-            if (bytes <= size + (size_t)i * step) {
-                *got = size + (size_t)i * step;
-                return k;
-            }
-        }
-        size *= 2;
-        step *= 2;
-    }
+    const int power = 63 - __builtin_clzll((unsigned long long)bytes - 1); /* 2^power < bytes <= 2^(power + 1) */
+    const int steps_log = power < FINE ? 2 : 4;
+    const size_t size = (size_t)1 << power, step = size >> steps_log, steps = (bytes - size + step - 1) / step;
+    *got = size + steps * step;
+    return (power < FINE ? 4 * (power - FIRST) : 4 * (FINE - FIRST) + 16 * (power - FINE)) + (int)steps;
 }
 
 lvni_cache *lvni_cache_create(void)

@@ -6,7 +6,7 @@
 
 typedef struct lvni_cache lvni_cache;
 
-enum { LVNI_SIZE_CLASSES = 4 * 42 };
+enum { LVNI_SIZE_CLASSES = 4 * 12 + 16 * 26 + 1 };
 #define LVNI_SIZE_LIMIT ((size_t)1 << 46) /* bytes of one block */
 /* The class of a size up to the limit, and its block size in *got; devices round alike (device_memory.c). */
 int lvni_size_class(size_t bytes, size_t *got);

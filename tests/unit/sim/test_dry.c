@@ -123,6 +123,25 @@ static void a_dry_run_touches_nothing_and_tells_what_a_real_one_takes(void **sta
     }
 }
 
+static void size_classes_waste_little(void **state)
+{
+    (void)state;
+    size_t got, again;
+    int last = 0;
+    assert_int_equal(lvni_size_class(1, &got), 0);
+    assert_int_equal(got, 256);
+    for (size_t bytes = 257; bytes <= LVNI_SIZE_LIMIT; bytes += bytes / 97 + 1) {
+        const int k = lvni_size_class(bytes, &got);
+        assert_in_range(got, bytes, bytes + bytes / (bytes > (size_t)1 << 20 ? 16 : 4));
+        assert_in_range(k, last, last + 1); /* none is left out */
+        assert_int_equal(lvni_size_class(got, &again), k);
+        assert_int_equal(again, got);
+        last = k;
+    }
+    assert_int_equal(lvni_size_class(LVNI_SIZE_LIMIT, &got), LVNI_SIZE_CLASSES - 1);
+    assert_int_equal(got, LVNI_SIZE_LIMIT);
+}
+
 /* The same sequence of tensors in a cache and on a dry device: the same bytes. */
 static void a_dry_device_counts_as_the_cache_does(void **state)
 {
@@ -178,12 +197,13 @@ static void scratch_and_numbers(void **state)
 int main(void)
 {
     sim_start("0", "1MiB");
-    struct CMUnitTest tests[LVNI_OP_COUNT + 2];
+    struct CMUnitTest tests[LVNI_OP_COUNT + 3];
     for (int op = 0; op < LVNI_OP_COUNT; op++) {
         tests[op] = (struct CMUnitTest){lvni_ops[op].name, a_dry_run_touches_nothing_and_tells_what_a_real_one_takes, NULL, support_release,
                                         (void *)(uintptr_t)op};
     }
-    const struct CMUnitTest others[2] = {cmocka_unit_test(a_dry_device_counts_as_the_cache_does), cmocka_unit_test(scratch_and_numbers)};
+    const struct CMUnitTest others[3] = {cmocka_unit_test(size_classes_waste_little), cmocka_unit_test(a_dry_device_counts_as_the_cache_does),
+                                         cmocka_unit_test(scratch_and_numbers)};
     memcpy(tests + LVNI_OP_COUNT, others, sizeof others);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
