@@ -70,13 +70,8 @@ double lvni_rng_normal(const lvni_rng *rng, uint64_t element)
 
 void lvni_rng_fill_normal(const lvni_rng *rng, double deviation, int64_t n, float *out)
 {
-    lvni_rng_fill_normal_from(rng, 0, deviation, n, out);
-}
-
-void lvni_rng_fill_normal_from(const lvni_rng *rng, int64_t first, double deviation, int64_t n, float *out)
-{
     for (int64_t e = 0; e < n; e += 2) {
-        const uint32_t counter[4] = {(uint32_t)((first + e) / 2), rng->c, rng->b, rng->a};
+        const uint32_t counter[4] = {(uint32_t)(e / 2), rng->c, rng->b, rng->a};
         uint32_t word[4];
         lvni_philox(counter, rng->key.k, word);
         out[e] = (float)(box_muller(word[0], word[1]) * deviation);

@@ -41,8 +41,6 @@ float lvni_rng_uniform(const lvni_rng *rng, uint64_t element);
 double lvni_rng_normal(const lvni_rng *rng, uint64_t element);
 /* out[e] = (float)(lvni_rng_normal(rng, e) * deviation) for n elements, with half a Philox block each instead of two. */
 void lvni_rng_fill_normal(const lvni_rng *rng, double deviation, int64_t n, float *out);
-/* The same for the n elements from `first` on, which is even. */
-void lvni_rng_fill_normal_from(const lvni_rng *rng, int64_t first, double deviation, int64_t n, float *out);
 /* Unbiased integer in [0, n) for n >= 1, by rejection (Lemire 2019 without the multiplication trick: draws below
  * 2^32 mod n are thrown away). *element is the next unused element and moves on with every draw. */
 uint32_t lvni_rng_below(const lvni_rng *rng, uint32_t n, uint64_t *element);

@@ -26,11 +26,11 @@ void lvni_random_uniform(float *y, int64_t n, const lvni_rng *rng)
 static void normal_range(const void *job, int64_t begin, int64_t end)
 {
     const random_job *j = job;
-    lvni_rng_fill_normal_from(j->rng, begin, 1.0, end - begin, j->y + begin);
+    lvni_cpu_isa()->normal(j->y + begin, begin, end - begin, j->rng);
 }
 
 void lvni_random_normal(float *y, int64_t n, const lvni_rng *rng)
 {
     const random_job job = {.y = y, .rng = rng};
-    lvni_par(n, GRAIN, 64, normal_range, &job);
+    lvni_par(n, GRAIN, 16, normal_range, &job);
 }

@@ -68,33 +68,4 @@ static void accumulate_bf16(uint16_t *restrict a, const uint16_t *restrict b, in
     }
 }
 
-static void uniform(float *restrict y, int64_t first, int64_t n, const lvni_rng *rng)
-{
-    enum { BATCH = 64 }; /* counters at once: 256 elements */
-    uint32_t words[4 * BATCH];
-    for (int64_t i = 0; i < n; i += 4 * BATCH) {
-        const int64_t m = n - i < 4 * BATCH ? n - i : 4 * BATCH;
-        philox_words(rng, (uint32_t)((uint64_t)(first + i) / 4), BATCH, words);
-        for (int64_t j = 0; j < m; j++) {
-            y[i + j] = (float)(int32_t)(words[j] >> 8) * 0x1p-24f;
-        }
-    }
-}
-
-static void dropout(const float *restrict x, float *restrict y, int64_t first, int64_t n, const lvni_rng *rng, float p,
-                    float scale)
-{
-    enum { BATCH = 64 }; /* counters at once: 256 elements */
-    uint32_t words[4 * BATCH];
-    for (int64_t i = 0; i < n; i += 4 * BATCH) {
-        const int64_t m = n - i < 4 * BATCH ? n - i : 4 * BATCH;
-        philox_words(rng, (uint32_t)((uint64_t)(first + i) / 4), BATCH, words);
-        for (int64_t j = 0; j < m; j++) {
-            const float uniform = (float)(int32_t)(words[j] >> 8) * 0x1p-24f;
-            const float kept = x[i + j] * scale;
-            y[i + j] = uniform >= p ? kept : 0.0f;
-        }
-    }
-}
-
 #endif

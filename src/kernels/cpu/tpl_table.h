@@ -11,6 +11,7 @@
 #include "kernels/cpu/tpl_map.h"
 #include "kernels/cpu/tpl_norm.h"
 #include "kernels/cpu/tpl_pool.h"
+#include "kernels/cpu/tpl_random.h"
 #include "kernels/cpu/tpl_reduce.h"
 #include "kernels/cpu/tpl_rows.h"
 #include "kernels/cpu/tpl_windows.h"
@@ -104,6 +105,7 @@ const lvni_vec LVNI_VEC_TABLE = {
     .add_windows = add_windows,
     .dropout = dropout,
     .uniform = uniform,
+    .normal = normal,
     .block_sumsq = block_sumsq,
     .sgd = sgd,
     .adamw = adamw,

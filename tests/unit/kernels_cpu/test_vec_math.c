@@ -1,5 +1,5 @@
 /* exp, log, tanh, erf, pow of the vector kernels against libm in double precision, and their edges. The bounds are what
- * tpl_math.h and tpl_curves.h promise. */
+ * tpl_math.h and tpl_curves.h promise. Normal random numbers against core/rng.h. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -184,6 +184,28 @@ static void edges(void **state)
     assert_true(one(LVNI_UNARY_sqrt, 9.0f) == 3.0f);
 }
 
+/* On every instruction set up to this machine's best: what core/rng.h says, to the bit. */
+static void normal_numbers_are_those_of_the_rng(void **state)
+{
+    (void)state;
+    static const lvni_vec *const tables[] = {&lvni_vec_v2, &lvni_vec_v3, &lvni_vec_v4};
+    static const int64_t sizes[] = {1, 2, 127, 128, 129, BATCH};
+    for (int i = 0; i < 3; i++) {
+        for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
+            const lvni_rng rng = {.key = lvni_rng_make_key(k, 77), .a = 3, .b = 1, .c = 2};
+            const int64_t first = (int64_t)k * 1024;
+            float y[BATCH];
+            tables[i]->normal(y, first, sizes[k], &rng);
+            for (int64_t e = 0; e < sizes[k]; e++) {
+                assert_true(y[e] == (float)lvni_rng_normal(&rng, (uint64_t)(first + e)));
+            }
+        }
+        if (tables[i] == lvni_cpu_isa()) {
+            break;
+        }
+    }
+}
+
 static int setup(void **state)
 {
     (void)state;
@@ -198,6 +220,7 @@ int main(void)
         cmocka_unit_test(tanh_and_erf_are_as_exact_as_promised),
         cmocka_unit_test(pow_is_as_exact_as_promised),
         cmocka_unit_test(pow_has_the_special_values_of_c),
+        cmocka_unit_test(normal_numbers_are_those_of_the_rng),
         cmocka_unit_test(edges),
     };
     return cmocka_run_group_tests(tests, setup, NULL);
