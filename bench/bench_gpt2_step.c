@@ -1,46 +1,17 @@
-/* A training step of GPT-2 124M (4 texts of 64 tokens, AdamW) against PyTorch's on the same machine: equal weights, equal batch. PyTorch
- * runs as installed and with the settings that help it, with both of its ways of AdamW; the quickest of the four is the one to beat, in
- * turns with levin. Prints the losses of the first steps, seconds per step and the ratio as median [least, largest] of the turns (and the same
- * in seconds of all cores, which mean something on a busy machine too), and where levin's time goes; writes out/bench/gpt2_step.json.
+/* A training step of GPT-2 124M (4 texts of 64 tokens, AdamW) against PyTorch's with both of its ways of AdamW (bench_duel.h).
  *
- * usage: bench_gpt2_step [PRECISION [TURNS]], run by `make bench`. Exit 1 when losses differ or the line is missed, which is not judged
- * when other programs used more than 5 % of the cores meanwhile. Without PyTorch levin runs alone. */
-#include "bench_support.h"
-#include "bench_torch.h"
+ * usage: bench_gpt2_step [gpt2 [PRECISION [TURNS]]], run by `make bench` */
+#include "bench_duel.h"
 
-#include "ckpt/safetensors.h"
-#include "core/clock.h"
-#include "kernels/kernels.h"
 #include "nn/zoo_gpt2.h"
-#include "trainer/trainer.h"
 
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-enum { TEXTS = 4, TOKENS = 64, EQUAL_STEPS = 5, TURN_STEPS = 2, MOST_TURNS = 64, VARIANTS = 4, MOST_TENSORS = 256 };
-static const char weights_file[] = "out/bench/gpt2_step.safetensors";
+enum { TEXTS = 4, TOKENS = 64 };
 static const lvni_gpt2_arguments gpt2_124m = {.layers = 12, .heads = 12, .width = 768, .vocabulary = 50257, .positions = 1024};
 
-typedef struct bench {
-    const char *precision;
-    double line, loss_tolerance;
-} bench;
-
-/* In bf16 the two sides round at different places: only far losses are a fault. */
-static const bench benches[] = {{"32-true", 2.0, 1e-3}, {"bf16-mixed", 2.0, 0.1}};
-
-static const struct variant {
-    const char *name, *optimizer;
-    bool tuned;
-} variants[VARIANTS] = {{"as installed", "loop", false},
-                        {"foreach, as installed", "foreach", false},
-                        {"tuned", "loop", true},
-                        {"foreach, tuned", "foreach", true}};
-
-/* ---- texts ---- */
+static const bench_variant ways[BENCH_VARIANTS] = {{"as installed", "loop", false},
+                                                   {"foreach, as installed", "foreach", false},
+                                                   {"tuned", "loop", true},
+                                                   {"foreach, tuned", "foreach", true}};
 
 /* Token t of text n: words that repeat in an order, so that there is something to learn. */
 static int64_t token(int64_t n, int64_t t)
@@ -74,250 +45,27 @@ static lvn_status text_get(const lvn_dataset *dataset, const lvn_sample_key *key
 
 static const lvn_dataset_class text_class = {.name = "text", .fields = text_fields, .length = text_length, .get = text_get};
 
-/* ---- levin ---- */
-
-typedef struct run {
-    lvn_dataset data;
-    lvni_model *model;
-    lvni_trainer *trainer;
-    bench_torch torch; /* the quickest variant */
-    const char *variant;
-} run;
-
-static lvn_status open_levin(const bench *b, run *r)
+static lvn_status open_gpt2(const bench_duel *d, lvni_model **model, lvn_dataset **data)
 {
-    r->data.cls = &text_class;
-    LVN_TRY(lvni_model_build(&lvni_gpt2, &gpt2_124m, 1, &r->model));
-    lvni_trainer_options o = {.model = r->model,
-                              .train = &r->data,
-                              .optim = {.kind = LVNI_OPTIM_ADAMW, .lr = 1e-4, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01},
-                              .precision = lvni_precision_of(b->precision),
-                              .seed = 1,
-                              .max_epochs = -1,
-                              .max_steps = -1,
-                              .log_every_n_steps = 1000,
-                              .quiet = true,
-                              .config_json = "{}"};
-    const lvni_plan_options plan = {.n_samples = TEXTS, .batch_size = TEXTS, .shards = 1, .cores = bench_cores(), .wgrad_threads = bench_cores()};
-    LVN_TRY(lvni_plan_make(&plan, &o.plan));
-    LVN_TRY(lvni_trainer_create(&o, &r->trainer));
-    const lvni_loader_options loader = {.dataset = &r->data, .plan = &o.plan, .training = true, .seed = 1};
-    return lvni_loader_create(&loader, &r->trainer->loader);
+    (void)d;
+    static lvn_dataset texts = {.cls = &text_class};
+    *data = &texts;
+    return lvni_model_build(&lvni_gpt2, &gpt2_124m, 1, model);
 }
 
-/* Weights and the one batch, for PyTorch. */
-static lvn_status save_weights(const run *r)
+static void close_texts(lvn_dataset *data)
 {
-    static lvni_st_tensor entry[MOST_TENSORS];
-    const int64_t shape[] = {TEXTS, TOKENS};
-    lvn_tensor *ids = lvn_tensor_create(LVN_I64, 2, shape), *label = lvn_tensor_create(LVN_I64, 2, shape);
-    lvn_status s = ids == NULL || label == NULL || r->model->n_parameters + 2 > MOST_TENSORS ? LVN_ERR_MEMORY : LVN_OK;
-    for (int64_t i = 0; i < TEXTS && s == LVN_OK; i++) {
-        const lvn_sample_key key = {.sample = i};
-        s = text_get(&r->data, &key, (void *[]){(int64_t *)lvn_data(ids) + i * TOKENS, (int64_t *)lvn_data(label) + i * TOKENS});
-    }
-    int n = 0;
-    for (; n < r->model->n_parameters && s == LVN_OK; n++) {
-        const lvni_parameter *p = &r->model->parameters[n];
-        entry[n] = lvni_st_entry(p->name, p->tensor, p->tensor->data);
-    }
-    if (s == LVN_OK) {
-        entry[n++] = lvni_st_entry("ids", ids, ids->data);
-        entry[n++] = lvni_st_entry("label", label, label->data);
-        s = lvni_st_save(weights_file, entry, n, NULL, 0);
-    }
-    lvn_release(ids);
-    lvn_release(label);
-    return s;
+    (void)data; /* owns nothing */
 }
 
-static lvn_status levin_steps(run *r, int n, double *seconds, double *core_s, double *losses)
-{
-    const uint64_t start = lvni_now_ns();
-    const double used = bench_used_by_us_s();
-    for (int i = 0; i < n; i++) {
-        lvni_step_result result;
-        LVN_TRY(lvni_trainer_step(r->trainer, &result));
-        losses[i] = lvni_metric_mean(&result.metrics, "loss");
-    }
-    *seconds = lvni_seconds_since(start) / n;
-    *core_s = (bench_used_by_us_s() - used) / n;
-    return LVN_OK;
-}
+#define DUEL(precision_, tolerance)                                                                                            \
+    {.net = "gpt2", .precision = precision_, .about = "4 texts of 64 tokens", .script = "gpt2_step.py", .word = "12",          \
+     .variants = ways, .batch = TEXTS, .line = 2.0, .loss_tolerance = tolerance, .open = open_gpt2, .close = close_texts,      \
+     .optim = {.kind = LVNI_OPTIM_ADAMW, .lr = 1e-4, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01}}
 
-/* ---- the comparison ---- */
-
-static void print_losses(const char *who, const double *losses)
-{
-    printf("  losses of %-24s", who);
-    for (int i = 0; i < EQUAL_STEPS; i++) {
-        printf(" %.6f", losses[i]);
-    }
-    printf("\n");
-}
-
-static bool start_torch(bench_torch *t, const bench *b, const struct variant *v)
-{
-    char heads[16];
-    snprintf(heads, sizeof heads, "%d", gpt2_124m.heads);
-    return bench_torch_start(t, "gpt2_step.py", heads, weights_file, v->optimizer, b->precision, bench_cores(), v->tuned);
-}
-
-/* Equal steps in all variants; the quickest stays. True when the losses agree. */
-static bool choose_torch(const bench *b, run *r, const double *ours)
-{
-    double best = 0, seconds, core_s, losses[EQUAL_STEPS];
-    bool equal = true;
-    for (int v = 0; v < VARIANTS; v++) {
-        bench_torch t;
-        if (!start_torch(&t, b, &variants[v])) {
-            printf("  PyTorch: %s\n", t.about);
-            return true;
-        }
-        if (!bench_torch_steps(&t, EQUAL_STEPS, &seconds, &core_s, losses) ||
-            !bench_torch_steps(&t, TURN_STEPS, &seconds, &core_s, (double[TURN_STEPS]){0})) {
-            printf("  PyTorch, %s: no answer\n", variants[v].name);
-            bench_torch_stop(&t);
-            continue;
-        }
-        if (v == 0) {
-            printf("  PyTorch: %s\n", t.about);
-            print_losses("PyTorch", losses);
-        }
-        printf("  PyTorch, %-24s %8.4f s\n", variants[v].name, seconds);
-        for (int i = 0; i < EQUAL_STEPS; i++) {
-            equal = equal && fabs(losses[i] - ours[i]) <= b->loss_tolerance;
-        }
-        const bool quickest = best == 0 || seconds < best;
-        bench_torch_stop(quickest ? &r->torch : &t);
-        if (quickest) {
-            r->torch = t;
-            r->variant = variants[v].name;
-            best = seconds;
-        }
-    }
-    return equal;
-}
-
-static void report(FILE *json, const bench *b, const char *what, const char *unit, double *values, int n)
-{
-    const double median = bench_median(values, n);
-    printf("  %-14s %8.4f %s [%.4f, %.4f]\n", what, median, unit, values[0], values[n - 1]);
-    fprintf(json, ",\n  \"gpt2/%s/%s\": {\"median\": %.5f, \"min\": %.5f, \"max\": %.5f}", b->precision, what, median, values[0], values[n - 1]);
-}
-
-static lvn_status compare(const bench *b, run *r, int turns, FILE *json, bool *met)
-{
-    enum { WALL, CORES, KINDS };
-    static const char *const name[KINDS][3] = {{"levin", "pytorch", "ratio"}, {"levin/cores", "pytorch/cores", "ratio/cores"}};
-    double ours[KINDS][MOST_TURNS], theirs[KINDS][MOST_TURNS], ratio[KINDS][MOST_TURNS], losses[EQUAL_STEPS], seconds, core_s;
-    LVN_TRY(levin_steps(r, EQUAL_STEPS, &seconds, &core_s, losses));
-    print_losses("levin", losses);
-    const bool equal = choose_torch(b, r, losses);
-    if (!equal) {
-        printf("  the losses differ by more than %g\n", b->loss_tolerance);
-    }
-    *met = *met && equal;
-    bool answers = r->torch.pid != 0;
-    for (int i = 0; i < turns; i++) {
-        LVN_TRY(levin_steps(r, TURN_STEPS, &ours[WALL][i], &ours[CORES][i], losses));
-        answers = answers && bench_torch_steps(&r->torch, TURN_STEPS, &theirs[WALL][i], &theirs[CORES][i], losses);
-        for (int k = 0; k < KINDS && answers; k++) {
-            ratio[k][i] = theirs[k][i] / ours[k][i];
-        }
-    }
-    for (int k = 0; k < KINDS; k++) {
-        report(json, b, name[k][0], "s", ours[k], turns);
-        if (answers) {
-            report(json, b, name[k][1], "s", theirs[k], turns);
-            report(json, b, name[k][2], "x", ratio[k], turns);
-        }
-    }
-    if (answers) {
-        const bool reached = ratio[WALL][turns / 2] >= b->line;
-        printf("  against PyTorch, %s; line %.2f: %s\n", r->variant, b->line, reached ? "met" : "MISSED");
-        *met = *met && reached;
-    }
-    return LVN_OK;
-}
-
-static int by_time(const void *a, const void *b)
-{
-    const uint64_t x = lvni_run_time(*(const lvni_op *)a).ns, y = lvni_run_time(*(const lvni_op *)b).ns;
-    return (x < y) - (x > y);
-}
-
-/* Where a step's time goes: kernels by op; the rest is optimizer, tape, loader. */
-static lvn_status profile(run *r)
-{
-    double seconds, core_s, losses[TURN_STEPS], sum = 0;
-    lvni_run_measure(true);
-    LVN_TRY(levin_steps(r, TURN_STEPS, &seconds, &core_s, losses));
-    lvni_op order[LVNI_OP_COUNT];
-    for (int op = 0; op < LVNI_OP_COUNT; op++) {
-        order[op] = (lvni_op)op;
-    }
-    qsort(order, LVNI_OP_COUNT, sizeof *order, by_time);
-    for (int i = 0; i < LVNI_OP_COUNT && lvni_run_time(order[i]).calls > 0; i++) {
-        const lvni_op_time t = lvni_run_time(order[i]);
-        const double ms = (double)t.ns * 1e-6 / TURN_STEPS;
-        sum += ms;
-        printf("  %-24s %5.0f calls %9.2f ms %5.1f %%\n", lvni_ops[order[i]].name, (double)t.calls / TURN_STEPS, ms, ms * 0.1 / seconds);
-    }
-    printf("  %-24s             %9.2f ms %5.1f %%\n", "rest", seconds * 1e3 - sum, 100 - sum * 0.1 / seconds);
-    lvni_run_measure(false);
-    return LVN_OK;
-}
-
-static lvn_status run_bench(const bench *b, int turns, FILE *json, bool *met)
-{
-    run r = {.model = NULL};
-    printf("gpt2, %d texts of %d tokens, %s, %d threads\n", TEXTS, TOKENS, b->precision, bench_cores());
-    lvn_status s = open_levin(b, &r);
-    if (s == LVN_OK) {
-        s = save_weights(&r);
-    }
-    if (s == LVN_OK) {
-        s = compare(b, &r, turns, json, met);
-    }
-    if (s == LVN_OK) {
-        s = profile(&r);
-    }
-    bench_torch_stop(&r.torch);
-    lvni_trainer_destroy(r.trainer);
-    lvni_model_destroy(r.model);
-    unlink(weights_file);
-    return s;
-}
+static const bench_duel duels[] = {DUEL("32-true", 1e-3), DUEL("bf16-mixed", 0.1)};
 
 int main(int argc, char **argv)
 {
-    lvni_cpu_clean_environment(argv);
-    const int turns = argc > 2 ? atoi(argv[2]) : 5;
-    mkdir("out", 0777);
-    mkdir("out/bench", 0777);
-    FILE *json = fopen("out/bench/gpt2_step.json", "w");
-    if (json == NULL || lvni_cpu_start() != LVN_OK || turns < 1 || turns > MOST_TURNS) {
-        fprintf(stderr, "bench_gpt2_step: cannot write out/bench/gpt2_step.json, or not 1 to %d turns, or: %s\n", MOST_TURNS,
-                lvn_last_error()->message);
-        return 1;
-    }
-    setvbuf(stdout, NULL, _IOLBF, 0);
-    bench_describe(stdout, json);
-    bool met = true;
-    bench_used_by_others_s();
-    const uint64_t start = lvni_now_ns();
-    lvn_status s = LVN_OK;
-    for (size_t i = 0; i < sizeof benches / sizeof *benches && s == LVN_OK; i++) {
-        if (argc < 2 || strcmp(argv[1], benches[i].precision) == 0) {
-            s = run_bench(&benches[i], turns, json, &met);
-        }
-    }
-    if (s != LVN_OK) {
-        fprintf(stderr, "bench_gpt2_step: %s\n", lvn_last_error()->message);
-    }
-    const double others = bench_used_by_others_s() / (lvni_seconds_since(start) * bench_cores());
-    printf("other programs used %.0f %% of the cores%s\n", others * 100, others > 0.05 && !met ? ": the line is not judged" : "");
-    fprintf(json, ",\n  \"others\": %.3f\n}\n", others);
-    return fclose(json) == 0 && s == LVN_OK && (met || others > 0.05) ? 0 : 1;
+    return bench_duel_main(argc, argv, "gpt2_step", duels, sizeof duels / sizeof *duels);
 }
