@@ -168,8 +168,9 @@ static inline double log2_of(float x)
     return k + (s + s * (z * p)) * 0x1.71547652b82fep1; /* 2 / ln 2 */
 }
 
-/* x^y = 2^(y log2 |x|), the exponent in double precision; error at most 0.51 ulp before flushing. Special values as C's pow (C11 F.10.4.4). */
-static inline float pow_one(float x, float y)
+/* x^y = 2^(y log2 |x|), the exponent in double precision; error at most 0.51 ulp before flushing. Special values as C's pow (C11 F.10.4.4). A loop
+ * that calls it does not become vectors. */
+static inline __attribute__((always_inline)) float pow_one(float x, float y)
 {
     const float a = __builtin_fabsf(x), ay = __builtin_fabsf(y);
     const float size = exp2_of((double)y * log2_of(a));
@@ -190,6 +191,20 @@ static inline float pow_one(float x, float y)
     const float of_nan = x != x ? x : real, some = y != y ? y : of_nan;
     const float of_one = x == 1.0f ? 1.0f : some;
     return y == 0.0f ? 1.0f : of_one;
+}
+
+/* p, written so that the compiler keeps it in the loop over i: it would make branches of conditions on p that stays the same, and such a loop
+ * does not become vectors. */
+static inline float at_element(float p, int64_t i)
+{
+    return p + 0.0f * (float)(int32_t)i;
+}
+
+/* dy times the slope of x^e, e the same for all elements; 0 for e = 0. */
+static inline float pow_slope_scalar(float dy, float x, float e)
+{
+    const float slope = dy * (e * pow_one(x, e - 1.0f));
+    return e == 0.0f ? 0.0f : slope;
 }
 
 /* The slopes of a^b: in a (0 for b = 0), and in b (0 for a = 0, b >= 0). */
