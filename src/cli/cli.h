@@ -1,6 +1,34 @@
-/* The commands: each takes the words behind its name and returns an exit code. */
+/* The commands, in one table: what is run, and what `levin help` tells. */
 #ifndef LEVIN_CLI_CLI_H
 #define LEVIN_CLI_CLI_H
+
+#include "core/option.h"
+
+enum { LVNI_COMMAND_USES = 2 };
+
+typedef struct lvni_command {
+    const char *name;
+    int (*run)(int n, const char *const *words); /* the words behind the name; returns an exit code */
+    bool computes;                               /* uses the cpu backend: the environment must be clean */
+    struct {
+        const char *usage, *help; /* "levin ops [NAME]", and what that does */
+    } use[LVNI_COMMAND_USES];     /* NULL: no more */
+    const char *more;             /* what else there is to know; NULL: nothing */
+    const char *topic;            /* its keys are those of this topic of the help; NULL: it has none */
+    const lvni_option_table *(*tables)(size_t *n); /* its keys; NULL: those of the topic, or none */
+} lvni_command;
+
+extern const lvni_command lvni_commands[];
+extern const int lvni_n_commands;
+
+/* NULL when there is none of that name. */
+const lvni_command *lvni_command_find(const char *name);
+/* The nearest name; NULL when none is near. */
+const char *lvni_command_near(const char *name);
+/* Usage, and all keys. */
+void lvni_command_print_help(const lvni_command *command);
+/* "usage: levin ops [NAME]" on standard error; LVNI_EXIT_USAGE. */
+int lvni_command_misused(const char *name);
 
 int lvni_cmd_train(int n, const char *const *words);
 int lvni_cmd_plan(int n, const char *const *words);

@@ -25,8 +25,7 @@ static lvn_status hash(const char *file, int *code)
 int lvni_cmd_ckpt(int n, const char *const *words)
 {
     if (n != 2 || strcmp(words[0], "hash") != 0) {
-        fputs("usage: levin ckpt hash FILE or RUN\n", stderr);
-        return LVNI_EXIT_USAGE;
+        return lvni_command_misused("ckpt");
     }
     char *file;
     int code = LVNI_EXIT_OK;

@@ -104,8 +104,7 @@ static int unknown(const char *name)
 int lvni_cmd_ops(int n, const char *const *words)
 {
     if (n > 1) {
-        fputs("usage: levin ops [NAME]\n", stderr);
-        return LVNI_EXIT_USAGE;
+        return lvni_command_misused("ops");
     }
     if (n == 0) {
         print_table();

@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* Recipes a later version brings are named, so that nobody looks for a typing mistake. */
-static int check_recipe(int n, const char *const *words, const char *usage)
+static int check_recipe(int n, const char *const *words, const char *command)
 {
     static const char *const later[] = {"pretrain", "pose", "gan", "lm"};
     if (n >= 1 && strcmp(words[0], "classify") == 0) {
@@ -23,28 +23,27 @@ static int check_recipe(int n, const char *const *words, const char *usage)
         }
     }
     if (n < 1) {
-        fprintf(stderr, "error: which recipe?\nusage: %s\n", usage);
-        return LVNI_EXIT_USAGE;
+        fputs("error: which recipe?\n", stderr);
+        return lvni_command_misused(command);
     }
     const bool near = lvni_edit_distance(words[0], "classify") <= lvni_edit_limit(words[0], "classify");
-    fprintf(stderr, "error: unknown recipe %s; %s\nusage: %s\n", words[0], near ? "did you mean classify?" : "this version has classify", usage);
-    return LVNI_EXIT_USAGE;
+    fprintf(stderr, "error: unknown recipe %s; %s\n", words[0], near ? "did you mean classify?" : "this version has classify");
+    return lvni_command_misused(command);
 }
 
 int lvni_cmd_train(int n, const char *const *words)
 {
-    const int code = check_recipe(n, words, "levin train classify data=DIR [key=value ...]");
+    const int code = check_recipe(n, words, "train");
     return code != LVNI_EXIT_OK ? code : lvni_report_status(lvni_classify_train(n - 1, words + 1));
 }
 
 int lvni_cmd_plan(int n, const char *const *words)
 {
-    static const char usage[] = "levin plan train classify data=DIR [key=value ...]";
     if (n < 1 || strcmp(words[0], "train") != 0) {
-        fprintf(stderr, "error: plan what?\nusage: %s\n", usage);
-        return LVNI_EXIT_USAGE;
+        fputs("error: plan what?\n", stderr);
+        return lvni_command_misused("plan");
     }
-    const int code = check_recipe(n - 1, words + 1, usage);
+    const int code = check_recipe(n - 1, words + 1, "plan");
     return code != LVNI_EXIT_OK ? code : lvni_report_status(lvni_classify_plan(n - 2, words + 2));
 }
 

@@ -16,6 +16,21 @@ class Words(Case):
         self.levin(["trian"], USAGE, ["unknown command trian", "did you mean train?", "levin help"])
         self.levin(["frobnicate"], USAGE, ["unknown command frobnicate", "levin help"])
 
+    def test_help_of_every_command(self):
+        """`levin help` lists the commands; each has its help, by two ways, and says how it is used."""
+        overview = self.levin(["help"], OK)[0]
+        commands = sorted({line.split()[1] for line in overview.splitlines() if line.startswith("  levin ")})
+        self.assertEqual(commands, ["ckpt", "eval", "export", "help", "ops", "plan", "predict", "train"])
+        for command in commands:
+            told = self.levin(["help", command], OK)[0]
+            self.assertTrue(told.startswith(f"usage: levin {command} "), told)
+            self.assertNotEqual(told, overview)
+            for words in ([command, "--help"], [command, "-h"], [command, "data=x", "--help"]):
+                self.assertEqual(self.levin(words, OK)[0], told)
+        self.assertIn("All keys: levin help train.classify", self.levin(["help", "plan"], OK)[0])
+        self.assertEqual(self.levin(["help", "train.classify"], OK)[0], self.levin(["train", "classify", "--help"], OK)[0])
+        self.levin(["help", "plann"], USAGE, ["there is no help on plann; did you mean plan?", "levin ckpt hash"])
+
     def test_unknown_recipe(self):
         self.levin(["train"], USAGE, ["which recipe?", "usage: levin train classify"])
         self.levin(["train", "clasify"], USAGE, ["unknown recipe clasify", "did you mean classify?", "usage:"])

@@ -1,0 +1,95 @@
+/* The table of commands (cli.h). */
+#include "cli/cli.h"
+#include "core/edit_distance.h"
+#include "core/exit_code.h"
+#include "recipes/classify.h"
+#include "recipes/export.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+const lvni_command lvni_commands[] = {
+    {.name = "train", .run = lvni_cmd_train, .computes = true,
+     .use = {{"levin train classify data=DIR [key=value ...]", "train a classifier of pictures (one sub-folder per class)"}},
+     .more = "Recipes: classify. The run goes into out=DIR; resume=true goes on with it.",
+     .topic = "train.classify", .tables = lvni_classify_train_tables},
+    {.name = "predict", .run = lvni_cmd_predict, .computes = true,
+     .use = {{"levin predict model=out/x data=DIR output=F.csv", "label pictures with a trained model"},
+             {"levin predict model=resnet18 weights=W.safetensors data=X.npy output=logits.npy", "plain logits of an array of pictures"}},
+     .topic = "predict", .tables = lvni_classify_predict_tables},
+    {.name = "eval", .run = lvni_cmd_eval, .computes = true,
+     .use = {{"levin eval model=out/x data=DIR", "measure a trained model"}},
+     .topic = "eval", .tables = lvni_classify_eval_tables},
+    {.name = "export", .run = lvni_cmd_export,
+     .use = {{"levin export model=out/x output=W.safetensors", "weights with the names and layouts of PyTorch"}},
+     .topic = "export", .tables = lvni_export_tables},
+    {.name = "plan", .run = lvni_cmd_plan, .computes = true,
+     .use = {{"levin plan train classify data=DIR ...", "what would run, without running it"}},
+     .more = "Prints how the batches are cut, the length of the run, the parameters, the memory it would take, and the keys that pin its bits;\n"
+             "writes nothing. What the training would refuse is refused here.",
+     .topic = "train.classify"},
+    {.name = "ckpt", .run = lvni_cmd_ckpt,
+     .use = {{"levin ckpt hash FILE or RUN", "hashes of weights and state in a checkpoint, or in a run's last one"}},
+     .more = "`weights` is over parameters and buffers, `state` over all tensors and the position of the run: equal for equal runs on any layout.\n"
+             "Exit code 1 when the checksum of a tensor does not match."},
+    {.name = "ops", .run = lvni_cmd_ops,
+     .use = {{"levin ops [NAME]", "the kernel ops: types, backends, attributes"}},
+     .more = "Without a name the table of all; with one, what that op takes."},
+    {.name = "help", .run = lvni_cmd_help,
+     .use = {{"levin help [COMMAND]", "all keys of a command, with defaults"}},
+     .more = "`levin COMMAND --help` prints the same."},
+};
+const int lvni_n_commands = sizeof lvni_commands / sizeof *lvni_commands;
+
+const lvni_command *lvni_command_find(const char *name)
+{
+    for (int i = 0; i < lvni_n_commands; i++) {
+        if (strcmp(name, lvni_commands[i].name) == 0) {
+            return &lvni_commands[i];
+        }
+    }
+    return NULL;
+}
+
+const char *lvni_command_near(const char *name)
+{
+    const char *near = NULL;
+    size_t nearest = SIZE_MAX;
+    for (int i = 0; i < lvni_n_commands; i++) {
+        const char *one = lvni_commands[i].name;
+        const size_t d = lvni_edit_distance(name, one);
+        if (d <= lvni_edit_limit(name, one) && d < nearest) {
+            near = one;
+            nearest = d;
+        }
+    }
+    return near;
+}
+
+void lvni_command_print_help(const lvni_command *c)
+{
+    for (int i = 0; i < LVNI_COMMAND_USES && c->use[i].usage != NULL; i++) {
+        printf("%s %s\n           %s\n", i == 0 ? "usage:" : "      ", c->use[i].usage, c->use[i].help);
+    }
+    if (c->more != NULL) {
+        printf("%s\n", c->more);
+    }
+    if (c->tables != NULL) {
+        size_t n;
+        const lvni_option_table *t = c->tables(&n);
+        putchar('\n');
+        lvni_option_print_help(t, n, stdout);
+    } else if (c->topic != NULL) {
+        printf("All keys: levin help %s\n", c->topic);
+    }
+}
+
+int lvni_command_misused(const char *name)
+{
+    const lvni_command *c = lvni_command_find(name);
+    for (int i = 0; c != NULL && i < LVNI_COMMAND_USES && c->use[i].usage != NULL; i++) {
+        fprintf(stderr, "%s %s\n", i == 0 ? "usage:" : "      ", c->use[i].usage);
+    }
+    return LVNI_EXIT_USAGE;
+}
