@@ -44,13 +44,13 @@ static lvn_status write_files(void *user, const char *dir)
     return lvni_image_data_write_index(((const exporting *)user)->data, dir);
 }
 
-static lvn_status export_model(void *user, const lvni_model *model, const float *values, const char *path)
+static lvn_status export_model(void *user, const lvni_model *model, const float *values, int64_t step, const char *path)
 {
     const exporting *e = user;
     lvni_classifier_card card = e->card;
     card.wgrad_threads = (int)lvni_config_int(e->config, "wgrad_threads"); /* resolved by now */
     card.ema_decay = lvni_config_bool(e->config, "use_ema") ? lvni_config_float(e->config, "ema.decay") : 0.0;
-    return lvni_export_model(model, values, &card, path);
+    return lvni_export_model(model, values, &card, step, path);
 }
 
 /* For checkpoints: model/ is never the average; that they have one says their configuration. */

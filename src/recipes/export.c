@@ -48,7 +48,7 @@ static lvn_status write_file(const lvni_config *c)
     lvni_exported *e;
     const char *output = lvni_config_str(c, "output");
     LVN_TRY(open_model(c, &e));
-    const lvn_status s = lvni_export_model(e->model, e->model->weights, lvni_config_bool(c, "card") ? &e->card : NULL, output);
+    const lvn_status s = lvni_export_model(e->model, e->model->weights, lvni_config_bool(c, "card") ? &e->card : NULL, -1, output);
     if (s == LVN_OK) {
         printf("%s: %s with %d classes, %lld parameters, names and layouts of PyTorch\n", output, e->card.model, e->card.n_classes,
                (long long)lvni_model_count(e->model));

@@ -27,8 +27,9 @@ typedef struct lvni_classifier_card {
 #define LVNI_CARD "classifier"
 void lvni_classifier_card_print(const lvni_classifier_card *card, lvni_str *out);
 
-/* values: of the model, laid out as its `weights`; its tensors are not looked at. card NULL: the file holds the tensors alone. */
-lvn_status lvni_export_model(const lvni_model *model, const float *values, const lvni_classifier_card *card, const char *path);
+/* values: of the model, laid out as its `weights`; its tensors are not looked at. card NULL: the file holds the tensors alone. step: of the
+ * training, kept as LVNI_CKPT_STEP; -1: not kept. */
+lvn_status lvni_export_model(const lvni_model *model, const float *values, const lvni_classifier_card *card, int64_t step, const char *path);
 
 typedef struct lvni_exported {
     lvni_classifier_card card;

@@ -1,4 +1,5 @@
 /* Writing exported models (exported.h). */
+#include "ckpt/checkpoint.h"
 #include "core/alloc.h"
 #include "core/str.h"
 #include "recipes/exported.h"
@@ -92,7 +93,7 @@ void lvni_classifier_card_print(const lvni_classifier_card *card, lvni_str *out)
     lvni_str_append(out, "}");
 }
 
-lvn_status lvni_export_model(const lvni_model *model, const float *values, const lvni_classifier_card *card, const char *path)
+lvn_status lvni_export_model(const lvni_model *model, const float *values, const lvni_classifier_card *card, int64_t step, const char *path)
 {
     tensors t;
     lvni_str json = {0};
@@ -104,8 +105,17 @@ lvn_status lvni_export_model(const lvni_model *model, const float *values, const
         s = lvni_str_status(&json);
     }
     if (s == LVN_OK) {
-        const lvni_st_meta meta[] = {{"format", "pt"}, {LVNI_CARD, lvni_str_text(&json)}};
-        s = lvni_st_save(path, t.entry, t.n, meta, card != NULL ? 2 : 1);
+        char at[24];
+        lvni_st_meta meta[3] = {{"format", "pt"}};
+        int64_t n = 1;
+        snprintf(at, sizeof at, "%lld", (long long)step);
+        if (card != NULL) {
+            meta[n++] = (lvni_st_meta){LVNI_CARD, lvni_str_text(&json)};
+        }
+        if (step >= 0) {
+            meta[n++] = (lvni_st_meta){LVNI_CKPT_STEP, at};
+        }
+        s = lvni_st_save(path, t.entry, t.n, meta, n);
     }
     tensors_free(&t);
     lvni_str_free(&json);

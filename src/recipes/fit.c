@@ -8,6 +8,7 @@
 #include "log/run_log.h"
 #include "recipes/optim_options.h"
 #include "recipes/exported.h"
+#include "recipes/mend_exports.h"
 #include "recipes/run_dir.h"
 #include "recipes/train_options.h"
 #include "recipes/weights.h"
@@ -109,23 +110,37 @@ static void banner(const run *r)
     lvni_str_free(&plan);
 }
 
-/* exported_models/exported_<name>.safetensors */
-static lvn_status export_named(void *user, const char *name, const float *values)
+static lvn_status exported_path(const run *r, const char *name, char **out)
 {
-    const run *r = user;
     lvni_str path = {0};
     lvni_str_printf(&path, "%s/exported_models/exported_%s.safetensors", r->dir, name);
-    lvn_status s = lvni_str_status(&path);
-    if (s == LVN_OK && strcmp(name, "best") == 0) { /* best is the last one just written: the same file */
-        lvni_str last = {0};
-        lvni_str_printf(&last, "%s/exported_models/exported_last.safetensors", r->dir);
-        s = lvni_str_status(&last);
-        s = s == LVN_OK ? lvni_ckpt_link(lvni_str_text(&last), lvni_str_text(&path)) : s;
-        lvni_str_free(&last);
-    } else if (s == LVN_OK) {
-        s = r->request->export_model(r->request->user, r->model, values, lvni_str_text(&path));
+    *out = lvni_str_take(&path);
+    return *out == NULL ? LVN_ERR_MEMORY : LVN_OK;
+}
+
+static lvn_status export_alone(void *user, const char *name, const float *values, int64_t step)
+{
+    const run *r = user;
+    char *path;
+    LVN_TRY(exported_path(r, name, &path));
+    const lvn_status s = r->request->export_model(r->request->user, r->model, values, step, path);
+    lvni_free(path);
+    return s;
+}
+
+/* best is the last one just written: the same file */
+static lvn_status export_named(void *user, const char *name, const float *values, int64_t step)
+{
+    const run *r = user;
+    char *last, *best;
+    if (strcmp(name, "best") != 0) {
+        return export_alone(user, name, values, step);
     }
-    lvni_str_free(&path);
+    LVN_TRY(exported_path(r, "last", &last));
+    lvn_status s = exported_path(r, "best", &best);
+    s = s == LVN_OK ? lvni_ckpt_link(last, best) : s;
+    lvni_free(best);
+    lvni_free(last);
     return s;
 }
 
@@ -329,7 +344,12 @@ static lvn_status resume(run *r)
     lvni_log_line(LVNI_LOG_INFO, "resuming from %s: step %lld, epoch %lld", ckpt->path, (long long)ckpt->at.step, (long long)ckpt->at.epoch + 1);
     tell_moved_end(r, ckpt);
     tell_changes(r, ckpt);
-    return LVN_OK;
+    const lvni_mend mend = {.dir = r->dir,
+                            .model = r->model,
+                            .use_ema = lvni_config_bool(r->request->config, "use_ema"),
+                            .export_model = r->request->export_model == NULL ? NULL : export_alone,
+                            .user = r};
+    return lvni_mend_exports(&mend);
 }
 
 /* Before there is a run directory: what the trainer would refuse. */

@@ -86,8 +86,8 @@ static lvn_status write_all(lvni_saver *s)
         return LVN_OK;
     }
     const float *values = s->copy.average != NULL && o->use_ema ? s->copy.average : s->copy.values;
-    LVN_TRY(o->export_model(o->user, "last", values));
-    return s->best ? o->export_model(o->user, "best", values) : LVN_OK;
+    LVN_TRY(o->export_model(o->user, "last", values, s->at.step));
+    return s->best ? o->export_model(o->user, "best", values, s->at.step) : LVN_OK;
 }
 
 static void *saver_main(void *argument)

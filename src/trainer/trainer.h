@@ -51,8 +51,8 @@ typedef struct lvni_trainer_options {
     const char *config_json;    /* for checkpoints */
     lvni_st_meta card;          /* what the model says of itself, for checkpoints; key NULL: nothing */
     /* Write the model for others; called beside each `last` and `best`, in a thread of its own while training goes on. May be NULL.
-     * name: "last" or "best"; values: the model's n_values, laid out as its `weights`, which is in use by then. */
-    lvn_status (*export_model)(void *user, const char *name, const float *values);
+     * name: "last" or "best"; values: the model's n_values after `step`, laid out as its `weights`, which is in use by then. */
+    lvn_status (*export_model)(void *user, const char *name, const float *values, int64_t step);
     void *user;
 } lvni_trainer_options;
 

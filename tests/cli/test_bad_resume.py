@@ -34,6 +34,29 @@ class Resume(Case):
         self.assertEqual(os.listdir(self.out), [])
         self.levin(["train", "classify", f"data={self.photos}", "resume=true"], USAGE, ["resume=true needs out=DIR"])
 
+    def test_what_a_kill_left_out_is_made(self):
+        """Killed after `last` was saved and before best, or one of the exported models, was: resuming makes them, byte for byte."""
+        words = ["val_split=0", "max_steps=-1", "ema.decay=0.5"]
+        names = ["checkpoints/best", "exported_models/exported_last", "exported_models/exported_best"]
+        self.train(*words, "max_epochs=1")
+        early = {name: read(f"{self.out}/{name}.safetensors") for name in names}
+        resume = ["train", "classify", f"out={self.out}", "resume=true", "max_epochs=4"]
+        self.levin(resume, OK)
+        late = {name: read(f"{self.out}/{name}.safetensors") for name in names}
+        self.assertEqual(self.hashes(which="best"), self.hashes())  # the loss falls: the last one is the best
+        for name in names:
+            self.assertNotEqual(early[name], late[name])
+            for content in (early[name], None):
+                path = f"{self.out}/{name}.safetensors"
+                os.remove(path)  # a file of its own: the others are links to it
+                if content is not None:
+                    write(path, content)
+                self.levin(resume, OK, [f"{name.split('/')[-1]}.safetensors"])
+                for other in names:
+                    self.assertEqual(read(f"{self.out}/{other}.safetensors"), late[other], (name, other))
+        self.assertNotIn("made anew", self.levin(resume, OK)[1])
+        self.no_leftovers()
+
     def test_no_checkpoint_yet(self):
         self.train()
         shutil.rmtree(f"{self.out}/checkpoints")

@@ -169,9 +169,10 @@ static void frozen_stays(void **state)
 static float seen_weight[2];
 static bench *watched;
 
-static lvn_status note_export(void *user, const char *name, const float *values)
+static lvn_status note_export(void *user, const char *name, const float *values, int64_t step)
 {
     (void)user;
+    assert_true(step > 0);
     seen_weight[0] = strcmp(name, "last") == 0 || strcmp(name, "best") == 0 ? values[0] : -1.0f;
     return LVN_OK;
 }

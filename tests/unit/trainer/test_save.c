@@ -38,9 +38,10 @@ static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static bool inside, may_leave;
 static float exported;
 
-static lvn_status slow_export(void *user, const char *name, const float *values)
+static lvn_status slow_export(void *user, const char *name, const float *values, int64_t step)
 {
     (void)user;
+    assert_true(step > 0);
     (void)name;
     pthread_mutex_lock(&lock);
     inside = true;

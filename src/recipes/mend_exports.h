@@ -1,0 +1,19 @@
+/* After a kill between a checkpoint and what is made of it: `best` beside `last`, and the exported models, are as if there had been none. */
+#ifndef LEVIN_RECIPES_MEND_EXPORTS_H
+#define LEVIN_RECIPES_MEND_EXPORTS_H
+
+#include "nn/model.h"
+
+typedef struct lvni_mend {
+    const char *dir;         /* of the run */
+    const lvni_model *model; /* for names, shapes and places; its weights are not looked at */
+    bool use_ema;            /* averages are exported where the checkpoint has them */
+    /* As the trainer calls it (trainer.h): makes exported_models/exported_<name>. */
+    lvn_status (*export_model)(void *user, const char *name, const float *values, int64_t step);
+    void *user;
+} lvni_mend;
+
+/* Tells each file that it makes. What the checkpoints cannot give (damaged, gone) stays as it is; an export that cannot be written is an error. */
+lvn_status lvni_mend_exports(const lvni_mend *mend);
+
+#endif
