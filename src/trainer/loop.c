@@ -55,7 +55,7 @@ static lvn_status end_epoch(lvni_trainer *t)
     t->at.epoch++;
     t->at.step_in_epoch = 0;
     t->epoch_sum = (lvn_step){0};
-    t->epoch_skipped = 0;
+    t->scaler.in_epoch = 0;
     t->at.finished = finished(t);
     return save(t, best);
 }

@@ -157,9 +157,9 @@ lvn_status lvni_report_epoch(lvni_trainer *t, bool validated)
     }
     lvni_log_line(LVNI_LOG_INFO, "%s", lvni_str_text(&line));
     lvni_str_free(&line);
-    if (t->epoch_skipped > 0) {
+    if (t->scaler.in_epoch > 0) {
         lvni_log_line(LVNI_LOG_WARNING, "epoch %lld: %lld of its steps were skipped, since gradients overflowed in f16; the loss scale is %g now",
-                      (long long)t->at.epoch + 1, (long long)t->epoch_skipped, t->scaler.scale);
+                      (long long)t->at.epoch + 1, (long long)t->scaler.in_epoch, t->scaler.scale);
     }
     return t->log == NULL ? LVN_OK
                           : lvni_metrics_write(t->log, t->at.step, t->at.epoch, seconds_of(t), row, n);

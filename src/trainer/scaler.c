@@ -50,6 +50,7 @@ lvn_status lvni_scaler_update(lvni_scaler *s, bool overflow)
     }
     s->clean = 0;
     s->skipped++;
+    s->in_epoch++;
     s->in_a_row++;
     s->scale = s->scale * 0.5 > LEAST_SCALE ? s->scale * 0.5 : LEAST_SCALE;
     if (s->in_a_row == MOST_SKIPPED) {
@@ -64,8 +65,8 @@ void lvni_scaler_print(const lvni_scaler *s, char *text, size_t size)
 {
     text[0] = '\0';
     if (s->on) {
-        snprintf(text, size, "scale=%.17g clean=%lld skipped=%lld in_a_row=%d", s->scale, (long long)s->clean, (long long)s->skipped,
-                 s->in_a_row);
+        snprintf(text, size, "scale=%.17g clean=%lld skipped=%lld in_a_row=%d in_epoch=%lld", s->scale, (long long)s->clean, (long long)s->skipped,
+                 s->in_a_row, (long long)s->in_epoch);
     } else if (s->skipped > 0) {
         snprintf(text, size, "skipped=%lld", (long long)s->skipped);
     }
@@ -73,8 +74,8 @@ void lvni_scaler_print(const lvni_scaler *s, char *text, size_t size)
 
 lvn_status lvni_scaler_read(const char *text, lvni_scaler *s)
 {
-    long long clean = 0, skipped = 0;
-    int in_a_row = 0, end = 0;
+    long long clean = 0, skipped = 0, in_epoch = 0;
+    int in_a_row = 0, end = 0, longer = 0;
     double scale = 0.0;
     if (text == NULL) {
         return LVN_OK;
@@ -83,8 +84,9 @@ lvn_status lvni_scaler_read(const char *text, lvni_scaler *s)
         s->skipped = skipped;
         return LVN_OK;
     }
-    const int n = sscanf(text, "scale=%lf clean=%lld skipped=%lld in_a_row=%d%n", &scale, &clean, &skipped, &in_a_row, &end);
-    if (n != 4 || text[end] != '\0' || !(scale >= LEAST_SCALE && isfinite(scale)) || clean < 0 || clean >= GROWTH_INTERVAL || skipped < 0 ||
+    const int n = sscanf(text, "scale=%lf clean=%lld skipped=%lld in_a_row=%d%n in_epoch=%lld%n", &scale, &clean, &skipped, &in_a_row, &end, &in_epoch, &longer);
+    end = n == 5 ? longer : end; /* early files do not count the epoch's */
+    if (n < 4 || in_epoch < 0 || in_epoch > skipped || text[end] != '\0' || !(scale >= LEAST_SCALE && isfinite(scale)) || clean < 0 || clean >= GROWTH_INTERVAL || skipped < 0 ||
         in_a_row < 0) {
         LVN_FAIL(LVN_ERR_CORRUPT, "the state of the loss scale is '%s'", text);
     }
@@ -93,6 +95,7 @@ lvn_status lvni_scaler_read(const char *text, lvni_scaler *s)
         s->scale = scale;
         s->clean = clean;
         s->in_a_row = in_a_row;
+        s->in_epoch = in_epoch;
     }
     return LVN_OK;
 }

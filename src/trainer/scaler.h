@@ -23,6 +23,7 @@ typedef struct lvni_scaler {
     double scale;
     int64_t clean;   /* steps without overflow since the scale last moved */
     int64_t skipped; /* steps of the run */
+    int64_t in_epoch; /* of the epoch at work */
     int in_a_row;    /* of them, without a good one since */
 } lvni_scaler;
 

@@ -158,9 +158,7 @@ lvn_status lvni_trainer_step(lvni_trainer *t, lvni_step_result *r)
     t->at.step++;
     t->at.step_in_epoch++;
     t->at.samples_seen += r->samples;
-    if (r->skipped) { /* its loss may be infinite, and nothing was learned from it */
-        t->epoch_skipped++;
-    } else {
+    if (!r->skipped) { /* else its loss may be infinite, and nothing was learned from it */
         lvni_metrics_add(&t->epoch_sum, &r->metrics);
     }
     return LVN_OK;

@@ -88,7 +88,6 @@ typedef struct lvni_trainer {
     lvni_saver *saver;       /* NULL before the first save */
     int64_t saved_step;      /* of checkpoints/last, as far as it is known to be written; -1: none yet */
     lvn_step epoch_sum;      /* metrics of the epoch so far, without skipped steps */
-    int64_t epoch_skipped;   /* its skipped steps, as far as this process took them */
     struct lvni_metrics *log;  /* metrics.jsonl */
     uint64_t data_identity;  /* of the training set (identity.h) */
     uint64_t start_ns;

@@ -5,11 +5,13 @@ usage: test_bad_resume.py LEVIN [test names]
 import fcntl
 import json
 import os
+import re
 import shutil
 import struct
 import subprocess
 
 from bad_support import Case, FAILURE, LEVIN, main, OK, read, tree, USAGE, WAIT_S, write
+from law_lines import law_lines
 
 
 class Resume(Case):
@@ -56,6 +58,19 @@ class Resume(Case):
                     self.assertEqual(read(f"{self.out}/{other}.safetensors"), late[other], (name, other))
         self.assertNotIn("made anew", self.levin(resume, OK)[1])
         self.no_leftovers()
+
+    def test_skipped_steps_are_counted_over_the_stop(self):
+        """16-mixed begins with steps that overflow; stopped after some of them, the epoch's count and every line are those of the whole run."""
+        words = ["train", "classify", "data=builtin:shapes", "data.count=300", "model=mlp", "precision=16-mixed", "batch_size=16", "val_split=0",
+                 "log_every_n_steps=1", "max_epochs=1"]
+        _, whole = self.levin([*words, f"out={self.dir}/whole"], OK)
+        count = re.search(r"epoch 1: (\d+) of its steps were skipped", whole)
+        self.assertIsNotNone(count, whole)
+        self.assertGreaterEqual(int(count.group(1)), 3)
+        self.levin([*words, "max_steps=6", f"out={self.out}"], OK)
+        self.levin(["train", "classify", f"out={self.out}", "resume=true", "max_steps=-1"], OK, [count.group(0)])
+        self.assertEqual(law_lines(self.out), law_lines(f"{self.dir}/whole"))
+        self.assertEqual(self.hashes(), self.hashes(f"{self.dir}/whole"))
 
     def test_no_checkpoint_yet(self):
         self.train()

@@ -34,13 +34,16 @@ static void its_state_is_text(void **state)
 {
     (void)state;
     char text[128];
-    lvni_scaler a = {.on = true, .scale = 1024.0, .clean = 77, .skipped = 5, .in_a_row = 2}, b;
+    lvni_scaler a = {.on = true, .scale = 1024.0, .clean = 77, .skipped = 5, .in_a_row = 2, .in_epoch = 3}, b;
     lvni_scaler_print(&a, text, sizeof text);
     lvni_scaler_init(&b, LVNI_PRECISION_16_MIXED);
     assert_int_equal(lvni_scaler_read(text, &b), LVN_OK);
-    assert_true(b.scale == 1024.0 && b.clean == 77 && b.skipped == 5 && b.in_a_row == 2);
+    assert_true(b.scale == 1024.0 && b.clean == 77 && b.skipped == 5 && b.in_a_row == 2 && b.in_epoch == 3);
+    assert_int_equal(lvni_scaler_read("scale=1024 clean=77 skipped=5 in_a_row=2", &b), LVN_OK); /* of an early version */
+    assert_true(b.skipped == 5 && b.in_epoch == 0);
     static const char *const bad[] = {"", "scale=1024", "scale=nan clean=0 skipped=0 in_a_row=0", "scale=-1 clean=0 skipped=0 in_a_row=0",
-                                      "scale=1 clean=2000 skipped=0 in_a_row=0", "scale=1 clean=0 skipped=0 in_a_row=0 x"};
+                                      "scale=1 clean=2000 skipped=0 in_a_row=0", "scale=1 clean=0 skipped=0 in_a_row=0 x",
+                                      "scale=1 clean=0 skipped=1 in_a_row=0 in_epoch=2", "scale=1 clean=0 skipped=1 in_a_row=0 in_epoch=1x"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_equal(lvni_scaler_read(bad[i], &b), LVN_ERR_CORRUPT);
         assert_true(b.scale == 1024.0); /* untouched */
@@ -116,7 +119,7 @@ static void an_overflow_skips_the_step(void **state)
     assert_int_equal(t->optim->steps, 0);
     assert_memory_equal(before, b.model->weights, bytes);
     assert_int_equal(t->epoch_sum.n_metrics, 0); /* its loss may be infinite */
-    assert_int_equal(t->epoch_skipped, 1);
+    assert_int_equal(t->scaler.in_epoch, 1);
     t->scaler.scale = 64.0;
     assert_int_equal(lvni_trainer_step(t, &r), LVN_OK);
     assert_true(!r.skipped && isfinite(r.grad_norm));
