@@ -7,6 +7,7 @@
 #include "recipes/mix.h"
 #include "recipes/optim_options.h"
 #include "recipes/train_options.h"
+#include "trainer/trainer.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -133,7 +134,10 @@ static lvn_status run(int n, const char *const *words, fit_function fit)
 
 lvn_status lvni_classify_train(int n, const char *const *words)
 {
-    return run(n, words, lvni_fit);
+    lvni_stop_install_early();
+    const lvn_status s = run(n, words, lvni_fit);
+    lvni_stop_remove();
+    return s;
 }
 
 lvn_status lvni_classify_plan(int n, const char *const *words)

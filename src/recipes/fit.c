@@ -386,6 +386,7 @@ static lvn_status train(run *r)
     LVN_TRY(lvni_run_dir_choose(c, r->request->recipe, &r->dir));
     LVN_TRY(prepare(r));
     const bool resuming = lvni_config_bool(c, "resume");
+    lvni_stop_install(); /* from here on there is something to lose */
     LVN_TRY(lvni_run_dir_make(r->dir, lvni_config_bool(c, "overwrite"), resuming));
     banner(r);
     LVN_TRY(resuming ? find_saved(r) : LVN_OK);
@@ -395,7 +396,6 @@ static lvn_status train(run *r)
         LVN_TRY(lvni_run_dir_write_config(r->dir, c));
         LVN_TRY(r->request->write_files == NULL ? LVN_OK : r->request->write_files(r->request->user, r->dir));
     }
-    lvni_stop_install();
     LVN_TRY(lvni_trainer_fit(r->trainer));
     if (r->trainer->saved_step >= 0) {
         lvni_log_line(LVNI_LOG_INFO, "done after %lld steps; %s/checkpoints/last.safetensors", (long long)r->trainer->at.step, r->dir);

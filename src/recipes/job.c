@@ -5,6 +5,7 @@
 #include "recipes/report_error.h"
 #include "recipes/optim_options.h"
 #include "recipes/train_options.h"
+#include "trainer/trainer.h"
 
 #include <levin/trainer.h>
 #include <stdio.h>
@@ -41,7 +42,9 @@ static lvn_status train(const lvn_job *job, int n, const char *const *words)
 
 lvn_status lvn_job_train(const lvn_job *job, int n_words, const char *const *words)
 {
+    lvni_stop_install_early();
     const lvn_status s = train(job, n_words, words);
+    lvni_stop_remove();
     lvn_dataset_destroy(job->train);
     lvn_dataset_destroy(job->val);
     return s;

@@ -86,6 +86,9 @@ static lvn_status after_step(lvni_trainer *t)
 
 static lvn_status loop(lvni_trainer *t)
 {
+    if (lvni_stop_signal() != 0) { /* it came while the run was made ready */
+        return lvni_loop_stop(t, lvni_stop_signal(), t->saved_step == t->at.step);
+    }
     if (epoch_done(t)) {
         LVN_TRY(end_epoch(t)); /* resumed where the validation is missing */
     }

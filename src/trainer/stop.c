@@ -1,19 +1,35 @@
 /* Signals only set a flag; the loop looks at it between steps (trainer.h). A host program gets its own handlers back. */
+#include "core/exit_code.h"
 #include "trainer/trainer.h"
 
 #include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 /* `levin train ... | head`: a reader that went away is no reason to stop training, hence SIGPIPE. */
 static const int taken[] = {SIGINT, SIGTERM, SIGUSR1, SIGPIPE};
 enum { TAKEN = sizeof taken / sizeof *taken };
 
-static volatile sig_atomic_t asked;
+static volatile sig_atomic_t asked, early;
 static struct sigaction before[TAKEN];
 static bool installed;
 
+/* Nothing is there yet that a stop could harm, and what goes on (a long list of files, a long download of weights) is not worth waiting for. */
+static void leave(int signal_number)
+{
+    static const char interrupted[] = "stopped: Ctrl-C before the run began: nothing was written\n";
+    static const char terminated[] = "stopped: SIGTERM before the run began: nothing was written\n";
+    const bool by_person = signal_number == SIGINT;
+    const ssize_t told = write(STDERR_FILENO, by_person ? interrupted : terminated, by_person ? sizeof interrupted - 1 : sizeof terminated - 1);
+    (void)told;
+    _exit(lvni_exit_of_signal(signal_number));
+}
+
 static void note(int signal_number)
 {
+    if (early && signal_number != SIGUSR1) {
+        leave(signal_number);
+    }
     if (asked == SIGINT && signal_number == SIGINT) {
         struct sigaction standard;
         memset(&standard, 0, sizeof standard);
@@ -24,10 +40,12 @@ static void note(int signal_number)
     asked = signal_number;
 }
 
-void lvni_stop_install(void)
+static void install(void)
 {
-    asked = 0;
     struct sigaction action;
+    if (installed) {
+        return;
+    }
     memset(&action, 0, sizeof action);
     action.sa_flags = SA_RESTART;
     for (int i = 0; i < TAKEN; i++) {
@@ -37,12 +55,27 @@ void lvni_stop_install(void)
     installed = true;
 }
 
+void lvni_stop_install_early(void)
+{
+    asked = 0;
+    early = 1;
+    install();
+}
+
+void lvni_stop_install(void)
+{
+    asked = early ? asked : 0;
+    early = 0;
+    install();
+}
+
 void lvni_stop_remove(void)
 {
     for (int i = 0; installed && i < TAKEN; i++) {
         sigaction(taken[i], &before[i], NULL);
     }
     installed = false;
+    early = 0;
 }
 
 int lvni_stop_signal(void)

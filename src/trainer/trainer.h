@@ -146,6 +146,9 @@ lvn_status lvni_predict(const lvni_model *model, lvni_loader *loader, lvni_lanes
 
 /* Signals that ask for a stop (SIGINT, SIGTERM, SIGUSR1): noted, looked at between steps. A second SIGINT ends the process. */
 void lvni_stop_install(void);
+/* Before there is a run directory: SIGINT and SIGTERM end the process at once, with their exit codes; SIGUSR1, whose exit code promises a
+ * checkpoint, is noted for lvni_stop_install, which takes over when the first file is about to be written. */
+void lvni_stop_install_early(void);
 void lvni_stop_remove(void);  /* the handlers from before are back; the signal stays noted until the next install */
 int lvni_stop_signal(void); /* 0: none */
 

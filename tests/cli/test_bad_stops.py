@@ -5,8 +5,9 @@ usage: test_bad_stops.py LEVIN [test names]
 import json
 import os
 import signal
+import subprocess
 
-from bad_support import Case, FAILURE, main, OK, read, REQUEUE, SIGINT, SIGTERM, tree, WAIT_S, write
+from bad_support import Case, FAILURE, LEVIN, main, OK, read, REQUEUE, SIGINT, SIGTERM, tree, WAIT_S, write
 
 
 class Stops(Case):
@@ -75,6 +76,41 @@ class Stops(Case):
 
     def test_sigusr1(self):
         self.stopped_by(signal.SIGUSR1, REQUEUE, "SIGUSR1")
+
+    def waiting(self):
+        """A training that reads its configuration from a pipe, and waits for it."""
+        pipe = f"{self.dir}/config.yaml"
+        if not os.path.exists(pipe):
+            os.mkfifo(pipe)
+        words = self.words(self.photos, self.out, "val_split=0", f"config={pipe}")
+        p = subprocess.Popen([LEVIN, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(self.end, p)
+        return p, os.open(pipe, os.O_WRONLY)  # returns when the other side has opened it, too
+
+    def test_stopped_before_there_is_a_run(self):
+        for number, code, name in ((signal.SIGTERM, SIGTERM, "SIGTERM"), (signal.SIGINT, SIGINT, "Ctrl-C")):
+            p, pipe = self.waiting()
+            p.send_signal(number)
+            _, told = p.communicate(timeout=WAIT_S)
+            os.close(pipe)
+            self.assertEqual(p.returncode, code, told)
+            self.assertEqual(told, f"stopped: {name} before the run began: nothing was written\n")
+            self.assertFalse(os.path.exists(self.out))
+
+    def test_requeued_before_the_first_step(self):
+        """85 promises a checkpoint: that of step 0."""
+        p, pipe = self.waiting()
+        p.send_signal(signal.SIGUSR1)
+        os.write(pipe, b"seed: 3\n")
+        os.close(pipe)
+        _, told = p.communicate(timeout=WAIT_S)
+        self.assertEqual(p.returncode, REQUEUE, told)
+        self.assertIn("stopped: SIGUSR1 after step 0 (epoch 1); the checkpoint is saved", told)
+        self.no_leftovers()
+        self.levin(["train", "classify", f"out={self.out}", "resume=true"], OK, ["resuming from", "step 0, epoch 1"])
+        resumed, self.out = self.hashes(), f"{self.dir}/whole"
+        self.train("val_split=0", "seed=3")
+        self.assertEqual(self.hashes(), resumed)
 
     def test_stopped_but_cannot_save(self):
         """130 and 143 say who stopped the run, 85 promises a checkpoint."""
