@@ -38,7 +38,8 @@ LVN_API lvn_tensor *lvn_keep(lvn_tensor *t);
 
 /* ---- gradients ---- */
 LVN_API lvn_tensor *lvn_require_grad(lvn_tensor *t); /* marks a leaf; returns t */
-/* dL/d(leaf) for every leaf that requires a gradient, added to what it has. loss: one element. The tape is gone afterwards. */
+/* dL/d(leaf) for every leaf that requires a gradient, added to what it has. loss: one element. The tape is gone afterwards: a second gradient
+ * needs the forward pass again, or lvn_grad() before this. */
 LVN_API lvn_status lvn_backward(lvn_tensor *loss);
 /* The same with dL/d(loss) = seed. */
 LVN_API lvn_status lvn_backward_scaled(lvn_tensor *loss, double seed);

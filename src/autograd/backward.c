@@ -236,7 +236,7 @@ lvn_status lvn_backward_scaled(lvn_tensor *loss, double seed)
     LVN_ARG(loss != NULL, "lvn_backward was given NULL");
     LVN_ARG(lvn_numel(loss) == 1, "lvn_backward needs a loss of one element, not %lld: take lvn_mean() or lvn_sum() of it",
             (long long)lvn_numel(loss));
-    LVN_ARG(loss->node != NULL, "the loss does not depend on anything that requires a gradient");
+    LVN_TRY(lvni_tape_check_past(loss, "lvn_backward"));
     loss->node->grad = lvni_seed_gradient(loss, seed);
     const bool paused = tape->paused;
     tape->walking = true;

@@ -104,7 +104,7 @@ static lvn_status start(lvn_tensor *y, const lvn_grad_options *o)
 
 static lvn_status gradients(struct lvni_tape *tape, lvn_tensor *y, lvni_walk *walk, const lvn_grad_options *o)
 {
-    LVN_ARG(y->node != NULL, "lvn_grad: y does not depend on anything that requires a gradient");
+    LVN_TRY(lvni_tape_check_past(y, "lvn_grad"));
     LVN_ARG(!tape->walking, "lvn_grad cannot run inside a backward rule");
     mark_wanted(tape, walk);
     LVN_TRY(start(y, o));

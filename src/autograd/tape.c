@@ -69,8 +69,19 @@ static void node_free(lvni_node *node)
     lvn_release(node->grad);
     if (node->head.out != NULL) {
         node->head.out->node = NULL;
+        node->head.out->past_gone = true;
     }
     lvni_cache_give(lvni_ctx_get()->cache, node, sizeof *node);
+}
+
+lvn_status lvni_tape_check_past(const lvn_tensor *y, const char *who)
+{
+    if (y->node == NULL && y->past_gone) {
+        LVN_FAIL(LVN_ERR_INVALID, "%s: the graph behind this tensor is gone: an earlier lvn_backward of its scope has used it up, or its scope was closed; "
+                 "run the forward pass again, or add losses up before lvn_backward; lvn_grad, called before it, keeps the graph", who);
+    }
+    LVN_ARG(y->node != NULL, "%s: the tensor does not depend on anything that requires a gradient", who);
+    return LVN_OK;
 }
 
 void lvni_tape_drop_nodes(struct lvni_tape *tape)

@@ -35,6 +35,8 @@ struct lvni_tape {
 /* The thread's tape, made at first use; NULL with an error when memory is out. */
 struct lvni_tape *lvni_tape_get(void);
 void lvni_tape_drop_nodes(struct lvni_tape *tape);
+/* LVN_ERR_INVALID when y has no node: what happened to it, and what to do. who: "lvn_backward". */
+lvn_status lvni_tape_check_past(const lvn_tensor *y, const char *who);
 /* *sum += t, into a new tensor, since either side may be shared; recorded under create_graph. Moves t. */
 lvn_status lvni_accumulate(lvn_tensor **sum, lvn_tensor *t);
 /* A tensor of the type and shape of y (one element) that holds `seed`; owned by the caller. */

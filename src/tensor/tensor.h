@@ -27,6 +27,7 @@ struct lvn_tensor {
     lvn_dtype dtype;
     int ndim;
     bool requires_grad;
+    bool past_gone;              /* it was made by a tape node that is freed by now: the tape of its scope was used up */
     int32_t param;               /* index in the model's parameter table, -1 for all others */
     int64_t shape[LVN_MAX_NDIM];
     void *data;                  /* inside storage; lvni_device_of tells where that is */
