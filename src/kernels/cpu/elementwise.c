@@ -1,8 +1,12 @@
 /* Ops of one shape: one input, or a gradient with the value it belongs to (the rows of map.def). bf16 and f16 are computed in f32, a block
- * at a time, so that the f32 copies stay in the first cache. Called through the op table (kernels.h). */
+ * at a time, so that the f32 copies stay in the first cache; costly curves of large bf16 tensors are looked up (curve_table.h). Called
+ * through the op table (kernels.h). */
+#include "kernels/cpu/curve_table.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/par.h"
 #include "kernels/kernels_decl.h"
+
+#include "tensor/device.h"
 
 enum { GRAIN = 1024 };
 
@@ -14,6 +18,9 @@ typedef struct map_job {
     float p0, p1;
     void (*widen)(const uint16_t *x, float *y, int64_t n); /* NULL: all is f32 */
     void (*narrow)(const float *x, uint16_t *y, int64_t n);
+    int id; /* of the unary or the pair */
+    const uint16_t *values; /* tables, of the ranges below that use them */
+    const float *slopes;
 } map_job;
 
 static void apply(const map_job *j, const float *a, const float *b, float *y, int64_t n)
@@ -48,6 +55,46 @@ static void low_range(const void *job, int64_t begin, int64_t end)
     }
 }
 
+static void values_range(const void *job, int64_t begin, int64_t end)
+{
+    const map_job *j = job;
+    const uint16_t *restrict x = j->a, *restrict values = j->values;
+    uint16_t *restrict y = j->y;
+    for (int64_t i = begin; i < end; i++) {
+        y[i] = values[x[i]];
+    }
+}
+
+/* dy f'(k) */
+static void slopes_range(const void *job, int64_t begin, int64_t end)
+{
+    const map_job *j = job;
+    const uint16_t *from_dy = j->a, *from_k = j->b;
+    float dy[GRAIN], slope[GRAIN], dx[GRAIN];
+    for (int64_t i = begin; i < end; i += GRAIN) {
+        const int64_t n = end - i < GRAIN ? end - i : GRAIN;
+        j->widen(from_dy + i, dy, n);
+        for (int64_t e = 0; e < n; e++) {
+            slope[e] = j->slopes[from_k[i + e]];
+        }
+        lvni_cpu_isa()->binary[LVNI_ELEM_F32][LVNI_BINARY_mul][LVNI_VV](dy, slope, dx, n);
+        j->narrow(dx, (uint16_t *)j->y + i, n);
+    }
+}
+
+static lvni_range_fn low_loop(map_job *j, lvn_dtype dtype, int64_t n)
+{
+    if (dtype != LVN_BF16 || n < LVNI_CURVE_NUMBERS || lvni_device_dry_run()) {
+        return low_range;
+    }
+    if (j->pair == NULL) {
+        j->values = lvni_curve_values((lvni_unary_id)j->id);
+        return j->values != NULL ? values_range : low_range;
+    }
+    j->slopes = lvni_curve_slopes((lvni_pair_id)j->id);
+    return j->slopes != NULL ? slopes_range : low_range;
+}
+
 static lvn_status map(const lvni_args *args, map_job *j)
 {
     const lvni_vec *isa = lvni_cpu_isa();
@@ -57,14 +104,16 @@ static lvn_status map(const lvni_args *args, map_job *j)
     j->y = args->out[0]->data;
     j->widen = dtype == LVN_BF16 ? isa->from_bf16 : isa->from_f16;
     j->narrow = dtype == LVN_BF16 ? isa->to_bf16 : isa->to_f16;
-    lvni_par(lvn_numel(args->out[0]), GRAIN, 1, lvni_is_low(dtype) ? low_range : f32_range, j);
+    const int64_t n = lvn_numel(args->out[0]);
+    lvni_par(n, GRAIN, 1, lvni_is_low(dtype) ? low_loop(j, dtype, n) : f32_range, j);
     return LVN_OK;
 }
 
 #define LVNI_UNARY(op, expression)                                          \
     lvn_status lvni_cpu_##op(const lvni_args *args)                         \
     {                                                                       \
-        map_job j = {.unary = lvni_cpu_isa()->unary[LVNI_UNARY_##op]};      \
+        map_job j = {.unary = lvni_cpu_isa()->unary[LVNI_UNARY_##op],       \
+                     .id = LVNI_UNARY_##op};                                \
         return map(args, &j);                                               \
     }
 #define LVNI_UNARY_ATTR(op, attr_type, first, second, expression)           \
@@ -72,6 +121,7 @@ static lvn_status map(const lvni_args *args, map_job *j)
     {                                                                       \
         const attr_type *attr = args->attr;                                 \
         map_job j = {.unary = lvni_cpu_isa()->unary[LVNI_UNARY_##op],       \
+                     .id = LVNI_UNARY_##op,                                 \
                      .p0 = (float)attr->first,                              \
                      .p1 = (float)attr->second};                            \
         return map(args, &j);                                               \
@@ -79,7 +129,8 @@ static lvn_status map(const lvni_args *args, map_job *j)
 #define LVNI_PAIR(op, expression)                                           \
     lvn_status lvni_cpu_##op(const lvni_args *args)                         \
     {                                                                       \
-        map_job j = {.pair = lvni_cpu_isa()->pair[LVNI_PAIR_##op]};         \
+        map_job j = {.pair = lvni_cpu_isa()->pair[LVNI_PAIR_##op],          \
+                     .id = LVNI_PAIR_##op};                                 \
         return map(args, &j);                                               \
     }
 #define LVNI_PAIR_ATTR(op, attr_type, first, second, expression)            \
@@ -87,6 +138,7 @@ static lvn_status map(const lvni_args *args, map_job *j)
     {                                                                       \
         const attr_type *attr = args->attr;                                 \
         map_job j = {.pair = lvni_cpu_isa()->pair[LVNI_PAIR_##op],          \
+                     .id = LVNI_PAIR_##op,                                  \
                      .p0 = (float)attr->first,                              \
                      .p1 = (float)attr->second};                            \
         return map(args, &j);                                               \

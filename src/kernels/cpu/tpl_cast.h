@@ -57,7 +57,11 @@ static void from_bf16(const uint16_t *restrict x, float *restrict y, int64_t n)
 
 static void to_bf16(const float *restrict x, uint16_t *restrict y, int64_t n)
 {
-    for (int64_t i = 0; i < n; i++) {
+    int64_t i = 0;
+    for (; i + LVNI_W <= n; i += LVNI_W) {
+        store_bf16(y + i, load(x + i));
+    }
+    for (; i < n; i++) {
         y[i] = lvni_f32_to_bf16(x[i]);
     }
 }

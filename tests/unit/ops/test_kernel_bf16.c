@@ -110,6 +110,44 @@ static void bf16_adds_in_place(void **state)
     need_rounded(LVNI_OP_add, row, 0, low[0], want.out[0]);
 }
 
+/* ---- curves that are looked up: every bf16 number ---- */
+
+enum { NUMBERS = 65536 };
+
+static lvn_tensor *all_numbers(void)
+{
+    lvn_tensor *t = support_tensor(LVN_BF16, DIMS(NUMBERS));
+    for (int64_t i = 0; i < NUMBERS; i++) {
+        ((uint16_t *)t->data)[i] = (uint16_t)i;
+    }
+    return t;
+}
+
+static void need_same_curve(lvni_op op, lvn_tensor *const *low)
+{
+    const op_case row = {.name = "every number"};
+    lvn_tensor *wide[LVNI_MAX_IN] = {to_f32(low[0]), to_f32(low[1])};
+    const lvni_args have = run(op, &row, low, 2), want = run(op, &row, wide, 1);
+    need_rounded(op, &row, 0, have.out[0], want.out[0]);
+}
+
+static void curves_of_every_number(void **state)
+{
+    (void)state;
+    static const lvni_op unary[] = {LVNI_OP_gelu, LVNI_OP_gelu_tanh, LVNI_OP_silu, LVNI_OP_sigmoid, LVNI_OP_tanh};
+    static const lvni_op pair[] = {LVNI_OP_gelu_grad, LVNI_OP_gelu_tanh_grad, LVNI_OP_silu_grad};
+    lvn_tensor *x = all_numbers(), *dy = all_numbers();
+    for (int64_t i = 0; i < NUMBERS; i++) { /* no NaN: which of two would stay is open */
+        ((uint16_t *)dy->data)[i] = (uint16_t)((i * 40503 & 0x80ff) | 0x3f00);
+    }
+    for (size_t i = 0; i < sizeof unary / sizeof *unary; i++) {
+        need_same_curve(unary[i], (lvn_tensor *[LVNI_MAX_IN]){x});
+    }
+    for (size_t i = 0; i < sizeof pair / sizeof *pair; i++) {
+        need_same_curve(pair[i], (lvn_tensor *[LVNI_MAX_IN]){dy, x});
+    }
+}
+
 int main(void)
 {
     if (lvni_cpu_start() != LVN_OK) {
@@ -118,6 +156,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(bf16_is_f32_rounded_once, support_release),
         cmocka_unit_test_teardown(bf16_adds_in_place, support_release),
+        cmocka_unit_test_teardown(curves_of_every_number, support_release),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
