@@ -2,14 +2,14 @@
 #include "data/array_images.h"
 
 #include "core/alloc.h"
+#include "data/subset.h"
 
 #include <string.h>
 
 typedef struct array_view {
     lvn_dataset base;
     lvni_array_images *images;
-    int64_t *indices; /* NULL: all */
-    int64_t n;
+    lvni_subset subset;
     lvni_transform transform;
 } array_view;
 
@@ -28,13 +28,12 @@ static int view_fields(const lvn_dataset *dataset, lvn_field out[LVN_MAX_FIELDS]
 
 static int64_t view_length(const lvn_dataset *dataset)
 {
-    return view_of(dataset)->n;
+    return view_of(dataset)->subset.n;
 }
 
 static int64_t view_index(const lvn_dataset *dataset, int64_t position)
 {
-    const array_view *v = view_of(dataset);
-    return v->indices == NULL ? position : v->indices[position];
+    return lvni_subset_at(&view_of(dataset)->subset, position);
 }
 
 static int64_t view_label(const lvn_dataset *dataset, int64_t sample)
@@ -87,7 +86,7 @@ static void view_destroy(lvn_dataset *dataset)
 {
     array_view *v = (array_view *)dataset;
     lvni_array_images_release(v->images);
-    lvni_free(v->indices);
+    lvni_subset_free(&v->subset);
     lvni_free(v);
 }
 
@@ -101,21 +100,6 @@ static const lvn_dataset_class view_class = {
     .index = view_index,
 };
 
-static lvn_status copy_indices(array_view *v, const int64_t *indices, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) {
-        LVN_ARG(indices[i] >= 0 && indices[i] < v->images->n, "index %lld lies outside the list of %lld samples", (long long)indices[i],
-                (long long)v->images->n);
-    }
-    v->indices = lvni_alloc(LVNI_TAG_DATA, (size_t)n * sizeof *indices);
-    if (v->indices == NULL) {
-        return LVN_ERR_MEMORY;
-    }
-    memcpy(v->indices, indices, (size_t)n * sizeof *indices);
-    v->n = n;
-    return LVN_OK;
-}
-
 lvn_status lvni_array_images_view(lvni_array_images *images, const int64_t *indices, int64_t n, const lvni_transform *transform,
                                   lvn_dataset **out)
 {
@@ -127,9 +111,8 @@ lvn_status lvni_array_images_view(lvni_array_images *images, const int64_t *indi
     }
     v->base = (lvn_dataset){.cls = &view_class, .n_classes = images->n_classes, .class_names = (const char *const *)images->class_names};
     v->images = lvni_array_images_retain(images);
-    v->n = images->n;
     v->transform = *transform;
-    const lvn_status status = indices == NULL ? LVN_OK : copy_indices(v, indices, n);
+    const lvn_status status = lvni_subset_create(indices, n, images->n, &v->subset);
     if (status != LVN_OK) {
         view_destroy(&v->base);
         return status;

@@ -4,6 +4,7 @@
 
 #include "core/alloc.h"
 #include "core/options_struct.h"
+#include "data/subset.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -12,8 +13,7 @@
 typedef struct image_view {
     lvn_dataset base;
     lvni_image_scan *scan;
-    int64_t *indices; /* NULL: all */
-    int64_t n;
+    lvni_subset subset;
     lvni_transform transform;
 } image_view;
 
@@ -32,13 +32,12 @@ static int view_fields(const lvn_dataset *dataset, lvn_field out[LVN_MAX_FIELDS]
 
 static int64_t view_length(const lvn_dataset *dataset)
 {
-    return view_of(dataset)->n;
+    return view_of(dataset)->subset.n;
 }
 
 static int64_t view_index(const lvn_dataset *dataset, int64_t position)
 {
-    const image_view *v = view_of(dataset);
-    return v->indices == NULL ? position : v->indices[position];
+    return lvni_subset_at(&view_of(dataset)->subset, position);
 }
 
 static const char *view_sample_name(const lvn_dataset *dataset, int64_t sample)
@@ -90,7 +89,7 @@ static void view_destroy(lvn_dataset *dataset)
 {
     image_view *v = (image_view *)dataset;
     lvni_image_scan_release(v->scan);
-    lvni_free(v->indices);
+    lvni_subset_free(&v->subset);
     lvni_free(v);
 }
 
@@ -105,21 +104,6 @@ static const lvn_dataset_class view_class = {
     .index = view_index,
 };
 
-static lvn_status copy_indices(image_view *v, const int64_t *indices, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) {
-        LVN_ARG(indices[i] >= 0 && indices[i] < v->scan->n, "index %lld lies outside the list of %lld samples", (long long)indices[i],
-                (long long)v->scan->n);
-    }
-    v->indices = lvni_alloc(LVNI_TAG_DATA, (size_t)n * sizeof *indices);
-    if (v->indices == NULL) {
-        return LVN_ERR_MEMORY;
-    }
-    memcpy(v->indices, indices, (size_t)n * sizeof *indices);
-    v->n = n;
-    return LVN_OK;
-}
-
 lvn_status lvni_image_view_create(lvni_image_scan *scan, const int64_t *indices, int64_t n, const lvni_transform *transform,
                                   lvn_dataset **out)
 {
@@ -131,9 +115,8 @@ lvn_status lvni_image_view_create(lvni_image_scan *scan, const int64_t *indices,
     }
     v->base = (lvn_dataset){.cls = &view_class, .n_classes = scan->n_classes, .class_names = (const char *const *)scan->class_names};
     v->scan = lvni_image_scan_retain(scan);
-    v->n = scan->n;
     v->transform = *transform;
-    const lvn_status status = indices == NULL ? LVN_OK : copy_indices(v, indices, n);
+    const lvn_status status = lvni_subset_create(indices, n, scan->n, &v->subset);
     if (status != LVN_OK) {
         view_destroy(&v->base);
         return status;

@@ -3,14 +3,14 @@
 
 #include "core/alloc.h"
 #include "data/shapes_outline.h"
+#include "data/subset.h"
 
 #include <string.h>
 
 typedef struct shapes {
     lvn_dataset base;
     lvni_shapes_options options;
-    int64_t *indices; /* NULL: all */
-    int64_t n;
+    lvni_subset subset;
     lvni_transform transform;
 } shapes;
 
@@ -29,13 +29,12 @@ static int shapes_fields(const lvn_dataset *dataset, lvn_field out[LVN_MAX_FIELD
 
 static int64_t shapes_length(const lvn_dataset *dataset)
 {
-    return shapes_of(dataset)->n;
+    return shapes_of(dataset)->subset.n;
 }
 
 static int64_t shapes_index(const lvn_dataset *dataset, int64_t position)
 {
-    const shapes *s = shapes_of(dataset);
-    return s->indices == NULL ? position : s->indices[position];
+    return lvni_subset_at(&shapes_of(dataset)->subset, position);
 }
 
 static int64_t shapes_label(const lvn_dataset *dataset, int64_t sample)
@@ -68,7 +67,7 @@ static lvn_status shapes_get(const lvn_dataset *dataset, const lvn_sample_key *k
 static void shapes_destroy(lvn_dataset *dataset)
 {
     shapes *s = (shapes *)dataset;
-    lvni_free(s->indices);
+    lvni_subset_free(&s->subset);
     lvni_free(s);
 }
 
@@ -89,7 +88,7 @@ void lvni_shapes_transform_init(lvni_transform *t, int size)
     t->eval_crop = 1.0;
 }
 
-static lvn_status check(const lvni_shapes_options *o, const int64_t *indices, int64_t n)
+static lvn_status check(const lvni_shapes_options *o)
 {
     if (o->count < 1 || o->count > (int64_t)UINT32_MAX) {
         LVN_FAIL(LVN_ERR_USAGE, "data.count is %lld; builtin:shapes has 1 to 4294967295 pictures", (long long)o->count);
@@ -97,10 +96,6 @@ static lvn_status check(const lvni_shapes_options *o, const int64_t *indices, in
     if (o->classes < LVNI_SHAPES_MIN_CLASSES || o->classes > LVNI_SHAPES_MAX_CLASSES) {
         LVN_FAIL(LVN_ERR_USAGE, "data.classes is %d; builtin:shapes has %d to %d classes", o->classes, LVNI_SHAPES_MIN_CLASSES,
                  LVNI_SHAPES_MAX_CLASSES);
-    }
-    for (int64_t i = 0; indices != NULL && i < n; i++) {
-        LVN_ARG(indices[i] >= 0 && indices[i] < o->count, "index %lld lies outside the list of %lld samples", (long long)indices[i],
-                (long long)o->count);
     }
     return LVN_OK;
 }
@@ -112,7 +107,7 @@ lvn_status lvni_shapes_create(const lvni_shapes_options *options, const int64_t 
     lvni_shapes_options o = *options;
     o.count = o.count == 0 ? LVNI_SHAPES_DEFAULT_COUNT : o.count;
     o.classes = o.classes == 0 ? LVNI_SHAPES_DEFAULT_CLASSES : o.classes;
-    LVN_TRY(check(&o, indices, n));
+    LVN_TRY(check(&o));
     LVN_TRY(lvni_transform_check(transform));
     shapes *s = LVNI_NEW(LVNI_TAG_DATA, shapes);
     if (s == NULL) {
@@ -121,14 +116,10 @@ lvn_status lvni_shapes_create(const lvni_shapes_options *options, const int64_t 
     s->base = (lvn_dataset){.cls = &shapes_class, .n_classes = o.classes, .class_names = lvni_shapes_names};
     s->options = o;
     s->transform = *transform;
-    s->n = indices == NULL ? o.count : n;
-    if (indices != NULL) {
-        s->indices = lvni_alloc(LVNI_TAG_DATA, (size_t)n * sizeof *indices);
-        if (s->indices == NULL) {
-            shapes_destroy(&s->base);
-            return LVN_ERR_MEMORY;
-        }
-        memcpy(s->indices, indices, (size_t)n * sizeof *indices);
+    const lvn_status status = lvni_subset_create(indices, n, o.count, &s->subset);
+    if (status != LVN_OK) {
+        shapes_destroy(&s->base);
+        return status;
     }
     *out = &s->base;
     return LVN_OK;

@@ -48,21 +48,6 @@ static char *join(const char *path, const char *name)
     return s;
 }
 
-static bool name_taken(const lvni_model *m, const char *name)
-{
-    for (int i = 0; i < m->n_parameters; i++) {
-        if (strcmp(m->parameters[i].name, name) == 0) {
-            return true;
-        }
-    }
-    for (int i = 0; i < m->n_buffers; i++) {
-        if (strcmp(m->buffers[i]->name, name) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Only the root may do without a name. */
 static bool good_name(const char *name, const char *what, const char *path)
 {
@@ -148,7 +133,7 @@ static lvn_tensor *new_tensor(lvn_builder *b, const char *name, int ndim, const 
     if (*full == NULL) {
         return fail(b, LVN_ERR_MEMORY);
     }
-    if (name_taken(b->model, *full)) {
+    if (lvni_model_has(b->model, *full)) {
         lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__, "the model has two parameters or buffers named %s", *full);
         lvni_free(*full);
         return fail(b, LVN_ERR_INVALID);

@@ -281,3 +281,18 @@ void lvni_metrics_add(lvn_step *total, const lvn_step *part)
         }
     }
 }
+
+bool lvni_model_has(const lvni_model *model, const char *name)
+{
+    for (int i = 0; i < model->n_parameters; i++) {
+        if (strcmp(model->parameters[i].name, name) == 0) {
+            return true;
+        }
+    }
+    for (int i = 0; i < model->n_buffers; i++) {
+        if (strcmp(model->buffers[i]->name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}

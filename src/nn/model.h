@@ -70,6 +70,7 @@ void lvni_model_touch(lvni_model *model);
 void lvni_model_show(lvni_model *model, float *values);
 /* Elements of all parameters, without the gaps of the flat buffer. */
 int64_t lvni_model_count(const lvni_model *model);
+bool lvni_model_has(const lvni_model *model, const char *name); /* a parameter or buffer of that name */
 /* The arguments given to lvni_model_build, for the root's build(). */
 const void *lvni_builder_arguments(const lvn_builder *b);
 /* Of the parameter made last; image: height, width, channels for LVNI_LAYOUT_FLATTEN, else NULL. */

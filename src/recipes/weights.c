@@ -132,21 +132,6 @@ static lvn_status take(load *l, const char *name, lvn_tensor *t, const lvni_para
     return LVN_OK;
 }
 
-static bool known(const lvni_model *m, const char *name)
-{
-    for (int i = 0; i < m->n_parameters; i++) {
-        if (strcmp(m->parameters[i].name, name) == 0) {
-            return true;
-        }
-    }
-    for (int i = 0; i < m->n_buffers; i++) {
-        if (strcmp(m->buffers[i]->name, name) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static bool ends_with(const char *text, const char *end)
 {
     const size_t n = strlen(text), e = strlen(end);
@@ -160,7 +145,7 @@ static void list_unused(load *l)
         const lvni_st_tensor *e = lvni_st_at(l->file, i);
         const bool inside = starts_with(e->name, l->prefix);
         if ((l->checkpoint && !inside) || ends_with(e->name, ".num_batches_tracked") ||
-            (inside && (known(l->model, e->name + strlen(l->prefix)) || (l->head[0] != '\0' && starts_with(e->name + strlen(l->prefix), l->head))))) {
+            (inside && (lvni_model_has(l->model, e->name + strlen(l->prefix)) || (l->head[0] != '\0' && starts_with(e->name + strlen(l->prefix), l->head))))) {
             continue;
         }
         char shape[96];
