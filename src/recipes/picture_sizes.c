@@ -33,14 +33,15 @@ void lvni_picture_sizes_print(const lvni_image_scan *scan, lvni_str *out)
     lvni_str_printf(out, " pixels, %.3g MB of files", bytes * 1e-6);
 }
 
-/* Pixels that are there at once: a JPEG is decoded in the smallest eighths that still have the pixels of the output, a PNG as it is. */
+/* Pixels that are there at once: a JPEG is decoded in the smallest of 1/8, 1/4, 1/2 and 1 that still has the pixels of the output, a
+ * PNG as it is. */
 static int64_t decoded(const lvni_walk_size *s, const char *name, int side)
 {
     const int shorter = s->width < s->height ? s->width : s->height;
     const char *dot = strrchr(name, '.');
-    int64_t eighths = 8;
-    if (shorter > side && dot != NULL && strcasecmp(dot, ".png") != 0) {
-        eighths = (8 * (int64_t)side + shorter - 1) / shorter;
+    int64_t eighths = dot != NULL && strcasecmp(dot, ".png") != 0 ? 1 : 8;
+    while (eighths < 8 && shorter * eighths < 8 * (int64_t)side) {
+        eighths *= 2;
     }
     return area(s) * eighths * eighths / 64;
 }

@@ -1,0 +1,82 @@
+"""Runs the indented commands of docs/*.md as they are written, in one folder that has what they speak of.
+
+usage: test_docs.py SOURCE_DIR LEVIN
+
+A command is a line of four blanks and `levin ...` or `build/levin ...`. Trainings get max_steps=2 and, where they name none, an out of their own;
+all else is as it stands there. The commands of README.md are run by test_readme.py.
+"""
+import os
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+from small_png import write_png
+
+SOURCE, LEVIN = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
+COMMAND = re.compile(r"^    (?:build/)?levin ([^#\n]+)", re.M)
+FIRST = ["tour.md"]  # trains the run that others use
+KNOWN = 7
+
+
+def npy(path, kind, shape, data):
+    head = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+    path.write_bytes(b"\x93NUMPY\x01\0" + struct.pack("<H", len(head)) + head + data)
+
+
+def idx(path, shape, data):
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(bytes([0, 0, 8, len(shape)]) + struct.pack(f">{len(shape)}I", *shape) + data)
+
+
+class Docs(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.cwd = Path(folder.name)
+        cls.prepare()
+
+    @classmethod
+    def levin(cls, words):
+        done = subprocess.run([LEVIN, *words], cwd=cls.cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120, check=False)
+        return done.returncode, f"levin {' '.join(words)}\nexit code {done.returncode}\n{done.stdout}"
+
+    @classmethod
+    def prepare(cls):
+        for i in range(8):
+            write_png(cls.cwd / f"photos/blue/{i}.png", 80, (10, 20 + 5 * i, 200))
+            write_png(cls.cwd / f"photos/red/{i}.png", 80, (200, 20 + 5 * i, 10))
+        pixels, labels = bytes(i * 37 % 251 for i in range(40 * 28 * 28)), bytes(i % 10 for i in range(40))
+        for part in ("train", "t10k"):
+            idx(cls.cwd / f"mnist/{part}-images-idx3-ubyte", (40, 28, 28), pixels)
+            idx(cls.cwd / f"mnist/{part}-labels-idx1-ubyte", (40,), labels)
+        npy(cls.cwd / "images.npy", "|u1", (40, 28, 28), pixels)
+        npy(cls.cwd / "labels.npy", "|u1", (40,), labels)
+        npy(cls.cwd / "x.npy", "<f4", (2, 32, 32, 3), struct.pack("<6144f", *(i % 7 / 7 for i in range(6144))))
+        made = ["data=builtin:shapes", "data.count=16", "model=resnet18", "batch_size=8", "max_steps=1", "val_split=0", "out=made"]
+        for words in (["train", "classify", *made], ["export", "model=made", "output=resnet18.safetensors", "card=false"]):
+            code, told = cls.levin(words)
+            assert code == 0, told
+
+    def test_every_command(self):
+        files = sorted((SOURCE / "docs").glob("*.md"), key=lambda path: (path.name not in FIRST, path.name))
+        commands = [(path.name, line) for path in files if path.name != "config.md" for line in COMMAND.findall(path.read_text())]
+        self.assertGreaterEqual(len(commands), KNOWN)
+        for i, (name, line) in enumerate(commands):
+            words = line.split()
+            if words[0] == "train":
+                words += ["max_steps=2"] + ([] if "out=" in line else [f"out=out/docs{i}"])
+            with self.subTest(file=name, command=line):
+                code, told = self.levin(words)
+                self.assertEqual(code, 0, told)
+                for word in words:
+                    if word.startswith("output="):
+                        self.assertGreater(os.path.getsize(self.cwd / word[7:]), 0)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
