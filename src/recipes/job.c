@@ -42,9 +42,7 @@ static lvn_status train(const lvn_job *job, int n, const char *const *words)
 
 lvn_status lvn_job_train(const lvn_job *job, int n_words, const char *const *words)
 {
-    lvni_stop_install_early();
     const lvn_status s = train(job, n_words, words);
-    lvni_stop_remove();
     lvn_dataset_destroy(job->train);
     lvn_dataset_destroy(job->val);
     return s;
@@ -66,5 +64,8 @@ int lvn_main(int argc, char **argv, const lvn_job *job)
         lvn_dataset_destroy(job->train);
         return lvni_report_status(lvn_last_error()->code);
     }
-    return lvni_report_status(lvn_job_train(job, argc - 1, (const char *const *)argv + 1));
+    lvni_stop_install_early(); /* the program is this job alone; who calls lvn_job_train keeps handlers of their own until the run begins */
+    const lvn_status s = lvn_job_train(job, argc - 1, (const char *const *)argv + 1);
+    lvni_stop_remove();
+    return lvni_report_status(s);
 }
