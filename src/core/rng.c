@@ -68,19 +68,6 @@ double lvni_rng_normal(const lvni_rng *rng, uint64_t element)
     return box_muller(lvni_rng_u32(rng, 2 * element), lvni_rng_u32(rng, 2 * element + 1));
 }
 
-void lvni_rng_fill_normal(const lvni_rng *rng, double deviation, int64_t n, float *out)
-{
-    for (int64_t e = 0; e < n; e += 2) {
-        const uint32_t counter[4] = {(uint32_t)(e / 2), rng->c, rng->b, rng->a};
-        uint32_t word[4];
-        lvni_philox(counter, rng->key.k, word);
-        out[e] = (float)(box_muller(word[0], word[1]) * deviation);
-        if (e + 1 < n) {
-            out[e + 1] = (float)(box_muller(word[2], word[3]) * deviation);
-        }
-    }
-}
-
 uint32_t lvni_rng_below(const lvni_rng *rng, uint32_t n, uint64_t *element)
 {
     const uint32_t reject = (uint32_t)(0x100000000u % n);

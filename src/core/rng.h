@@ -39,8 +39,6 @@ uint32_t lvni_rng_u32(const lvni_rng *rng, uint64_t element);
 float lvni_rng_uniform(const lvni_rng *rng, uint64_t element);
 /* Standard normal by Box-Muller on elements 2e and 2e+1, with levin's own log, sqrt, sin and cos (double precision). */
 double lvni_rng_normal(const lvni_rng *rng, uint64_t element);
-/* out[e] = (float)(lvni_rng_normal(rng, e) * deviation) for n elements, with half a Philox block each instead of two. */
-void lvni_rng_fill_normal(const lvni_rng *rng, double deviation, int64_t n, float *out);
 /* Unbiased integer in [0, n) for n >= 1, by rejection (Lemire 2019 without the multiplication trick: draws below
  * 2^32 mod n are thrown away). *element is the next unused element and moves on with every draw. */
 uint32_t lvni_rng_below(const lvni_rng *rng, uint32_t n, uint64_t *element);

@@ -1,4 +1,4 @@
-/* Buffers of random numbers (core/rng.h), called by ops/. Bits do not depend on the team. */
+/* Buffers of random numbers (core/rng.h), called by ops/ and for a model's first weights. Bits do not depend on the team. */
 #ifndef LEVIN_KERNELS_RANDOM_H
 #define LEVIN_KERNELS_RANDOM_H
 
@@ -6,7 +6,7 @@
 
 /* y[e] = lvni_rng_uniform(rng, e) for n elements. */
 void lvni_random_uniform(float *y, int64_t n, const lvni_rng *rng);
-/* y[e] = lvni_rng_normal(rng, e) */
-void lvni_random_normal(float *y, int64_t n, const lvni_rng *rng);
+/* y[e] = lvni_rng_normal(rng, e) * deviation, rounded once */
+void lvni_random_normal(float *y, int64_t n, double deviation, const lvni_rng *rng);
 
 #endif

@@ -1,6 +1,7 @@
 /* From a class to a model: build, lay parameters and buffers out, initialise. Also lvn_forward and lvn_log. */
 #include "nn/builder_impl.h"
 
+#include "kernels/random.h"
 #include "tensor/device.h"
 
 #include <stdio.h>
@@ -61,7 +62,7 @@ static void fill_parameters(const lvni_model *m, uint64_t seed, float *values)
         const lvni_rng rng = {.key = lvni_rng_make_key(seed, lvni_rng_purpose(purpose))};
         float *w = values + m->offset[i];
         if (p->init == LVN_INIT_NORMAL) {
-            lvni_rng_fill_normal(&rng, p->bound, p->numel, w);
+            lvni_random_normal(w, p->numel, p->bound, &rng);
             continue;
         }
         for (int64_t k = 0; k < p->numel; k++) {

@@ -28,7 +28,12 @@ lvn_tensor *lvn_random_uniform_with(const char *name, int ndim, const int64_t *s
     return draw("random_uniform", name, ndim, shape, lvni_random_uniform);
 }
 
+static void standard_normal(float *y, int64_t n, const lvni_rng *rng)
+{
+    lvni_random_normal(y, n, 1.0, rng);
+}
+
 lvn_tensor *lvn_random_normal_with(const char *name, int ndim, const int64_t *shape)
 {
-    return draw("random_normal", name, ndim, shape, lvni_random_normal);
+    return draw("random_normal", name, ndim, shape, standard_normal);
 }

@@ -189,7 +189,7 @@ typedef struct lvni_vec {
 
     /* Uniform numbers of elements [first, first + n) of the stream, first a multiple of 4. */
     void (*uniform)(float *y, int64_t first, int64_t n, const lvni_rng *rng);
-    void (*normal)(float *y, int64_t first, int64_t n, const lvni_rng *rng); /* standard normal, likewise */
+    void (*normal)(float *y, int64_t first, int64_t n, double deviation, const lvni_rng *rng); /* likewise; mean 0 */
 
     void (*block_sumsq)(const float *g, int64_t n, double *sum); /* one block */
     void (*sgd)(float *w, const float *g, float *momentum, int64_t n, const lvni_flat_sgd_params *p);

@@ -8,6 +8,7 @@ enum { GRAIN = 1024 }; /* a multiple of the 4 elements of a counter */
 
 typedef struct random_job {
     float *y;
+    double deviation; /* of normal numbers */
     const lvni_rng *rng;
 } random_job;
 
@@ -26,11 +27,11 @@ void lvni_random_uniform(float *y, int64_t n, const lvni_rng *rng)
 static void normal_range(const void *job, int64_t begin, int64_t end)
 {
     const random_job *j = job;
-    lvni_cpu_isa()->normal(j->y + begin, begin, end - begin, j->rng);
+    lvni_cpu_isa()->normal(j->y + begin, begin, end - begin, j->deviation, j->rng);
 }
 
-void lvni_random_normal(float *y, int64_t n, const lvni_rng *rng)
+void lvni_random_normal(float *y, int64_t n, double deviation, const lvni_rng *rng)
 {
-    const random_job job = {.y = y, .rng = rng};
+    const random_job job = {.y = y, .deviation = deviation, .rng = rng};
     lvni_par(n, GRAIN, 16, normal_range, &job);
 }

@@ -88,7 +88,7 @@ static inline double cos_turn(double x)
 }
 
 /* Element e takes words 2e and 2e + 1 of the stream. */
-static void normal(float *restrict y, int64_t first, int64_t n, const lvni_rng *rng)
+static void normal(float *restrict y, int64_t first, int64_t n, double deviation, const lvni_rng *rng)
 {
     uint32_t words[4 * COUNTERS];
     for (int64_t i = 0; i < n; i += 2 * COUNTERS) {
@@ -96,7 +96,7 @@ static void normal(float *restrict y, int64_t first, int64_t n, const lvni_rng *
         philox_words(rng, (uint32_t)((uint64_t)(first + i) / 2), COUNTERS, words);
         for (int64_t j = 0; j < m; j++) {
             const double radius = (of_word(words[2 * j]) + 0.5) * 0x1p-32, turn = of_word(words[2 * j + 1]) * 0x1p-32;
-            y[i + j] = (float)(__builtin_sqrt(-2.0 * log_inside(radius)) * cos_turn(turn));
+            y[i + j] = (float)(__builtin_sqrt(-2.0 * log_inside(radius)) * cos_turn(turn) * deviation);
         }
     }
 }

@@ -195,9 +195,10 @@ static void normal_numbers_are_those_of_the_rng(void **state)
             const lvni_rng rng = {.key = lvni_rng_make_key(k, 77), .a = 3, .b = 1, .c = 2};
             const int64_t first = (int64_t)k * 1024;
             float y[BATCH];
-            tables[i]->normal(y, first, sizes[k], &rng);
+            const double deviation = k % 2 == 0 ? 1.0 : 0.037;
+            tables[i]->normal(y, first, sizes[k], deviation, &rng);
             for (int64_t e = 0; e < sizes[k]; e++) {
-                assert_true(y[e] == (float)lvni_rng_normal(&rng, (uint64_t)(first + e)));
+                assert_true(y[e] == (float)(lvni_rng_normal(&rng, (uint64_t)(first + e)) * deviation));
             }
         }
         if (tables[i] == lvni_cpu_isa()) {
