@@ -65,8 +65,11 @@ static void fill_parameters(const lvni_model *m, uint64_t seed, float *values)
             lvni_random_normal(w, p->numel, p->bound, &rng);
             continue;
         }
+        if (p->init == LVN_INIT_UNIFORM) {
+            lvni_random_uniform(w, p->numel, &rng);
+        }
         for (int64_t k = 0; k < p->numel; k++) {
-            const double u = p->init == LVN_INIT_UNIFORM ? (double)lvni_rng_uniform(&rng, (uint64_t)k) * 2.0 - 1.0 : 0.0;
+            const double u = p->init == LVN_INIT_UNIFORM ? (double)w[k] * 2.0 - 1.0 : 0.0;
             w[k] = p->init == LVN_INIT_ONES ? 1.0f : (float)(u * p->bound);
         }
     }
