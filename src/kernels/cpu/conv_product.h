@@ -18,7 +18,8 @@ bool lvni_conv_product_forward_pays(const lvni_conv_call *c);
 bool lvni_conv_product_grad_input_pays(const lvni_conv_call *c);
 bool lvni_conv_product_grad_weight_pays(const lvni_conv_call *c);
 
-/* None of the tensors is empty, and the answer above was yes. The weight gradient has the bits of wgrad_team, the others of no team. */
+/* None of the tensors is empty, and the answer above was yes. In f32 the weight gradient has the bits of
+ * wgrad_team, the others of no team; in bf16 all run with wgrad_team, as all products do (onednn_table.c). */
 lvn_status lvni_conv_product_forward(const lvni_conv_call *c);
 lvn_status lvni_conv_product_grad_input(const lvni_conv_call *c);
 lvn_status lvni_conv_product_grad_weight(const lvni_conv_call *c);

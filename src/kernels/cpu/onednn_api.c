@@ -115,14 +115,11 @@ static lvn_status add_arg(lvni_dnn_prim *p, int *at, int id, const dnnl_memory_d
     return LVN_OK;
 }
 
-/* Names the chosen layout. Only the fields that define a blocked layout count: the rest of the struct may hold anything. */
-static uint64_t format_of(const dnnl_memory_desc_t *d)
+/* Adds a layout to a hash. Only the fields that define a blocked layout count: the rest of the struct may hold anything. */
+static uint64_t add_layout(uint64_t h, const dnnl_memory_desc_t *d)
 {
-    if (d->format_kind != dnnl_blocked || d->extra.flags != 0) {
-        return 0;
-    }
     const dnnl_blocking_desc_t *b = &d->format_desc.blocking;
-    uint64_t words[5 * DNNL_MAX_NDIMS + 3], h = 14695981039346656037u;
+    uint64_t words[5 * DNNL_MAX_NDIMS + 3];
     size_t n = 0;
     words[n++] = (uint64_t)d->ndims;
     words[n++] = (uint64_t)d->data_type;
@@ -140,6 +137,17 @@ static uint64_t format_of(const dnnl_memory_desc_t *d)
         h = (h ^ words[i]) * 1099511628211u;
         h ^= h >> 29;
     }
+    return h;
+}
+
+/* Names the copy of weights that lie as `plain` in the layout `chosen`. Both count: the two products of a square matrix, with it and with its
+ * transpose, choose the same layout for different numbers. */
+static uint64_t format_of(const dnnl_memory_desc_t *plain, const dnnl_memory_desc_t *chosen)
+{
+    if (chosen->format_kind != dnnl_blocked || chosen->extra.flags != 0 || plain->format_kind != dnnl_blocked) {
+        return 0;
+    }
+    const uint64_t h = add_layout(add_layout(14695981039346656037u, plain), chosen);
     return h == 0 ? 1 : h;
 }
 
@@ -192,7 +200,7 @@ static lvn_status fill(lvni_dnn_prim *p, dnnl_primitive_desc_t pd, int n_args, c
         const dnnl_memory_desc_t *chosen = dnnl_primitive_desc_query_md(pd, args[LVNI_DNN_WEIGHTS].query, 0);
         if (!dnnl_memory_desc_equal(plain, chosen)) {
             p->chosen_bytes = dnnl_memory_desc_get_size(chosen);
-            p->format = format_of(chosen);
+            p->format = format_of(plain, chosen);
             LVN_TRY(gradient ? make_reorder(p, chosen, plain) : make_reorder(p, plain, chosen));
         }
     }

@@ -46,7 +46,7 @@ typedef struct lvni_dnn_prim {
     dnnl_exec_arg_t reorder_args[3];
     size_t reorder_scratch_bytes;
     size_t chosen_bytes;      /* of the weights in the chosen layout */
-    uint64_t format;          /* stands for the chosen layout and shape; 0: has no name, do not share the copy */
+    uint64_t format;          /* stands for the plain and the chosen layout and the shape; 0: has no name, do not share the copy */
 } lvni_dnn_prim;
 
 typedef struct lvni_dnn_work {

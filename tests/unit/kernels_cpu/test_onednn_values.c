@@ -128,6 +128,49 @@ static void images_beyond_a_block_are_not_forgotten(void **state)
     conv_data_free(&half);
 }
 
+/* w as a parameter, whose copies are shared, gives the bits it gives alone: y of x, dx of dy. */
+static void assert_shared_copies_are_right(lvn_status (*forward)(const lvni_args *), lvn_status (*backward)(const lvni_args *),
+                                           lvn_tensor *x, lvn_tensor *w, lvn_tensor *y, const lvni_conv_attr *attr)
+{
+    lvn_tensor *dx = lvn_tensor_create(x->dtype, x->ndim, x->shape);
+    uint64_t seen[2][2];
+    for (int shared = 0; shared < 2; shared++) {
+        w->param = shared - 1;
+        assert_int_equal(forward(&(lvni_args){.in = {x, w}, .out = {y}, .attr = attr}), LVN_OK);
+        seen[shared][0] = hash_of(y);
+        assert_int_equal(backward(&(lvni_args){.in = {y, w}, .out = {dx}, .attr = attr}), LVN_OK);
+        seen[shared][1] = hash_of(dx);
+    }
+    assert_true(seen[0][0] == seen[1][0]);
+    assert_true(seen[0][1] == seen[1][1]);
+    lvn_release(dx);
+}
+
+/* Square weights: forward and backward choose the same layout, of the matrix and of its transpose. */
+static void square_parameters_are_not_mixed_up(void **state)
+{
+    (void)state;
+    static const lvn_dtype types[] = {LVN_F32, LVN_BF16};
+    const int64_t rows[] = {32, 64}, square[] = {64, 64}, images[] = {2, 4, 4, 64}, window[] = {64, 1, 1, 64}, small[] = {2, 3, 3, 32},
+                  nine[] = {288, 3, 3, 32}, many[] = {2, 3, 3, 288};
+    const lvni_conv_attr point = {.stride = {1, 1}, .dilation = {1, 1}, .groups = 1, .in_h = 4, .in_w = 4, .kernel = {1, 1}};
+    const lvni_conv_attr around = {.stride = {1, 1}, .padding = {1, 1}, .dilation = {1, 1}, .groups = 1, .in_h = 3, .in_w = 3, .kernel = {3, 3}};
+    for (int t = 0; t < 2; t++) {
+        support_type = types[t];
+        lvn_tensor *x = filled(1, 2, rows), *y = filled(2, 2, rows), *image = filled(3, 4, images), *result = filled(4, 4, images),
+                   *few = filled(5, 4, small), *wide = filled(6, 4, many);
+        support_type = LVN_F32;
+        lvn_tensor *w = filled(7, 2, square), *w1 = filled(8, 4, window), *w9 = filled(9, 4, nine);
+        assert_shared_copies_are_right(lvni_cpu_linear, lvni_cpu_linear_grad_input, x, w, y, NULL);
+        assert_shared_copies_are_right(lvni_cpu_conv2d, lvni_cpu_conv2d_grad_input, image, w1, result, &point);
+        assert_shared_copies_are_right(lvni_cpu_conv2d, lvni_cpu_conv2d_grad_input, few, w9, wide, &around);
+        lvn_tensor *all[] = {x, y, image, result, few, wide, w, w1, w9};
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+            lvn_release(all[i]);
+        }
+    }
+}
+
 static void products_equal_loops(void **state)
 {
     (void)state;
@@ -210,6 +253,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(convolutions_equal_loops),
         cmocka_unit_test(images_beyond_a_block_are_not_forgotten),
+        cmocka_unit_test(square_parameters_are_not_mixed_up),
         cmocka_unit_test(products_equal_loops),
         cmocka_unit_test(linear_by_hand),
         cmocka_unit_test(empty_batches_are_fine),
