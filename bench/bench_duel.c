@@ -170,7 +170,7 @@ static bool choose_torch(const bench_duel *d, run *r, const double *ours)
         bench_torch t;
         if (!bench_torch_start(&t, d->script, d->word, weights_file, variant->word, d->precision, bench_cores(), variant->tuned)) {
             printf("  PyTorch: %s\n", t.about);
-            return true;
+            break;
         }
         if (!bench_torch_steps(&t, EQUAL_STEPS, &seconds, &core_s, losses) ||
             !bench_torch_steps(&t, TURN_STEPS, &seconds, &core_s, (double[TURN_STEPS]){0})) {
@@ -217,7 +217,8 @@ static lvn_status compare(const bench_duel *d, run *r, int turns, FILE *json, bo
         printf("  the losses differ by more than %g\n", d->loss_tolerance);
     }
     *met = *met && equal;
-    bool answers = r->torch.pid != 0;
+    const bool present = r->torch.pid != 0;
+    bool answers = present;
     for (int i = 0; i < turns; i++) {
         LVN_TRY(levin_steps(r, TURN_STEPS, &ours[WALL][i], &ours[CORES][i], losses));
         answers = answers && bench_torch_steps(&r->torch, TURN_STEPS, &theirs[WALL][i], &theirs[CORES][i], losses);
@@ -232,8 +233,12 @@ static lvn_status compare(const bench_duel *d, run *r, int turns, FILE *json, bo
             report(json, d, name[k][2], "x", ratio[k], turns);
         }
     }
+    if (present && !answers) {
+        printf("  PyTorch stopped answering\n");
+        *met = false;
+    }
     if (answers) {
-        const bool reached = ratio[WALL][turns / 2] >= d->line;
+        const bool reached = bench_median(ratio[WALL], turns) >= d->line;
         printf("  against PyTorch, %s; line %.2f: %s\n", r->variant, d->line, reached ? "met" : "MISSED");
         *met = *met && reached;
     }

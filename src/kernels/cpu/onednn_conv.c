@@ -1,8 +1,8 @@
 /* Convolutions on oneDNN: forward, gradient of the input, gradient of the weights. Called through the op table. Shapes on which a matrix
  * product is quicker than oneDNN's convolution take that way (conv_product.c).
  *
- * Forward and input gradient have the same bits for every team and run with the lane's; the weight gradient adds over the
- * team and always runs with wgrad_team (onednn_table.c chooses; tests/unit/kernels_cpu/test_onednn_law.c watches both). */
+ * Forward and input gradient have the same bits for every team and run with the lane's (as products in bf16 with wgrad_team); the weight
+ * gradient adds over the team and always runs with wgrad_team (onednn_table.c chooses; tests/unit/kernels_cpu/test_onednn_law.c watches both). */
 #include "kernels/cpu/conv_product.h"
 #include "kernels/cpu/omp_team.h"
 #include "kernels/cpu/onednn_weights.h"
