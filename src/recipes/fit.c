@@ -345,6 +345,7 @@ static lvn_status resume(run *r)
     tell_moved_end(r, ckpt);
     tell_changes(r, ckpt);
     const lvni_mend mend = {.dir = r->dir,
+                            .loaded = ckpt,
                             .model = r->model,
                             .use_ema = lvni_config_bool(r->request->config, "use_ema"),
                             .export_model = r->request->export_model == NULL ? NULL : export_alone,

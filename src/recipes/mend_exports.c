@@ -11,6 +11,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static lvn_status path_of(const lvni_mend *m, const char *folder, const char *name, char **out)
 {
@@ -20,15 +21,20 @@ static lvn_status path_of(const lvni_mend *m, const char *folder, const char *na
     return *out == NULL ? LVN_ERR_MEMORY : LVN_OK;
 }
 
-/* -1: there is none, or it does not say. */
+enum { NOT_THERE = -1, NOT_SAID = -2, NOT_READABLE = -3 }; /* instead of a step */
+
 static int64_t step_of(const lvni_mend *m, const char *folder, const char *name)
 {
     char *path;
     lvni_st_file *file = NULL;
-    int64_t step = -1;
-    if (path_of(m, folder, name, &path) == LVN_OK && lvni_st_open(path, LVNI_ST_HEADER_ONLY, &file) == LVN_OK) {
+    int64_t step = NOT_READABLE;
+    lvn_status s = path_of(m, folder, name, &path);
+    s = s == LVN_OK ? lvni_st_open(path, LVNI_ST_HEADER_ONLY, &file) : s;
+    if (s == LVN_OK) {
         const char *text = lvni_st_meta_get(file, LVNI_CKPT_STEP);
-        step = text == NULL ? -1 : strtoll(text, NULL, 10);
+        step = text == NULL ? NOT_SAID : strtoll(text, NULL, 10);
+    } else if (s == LVN_ERR_NOT_FOUND) {
+        step = NOT_THERE;
     }
     lvn_clear_error();
     lvni_st_close(file);
@@ -36,19 +42,12 @@ static int64_t step_of(const lvni_mend *m, const char *folder, const char *name)
     return step;
 }
 
-/* Is the last checkpoint the best one, by its own words? */
-static bool last_is_best(const lvni_mend *m)
+/* Is the last checkpoint the best one, by its own words? Those of one that was passed over (damaged) count for nothing. */
+static bool last_is_best(const lvni_ckpt *loaded)
 {
-    char *path;
-    lvni_ckpt *last = NULL;
-    bool is_best = false;
-    if (path_of(m, "checkpoints/", "last", &path) == LVN_OK && lvni_ckpt_peek(path, &last) == LVN_OK) {
-        is_best = last->at.best_step == last->at.step || (last->at.finished && isnan(last->at.best_score));
-    }
-    lvn_clear_error();
-    lvni_ckpt_free(last);
-    lvni_free(path);
-    return is_best;
+    const char *slash = strrchr(loaded->path, '/');
+    const bool is_last = strcmp(slash == NULL ? loaded->path : slash + 1, "last.safetensors") == 0;
+    return is_last && (loaded->at.best_step == loaded->at.step || (loaded->at.finished && isnan(loaded->at.best_score)));
 }
 
 static lvn_status link_best(const lvni_mend *m)
@@ -65,7 +64,7 @@ static lvn_status link_best(const lvni_mend *m)
     return s;
 }
 
-static bool take(const lvni_ckpt *ckpt, const char *prefix, const char *name, const lvn_tensor *like, float *to)
+static lvn_status take(const lvni_ckpt *ckpt, const char *prefix, const char *name, const lvn_tensor *like, float *to)
 {
     char full[512];
     snprintf(full, sizeof full, "%s%s", prefix, name);
@@ -74,51 +73,76 @@ static bool take(const lvni_ckpt *ckpt, const char *prefix, const char *name, co
     for (int i = 0; t != NULL && i < t->ndim; i++) {
         n *= t->shape[i];
     }
-    return t != NULL && n == lvn_numel(like) && lvni_st_read_f32(t, to) == LVN_OK;
+    if (t == NULL || n != lvn_numel(like)) {
+        LVN_FAIL(LVN_ERR_MISMATCH, "%s is of another model: it has %s %s%s", ckpt->path, t == NULL ? "no" : "another shape of", prefix, name);
+    }
+    return lvni_st_read_f32(t, to);
 }
 
-/* Laid out as the model's weights. False: the checkpoint is of another model. */
-static bool take_all(const lvni_ckpt *ckpt, const lvni_model *m, bool use_ema, float *values)
+/* Laid out as the model's weights. */
+static lvn_status take_all(const lvni_ckpt *ckpt, const lvni_model *m, bool use_ema, float *values)
 {
     char first[512];
     snprintf(first, sizeof first, "%s%s", LVNI_CKPT_AVERAGE, m->n_parameters > 0 ? m->parameters[0].name : "");
     const char *prefix = use_ema && lvni_st_find(ckpt->file, first) != NULL ? LVNI_CKPT_AVERAGE : LVNI_CKPT_MODEL;
-    bool good = true;
-    for (int i = 0; i < m->n_parameters && good; i++) {
-        good = take(ckpt, prefix, m->parameters[i].name, m->parameters[i].tensor, values + m->offset[i]);
+    for (int i = 0; i < m->n_parameters; i++) {
+        LVN_TRY(take(ckpt, prefix, m->parameters[i].name, m->parameters[i].tensor, values + m->offset[i]));
     }
-    for (int i = 0; i < m->n_buffers && good; i++) {
-        good = take(ckpt, prefix, m->buffers[i]->name, m->buffers[i]->tensor, values + m->buffers[i]->value_offset);
+    for (int i = 0; i < m->n_buffers; i++) {
+        LVN_TRY(take(ckpt, prefix, m->buffers[i]->name, m->buffers[i]->tensor, values + m->buffers[i]->value_offset));
     }
-    return good;
+    return LVN_OK;
 }
 
-static lvn_status export_of(const lvni_mend *m, const char *name, int64_t had)
+/* The weights of checkpoint `name`; *step: of it. */
+static lvn_status read_values(const lvni_mend *m, const char *name, float *values, int64_t *step)
 {
     char *path;
     lvni_ckpt *ckpt = NULL;
     LVN_TRY(path_of(m, "checkpoints/", name, &path));
-    float *values = lvni_calloc(LVNI_TAG_CKPT, (size_t)m->model->n_values, sizeof *values);
-    lvn_status s = values == NULL ? LVN_ERR_MEMORY : LVN_OK;
-    if (s == LVN_OK && lvni_ckpt_load(path, &ckpt) == LVN_OK && take_all(ckpt, m->model, m->use_ema, values)) {
-        s = m->export_model(m->user, name, values, ckpt->at.step);
-        if (s == LVN_OK) {
-            lvni_log_line(LVNI_LOG_INFO, "exported_models/exported_%s.safetensors: %s; made anew of step %" PRId64, name,
-                          had < 0 ? "it was missing" : "it was that of an earlier step", ckpt->at.step);
-        }
-    } else {
-        lvn_clear_error();
+    lvn_status s = lvni_ckpt_load(path, &ckpt);
+    if (s == LVN_OK) {
+        *step = ckpt->at.step;
+        s = take_all(ckpt, m->model, m->use_ema, values);
     }
     lvni_ckpt_free(ckpt);
-    lvni_free(values);
     lvni_free(path);
+    return s;
+}
+
+static void tell_made(const char *name, int64_t had, int64_t step)
+{
+    static const char *const reasons[] = {[-NOT_THERE] = "it was missing",
+                                          [-NOT_SAID] = "it did not say of which step it was",
+                                          [-NOT_READABLE] = "it could not be read"};
+    const char *reason = had < 0 ? reasons[-had] : had < step ? "it was that of an earlier step" : "it was that of a later step";
+    lvni_log_line(LVNI_LOG_INFO, "exported_models/exported_%s.safetensors: %s; made anew of step %" PRId64, name, reason, step);
+}
+
+static lvn_status export_of(const lvni_mend *m, const char *name, int64_t had)
+{
+    int64_t step = 0;
+    float *values = lvni_calloc(LVNI_TAG_CKPT, (size_t)m->model->n_values, sizeof *values);
+    lvn_status s = values == NULL ? LVN_ERR_MEMORY : read_values(m, name, values, &step);
+    if (s == LVN_OK) {
+        s = m->export_model(m->user, name, values, step);
+        if (s == LVN_OK) {
+            tell_made(name, had, step);
+        }
+    } else if (s != LVN_ERR_MEMORY) {
+        lvni_log_line(LVNI_LOG_WARNING, "exported_models/exported_%s.safetensors %s: %s", name,
+                      had == NOT_THERE ? "is missing and cannot be made anew" : "stays as it is", lvn_last_error()->message);
+        lvn_clear_error();
+        s = LVN_OK;
+    }
+    lvni_free(values);
     return s;
 }
 
 lvn_status lvni_mend_exports(const lvni_mend *m)
 {
     static const char *const names[] = {"last", "best"};
-    if (last_is_best(m) && step_of(m, "checkpoints/", "best") != step_of(m, "checkpoints/", "last")) {
+    if (last_is_best(m->loaded) && step_of(m, "checkpoints/", "best") != m->loaded->at.step) {
         LVN_TRY(link_best(m));
     }
     for (int i = 0; m->export_model != NULL && i < 2; i++) {

@@ -2,10 +2,12 @@
 #ifndef LEVIN_RECIPES_MEND_EXPORTS_H
 #define LEVIN_RECIPES_MEND_EXPORTS_H
 
+#include "ckpt/checkpoint.h"
 #include "nn/model.h"
 
 typedef struct lvni_mend {
     const char *dir;         /* of the run */
+    const lvni_ckpt *loaded; /* the checkpoint that the run goes on from: whole, so it may stand for best, too */
     const lvni_model *model; /* for names, shapes and places; its weights are not looked at */
     bool use_ema;            /* averages are exported where the checkpoint has them */
     /* As the trainer calls it (trainer.h): makes exported_models/exported_<name>. */
@@ -13,7 +15,7 @@ typedef struct lvni_mend {
     void *user;
 } lvni_mend;
 
-/* Tells each file that it makes. What the checkpoints cannot give (damaged, gone) stays as it is; an export that cannot be written is an error. */
+/* Tells each file that it makes, and each that a checkpoint cannot give (damaged, of another model), which stays as it is; an export that cannot be written is an error. */
 lvn_status lvni_mend_exports(const lvni_mend *mend);
 
 #endif

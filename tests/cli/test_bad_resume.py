@@ -59,6 +59,69 @@ class Resume(Case):
         self.assertNotIn("made anew", self.levin(resume, OK)[1])
         self.no_leftovers()
 
+    def best_behind_last(self):
+        """Killed between the saving of last (epoch 3) and of best (epoch 1), each a file of its own. Returns best's bytes."""
+        words = ["val_split=0", "max_steps=-1"]
+        self.train(*words, "max_epochs=1")
+        best = f"{self.out}/checkpoints/best.safetensors"
+        early = read(best)
+        self.levin(["train", "classify", f"out={self.out}", "resume=true", "max_epochs=3"], OK)
+        os.remove(best)
+        write(best, early)
+        return early
+
+    def test_a_damaged_last_replaces_nothing(self):
+        """Its header, which is whole, says that it is the best; best is the only good one."""
+        early = self.best_behind_last()
+        export = f"{self.out}/exported_models/exported_last.safetensors"
+        late = read(export)
+        os.remove(export)
+        self.spoil("last", at=-5)
+        for content, says in ((None, "is missing and cannot be made anew"), (b"no model", "stays as it is"), (late, "")):
+            if content is not None:
+                write(export, content)
+            _, told = self.levin(["train", "classify", f"out={self.out}", "resume=true", "max_epochs=1"], OK,
+                                 ["passed over", "best.safetensors: step 2"])
+            self.assertNotIn("checkpoints/best.safetensors: made anew", told)
+            self.assertEqual(read(f"{self.out}/checkpoints/best.safetensors"), early)
+            warned = [line for line in told.splitlines() if line.startswith("warning: exported_models/exported_last.safetensors")]
+            self.assertEqual(len(warned), 1 if says else 0, told)
+            for line in warned:
+                self.assertIn(f"{says}: {self.out}/checkpoints/last.safetensors", line)
+                self.assertIn("checksum", line)
+            self.assertEqual(os.path.exists(export) and read(export), content or False)
+        self.levin(["train", "classify", f"out={self.out}", "resume=true", "max_epochs=3"], OK)
+        self.assertEqual(read(export), late)  # the run has come there again
+
+    def test_a_best_of_another_model_is_told(self):
+        self.train("val_split=0", "max_steps=6", "max_epochs=9")
+        self.levin(self.words(self.photos, f"{self.dir}/other", "model=cnn", "val_split=0", "max_steps=6", "max_epochs=9"), OK)
+        best, export = f"{self.out}/checkpoints/best.safetensors", f"{self.out}/exported_models/exported_best.safetensors"
+        os.remove(best)
+        os.remove(export)
+        shutil.copy(f"{self.dir}/other/checkpoints/last.safetensors", best)
+        self.levin(["train", "classify", f"out={self.out}", "resume=true"], OK,
+                   [f"warning: exported_models/exported_best.safetensors is missing and cannot be made anew: {best} is of another model: it has "])
+        self.assertFalse(os.path.exists(export))
+
+    def test_exports_of_earlier_versions(self):
+        """They do not say of which step they are, and are there."""
+        self.train("val_split=0")
+        paths = {name: f"{self.out}/exported_models/exported_{name}.safetensors" for name in ("last", "best")}
+        whole = {name: read(path) for name, path in paths.items()}
+        for path in paths.values():
+            data = read(path)
+            n = struct.unpack("<Q", data[:8])[0]
+            head = json.loads(data[8:8 + n])
+            del head["__metadata__"]["levin.step"]
+            text = json.dumps(head).encode()
+            os.remove(path)
+            write(path, struct.pack("<Q", len(text)) + text + data[8 + n:])
+        _, told = self.levin(["train", "classify", f"out={self.out}", "resume=true"], OK,
+                             [f"exported_models/exported_{name}.safetensors: it did not say of which step it was; made anew of step 2" for name in paths])
+        self.assertNotIn("it was missing", told)
+        self.assertEqual({name: read(path) for name, path in paths.items()}, whole)
+
     def test_skipped_steps_are_counted_over_the_stop(self):
         """16-mixed begins with steps that overflow; stopped after some of them, the epoch's count and every line are those of the whole run."""
         words = ["train", "classify", "data=builtin:shapes", "data.count=300", "model=mlp", "precision=16-mixed", "batch_size=16", "val_split=0",
