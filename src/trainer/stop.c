@@ -64,7 +64,9 @@ void lvni_stop_install_early(void)
 
 void lvni_stop_install(void)
 {
-    asked = early ? asked : 0;
+    if (!early) {
+        asked = 0; /* never read and written back: a signal that comes in between would be lost */
+    }
     early = 0;
     install();
 }
