@@ -40,7 +40,7 @@ lvn_status lvni_config_load_yaml(lvni_config *config, lvni_layer layer, const ch
 /* After the last layer: refuses values of later versions and calls the rows' checks, on the values that won.
  */
 lvn_status lvni_config_finish(const lvni_config *config);
-/* After finish: values of rows whose .needs are not met. On the command line: LVN_ERR_USAGE. In a file, which may serve several runs: a line for
+/* After finish: values, neither the default nor off, of rows whose .needs are not met. On the command line: LVN_ERR_USAGE. In a file, which may serve several runs: a line for
  * each is appended to warnings. Defaults, jobs and saved configurations are left alone. */
 lvn_status lvni_config_check_needs(const lvni_config *config, lvni_str *warnings);
 /* The program found out that this row does nothing here: LVN_ERR_USAGE "...: this has no effect WHY" when a value other than the default stands on the

@@ -100,6 +100,12 @@ static lvn_status find_missing(const lvni_config *config, const lvni_option *row
     return lvni_str_status(missing);
 }
 
+/* Switched off by its value: what the row would do is not done, as asked. */
+static bool is_off(const lvni_slot *slot)
+{
+    return !is_on(slot) && (slot->row->flags & LVNI_OPT_ZERO_IS_ON) == 0;
+}
+
 static lvn_status is_default(const lvni_slot *slot, bool *same)
 {
     lvni_value usual;
@@ -119,7 +125,7 @@ static lvn_status check_slot(const lvni_config *config, const lvni_slot *slot, l
     bool same;
     lvni_str missing = {0};
     LVN_TRY(is_default(slot, &same));
-    lvn_status s = same ? LVN_OK : find_missing(config, slot->row, &missing);
+    lvn_status s = same || is_off(slot) ? LVN_OK : find_missing(config, slot->row, &missing);
     if (s == LVN_OK && missing.len > 0 && slot->layer == LVNI_LAYER_WORDS) {
         s = refuse(slot, lvni_str_text(&missing));
     } else if (s == LVN_OK && missing.len > 0) {

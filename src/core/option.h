@@ -27,6 +27,7 @@ enum {
     LVNI_OPT_HIDDEN = 8,    /* not in the help */
     LVNI_OPT_LAYOUT = 32,   /* changes the time and no bit: neither saved nor taken from a saved configuration */
     LVNI_OPT_INF = 16,      /* inf and -inf are numbers for this row, within its range */
+    LVNI_OPT_ZERO_IS_ON = 64, /* 0 (or false) does not switch this row off: it counts as any value where .needs are not met */
 };
 
 /* Allowed numbers, for every element of a list. All zero: any. */
@@ -83,7 +84,7 @@ struct lvni_option {
      * later version; this one trains on one device (devices=1)". NULL: a general sentence. */
     const char *later, *later_note;
     /* Without which the row does nothing: terms joined by '&', each "optim.name=sgd|lars" (one of these values) or "ema.decay" or
-     * "augment.hue|augment.contrast" (one of these keys is neither off nor zero). lvni_config_check_needs looks at it. */
+     * "augment.hue|augment.contrast" (one of these keys is neither off nor zero). lvni_config_check_needs looks at it, and passes the default and values that switch the row off. */
     const char *needs;
     const char *spellings; /* other words for values: "none=single|ddp_spawn=ddp" */
     /* Looks at a value that was given (not at defaults), after all layers are joined; records an error that

@@ -37,7 +37,7 @@ static const lvni_option augment_rows[] = {
     {.name = "augment.solarize", .type = LVNI_OPT_FLOAT, .fallback = "0", .range = LVNI_BETWEEN(0, 1),
      .help = "Probability that bright values are inverted."},
     {.name = "augment.solarize_from", .type = LVNI_OPT_FLOAT, .fallback = "0.5", .range = LVNI_BETWEEN(0, 1),
-     .needs = "augment.solarize", .help = "Brightness, of 1, from which solarize inverts."},
+     .flags = LVNI_OPT_ZERO_IS_ON, .needs = "augment.solarize", .help = "Brightness, of 1, from which solarize inverts."},
     {.name = "augment.mixup_alpha", .type = LVNI_OPT_FLOAT, .fallback = "0", .range = LVNI_BETWEEN(0, 1000),
      .help = "mixup: pairs of a shard are blended, with parts drawn from Beta(x, x); 0: off."},
     LVNI_OPTION_ALIAS("mixup_alpha", "augment.mixup_alpha"),

@@ -92,7 +92,7 @@ class Words(Case):
         self.refused(["ema.decay=1"], ["ema.decay `1`", "at least 0 and below 1"])
 
     def test_options_without_effect(self):
-        """On the command line an error, in a file, which may serve several runs, a warning; values that are the default are neither."""
+        """On the command line an error, in a file, which may serve several runs, a warning; values that are the default, or switch off, are neither."""
         for words, says in (
                 (["scheduler=cosine", "scheduler.milestones=[1]"], ["scheduler.milestones [1]", "scheduler.name=cosine", "it is for scheduler.name=multistep"]),
                 (["scheduler.gamma=0.5"], ["scheduler.gamma 0.5", "scheduler.name=constant", "it is for scheduler.name=step or multistep"]),
@@ -102,15 +102,17 @@ class Words(Case):
                 (["optim=sgd", "optim.eps=1e-3"], ["optim.eps 1e-3"]), (["optim=sgd", "optim.trust_coefficient=0.1"], ["it is for optim.name=lars"]),
                 (["optim.momentum=0.5"], ["optim.momentum 0.5", "optim.name=adamw", "sgd or lars"]),
                 (["optim=sgd", "optim.momentum=0", "optim.dampening=0.5"], ["optim.dampening 0.5: this has no effect without optim.momentum"]),
-                (["weight_decay=0", "optim.decay_norm_bias=false"], ["optim.decay_norm_bias false", "without optim.weight_decay"]),
-                (["ema.warmup=false"], ["ema.warmup false: this has no effect without ema.decay"]), (["use_ema=false"], ["without ema.decay"]),
                 (["augment.jitter=0.5"], ["without one of augment.brightness, augment.contrast, augment.saturation, augment.hue"]),
                 (["augment.blur_kernel=3"], ["without augment.blur"]), (["augment.solarize_from=0.3"], ["without augment.solarize"]),
+                (["augment.solarize_from=0"], ["without augment.solarize"]),
                 (["augment.crop=false", "augment.scale=[0.2,1]"], ["augment.scale [0.2,1]", "without augment.crop"]),
                 (["data=builtin:shapes", "augment.ratio=[1,1]"], ["augment.ratio [1,1]", "without augment.crop=true"]),
                 (["data.count=60"], ["data.count 60", "it is for data=builtin:shapes"])):
             self.refused(words, [*says, "has no effect", "(command line)"])
         self.train("optim.momentum=0.9", "scheduler.gamma=0.1", "augment.hue=0.1", "augment.jitter=0.5")
+        _, told = self.train("optim.momentum=0", "weight_decay=0", "optim.decay_norm_bias=false", "ema.warmup=false", "use_ema=false", "augment.jitter=0",
+                             "augment.blur_kernel=0", "scheduler.end_factor=0", "scheduler.milestones=[]", "overwrite=true")
+        self.assertNotIn("no effect", told)
         write(f"{self.dir}/job.yaml", b"scheduler.gamma: 0.5\noptim:\n  eps: 0.001\n")
         _, told = self.train(f"config={self.dir}/job.yaml", "overwrite=true")
         self.assertIn("warning: scheduler.gamma 0.5: this has no effect with scheduler.name=constant", told)
