@@ -13,8 +13,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
-static const size_t header_bytes = (size_t)1 << 16;
+/* Nearly every header lies in the first block of a file; an embedded preview or a colour profile may push it behind. */
+static const size_t header_bytes[] = {(size_t)1 << 12, (size_t)1 << 16};
 
 static void note_damage(lvni_damage *d, const char *name, const char *message)
 {
@@ -68,12 +70,12 @@ bool lvni_header_stat(const char *root, const char *name, lvni_header *out)
     return true;
 }
 
-/* The first bytes of an open picture (all of them: whole). */
-static lvn_status read_start(lvni_data_scratch *scratch, int fd, const char *path, size_t want, size_t *n)
+static lvn_status probe_first(lvni_data_scratch *scratch, int fd, const char *path, size_t bytes, lvni_picture_info *info)
 {
-    LVN_TRY(lvni_buffer_reserve(&scratch->file, want + 1));
-    while (*n < want) {
-        const ssize_t got = lvni_vfs_get()->read(fd, (char *)scratch->file.data + *n, want - *n);
+    size_t n = 0;
+    LVN_TRY(lvni_buffer_reserve(&scratch->file, bytes + 1));
+    while (n < bytes) {
+        const ssize_t got = lvni_vfs_get()->read(fd, (char *)scratch->file.data + n, bytes - n);
         if (got < 0 && errno == EINTR) {
             continue;
         }
@@ -83,39 +85,41 @@ static lvn_status read_start(lvni_data_scratch *scratch, int fd, const char *pat
         if (got == 0) {
             break;
         }
-        *n += (size_t)got;
+        n += (size_t)got;
     }
-    return LVN_OK;
-}
-
-static lvn_status probe_open(lvni_data_scratch *scratch, int fd, const char *path, bool whole, size_t bytes, lvni_picture_info *info)
-{
-    size_t n = 0;
-    LVN_TRY(read_start(scratch, fd, path, whole || bytes < header_bytes ? bytes : header_bytes, &n));
     return lvni_picture_probe(scratch, scratch->file.data, n, path, info);
 }
 
-/* A header may lie behind the first bytes (an embedded preview): then the whole file is read. */
+/* More is read only where the header needs it, from the start again: rare. */
+static lvn_status probe_open(lvni_data_scratch *scratch, int fd, const char *path, size_t bytes, lvni_picture_info *info)
+{
+    for (int i = 0; i < 2 && header_bytes[i] < bytes; i++) {
+        const lvn_status s = probe_first(scratch, fd, path, header_bytes[i], info);
+        if (s == LVN_OK || s == LVN_ERR_MEMORY) {
+            return s;
+        }
+        if (lseek(fd, 0, SEEK_SET) != 0) {
+            LVN_FAIL(LVN_ERR_IO, "%s: cannot read: %s", path, strerror(errno));
+        }
+        lvn_clear_error(); /* of a header that was cut off here */
+    }
+    return probe_first(scratch, fd, path, bytes, info);
+}
+
 static lvn_status look_at(lvni_data_scratch *scratch, const char *path, lvni_header *out, lvni_picture_info *info)
 {
-    lvn_status s = LVN_OK;
-    for (int whole = 0; whole < 2; whole++) {
-        struct stat st;
-        const int fd = lvni_vfs_get()->open(path, O_RDONLY | O_CLOEXEC, 0);
-        if (fd < 0 || fstat(fd, &st) != 0) {
-            const int reason = errno;
-            if (fd >= 0) {
-                lvni_vfs_get()->close(fd);
-            }
-            LVN_FAIL(LVN_ERR_IO, "%s: cannot open: %s", path, strerror(reason));
+    struct stat st;
+    const int fd = lvni_vfs_get()->open(path, O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0 || fstat(fd, &st) != 0) {
+        const int reason = errno;
+        if (fd >= 0) {
+            lvni_vfs_get()->close(fd);
         }
-        take_stat(&st, out);
-        s = probe_open(scratch, fd, path, whole == 1, (size_t)st.st_size, info);
-        lvni_vfs_get()->close(fd);
-        if (s == LVN_OK || s == LVN_ERR_MEMORY || (size_t)st.st_size <= header_bytes) {
-            break;
-        }
+        LVN_FAIL(LVN_ERR_IO, "%s: cannot open: %s", path, strerror(reason));
     }
+    take_stat(&st, out);
+    const lvn_status s = probe_open(scratch, fd, path, (size_t)st.st_size, info);
+    lvni_vfs_get()->close(fd);
     return s;
 }
 
@@ -151,7 +155,8 @@ typedef struct reading {
     int64_t n;
     lvni_header *out;
     atomic_llong next;
-    atomic_int failed; /* an lvn_status; what a thread says of it dies with the thread */
+    atomic_int failed; /* an lvn_status */
+    lvn_error why;     /* of the thread that failed first: what it says dies with it */
 } reading;
 
 static lvn_status read_blocks(reading *r)
@@ -176,8 +181,9 @@ static void *read_main(void *argument)
     reading *r = argument;
     lvni_thread_name("headers", -1);
     const lvn_status s = read_blocks(r);
-    if (s != LVN_OK) {
-        atomic_store(&r->failed, (int)s);
+    int none = LVN_OK;
+    if (s != LVN_OK && atomic_compare_exchange_strong(&r->failed, &none, (int)s)) {
+        r->why = *lvn_last_error();
     }
     return NULL;
 }
@@ -205,7 +211,8 @@ lvn_status lvni_headers_read(const char *root, const char *names, const size_t *
         pthread_join(thread[i], NULL);
     }
     if (s == LVN_OK && atomic_load(&r.failed) != LVN_OK) {
-        LVN_FAIL((lvn_status)atomic_load(&r.failed), "%s: no memory for the headers of its %lld pictures", root, (long long)n);
+        lvn_error_adopt(&r.why);
+        return (lvn_status)atomic_load(&r.failed);
     }
     return s == LVN_OK ? note_all(&r, damage) : s;
 }

@@ -5,11 +5,13 @@
 #include "core/vfs.h"
 #include "data/folder_headers.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #define VERSION_LINE "levin data index 1\n"
@@ -72,7 +74,7 @@ static lvn_status make_text(lvni_str *out, const char *root, bool parts, lvni_wa
 
 /* ---- where ---- */
 
-/* The folder that a file lies in, with no links and dots; false: it cannot be found, and opening the file will say so. */
+/* The folder that a file lies in, with no links and dots; false: it cannot be found. */
 static bool folder_of(const char *file, char real[PATH_MAX])
 {
     char folder[PATH_MAX];
@@ -92,6 +94,16 @@ static lvn_status check_place(const char *file, const char *root)
     if (strncmp(folder, real, n) == 0 && (folder[n] == '\0' || folder[n] == '/')) {
         LVN_FAIL(LVN_ERR_USAGE, "data.index=%s lies inside of data=%s: writing it there would change the folder that it describes; put it beside the folder",
                  file, root);
+    }
+    return LVN_OK;
+}
+
+/* Before anything else is done: the text is written when the run begins. */
+static lvn_status check_writable(const char *file)
+{
+    char folder[PATH_MAX];
+    if (!folder_of(file, folder) || access(folder, W_OK) != 0) {
+        LVN_FAIL(errno == ENOENT ? LVN_ERR_NOT_FOUND : LVN_ERR_IO, "data.index=%s cannot be written there: %s", file, strerror(errno));
     }
     return LVN_OK;
 }
@@ -288,6 +300,22 @@ static lvn_status take_file(lvni_index *x, const char *root, bool parts, lvni_wa
     return s;
 }
 
+/* The headers of all pictures, and the text of what may be kept. */
+static lvn_status make_index(lvni_index *x, const char *root, bool parts, lvni_walk *walk)
+{
+    lvni_damage damage = {0};
+    lvn_status s = make_text(&x->text, root, parts, walk, &damage);
+    const lvn_status told = lvni_damage_tell(&damage, walk->n, &x->damaged);
+    s = s == LVN_OK ? told : s;
+    if (walk->n_blind > 0) {
+        lvni_str_clear(&x->text);
+        lvni_str_printf(&x->unkept, "%s/%s%s leads to no folder and no picture, and it would not show when that changes", root, walk->names + walk->blind_at,
+                        walk->n_blind > 1 ? " (and others)" : "");
+        s = s == LVN_OK ? lvni_str_status(&x->unkept) : s;
+    }
+    return s;
+}
+
 lvn_status lvni_folder_index_open(lvni_index *x, const char *root, bool parts, lvn_status (*list)(void *user, lvni_walk *walk), void *user,
                                   lvni_walk *walk)
 {
@@ -297,24 +325,18 @@ lvn_status lvni_folder_index_open(lvni_index *x, const char *root, bool parts, l
     if (what == TAKEN) {
         return LVN_OK;
     }
+    LVN_TRY(x->mode == LVNI_INDEX_FILE && what == WANTED ? check_writable(x->file) : LVN_OK);
     LVN_TRY(list(user, walk));
     if (what == OTHER || x->mode == LVNI_INDEX_NONE || x->mode == LVNI_INDEX_LOOK) {
         return LVN_OK;
     }
-    lvni_damage damage = {0};
-    lvn_status s = make_text(&x->text, root, parts, walk, &damage);
-    const lvn_status told = lvni_damage_tell(&damage, walk->n, &x->damaged);
-    s = s == LVN_OK ? told : s;
-    if (s == LVN_OK && x->mode == LVNI_INDEX_FILE) {
-        s = lvni_file_write(x->file, lvni_str_text(&x->text), x->text.len);
-        lvni_str_clear(&x->text);
-    }
-    return s;
+    return make_index(x, root, parts, walk);
 }
 
 void lvni_index_free(lvni_index *x)
 {
     lvni_str_free(&x->changed);
     lvni_str_free(&x->damaged);
+    lvni_str_free(&x->unkept);
     lvni_str_free(&x->text);
 }

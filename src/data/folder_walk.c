@@ -90,18 +90,29 @@ static lvn_status add_folder(lvni_walk *w, const char *name, const struct stat *
 
 static lvn_status walk_folder(walker *w, size_t length, const struct stat *self, const ancestor *up);
 
+/* What a link leads to can change while every folder here keeps its time. */
+static lvn_status note_blind(walker *w)
+{
+    lvni_walk *walk = w->walk;
+    return walk->n_blind++ == 0 ? add_text(walk, w->path + w->root_length + 1, &walk->blind_at) : LVN_OK;
+}
+
+static lvn_status pass_over(walker *w)
+{
+    struct stat st;
+    return lstat(w->path, &st) == 0 && !S_ISLNK(st.st_mode) ? LVN_OK : note_blind(w);
+}
+
 /* w->path holds an entry of a folder whose chain is `up`. Only what is neither folder nor picture is passed over. */
 static lvn_status walk_entry(walker *w, size_t length, const ancestor *up)
 {
     struct stat st;
     if (stat(w->path, &st) != 0) {
-        if (!name_is_picture(w->path)) {
-            return LVN_OK; /* a broken link that would not be read anyway */
-        }
-        return lvni_walk_add_name(w->walk, w->path + w->root_length + 1); /* reported when it is read */
+        LVN_TRY(note_blind(w));
+        return name_is_picture(w->path) ? lvni_walk_add_name(w->walk, w->path + w->root_length + 1) : LVN_OK; /* reported when it is read */
     }
     if (!S_ISDIR(st.st_mode)) {
-        return S_ISREG(st.st_mode) && name_is_picture(w->path) ? lvni_walk_add_name(w->walk, w->path + w->root_length + 1) : LVN_OK;
+        return S_ISREG(st.st_mode) && name_is_picture(w->path) ? lvni_walk_add_name(w->walk, w->path + w->root_length + 1) : pass_over(w);
     }
     for (const ancestor *a = up; a != NULL; a = a->up) {
         if (a->dev == st.st_dev && a->ino == st.st_ino) {

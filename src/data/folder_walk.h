@@ -27,6 +27,8 @@ typedef struct lvni_walk {
     lvni_walk_size *size; /* (n); NULL: nobody looked */
     int64_t size_room;
     int64_t start_ns; /* of the first lvni_walk_add, on the clock of the file times */
+    int64_t n_blind;  /* entries whose target may become a picture or a folder without any listed folder changing: links that lead nowhere */
+    size_t blind_at;  /* the first of them, in names */
 } lvni_walk;
 
 /* Add every picture below root/under (under may be ""), through sub-folders and links. A link to a folder that it lies in is LVN_ERR_USAGE. */

@@ -3,6 +3,7 @@
 #include "log/run_log.h"
 
 #include "core/alloc.h"
+#include "core/str.h"
 #include "core/vfs.h"
 
 #include <errno.h>
@@ -20,6 +21,8 @@ static struct logger {
     int fd; /* of the file, -1: none */
     char path[1024];
     bool quiet;
+    bool keeping; /* no file yet, but one to come */
+    lvni_str kept;
     int status_fd; /* -1: no status line on the screen */
     char status[STATUS];
 } logger = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1, .status_fd = -1};
@@ -59,11 +62,37 @@ static void wipe_status(void)
     }
 }
 
+static void forget_kept(void)
+{
+    logger.keeping = false;
+    lvni_str_free(&logger.kept);
+}
+
 static void close_file(void)
 {
     if (logger.fd >= 0) {
         lvni_vfs_get()->close(logger.fd); /* every line was written by itself: nothing to lose here */
         logger.fd = -1;
+    }
+}
+
+void lvni_log_keep(void)
+{
+    pthread_mutex_lock(&logger.lock);
+    logger.keeping = logger.fd < 0;
+    pthread_mutex_unlock(&logger.lock);
+}
+
+/* Writes what is complete. */
+static void write_file(const char *text, size_t n)
+{
+    if (n > 0 && lvni_append_write(logger.fd, logger.path, text, n) != LVN_OK) {
+        char told[1200];
+        const int m = snprintf(told, sizeof told, "warning: %s; the run goes on without this log\n",
+                               lvn_last_error()->message);
+        wipe_status();
+        put(STDERR_FILENO, told, (size_t)m);
+        close_file();
     }
 }
 
@@ -77,6 +106,8 @@ lvn_status lvni_log_open(const char *path, bool append)
     close_file();
     logger.fd = fd;
     memcpy(logger.path, path, strlen(path) + 1);
+    write_file(lvni_str_text(&logger.kept), logger.kept.len);
+    forget_kept();
     pthread_mutex_unlock(&logger.lock);
     return LVN_OK;
 }
@@ -85,6 +116,7 @@ void lvni_log_close(void)
 {
     pthread_mutex_lock(&logger.lock);
     close_file();
+    forget_kept();
     pthread_mutex_unlock(&logger.lock);
 }
 
@@ -117,7 +149,7 @@ static void to_screen(lvni_log_level level, char *text, size_t n)
 
 static void to_file(lvni_log_level level, char *text, size_t n)
 {
-    if (logger.fd < 0) {
+    if (logger.fd < 0 && !logger.keeping) {
         return;
     }
     struct timespec now;
@@ -131,13 +163,10 @@ static void to_file(lvni_log_level level, char *text, size_t n)
     char *start = text - length;
     memcpy(start, prefix, length);
     text[n] = '\n';
-    if (lvni_append_write(logger.fd, logger.path, start, length + n + 1) != LVN_OK) {
-        char told[1200];
-        const int m = snprintf(told, sizeof told, "warning: %s; the run goes on without this log\n",
-                               lvn_last_error()->message);
-        wipe_status();
-        put(STDERR_FILENO, told, (size_t)m);
-        close_file();
+    if (logger.fd < 0) {
+        lvni_str_append_n(&logger.kept, start, length + n + 1);
+    } else {
+        write_file(start, length + n + 1);
     }
 }
 

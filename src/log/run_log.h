@@ -14,9 +14,11 @@ typedef enum lvni_log_level {
     LVNI_LOG_ERROR    /* "error: text" */
 } lvni_log_level;
 
-/* From now on also into the file at path. Closes the one before. append = false empties it. */
+/* Lines from now on go into the file that will be opened: what is said before a run has a directory. */
+void lvni_log_keep(void);
+/* From now on also into the file at path, behind the lines that were kept. Closes the one before. append = false empties it. */
 lvn_status lvni_log_open(const char *path, bool append);
-void lvni_log_close(void);
+void lvni_log_close(void); /* and forgets kept lines */
 void lvni_log_set_quiet(bool quiet);
 
 void lvni_log_line(lvni_log_level level, const char *fmt, ...) LVN_PRINTF(2, 3);

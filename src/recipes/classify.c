@@ -1,11 +1,14 @@
 /* Training of image classifiers: options, data, model, export; the run itself is in fit.c. */
 #include "recipes/classify.h"
 
+#include "core/alloc.h"
+#include "log/run_log.h"
 #include "recipes/fit.h"
 #include "recipes/image_data.h"
 #include "recipes/image_source.h"
 #include "recipes/mix.h"
 #include "recipes/optim_options.h"
+#include "recipes/run_dir.h"
 #include "recipes/train_options.h"
 #include "trainer/trainer.h"
 
@@ -42,7 +45,8 @@ typedef struct exporting {
 
 static lvn_status write_files(void *user, const char *dir)
 {
-    return lvni_image_data_write_index(((const exporting *)user)->data, dir);
+    const exporting *e = user;
+    return lvni_image_data_write_index(e->config, e->data, dir);
 }
 
 static lvn_status export_model(void *user, const lvni_model *model, const float *values, int64_t step, const char *path)
@@ -108,6 +112,7 @@ static lvn_status fit_with(lvni_config *c, const lvni_image_data *data, fit_func
                                       .describe = describe,
                                       .decode_bytes = data->decode_bytes,
                                       .write_files = write_files,
+                                      .kept_file = lvni_config_str(c, "data.index"),
                                       .user = &e};
     return fit(&request);
 }
@@ -121,13 +126,24 @@ static lvn_status with_data(lvni_config *c, fit_function fit)
     return s;
 }
 
+/* What refuses the run without a look at the data comes before that look, which may take minutes. */
+static lvn_status check_out(const lvni_config *c)
+{
+    char *out;
+    LVN_TRY(lvni_run_dir_choose(c, "classify", &out));
+    lvni_free(out);
+    return LVN_OK;
+}
+
 static lvn_status run(int n, const char *const *words, fit_function fit)
 {
     size_t n_tables;
     const lvni_option_table *tables = lvni_classify_train_tables(&n_tables);
     lvni_config *c;
     LVN_TRY(lvni_read_config(tables, n_tables, "levin help train.classify", NULL, n, words, &c));
-    const lvn_status s = with_data(c, fit);
+    lvni_log_set_quiet(lvni_config_bool(c, "quiet"));
+    lvn_status s = fit == lvni_fit ? check_out(c) : LVN_OK;
+    s = s == LVN_OK ? with_data(c, fit) : s;
     lvni_config_destroy(c);
     return s;
 }
@@ -135,7 +151,9 @@ static lvn_status run(int n, const char *const *words, fit_function fit)
 lvn_status lvni_classify_train(int n, const char *const *words)
 {
     lvni_stop_install_early();
+    lvni_log_keep();
     const lvn_status s = run(n, words, lvni_fit);
+    lvni_log_close();
     lvni_stop_remove();
     return s;
 }

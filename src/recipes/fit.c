@@ -388,7 +388,7 @@ static lvn_status train(run *r)
     LVN_TRY(prepare(r));
     const bool resuming = lvni_config_bool(c, "resume");
     lvni_stop_install(); /* from here on there is something to lose */
-    LVN_TRY(lvni_run_dir_make(r->dir, lvni_config_bool(c, "overwrite"), resuming));
+    LVN_TRY(lvni_run_dir_make(r->dir, lvni_config_bool(c, "overwrite"), resuming, r->request->kept_file));
     banner(r);
     LVN_TRY(resuming ? find_saved(r) : LVN_OK);
     LVN_TRY(make_trainer(r));

@@ -12,6 +12,7 @@ typedef struct lvni_fit_request {
     const lvn_module_class *cls;
     const void *arguments; /* of the root's build() */
     const lvn_dataset *train, *val; /* borrowed; val may be NULL */
+    const char *kept_file; /* that overwrite=true must not remove, as the run reads it, or NULL */
     size_t decode_bytes;   /* that each loading thread keeps beside the batches; 0: not known */
     const char *note;      /* one line about the data for the banner, or NULL */
     /* Write the model, with these values of `step` in place of its weights, for others to `path`; called beside the training. NULL:

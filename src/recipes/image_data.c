@@ -127,7 +127,7 @@ lvn_status lvni_image_data_open(const lvni_config *c, lvni_image_data *out)
     return status;
 }
 
-/* The transform that the model was validated with. */
+/* The transform that the model was validated with. Only data.index= is written here: the run is another's. */
 static lvn_status open_for(const lvni_config *c, const lvni_classifier_card *card, lvni_scan_mode mode, lvni_image_source *s,
                            lvni_image_data *out)
 {
@@ -137,7 +137,12 @@ static lvn_status open_for(const lvni_config *c, const lvni_classifier_card *car
     out->transform.eval_crop = card->eval_crop;
     memcpy(out->transform.mean, card->mean, sizeof card->mean);
     memcpy(out->transform.std, card->std, sizeof card->std);
-    return lvni_image_source_open(c, mode, lvni_config_str(c, "model"), false, s);
+    LVN_TRY(lvni_image_source_open(c, mode, lvni_config_str(c, "model"), false, s));
+    const lvn_status status = s->index.len == 0 ? LVN_OK : lvni_file_write(lvni_config_str(c, "data.index"), s->index.data, s->index.len);
+    if (status != LVN_OK) {
+        lvni_image_source_close(s);
+    }
+    return status;
 }
 
 lvn_status lvni_image_data_for_model(const lvni_config *c, const lvni_classifier_card *card, lvni_image_data *out)
@@ -209,13 +214,18 @@ lvn_status lvni_image_data_for_eval(const lvni_config *c, const lvni_classifier_
     return status;
 }
 
-lvn_status lvni_image_data_write_index(const lvni_image_data *d, const char *run)
+lvn_status lvni_image_data_write_index(const lvni_config *c, const lvni_image_data *d, const char *run)
 {
+    const char *given = lvni_config_str(c, "data.index");
     if (d->index.len == 0) {
         return LVN_OK;
     }
     lvni_str path = {0};
-    lvni_str_printf(&path, "%s/" LVNI_RUN_INDEX, run);
+    if (given != NULL) {
+        lvni_str_append(&path, given);
+    } else {
+        lvni_str_printf(&path, "%s/" LVNI_RUN_INDEX, run);
+    }
     lvn_status s = lvni_str_status(&path);
     s = s == LVN_OK ? lvni_file_write(lvni_str_text(&path), d->index.data, d->index.len) : s;
     lvni_str_free(&path);

@@ -11,7 +11,7 @@ extern const lvni_option_table lvni_augment_options; /* image_size val_split aug
 typedef struct lvni_image_data {
     lvn_dataset *train, *val; /* val may be NULL; prediction: only train */
     lvni_transform transform; /* of the training view; evaluation uses its evaluation part */
-    lvni_str index;           /* to be written into the run directory as LVNI_RUN_INDEX; empty: nothing is */
+    lvni_str index;           /* for lvni_image_data_write_index; empty: nothing is to be written */
     size_t decode_bytes;      /* that each loading thread keeps; 0: not known */
     lvni_str note;            /* "clothing: 341 pictures in 10 classes, 273 to train, 68 to validate" */
     char identity[96];        /* of the whole list, by the pictures' names: the same wherever the folder lies. Prediction: "" */
@@ -20,8 +20,8 @@ typedef struct lvni_image_data {
 
 /* For training. Free with lvni_image_data_free. */
 lvn_status lvni_image_data_open(const lvni_config *config, lvni_image_data *out);
-/* LVNI_RUN_INDEX, in a run directory that is there. Nothing without one to write. */
-lvn_status lvni_image_data_write_index(const lvni_image_data *data, const char *run);
+/* To data.index=, else as LVNI_RUN_INDEX into a run directory that is there. Nothing without one to write. */
+lvn_status lvni_image_data_write_index(const lvni_config *config, const lvni_image_data *data, const char *run);
 /* For a trained model: flat, without labels (predict). */
 lvn_status lvni_image_data_for_model(const lvni_config *config, const lvni_classifier_card *card, lvni_image_data *out);
 /* For a trained model: with its classes, and the part of the data that the key `split` asks for (eval). */

@@ -44,14 +44,18 @@ static lvn_status need_data(const lvni_config *c)
     return LVN_OK;
 }
 
-/* What the index has found. Damage is told before the first step, not in the middle of the first epoch. */
-static lvn_status tell_index(const lvni_config *c, const lvni_index *x)
+/* What the index has found. Damage is told before the first step of a training, not in the middle of its first epoch. A model in use may not even
+ * want the damaged ones (split=val): there it is the decoding that ends the command. */
+static lvn_status tell_index(const lvni_config *c, bool training, const lvni_index *x)
 {
     const char *data = lvni_config_str(c, "data");
     if (x->changed.len > 0) {
         lvni_log_line(LVNI_LOG_INFO, "data=%s is not as %s has it: %s; its pictures are listed anew", data, x->file, lvni_str_text(&x->changed));
     }
-    if (x->damaged.len > 0 && strcmp(lvni_config_str(c, "on_error"), "stop") == 0) {
+    if (x->unkept.len > 0) {
+        lvni_log_line(LVNI_LOG_INFO, "data=%s: the list of its pictures is not kept: %s", data, lvni_str_text(&x->unkept));
+    }
+    if (training && x->damaged.len > 0 && strcmp(lvni_config_str(c, "on_error"), "stop") == 0) {
         LVN_FAIL(LVN_ERR_CORRUPT, "%s; mend or remove them, or leave them out with on_error=skip", lvni_str_text(&x->damaged));
     }
     if (x->damaged.len > 0) {
@@ -60,10 +64,10 @@ static lvn_status tell_index(const lvni_config *c, const lvni_index *x)
     return LVN_OK;
 }
 
-static lvn_status open_index(const lvni_config *c, lvni_scan_mode mode, lvni_index *x, lvni_image_source *s)
+static lvn_status open_index(const lvni_config *c, lvni_scan_mode mode, bool training, lvni_index *x, lvni_image_source *s)
 {
     LVN_TRY(lvni_image_scan_open_indexed(lvni_config_str(c, "data"), mode, x, &s->scan));
-    LVN_TRY(tell_index(c, x));
+    LVN_TRY(tell_index(c, training, x));
     s->index = x->text;
     x->text = (lvni_str){0};
     return LVN_OK;
@@ -79,7 +83,7 @@ static lvn_status open_folder(const lvni_config *c, lvni_scan_mode mode, const c
     lvni_index x = {.mode = given != NULL ? LVNI_INDEX_FILE : training ? LVNI_INDEX_KEEP : LVNI_INDEX_LOOK,
                     .file = given != NULL ? given : run != NULL ? lvni_str_text(&kept) : NULL};
     lvn_status status = lvni_str_status(&kept);
-    status = status == LVN_OK ? open_index(c, mode, &x, s) : status;
+    status = status == LVN_OK ? open_index(c, mode, training, &x, s) : status;
     lvni_index_free(&x);
     lvni_str_free(&kept);
     return status;

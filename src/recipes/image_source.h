@@ -9,7 +9,7 @@
 
 typedef struct lvni_image_source {
     lvni_image_scan *scan;     /* a folder; NULL: none */
-    lvni_str index;            /* of the folder, to be written into the run directory; empty: it is there, or is not kept */
+    lvni_str index;            /* of the folder, to be written to data.index=, else into the run directory; empty: it is there, or is not kept */
     lvni_array_images *arrays; /* array files; NULL: none; neither: shapes */
     lvni_shapes_options shapes;
 } lvni_image_source;
@@ -18,7 +18,7 @@ extern const lvni_option_table lvni_image_options; /* data labels data.* */
 
 #define LVNI_RUN_INDEX "data.index" /* in a run directory: the pictures it was trained with (folder_index.h) */
 
-/* LVN_ERR_USAGE when data= is missing or wrong; LVN_ERR_CORRUPT when headers are damaged and on_error=stop; else as the openers of the kinds. mode
+/* LVN_ERR_USAGE when data= is missing or wrong; LVN_ERR_CORRUPT when headers are damaged, on_error=stop and `training`; else as the openers of the kinds. mode
  * FLAT: no classes are needed. run: the directory whose index of the folder may be taken, or NULL; `training`: one is made where none fits. */
 lvn_status lvni_image_source_open(const lvni_config *config, lvni_scan_mode mode, const char *run, bool training, lvni_image_source *out);
 void lvni_image_source_close(lvni_image_source *source);

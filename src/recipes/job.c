@@ -1,6 +1,7 @@
 /* lvn_main and lvn_job_train: a user's own module and datasets through the same way as the recipes. */
 #include "core/exit_code.h"
 #include "kernels/kernels.h"
+#include "log/run_log.h"
 #include "recipes/fit.h"
 #include "recipes/report_error.h"
 #include "recipes/optim_options.h"
@@ -42,7 +43,9 @@ static lvn_status train(const lvn_job *job, int n, const char *const *words)
 
 lvn_status lvn_job_train(const lvn_job *job, int n_words, const char *const *words)
 {
+    lvni_log_keep();
     const lvn_status s = train(job, n_words, words);
+    lvni_log_close();
     lvn_dataset_destroy(job->train);
     lvn_dataset_destroy(job->val);
     return s;

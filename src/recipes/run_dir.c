@@ -145,9 +145,15 @@ static bool is_leftover(const char *name, const char *pattern)
            fits(name, (size_t)(tail - name), pattern);
 }
 
+static bool is_same_file(const char *a, const char *b)
+{
+    struct stat x, y;
+    return a != NULL && b != NULL && stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
 /* Remove the files that a run writes into <dir>, or only what was left half written; anything else a person
- * put there stays. */
-static void empty(const char *dir, const char *const *patterns, bool leftovers_only)
+ * put there stays, and so does `keep` (NULL: nothing). */
+static void empty(const char *dir, const char *const *patterns, bool leftovers_only, const char *keep)
 {
     DIR *d = opendir(dir);
     for (struct dirent *e = NULL; d != NULL && (e = readdir(d)) != NULL;) {
@@ -155,7 +161,7 @@ static void empty(const char *dir, const char *const *patterns, bool leftovers_o
             const bool ours = is_leftover(e->d_name, patterns[i]) ||
                               (!leftovers_only && fits(e->d_name, strlen(e->d_name), patterns[i]));
             char *path = ours ? lvni_path_join(dir, e->d_name) : NULL;
-            if (path != NULL) {
+            if (path != NULL && !is_same_file(path, keep)) {
                 lvni_vfs_get()->unlink(path);
             }
             lvni_free(path);
@@ -166,12 +172,12 @@ static void empty(const char *dir, const char *const *patterns, bool leftovers_o
     }
 }
 
-static lvn_status make_parts(const char *path, bool overwrite)
+static lvn_status make_parts(const char *path, bool overwrite, const char *keep)
 {
     static const char *const parts[] = {"checkpoints", "exported_models"};
     static const char *const part_files[] = {".safetensors", NULL};
     static const char *const own_files[] = {"config.yaml", "train.log", "metrics.jsonl", LVNI_RUN_INDEX, NULL};
-    empty(path, own_files, !overwrite);
+    empty(path, own_files, !overwrite, keep);
     for (int i = 0; i < 2; i++) {
         char *part = lvni_path_join(path, parts[i]);
         if (part == NULL) {
@@ -179,7 +185,7 @@ static lvn_status make_parts(const char *path, bool overwrite)
         }
         const lvn_status s = lvni_mkdirs(part);
         if (s == LVN_OK) {
-            empty(part, part_files, !overwrite);
+            empty(part, part_files, !overwrite, NULL);
         }
         lvni_free(part);
         LVN_TRY(s);
@@ -187,11 +193,11 @@ static lvn_status make_parts(const char *path, bool overwrite)
     return LVN_OK;
 }
 
-lvn_status lvni_run_dir_make(const char *path, bool overwrite, bool resume)
+lvn_status lvni_run_dir_make(const char *path, bool overwrite, bool resume, const char *keep)
 {
     lvn_status s = lock(path);
     if (s == LVN_OK) {
-        s = make_parts(path, overwrite);
+        s = make_parts(path, overwrite, keep);
     }
     char *log = s == LVN_OK ? lvni_path_join(path, "train.log") : NULL;
     if (log != NULL) {

@@ -17,8 +17,8 @@ static bool installed;
 /* Nothing is there yet that a stop could harm, and what goes on (a long list of files, a long download of weights) is not worth waiting for. */
 static void leave(int signal_number)
 {
-    static const char interrupted[] = "stopped: Ctrl-C before the run began: nothing was written\n";
-    static const char terminated[] = "stopped: SIGTERM before the run began: nothing was written\n";
+    static const char interrupted[] = "stopped: Ctrl-C before the first step: nothing was written\n";
+    static const char terminated[] = "stopped: SIGTERM before the first step: nothing was written\n";
     const bool by_person = signal_number == SIGINT;
     const ssize_t told = write(STDERR_FILENO, by_person ? interrupted : terminated, by_person ? sizeof interrupted - 1 : sizeof terminated - 1);
     (void)told;

@@ -4,7 +4,7 @@ usage: test_bad_pictures.py LEVIN [test names]
 """
 import os
 
-from bad_support import Case, FAILURE, GREY_JPEG, half, JPEG, main, OK, photos, png, read, with_orientation, write
+from bad_support import Case, FAILURE, GREY_JPEG, half, JPEG, main, OK, photos, png, read, USAGE, with_orientation, write
 
 
 class Pictures(Case):
@@ -70,14 +70,74 @@ class Pictures(Case):
         self.assertIn("; pictures of 20x18 pixels, ", said)
         self.assertIn(", decoding ", said)
 
-    def test_index_of_a_run(self):
-        """Taken while the folder is as it was; a change is told once, and the run goes on with what is there now."""
-        data, index = f"{self.dir}/data", f"{self.out}/data.index"
-        photos(data)
+    def aged(self, *more, parts=("",)):
+        """A folder that was not changed lately, with `more` empty pictures."""
+        data = f"{self.dir}/data"
+        for part in parts:
+            photos(f"{data}/{part}")
+        for name in more:
+            write(f"{data}/{name}", b"")
         past = os.stat(data).st_mtime - 100
         for folder, _, files in os.walk(data, topdown=False):
             for name in files + ["."]:
                 os.utime(os.path.join(folder, name), (past, past))
+        return data
+
+    def test_damage_elsewhere(self):
+        """A damaged picture in the training part is no matter of the validation part, with or without the index of the run."""
+        data = self.aged("train/cat/zero.png", parts=("train", "val"))
+        self.train("on_error=skip", data=data)
+        for model in (self.out, f"{self.out}/exported_models/exported_last.safetensors"):
+            self.levin(["eval", f"model={model}", f"data={data}", "split=val"], OK)
+            self.levin(["eval", f"model={model}", f"data={data}", "split=train"], FAILURE, ["train/cat/zero.png", "on_error=skip"])
+
+    def test_early_words_are_in_the_log(self):
+        data = self.aged("cat/zero.png")
+        write(f"{self.dir}/c.yaml", b"optim.momentum: 0.8\noptim.name: adamw\n")
+        _, told = self.train("on_error=skip", f"config={self.dir}/c.yaml", data=data)
+        log = read(f"{self.out}/train.log").decode()
+        for piece in ("1 of 13 pictures cannot be used", "optim.momentum"):
+            self.assertEqual(told.count(piece), 1, told)
+            self.assertEqual(log.count(piece), 1, log)
+        os.utime(f"{data}/cat/3.png", (9, 9))
+        self.levin(["train", "classify", f"out={self.out}", "resume=true", "max_steps=3"], OK, ["its pictures are listed anew"])
+        self.assertIn("its pictures are listed anew", read(f"{self.out}/train.log").decode())
+
+    def test_only_a_run_writes_its_index(self):
+        data, index = self.aged(), f"{self.dir}/x.index"
+        given = [*self.words(data, self.out), f"data.index={index}"]
+        self.levin(["plan", *given], OK)
+        self.assertFalse(os.path.exists(index))
+        self.levin([*given, "batch_size=0"], USAGE)
+        self.levin([*given, "weights=none.safetensors"], FAILURE)
+        self.assertFalse(os.path.exists(index))
+        self.levin(given, OK)
+        self.assertEqual(read(index).count(b"\npicture "), 12)
+        self.assertFalse(os.path.exists(f"{self.out}/data.index"))
+        write(f"{data}/cat/zero.png", b"")
+        self.levin(given, USAGE, [f"out={self.out} exists"])  # said before the folder is looked at
+        os.remove(f"{data}/cat/zero.png")
+        inside = [*self.words(data, self.out), f"data.index={self.out}/data.index", "overwrite=true"]
+        for _ in range(2):  # made, then taken
+            self.levin(inside, OK)
+            self.assertEqual(read(f"{self.out}/data.index").count(b"\npicture "), 12)
+
+    def test_link_that_leads_nowhere_yet(self):
+        """A disk that was away: its class is there when the disk is, whatever index there is."""
+        data = self.aged()
+        os.symlink(f"{self.dir}/disk/dog", f"{data}/dog/more")
+        past = os.stat(data).st_mtime
+        os.utime(f"{data}/dog", (past, past))
+        self.train("val_split=0", data=data, says=[f"the list of its pictures is not kept: {data}/dog/more leads to no folder"])
+        self.assertFalse(os.path.exists(f"{self.out}/data.index"))
+        photos(f"{self.dir}/disk", ["dog"])
+        self.levin(["predict", f"model={self.out}", f"data={data}", f"output={self.dir}/p.csv"], OK)
+        self.assertEqual(len(read(f"{self.dir}/p.csv").splitlines()), 1 + 18)
+
+    def test_index_of_a_run(self):
+        """Taken while the folder is as it was; a change is told once, and the run goes on with what is there now."""
+        data, index = self.aged(), f"{self.out}/data.index"
+        past = os.stat(data).st_mtime
         anew = "its pictures are listed anew"
         use = {"resume": ["train", "classify", f"out={self.out}", "resume=true", "max_steps=3"],
                "eval": ["eval", f"model={self.out}", f"data={data}"],

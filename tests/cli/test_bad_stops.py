@@ -94,7 +94,7 @@ class Stops(Case):
             _, told = p.communicate(timeout=WAIT_S)
             os.close(pipe)
             self.assertEqual(p.returncode, code, told)
-            self.assertEqual(told, f"stopped: {name} before the run began: nothing was written\n")
+            self.assertEqual(told, f"stopped: {name} before the first step: nothing was written\n")
             self.assertFalse(os.path.exists(self.out))
 
     def test_requeued_before_the_first_step(self):

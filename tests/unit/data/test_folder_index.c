@@ -45,6 +45,14 @@ static const char *make_folder(void)
     return folder;
 }
 
+/* As a run does when it begins. */
+static void write_text(const lvni_index *x)
+{
+    if (x->text.len > 0) {
+        assert_int_equal(lvni_file_write(x->file, x->text.data, x->text.len), LVN_OK);
+    }
+}
+
 /* How many pictures, and how many files were opened to know it. The scan must be the one without an index. */
 static int64_t scan(const char *folder, int64_t *opened, char *notes, size_t room)
 {
@@ -53,6 +61,7 @@ static int64_t scan(const char *folder, int64_t *opened, char *notes, size_t roo
     lvni_index x = {.mode = LVNI_INDEX_FILE, .file = images_path(folder, "x.index")};
     lvni_vfs_fail_at("open", 1000000, EIO); /* only to count */
     assert_int_equal(lvni_image_scan_open_indexed(data, LVNI_SCAN_CLASSES, &x, &with), LVN_OK);
+    write_text(&x);
     *opened = lvni_vfs_calls("open");
     lvni_vfs_fail_at("open", 0, 0);
     assert_int_equal(lvni_image_scan_open(data, LVNI_SCAN_CLASSES, &without), LVN_OK);
@@ -79,7 +88,7 @@ static void an_unchanged_folder_is_not_looked_at_again(void **state)
     int64_t opened;
     age(images_path(folder, "data"));
     assert_int_equal(scan(folder, &opened, notes, sizeof notes), 3);
-    assert_true(opened >= 4); /* the pictures, the index */
+    assert_true(opened >= 4); /* the pictures, and the index that is written */
     char *text;
     size_t n;
     assert_int_equal(lvni_file_read(images_path(folder, "x.index"), 1 << 20, &text, &n), LVN_OK);
@@ -259,6 +268,7 @@ static lvn_status scan_as(const char *folder, lvni_scan_mode mode, const char *i
     lvni_image_scan *s = NULL;
     lvni_index x = {.mode = LVNI_INDEX_FILE, .file = index};
     const lvn_status status = lvni_image_scan_open_indexed(images_path(folder, "data"), mode, &x, &s);
+    write_text(&x);
     *n = s == NULL ? 0 : s->n;
     lvni_image_scan_release(s);
     lvni_index_free(&x);
@@ -338,7 +348,7 @@ static void a_damaged_index_is_told_and_not_overwritten(void **state)
     images_remove_folder(folder);
 }
 
-static void no_memory_and_no_disk_leave_nothing_behind(void **state)
+static void no_memory_leaves_nothing_behind(void **state)
 {
     (void)state;
     const char *folder = make_folder();
@@ -354,6 +364,9 @@ static void no_memory_and_no_disk_leave_nothing_behind(void **state)
             lvni_alloc_fail_at(k);
             s = lvni_image_scan_open_indexed(data, LVNI_SCAN_CLASSES, &x, &found);
             lvni_alloc_fail_at(0);
+            if (s == LVN_OK) {
+                write_text(&x);
+            }
             lvni_image_scan_release(found);
             lvni_index_free(&x);
             lvni_data_scratch_release();
@@ -361,16 +374,108 @@ static void no_memory_and_no_disk_leave_nothing_behind(void **state)
         }
         assert_int_equal(s, LVN_OK);
     }
-    assert_int_equal(unlink(index), 0);
-    lvni_image_scan *found = NULL;
-    lvni_index x = {.mode = LVNI_INDEX_FILE, .file = index};
-    lvni_vfs_fail_at("write", 1, ENOSPC);
-    assert_int_equal(lvni_image_scan_open_indexed(data, LVNI_SCAN_CLASSES, &x, &found), LVN_ERR_IO);
-    lvni_index_free(&x);
-    lvni_vfs_fail_at("write", 0, 0);
-    lvni_data_scratch_release();
-    assert_int_equal(lvni_alloc_get_total().live_bytes, before);
     images_remove_folder(folder);
+}
+
+/* Said before a header is read: the file is written long after. */
+static void an_index_without_a_place_is_refused(void **state)
+{
+    (void)state;
+    const char *folder = make_folder();
+    char index[512];
+    int64_t n;
+    snprintf(index, sizeof index, "%s/none/x.index", folder);
+    assert_int_equal(scan_as(folder, LVNI_SCAN_CLASSES, index, &n), LVN_ERR_NOT_FOUND);
+    assert_non_null(strstr(lvn_last_error()->message, "none/x.index cannot be written there: No such file"));
+    lvn_clear_error();
+    images_remove_folder(folder);
+}
+
+/* What appears behind a link changes no time in the folder, so such a list is not kept: else the new class would be missed. */
+static void a_link_that_leads_nowhere_is_followed_when_it_leads_somewhere(void **state)
+{
+    (void)state;
+    static const char *const links[] = {"data/c", "data/a/c.jpg", "data/a/deep/c"}, *const in_target[] = {"3.jpg", "", "2.jpg"};
+    for (int i = 0; i < 3; i++) {
+        const char *folder = make_folder();
+        char target[512], notes[512];
+        int64_t opened;
+        snprintf(target, sizeof target, "%s/disk", folder);
+        if (i == 2) {
+            images_write_file(target, "a note", 6); /* neither folder nor picture */
+        }
+        assert_int_equal(symlink(target, images_path(folder, links[i])), 0);
+        age(images_path(folder, "data"));
+        const int64_t n = scan(folder, &opened, notes, sizeof notes);
+        assert_int_equal(n, i == 1 ? 4 : 3);
+        assert_false(lvni_path_exists(images_path(folder, "x.index")));
+        (void)unlink(target);
+        char picture[600];
+        snprintf(picture, sizeof picture, "%s%s%s", target, in_target[i][0] != '\0' ? "/" : "", in_target[i]);
+        images_make_jpeg(picture, 8, 8, 1);
+        assert_int_equal(scan(folder, &opened, notes, sizeof notes), 4);
+        assert_string_equal(notes, "");
+        age(images_path(folder, "data"));
+        (void)scan(folder, &opened, notes, sizeof notes);
+        assert_true(lvni_path_exists(images_path(folder, "x.index")));
+        images_remove_folder(folder);
+    }
+}
+
+static size_t bytes_read;
+
+static ssize_t counting_read(int fd, void *buffer, size_t n)
+{
+    const ssize_t got = read(fd, buffer, n);
+    bytes_read += got > 0 ? (size_t)got : 0;
+    return got;
+}
+
+/* A JPEG whose frame lies behind `n_comments` segments of 60000 bytes, and zeros at its end. */
+static void make_long_jpeg(const char *path, int n_comments)
+{
+    static char zeros[200000];
+    char *jpeg;
+    size_t n;
+    images_make_jpeg(path, 9, 7, 1);
+    assert_int_equal(lvni_file_read(path, 1 << 20, &jpeg, &n), LVN_OK);
+    const int fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
+    assert_true(fd >= 0 && write(fd, jpeg, 2) == 2);
+    for (int i = 0; i < n_comments; i++) {
+        assert_int_equal(write(fd, "\xff\xfe\xea\x62", 4), 4); /* 60002 bytes with the length itself */
+        assert_int_equal(write(fd, zeros, 60000), 60000);
+    }
+    assert_int_equal(write(fd, jpeg + 2, n - 2), n - 2);
+    assert_int_equal(write(fd, zeros, sizeof zeros), sizeof zeros);
+    close(fd);
+    lvni_free(jpeg);
+}
+
+static void no_more_is_read_than_the_header_needs(void **state)
+{
+    (void)state;
+    static const size_t at_most[] = {4096, 4096 + 65536, 4096 + 65536 + 400000};
+    for (int comments = 0; comments < 3; comments++) {
+        const char *folder = make_folder();
+        lvni_image_scan *s = NULL;
+        make_long_jpeg(images_path(folder, "long/1.jpg"), comments);
+        lvni_vfs counting = *lvni_vfs_get();
+        counting.read = counting_read;
+        lvni_vfs_set(&counting);
+        bytes_read = 0;
+        lvni_index x = {.mode = LVNI_INDEX_KEEP};
+        const lvn_status status = lvni_image_scan_open_indexed(images_path(folder, "long"), LVNI_SCAN_FLAT, &x, &s);
+        lvni_vfs_set(NULL);
+        assert_int_equal(status, LVN_OK);
+        assert_int_equal(s->size[0].width, 9);
+        assert_int_equal(s->size[0].height, 7);
+        assert_int_equal(x.damaged.len, 0);
+        assert_true(bytes_read <= at_most[comments]);
+        assert_true(comments == 0 || bytes_read > at_most[comments - 1]);
+        lvni_image_scan_release(s);
+        lvni_index_free(&x);
+        images_remove_folder(folder);
+    }
 }
 
 int main(void)
@@ -385,7 +490,10 @@ int main(void)
         cmocka_unit_test(an_index_of_other_parts_stays),
         cmocka_unit_test(an_index_inside_of_the_folder_is_refused),
         cmocka_unit_test(a_damaged_index_is_told_and_not_overwritten),
-        cmocka_unit_test(no_memory_and_no_disk_leave_nothing_behind),
+        cmocka_unit_test(an_index_without_a_place_is_refused),
+        cmocka_unit_test(a_link_that_leads_nowhere_is_followed_when_it_leads_somewhere),
+        cmocka_unit_test(no_more_is_read_than_the_header_needs),
+        cmocka_unit_test(no_memory_leaves_nothing_behind),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     lvni_data_scratch_release();

@@ -63,6 +63,30 @@ static void append_keeps_and_open_empties(void **state)
     assert_int_equal(lvni_log_open("/no/such/folder/train.log", false), LVN_ERR_NOT_FOUND);
 }
 
+static void lines_before_the_file_are_kept_for_it(void **state)
+{
+    (void)state;
+    put_text(file, "old\n");
+    lvni_log_line(LVNI_LOG_DEBUG, "of somebody else");
+    lvni_log_keep();
+    const int saved = catch_fd(STDERR_FILENO);
+    lvni_log_line(LVNI_LOG_WARNING, "early");
+    assert_int_equal(lvni_log_open(file, true), LVN_OK);
+    lvni_log_line(LVNI_LOG_INFO, "late");
+    assert_string_equal(restore_fd(STDERR_FILENO, saved), "warning: early\nlate\n"); /* on the screen once */
+    lvni_log_close();
+    const char *text = text_of(file);
+    assert_memory_equal(text, "old\n", 4);
+    assert_memory_equal(after_time(text + 4), "[WARNING] early\n", 16);
+    assert_memory_equal(after_time(after_time(text + 4) + 16), "[INFO] late\n", 13);
+    lvni_log_keep();
+    lvni_log_line(LVNI_LOG_DEBUG, "of a run that never began");
+    lvni_log_close();
+    assert_int_equal(lvni_log_open(file, false), LVN_OK);
+    lvni_log_close();
+    assert_string_equal(text_of(file), "");
+}
+
 static void long_messages_are_whole_or_cut_when_memory_is_out(void **state)
 {
     (void)state;
@@ -164,6 +188,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(levels_go_where_they_belong, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(append_keeps_and_open_empties, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(lines_before_the_file_are_kept_for_it, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(long_messages_are_whole_or_cut_when_memory_is_out, make_dir,
                                         drop_dir),
         cmocka_unit_test_setup_teardown(a_full_disk_is_said_once_and_the_error_at_hand_stays, make_dir,
