@@ -1,10 +1,11 @@
-/* Ops on images, beyond the rows of test_gradients: transposed convolution in bf16, Fourier transforms and back. */
+/* Ops on images, beyond the rows of test_gradients: transposed convolution in bf16, Fourier transforms and back, max pooling over large windows. */
 #include "gradient_support.h"
 
 #include "core/half.h"
 #include "kernels/kernels.h"
 
 #include <math.h>
+#include <string.h>
 
 static double value(const lvn_tensor *t, int64_t e)
 {
@@ -109,9 +110,99 @@ static void pixel_shuffle_by_hand(void **state)
     lvn_release(x);
 }
 
+/* ---- max pooling over windows that take two passes, against one loop over each window ---- */
+
+typedef struct pooling {
+    dims x;
+    int kernel, stride, padding;
+} pooling;
+
+/* Few values, so that nearly every window has its maximum several times, zeros of both signs, and `nans` of 1000 NaN. */
+static void fill_with_ties(lvn_tensor *x, uint32_t nans)
+{
+    uint32_t state = 12345;
+    float *to = lvn_data(x);
+    for (int64_t e = 0; e < lvn_numel(x); e++) {
+        state = state * 1664525u + 1013904223u;
+        const uint32_t draw = state >> 16;
+        to[e] = draw % 1000 < nans ? NAN : copysignf((float)(draw % 3), draw % 2 != 0 ? 1.0f : -1.0f);
+    }
+}
+
+/* The first of the greatest, NaN being the greatest, of the window of output (n, i, j, c); an index into x. */
+static int64_t first_greatest(const pooling *p, const float *x, const int64_t at[4])
+{
+    const int64_t h = p->x.size[1], w = p->x.size[2], top = at[1] * p->stride - p->padding, left = at[2] * p->stride - p->padding;
+    int64_t best = -1;
+    for (int64_t i = top < 0 ? 0 : top; i < top + p->kernel && i < h; i++) {
+        for (int64_t j = left < 0 ? 0 : left; j < left + p->kernel && j < w; j++) {
+            const int64_t e = ((at[0] * h + i) * w + j) * p->x.size[3] + at[3];
+            if (best < 0 || x[e] > x[best] || (isnan(x[e]) && !isnan(x[best]))) {
+                best = e;
+            }
+        }
+    }
+    return best;
+}
+
+static void check_pooling(const pooling *p, lvn_tensor *x, const lvn_tensor *y, const lvn_tensor *dy)
+{
+    static float wanted[16384];
+    const float *from = lvn_const_data(x), *out = lvn_const_data(y), *g = lvn_const_data(dy), *dx = lvn_const_data(lvn_gradient(x));
+    const int64_t rows = lvn_size(y, 1), columns = lvn_size(y, 2), c = lvn_size(y, 3);
+    assert_int_equal(rows, (p->x.size[1] + 2 * (int64_t)p->padding - p->kernel) / p->stride + 1);
+    assert_int_equal(columns, (p->x.size[2] + 2 * (int64_t)p->padding - p->kernel) / p->stride + 1);
+    assert_true(lvn_numel(x) <= (int64_t)(sizeof wanted / sizeof *wanted));
+    memset(wanted, 0, sizeof wanted);
+    for (int64_t e = 0; e < lvn_numel(y); e++) {
+        const int64_t at[4] = {e / (rows * columns * c), e / (columns * c) % rows, e / c % columns, e % c};
+        const int64_t best = first_greatest(p, from, at);
+        const bool same = isnan(from[best]) ? isnan(out[e]) : out[e] == from[best] && signbit(out[e]) == signbit(from[best]);
+        if (!same) {
+            fail_msg("kernel %d, stride %d, padding %d, element %d: %g instead of %g", p->kernel, p->stride, p->padding, (int)e, (double)out[e],
+                     (double)from[best]);
+        }
+        wanted[best] += g[e];
+    }
+    for (int64_t e = 0; e < lvn_numel(x); e++) { /* sums of small integers are exact in any order */
+        if (dx[e] != wanted[e]) {
+            fail_msg("kernel %d, stride %d, padding %d, gradient of %d: %g instead of %g", p->kernel, p->stride, p->padding, (int)e, (double)dx[e],
+                     (double)wanted[e]);
+        }
+    }
+}
+
+static void max_pooling_over_large_windows(void **state)
+{
+    (void)state;
+    static const pooling rows[] = {{S(1, 30, 33, 3), 17, 1, 0}, {S(2, 40, 43, 2), 17, 5, 8}, {S(1, 21, 50, 5), 20, 7, 10},
+                                   {S(2, 17, 17, 19), 17, 17, 0}, {S(1, 63, 60, 1), 18, 25, 3}, {S(1, 64, 70, 1), 64, 3, 32}};
+    for (size_t i = 0; i < 2 * sizeof rows / sizeof *rows; i++) {
+        const pooling *p = &rows[i / 2];
+        lvn_tensor *x = make_leaf(LVN_F32, 1, &p->x, NORMAL);
+        fill_with_ties(x, i % 2 == 0 ? 0 : 5);
+        assert_int_equal(lvn_scope_open(), LVN_OK);
+        lvn_tensor *y = lvn_max_pool2d(x, p->kernel, .stride = p->stride, .padding = p->padding);
+        if (y == NULL) {
+            fail_msg("%s", lvn_last_error()->message);
+            return;
+        }
+        lvn_tensor *dy = make_constant(LVN_F32, 1, 4, (const int64_t[]){lvn_size(y, 0), lvn_size(y, 1), lvn_size(y, 2), lvn_size(y, 3)});
+        for (int64_t e = 0; e < lvn_numel(dy); e++) {
+            ((float *)lvn_data(dy))[e] = (float)(e % 7 - 2);
+        }
+        assert_int_equal(lvn_backward(lvn_sum(lvn_mul(y, dy))), LVN_OK);
+        check_pooling(p, x, y, dy);
+        assert_int_equal(lvn_scope_close(), LVN_OK);
+        lvn_release(dy);
+        lvn_release(x);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(transposed_convolution_in_bf16), cmocka_unit_test(fourier_and_back),
-                                       cmocka_unit_test(pixel_shuffle_by_hand)};
+                                       cmocka_unit_test(pixel_shuffle_by_hand),
+                                       cmocka_unit_test(max_pooling_over_large_windows)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
