@@ -10,6 +10,7 @@
 #include "recipes/exported.h"
 #include "recipes/mend_exports.h"
 #include "recipes/run_dir.h"
+#include "recipes/saved_classes.h"
 #include "recipes/train_options.h"
 #include "recipes/weights.h"
 #include "trainer/memory.h"
@@ -340,6 +341,7 @@ static lvn_status find_saved(run *r)
 static lvn_status resume(run *r)
 {
     const lvni_ckpt *ckpt = r->saved;
+    LVN_TRY(lvni_check_saved_classes(ckpt, lvni_str_text(&r->card)));
     LVN_TRY(lvni_trainer_restore(r->trainer, ckpt));
     lvni_log_line(LVNI_LOG_INFO, "resuming from %s: step %lld, epoch %lld", ckpt->path, (long long)ckpt->at.step, (long long)ckpt->at.epoch + 1);
     tell_moved_end(r, ckpt);

@@ -10,7 +10,7 @@ import shutil
 import struct
 import subprocess
 
-from bad_support import Case, FAILURE, LEVIN, main, OK, read, tree, USAGE, WAIT_S, write
+from bad_support import Case, FAILURE, LEVIN, main, OK, photos, read, tree, USAGE, WAIT_S, write
 from law_lines import law_lines
 
 
@@ -274,6 +274,30 @@ class Resume(Case):
             self.assertEqual(read(f"{self.out}/config.yaml"), config)
             self.assertEqual(self.hashes(), hashes)
         self.levin(["train", "classify", f"data={self.photos}", f"out={self.out}", "resume=true", "max_steps=4"], OK, ["resuming from"])
+
+    def test_other_classes_are_refused(self):
+        """Their number may be the same: the labels would swap without a word."""
+        data = f"{self.dir}/data"
+        photos(data)
+        shutil.copytree(f"{data}/dog", f"{data}/hat")
+        again = ["val_split=0", "resume=true", "max_steps=4"]
+        self.train("val_split=0", data=data)
+        before = tree(f"{self.out}/checkpoints"), read(f"{self.out}/config.yaml")
+        last = f"{self.out}/checkpoints/last.safetensors"
+        advice = [last, f"weights={last} reset_head=true", "in another out"]
+        os.rename(f"{data}/cat", f"{data}/zat")
+        self.train(*again, data=data, code=USAGE, says=["the class zat", "no longer has the class cat", "3 classes now, 3 then", *advice])
+        for name in ("ant", "cat"):
+            shutil.copytree(f"{data}/zat", f"{data}/{name}")
+        self.train(*again, data=data, code=USAGE, says=["the data has the class ant, zat (5 classes now, 3 then)", *advice])
+        os.rename(f"{data}/hat", f"{self.dir}/hat")
+        for name in ("ant", "zat"):
+            shutil.rmtree(f"{data}/{name}")
+        _, told = self.train(*again, data=data, code=USAGE, says=["it no longer has the class hat (2 classes now, 3 then)", *advice])
+        self.assertNotIn("the data has the class", told)
+        self.assertEqual((tree(f"{self.out}/checkpoints"), read(f"{self.out}/config.yaml")), before)
+        os.rename(f"{self.dir}/hat", f"{data}/hat")
+        self.train(*again, data=data, says=["resuming from"])
 
 
 if __name__ == "__main__":
