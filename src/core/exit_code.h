@@ -18,6 +18,7 @@
     X(TIMEOUT, 124, "the time given with --timeout is over")                                                  \
     X(NOT_EXECUTABLE, 126, "the program is not executable")                                                   \
     X(NO_PROGRAM, 127, "the program is not found")                                                            \
+    X(SIGHUP, 129, "the terminal went away (checkpoint written if it could be)")                               \
     X(SIGINT, 130, "interrupted from the keyboard (checkpoint written if it could be)")                       \
     X(SIGTERM, 143, "terminated (checkpoint written if it could be)")
 

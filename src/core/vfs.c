@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -134,9 +135,39 @@ static void atomic_free(lvni_atomic_file *f)
     lvni_free(f);
 }
 
+/* The file behind a link, so that the link stays; devices and pipes cannot be replaced by a finished file. */
+static lvn_status resolve(const char **path, char real[PATH_MAX])
+{
+    struct stat s;
+    if (lstat(*path, &s) != 0) {
+        return LVN_OK; /* not there yet, or opening says why not */
+    }
+    if (S_ISLNK(s.st_mode)) {
+        if (stat(*path, &s) != 0) {
+            return LVN_OK; /* leads nowhere: becomes a file */
+        }
+        *path = realpath(*path, real) != NULL ? real : *path;
+    }
+    if (!S_ISREG(s.st_mode)) {
+        LVN_FAIL(LVN_ERR_USAGE, "%s is %s: give the name of a file to write", *path,
+                 S_ISDIR(s.st_mode) ? "a folder" : "a device or pipe, and levin writes whole files");
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_file_check(const char *path)
+{
+    lvni_atomic_file *f = NULL;
+    LVN_TRY(lvni_atomic_open(path, &f));
+    lvni_atomic_abort(f);
+    return LVN_OK;
+}
+
 lvn_status lvni_atomic_open(const char *path, lvni_atomic_file **out)
 {
+    char real[PATH_MAX];
     *out = NULL;
+    LVN_TRY(resolve(&path, real));
     lvni_atomic_file *f = LVNI_NEW(LVNI_TAG_CORE, lvni_atomic_file);
     if (f == NULL) {
         return LVN_ERR_MEMORY;

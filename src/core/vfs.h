@@ -45,6 +45,8 @@ void lvni_atomic_abort(lvni_atomic_file *f);        /* frees f; NULL is fine */
 
 /* Whole small files. *data is zero-terminated beyond its size, owned by the caller (lvni_free). */
 lvn_status lvni_file_read(const char *path, size_t max_bytes, char **data, size_t *bytes);
+/* Can it be written? Before long work whose result goes there; nothing is left behind. LVN_ERR_USAGE: a folder, device or pipe. */
+lvn_status lvni_file_check(const char *path);
 lvn_status lvni_file_write(const char *path, const void *data, size_t bytes); /* through lvni_atomic_* */
 lvn_status lvni_mkdirs(const char *path); /* with parents; fine when it exists */
 bool lvni_path_exists(const char *path);

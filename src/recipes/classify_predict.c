@@ -271,6 +271,20 @@ static lvn_status write_table(const use *u)
     return LVN_OK;
 }
 
+/* Before the work: afterwards it would be in vain. */
+static lvn_status check_output(const lvni_config *c)
+{
+    const char *output = lvni_config_str(c, "output");
+    static const char *const others[] = {".npy", ".safetensors"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        const size_t n = strlen(output), k = strlen(others[i]);
+        if (n > k && strcasecmp(output + n - k, others[i]) == 0) {
+            LVN_FAIL(LVN_ERR_USAGE, "output=%s: predictions of pictures are a table; give a name that ends in .csv", output);
+        }
+    }
+    return lvni_file_check(output);
+}
+
 lvn_status lvni_classify_predict(int n, const char *const *words)
 {
     size_t n_tables;
@@ -284,7 +298,8 @@ lvn_status lvni_classify_predict(int n, const char *const *words)
     }
     use u = {.config = c};
     lvni_str_append(&u.csv, "file,class,probability\n");
-    lvn_status s = open_and_run(&u);
+    lvn_status s = check_output(c);
+    s = s == LVN_OK ? open_and_run(&u) : s;
     s = s == LVN_OK ? write_table(&u) : s;
     s = s == LVN_OK ? draw_sheet(&u) : s;
     use_free(&u);

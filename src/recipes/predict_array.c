@@ -2,6 +2,7 @@
 #include "recipes/predict_array.h"
 
 #include "core/alloc.h"
+#include "core/vfs.h"
 #include "data/npy.h"
 #include "kernels/kernels.h"
 #include "log/run_log.h"
@@ -47,7 +48,7 @@ static lvn_status check(const work *w)
     if (!is_npy(output)) {
         LVN_FAIL(LVN_ERR_USAGE, "output=%s: of an array levin writes logits as an array; give a name that ends in .npy", output);
     }
-    return LVN_OK;
+    return lvni_file_check(output);
 }
 
 /* An array goes to the network as it is: what does not look like what it was trained on is worth a line. */

@@ -84,7 +84,7 @@ static lvn_status save_now(lvni_trainer *t, bool started)
 /* A signal asked for the end: save, and say where the run can go on. */
 lvn_status lvni_loop_stop(lvni_trainer *t, int signal_number, bool saved)
 {
-    const char *name = signal_number == SIGINT ? "Ctrl-C" : signal_number == SIGTERM ? "SIGTERM" : "SIGUSR1";
+    const char *name = lvni_stop_name(signal_number);
     const lvn_status s = save_now(t, saved);
     if (s != LVN_OK && signal_number == SIGUSR1) {
         return s; /* its exit code promises a checkpoint */

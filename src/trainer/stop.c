@@ -7,21 +7,31 @@
 #include <unistd.h>
 
 /* `levin train ... | head`: a reader that went away is no reason to stop training, hence SIGPIPE. */
-static const int taken[] = {SIGINT, SIGTERM, SIGUSR1, SIGPIPE};
+static const int taken[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGPIPE};
 enum { TAKEN = sizeof taken / sizeof *taken };
 
 static volatile sig_atomic_t asked, early;
 static struct sigaction before[TAKEN];
 static bool installed;
 
+const char *lvni_stop_name(int signal_number)
+{
+    return signal_number == SIGINT ? "Ctrl-C" : signal_number == SIGTERM ? "SIGTERM" : signal_number == SIGHUP ? "SIGHUP" : "SIGUSR1";
+}
+
+/* From a signal handler, where printf may not be called. */
+static void say(const char *text)
+{
+    const ssize_t told = write(STDERR_FILENO, text, strlen(text));
+    (void)told;
+}
+
 /* Nothing is there yet that a stop could harm, and what goes on (a long list of files, a long download of weights) is not worth waiting for. */
 static void leave(int signal_number)
 {
-    static const char interrupted[] = "stopped: Ctrl-C before the first step: nothing was written\n";
-    static const char terminated[] = "stopped: SIGTERM before the first step: nothing was written\n";
-    const bool by_person = signal_number == SIGINT;
-    const ssize_t told = write(STDERR_FILENO, by_person ? interrupted : terminated, by_person ? sizeof interrupted - 1 : sizeof terminated - 1);
-    (void)told;
+    say("stopped: ");
+    say(lvni_stop_name(signal_number));
+    say(" before the first step: nothing was written\n");
     _exit(lvni_exit_of_signal(signal_number));
 }
 
@@ -35,7 +45,10 @@ static void note(int signal_number)
         memset(&standard, 0, sizeof standard);
         standard.sa_handler = SIG_DFL;
         sigaction(SIGINT, &standard, NULL);
+        say("\nstopped at once: what came after the last checkpoint is lost\n");
         raise(SIGINT);
+    } else if (signal_number == SIGINT) {
+        say("\nstopping after this step; Ctrl-C again stops at once, without saving\n");
     }
     asked = signal_number;
 }
@@ -51,6 +64,9 @@ static void install(void)
     for (int i = 0; i < TAKEN; i++) {
         action.sa_handler = taken[i] == SIGPIPE ? SIG_IGN : note;
         sigaction(taken[i], &action, &before[i]);
+        if (taken[i] == SIGHUP && before[i].sa_handler == SIG_IGN) {
+            sigaction(SIGHUP, &before[i], NULL); /* nohup: the run is to outlive its terminal */
+        }
     }
     installed = true;
 }

@@ -144,12 +144,14 @@ void lvni_trainer_show_average(const lvni_trainer *trainer, bool average);
 typedef lvn_status (*lvni_predict_row)(void *user, int64_t sample, const float *probability, int64_t n_classes);
 lvn_status lvni_predict(const lvni_model *model, lvni_loader *loader, lvni_lanes *lanes, lvni_predict_row row, void *user);
 
-/* Signals that ask for a stop (SIGINT, SIGTERM, SIGUSR1): noted, looked at between steps. A second SIGINT ends the process. */
+/* Signals that ask for a stop (SIGINT, SIGTERM, SIGHUP unless it is ignored (nohup), SIGUSR1): noted, looked at between steps. A second SIGINT
+ * ends the process at once; the first says so. */
 void lvni_stop_install(void);
-/* Before there is a run directory: SIGINT and SIGTERM end the process at once, with their exit codes; SIGUSR1, whose exit code promises a
+/* Before there is a run directory: SIGINT, SIGTERM and SIGHUP end the process at once, with their exit codes; SIGUSR1, whose exit code promises a
  * checkpoint, is noted for lvni_stop_install, which takes over when the first file is about to be written. */
 void lvni_stop_install_early(void);
 void lvni_stop_remove(void);  /* the handlers from before are back; the signal stays noted until the next install */
 int lvni_stop_signal(void); /* 0: none */
+const char *lvni_stop_name(int signal_number); /* "Ctrl-C", "SIGTERM", ... */
 
 #endif

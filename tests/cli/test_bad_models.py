@@ -5,6 +5,7 @@ usage: test_bad_models.py LEVIN [test names]
 import json
 import os
 import shutil
+import stat
 import struct
 
 from bad_support import Case, FAILURE, main, OK, photos, png, read, USAGE, write
@@ -126,6 +127,22 @@ class Models(Case):
         said, _ = self.levin([*use, f"sheet={self.dir}/page.PNG"], OK)
         self.assertTrue(said.endswith(f"\nsheet in {self.dir}/page.PNG\n"), said)
         self.assertEqual(read(f"{self.dir}/page.PNG")[:4], b"\x89PNG")
+
+    def test_output_is_no_plain_file(self):
+        use = ["predict", f"model={self.model}", f"data={self.photos}"]
+        pipe, link, table = f"{self.dir}/pipe", f"{self.dir}/link.csv", f"{self.dir}/table.csv"
+        os.mkfifo(pipe)
+        write(table, b"old")
+        os.symlink(table, link)
+        self.levin([*use, f"output={pipe}"], USAGE, [f"{pipe} is a device or pipe"])
+        self.assertTrue(stat.S_ISFIFO(os.lstat(pipe).st_mode))
+        self.levin([*use, "output=/dev/full"], USAGE, ["/dev/full is a device or pipe"])
+        self.levin([*use, f"output={self.photos}"], USAGE, [f"{self.photos} is a folder"])
+        self.levin([*use, f"output={self.model}/checkpoints/last.safetensors"], USAGE, ["predictions of pictures are a table", "ends in .csv"])
+        self.levin([*use, f"output={self.dir}/p.npy"], USAGE, ["predictions of pictures are a table"])
+        self.levin([*use, f"output={link}"], OK)
+        self.assertTrue(os.path.islink(link))
+        self.assertTrue(read(table).startswith(b"file,class,probability"))
 
     def test_split(self):
         """12 pictures, 5 of each 6 trained on."""

@@ -74,6 +74,28 @@ class Stops(Case):
     def test_sigterm(self):
         self.stopped_by(signal.SIGTERM, SIGTERM, "SIGTERM")
 
+    def test_sighup(self):
+        self.stopped_by(signal.SIGHUP, 129, "SIGHUP")
+
+    def test_sighup_is_ignored(self):
+        old = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+        try:
+            p = self.start("val_split=0")
+        finally:
+            signal.signal(signal.SIGHUP, old)
+        before = self.steps()
+        p.send_signal(signal.SIGHUP)
+        self.wait_for(lambda: self.steps() > before + 2, p)
+        p.send_signal(signal.SIGTERM)
+        _, told = p.communicate(timeout=WAIT_S)
+        self.assertEqual(p.returncode, SIGTERM, told)
+
+    def test_ctrl_c_says_what_it_waits_for(self):
+        p = self.start("val_split=0")
+        p.send_signal(signal.SIGINT)
+        _, told = p.communicate(timeout=WAIT_S)
+        self.assertIn("stopping after this step; Ctrl-C again stops at once", told)
+
     def test_sigusr1(self):
         self.stopped_by(signal.SIGUSR1, REQUEUE, "SIGUSR1")
 
