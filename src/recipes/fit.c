@@ -2,6 +2,7 @@
 #include "recipes/fit.h"
 
 #include "core/alloc.h"
+#include "core/machine_memory.h"
 #include "core/str.h"
 #include "core/vfs.h"
 #include "kernels/kernels.h"
@@ -86,6 +87,7 @@ typedef struct run {
     char *dir;
     lvni_str json, card;
     lvni_str memory; /* a line: what the run will take */
+    lvni_str scarce; /* a line: the machine has less */
     lvni_model *model;
     lvni_trainer *trainer;
     lvni_ckpt *saved; /* where a resumed run goes on; NULL: from the beginning */
@@ -195,6 +197,17 @@ static lvn_status refuse_size(const lvni_plan *p, int64_t size)
              p->shards == 1 ? "" : "s", (long long)p->n_samples, (long long)p->effective_batch, (long long)size, why.message);
 }
 
+/* Said, not refused: the forecast is of the peak, and what others take may be free by then. */
+static void compare_memory(uint64_t need, lvni_str *out)
+{
+    const double gib = 1.0 / (1 << 30);
+    const uint64_t has = lvni_machine_memory("");
+    if (need > has) {
+        lvni_str_printf(out, "the run takes about %.1f GiB, and %.1f GiB are available to it here: the system may kill it; a smaller batch_size or image_size, or more "
+                        "shards, takes less", (double)need * gib, (double)has * gib);
+    }
+}
+
 /* A dry run of each size of shard. What fails in it otherwise says why when it is to run. */
 static lvn_status predict_memory(run *r)
 {
@@ -207,13 +220,27 @@ static lvn_status predict_memory(run *r)
     if (s == LVN_ERR_SHAPE && need.refused > 0) {
         return refuse_size(&r->plan, need.refused);
     }
+    if (s == LVN_ERR_DEVICE_MEMORY) {
+        const lvn_error why = *lvn_last_error();
+        LVN_FAIL(LVN_ERR_USAGE, "%lld samples at once take more memory than there is (%s): give a smaller batch_size or image_size, or more shards",
+                 (long long)need.refused, why.message);
+    }
     if (s == LVN_OK) {
         lvni_memory_print(&need, o.plan.lanes, &r->memory);
+        compare_memory(need.total, &r->scarce);
     } else {
         lvni_str_printf(&r->memory, "memory: not known (%s)", lvn_last_error()->message);
         lvn_clear_error();
     }
+    LVN_TRY(lvni_str_status(&r->scarce));
     return lvni_str_status(&r->memory);
+}
+
+static void warn_scarce(const run *r)
+{
+    if (r->scarce.len > 0) {
+        lvni_log_line(LVNI_LOG_WARNING, "%s", lvni_str_text(&r->scarce));
+    }
 }
 
 static lvn_status make_trainer(run *r)
@@ -221,6 +248,7 @@ static lvn_status make_trainer(run *r)
     lvni_trainer_options o;
     LVN_TRY(make_options(r, &o));
     lvni_log_line(LVNI_LOG_INFO, "%s", lvni_str_text(&r->memory));
+    warn_scarce(r);
     return lvni_trainer_create(&o, &r->trainer);
 }
 
@@ -414,6 +442,7 @@ static void run_free(run *r)
     lvni_str_free(&r->json);
     lvni_str_free(&r->card);
     lvni_str_free(&r->memory);
+    lvni_str_free(&r->scarce);
     lvni_free(r->dir);
 }
 
@@ -461,6 +490,8 @@ lvn_status lvni_fit_plan(const lvni_fit_request *request)
         print_length(&r);
         printf("model %s: %lld parameters\n", request->cls->name, (long long)lvni_model_count(r.model));
         printf("%s\n", lvni_str_text(&r.memory));
+        fflush(stdout); /* the warning stands behind it */
+        warn_scarce(&r);
     }
     run_free(&r);
     return s;

@@ -4,6 +4,7 @@
 #include "trainer/memory.h"
 
 #include "core/alloc.h"
+#include "core/machine_memory.h"
 #include "kernels/kernels.h"
 #include "tensor/cache.h"
 #include "tensor/device.h"
@@ -25,12 +26,33 @@ typedef struct dry_lane {
     lvni_memory_need *need;
 } dry_lane;
 
+/* They are filled with zeros, and what the machine has not must not be filled: the system would kill the plan itself. */
+static lvn_status check_batch(const lvn_field *field, int n, int64_t size)
+{
+    double bytes = 0.0;
+    const double gib = 1.0 / (1 << 30);
+    const uint64_t has = lvni_machine_memory("");
+    for (int i = 0; i < n; i++) {
+        double values = (double)size;
+        for (int k = 0; k < field[i].ndim; k++) {
+            values *= (double)field[i].shape[k];
+        }
+        bytes += values * (double)lvn_dtype_size(field[i].dtype);
+    }
+    if (bytes > (double)has) {
+        LVN_FAIL(LVN_ERR_DEVICE_MEMORY, "the samples alone are %.1f GiB, and %.1f GiB are available here", bytes * gib, (double)has * gib);
+    }
+    return LVN_OK;
+}
+
 /* Zeros in host memory, shaped as the loader's batches. */
 static lvn_status make_batch(const lvn_dataset *dataset, int64_t size, lvni_loader_batch *b, int64_t *sample)
 {
     lvn_field field[LVN_MAX_FIELDS];
     const int n = dataset->cls->fields(dataset, field);
-    *b = (lvni_loader_batch){.batch = {.size = size, .n_fields = n, .sample = sample}, .planned = size};
+    *b = (lvni_loader_batch){.planned = size};
+    LVN_TRY(check_batch(field, n, size));
+    b->batch = (lvn_batch){.size = size, .n_fields = n, .sample = sample};
     for (int i = 0; i < n; i++) {
         int64_t shape[LVN_MAX_NDIM] = {size};
         memcpy(shape + 1, field[i].shape, (size_t)field[i].ndim * sizeof *shape);

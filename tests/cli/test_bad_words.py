@@ -140,6 +140,21 @@ class Words(Case):
         for fits in ("drop_last=true", "max_steps=5", "image_size=64", "data.count=24"):
             self.levin(["plan", *self.words(self.photos, self.out), *words, fits], OK)
 
+    def test_more_memory_than_there_is(self):
+        """Told by the plan, before the system kills the run. 1024 pictures at once take about 100 GiB, 3200 more than the
+        dry run has, and 400000 of 512 x 512 are 1172 GiB themselves."""
+        words = ["data=builtin:shapes", "data.count=4096", "val_split=0", "model=resnet50", "image_size=224", "lanes=1", "shards=1"]
+        with open("/proc/meminfo") as f:
+            has = next(int(line.split()[1]) << 10 for line in f if line.startswith("MemAvailable:"))
+        plan = ["plan", "train", "classify", *words]
+        if has < 80 << 30:
+            self.levin([*plan, "batch_size=1024"], OK, ["warning: the run takes about", "GiB are available to it here", "a smaller batch_size or image_size"])
+        self.assertNotIn("are available", self.levin([*plan, "batch_size=1"], OK)[1])
+        advice = "a smaller batch_size or image_size, or more shards"
+        self.levin([*plan, "batch_size=3200"], USAGE, ["3200 samples at once take more memory", "out of memory", advice])
+        self.refused([*words, "data.count=400000", "image_size=512", "batch_size=400000"],
+                     ["400000 samples at once take more memory", "the samples alone are 1171.9 GiB", advice])
+
     def test_groups_of_parameters(self):
         self.refused(["freeze=haed"], ["freeze", "the pattern haed", "the nearest name is head"])
         self.refused(["freeze=*"], ["all 6 parameters are frozen"])

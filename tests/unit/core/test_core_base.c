@@ -8,11 +8,14 @@
 #include "core/alloc.h"
 #include "core/clock.h"
 #include "core/exit_code.h"
+#include "core/machine_memory.h"
 #include "core/str.h"
 #include "core/thread.h"
+#include "core/vfs.h"
 
 #include <math.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -144,6 +147,41 @@ static void exit_codes_follow_the_table(void **state)
     assert_int_equal(lvni_exit_of_signal(9), 137);
 }
 
+static void put(const char *root, const char *folder, const char *name, const char *text)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", root, folder);
+    assert_int_equal(lvni_mkdirs(path), LVN_OK);
+    snprintf(path, sizeof path, "%s/%s/%s", root, folder, name);
+    assert_int_equal(lvni_file_write(path, text, strlen(text)), LVN_OK);
+}
+
+/* The least of what is free and of the limits on the way out of the process's control group. */
+static void memory_is_what_machine_and_groups_leave(void **state)
+{
+    (void)state;
+    char root[] = "/tmp/levin-core-XXXXXX", command[64];
+    assert_non_null(mkdtemp(root));
+    assert_true(lvni_machine_memory(root) == UINT64_MAX);
+    put(root, "proc", "meminfo", "MemTotal: 9000 kB\nMemFree:  10 kB\nMemAvailable:   8000 kB\n");
+    assert_int_equal(lvni_machine_memory(root), 8000 * 1024);
+    put(root, "proc/self", "cgroup", "4:memory:/other\n0::/jobs/17\n");
+    put(root, "sys/fs/cgroup/jobs/17", "memory.max", "max\n");
+    assert_int_equal(lvni_machine_memory(root), 8000 * 1024);
+    put(root, "sys/fs/cgroup/jobs", "memory.max", "5000000\n");
+    assert_int_equal(lvni_machine_memory(root), 5000000);
+    put(root, "sys/fs/cgroup/jobs/17", "memory.max", "4000000\n");
+    assert_int_equal(lvni_machine_memory(root), 4000000);
+    put(root, "sys/fs/cgroup", "memory.max", "3000000\n"); /* a container's own */
+    put(root, "proc/self", "cgroup", "0::/\n");
+    assert_int_equal(lvni_machine_memory(root), 3000000);
+    put(root, "sys/fs/cgroup", "memory.max", "9000000000\n");
+    assert_int_equal(lvni_machine_memory(root), 8000 * 1024);
+    assert_true(lvni_machine_memory("") > 0);
+    snprintf(command, sizeof command, "rm -r %s", root);
+    assert_int_equal(system(command), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -154,6 +192,7 @@ int main(void)
         cmocka_unit_test(the_clock_runs_forward),
         cmocka_unit_test(threads_have_names),
         cmocka_unit_test(exit_codes_follow_the_table),
+        cmocka_unit_test(memory_is_what_machine_and_groups_leave),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
