@@ -1,0 +1,256 @@
+/* Error records (error_record.h). The half that signal handlers run touches nothing but static buffers and system calls that may be
+ * made there; all that could need memory is prepared by lvni_error_record_begin. */
+#include "core/error_record.h"
+
+#include "core/alloc.h"
+#include "core/exit_code.h"
+#include "core/str.h"
+#include "core/vfs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { RECORD_MAX = 1 << 20, ALT_STACK = 64 << 10 };
+
+static char record_path[PATH_MAX], record_part[PATH_MAX]; /* the file, and the name it has while it is written */
+static char head[1024];                                   /* {"rank": 3, "host": "n08", "pid": 4711 */
+static atomic_bool written = true;                        /* nowhere to write counts as written */
+
+const char *lvni_error_record_kind(lvn_status status)
+{
+    switch (status) {
+    case LVN_ERR_NON_FINITE: return "nan";
+    case LVN_ERR_MEMORY:
+    case LVN_ERR_DEVICE_MEMORY: return "oom";
+    case LVN_ERR_PEER: return "peer";
+    default: return "error";
+    }
+}
+
+static uint64_t wall_clock_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+lvn_status lvni_error_record_begin(const char *path, int rank)
+{
+    atomic_store(&written, true);
+    if (path == NULL || path[0] == '\0') {
+        return LVN_OK;
+    }
+    char host[256] = "";
+    gethostname(host, sizeof host - 1);
+    lvni_str s = {0};
+    lvni_str_printf(&s, "{\"rank\": %d, \"host\": ", rank);
+    lvni_str_json(&s, host);
+    lvni_str_printf(&s, ", \"pid\": %ld", (long)getpid());
+    const lvn_status status = lvni_str_status(&s);
+    const int n = snprintf(head, sizeof head, "%s", lvni_str_text(&s));
+    lvni_str_free(&s);
+    LVN_TRY(status);
+    const int m = snprintf(record_part, sizeof record_part, "%s.tmp-%ld", path, (long)getpid());
+    if (n >= (int)sizeof head || m >= (int)sizeof record_part) {
+        LVN_FAIL(LVN_ERR_INVALID, "the path of the error record is too long (%d bytes): %.80s...", m, path);
+    }
+    snprintf(record_path, sizeof record_path, "%s", path);
+    atomic_store(&written, false);
+    return LVN_OK;
+}
+
+lvn_status lvni_error_record_write(const lvn_error *error, int code)
+{
+    if (atomic_exchange(&written, true)) {
+        return LVN_OK;
+    }
+    const char *message = error->message[0] != '\0' ? error->message : lvn_status_text(error->code);
+    lvni_str s = {0};
+    lvni_str_printf(&s, "%s, \"time_ns\": %llu, \"kind\": \"%s\", \"code\": %d, \"message\": ", head, (unsigned long long)wall_clock_ns(),
+                    lvni_error_record_kind(error->code), code);
+    lvni_str_json(&s, message);
+    char where[320] = "";
+    if (error->file != NULL) {
+        snprintf(where, sizeof where, "%s:%d", error->file, error->line);
+    }
+    lvni_str_append(&s, ", \"where\": ");
+    lvni_str_json(&s, where);
+    lvni_str_append(&s, ", \"stack\": [");
+    for (int i = 0; i < error->n_frames && i < LVN_ERROR_FRAMES; i++) {
+        lvni_str_append(&s, i > 0 ? ", " : "");
+        lvni_str_json(&s, error->frames[i]);
+    }
+    lvni_str_append(&s, "]}\n");
+    lvn_status status = lvni_str_status(&s);
+    if (status == LVN_OK) {
+        status = lvni_file_write(record_path, lvni_str_text(&s), s.len);
+    }
+    lvni_str_free(&s);
+    return status;
+}
+
+/* ---- in signal handlers ---- */
+
+static const struct fatal {
+    int number;
+    const char *name, *meaning;
+} fatal[] = {{SIGSEGV, "SIGSEGV", "invalid memory access"},
+             {SIGBUS, "SIGBUS", "memory that is not there: a full disk or /dev/shm under a mapping, a file that was cut"},
+             {SIGFPE, "SIGFPE", "impossible integer arithmetic"},
+             {SIGILL, "SIGILL", "an instruction this processor does not have"},
+             {SIGABRT, "SIGABRT", "the program gave up"}};
+enum { FATAL = sizeof fatal / sizeof *fatal };
+static struct sigaction before[FATAL];
+
+typedef struct text {
+    char bytes[2048];
+    size_t n;
+} text;
+
+static void put(text *t, const char *s)
+{
+    while (*s != '\0' && t->n < sizeof t->bytes) {
+        t->bytes[t->n++] = *s++;
+    }
+}
+
+static void put_number(text *t, uint64_t value, unsigned base)
+{
+    char digits[24];
+    size_t at = sizeof digits - 1;
+    digits[at] = '\0';
+    do {
+        digits[--at] = "0123456789abcdef"[value % base];
+        value /= base;
+    } while (value > 0);
+    put(t, digits + at);
+}
+
+static void put_file(const text *t)
+{
+    const int fd = open(record_part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0) {
+        return;
+    }
+    const bool whole = write(fd, t->bytes, t->n) == (ssize_t)t->n;
+    close(fd);
+    if (!whole || rename(record_part, record_path) != 0) {
+        unlink(record_part);
+    }
+}
+
+static void record_signal(const struct fatal *f, const siginfo_t *info)
+{
+    text t;
+    t.n = 0;
+    put(&t, head);
+    put(&t, ", \"time_ns\": ");
+    put_number(&t, wall_clock_ns(), 10);
+    put(&t, ", \"kind\": \"signal\", \"code\": ");
+    put_number(&t, (uint64_t)lvni_exit_of_signal(f->number), 10);
+    put(&t, ", \"message\": \"");
+    put(&t, f->name);
+    put(&t, " (");
+    put(&t, f->meaning);
+    put(&t, ")");
+    if (info->si_code > 0 && f->number != SIGABRT) {
+        put(&t, f->number == SIGFPE || f->number == SIGILL ? " in the instruction at 0x" : " at address 0x");
+        put_number(&t, (uint64_t)(uintptr_t)info->si_addr, 16);
+    }
+    put(&t, "\", \"where\": \"\", \"stack\": []}\n");
+    put_file(&t);
+}
+
+/* Whatever was set before takes over: the instruction is repeated on return, a signal that was sent is sent again. */
+static void on_fatal(int number, siginfo_t *info, void *context)
+{
+    (void)context;
+    const int saved = errno;
+    for (int i = 0; i < FATAL; i++) {
+        if (fatal[i].number == number) {
+            if (!atomic_exchange(&written, true)) {
+                record_signal(&fatal[i], info);
+            }
+            sigaction(number, &before[i], NULL);
+        }
+    }
+    if (info->si_code <= 0) {
+        raise(number);
+    }
+    errno = saved;
+}
+
+lvn_status lvni_error_record_catch_signals(void)
+{
+    static char alternative[ALT_STACK]; /* a stack that ran over cannot carry its handler */
+    const stack_t stack = {.ss_sp = alternative, .ss_size = sizeof alternative};
+    stack_t old;
+    if (sigaltstack(NULL, &old) == 0 && (old.ss_flags & SS_DISABLE) != 0) {
+        sigaltstack(&stack, NULL);
+    }
+    struct sigaction a = {.sa_sigaction = on_fatal, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+    sigemptyset(&a.sa_mask);
+    for (int i = 0; i < FATAL; i++) {
+        struct sigaction was;
+        if (sigaction(fatal[i].number, &a, &was) != 0) {
+            LVN_FAIL(LVN_ERR_INTERNAL, "no handler for %s: %s", fatal[i].name, strerror(errno));
+        }
+        if ((was.sa_flags & SA_SIGINFO) == 0 || was.sa_sigaction != on_fatal) {
+            before[i] = was;
+        }
+    }
+    return LVN_OK;
+}
+
+/* ---- reading ---- */
+
+static void copy_text(const json_t *from, char *to, size_t room)
+{
+    const char *value = json_string_value(from);
+    snprintf(to, room, "%s", value != NULL ? value : "");
+}
+
+static void take(const json_t *root, lvni_error_record *out)
+{
+    out->rank = (int)json_integer_value(json_object_get(root, "rank"));
+    out->code = (int)json_integer_value(json_object_get(root, "code"));
+    out->pid = json_integer_value(json_object_get(root, "pid"));
+    const json_int_t time_ns = json_integer_value(json_object_get(root, "time_ns"));
+    out->time_ns = time_ns > 0 ? (uint64_t)time_ns : 0;
+    copy_text(json_object_get(root, "kind"), out->kind, sizeof out->kind);
+    copy_text(json_object_get(root, "host"), out->host, sizeof out->host);
+    copy_text(json_object_get(root, "message"), out->message, sizeof out->message);
+    copy_text(json_object_get(root, "where"), out->where, sizeof out->where);
+    const json_t *stack = json_object_get(root, "stack");
+    for (size_t i = 0; i < json_array_size(stack) && i < LVNI_ERROR_STACK; i++) {
+        copy_text(json_array_get(stack, i), out->stack[out->n_stack++], sizeof out->stack[0]);
+    }
+}
+
+lvn_status lvni_error_record_read(const char *path, lvni_error_record *out)
+{
+    *out = (lvni_error_record){0};
+    char *data;
+    size_t bytes;
+    LVN_TRY(lvni_file_read(path, RECORD_MAX, &data, &bytes));
+    json_error_t error;
+    json_t *root = json_loadb(data, bytes, 0, &error);
+    lvni_free(data);
+    const bool good = json_is_object(root) && json_is_string(json_object_get(root, "message"));
+    if (good) {
+        take(root, out);
+    }
+    json_decref(root);
+    if (!good) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s is no error record (a JSON object with rank, time_ns, kind, code and message)", path);
+    }
+    return LVN_OK;
+}

@@ -1,0 +1,143 @@
+/* Error records: what is written is read back; the first one stays; fatal signals leave one and still kill. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "core/error_record.h"
+#include "core/exit_code.h"
+#include "core/vfs.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char dir[] = "/tmp/levin-record-XXXXXX";
+static char path[64];
+
+static int make(void **state)
+{
+    (void)state;
+    const bool made = mkdtemp(dir) != NULL;
+    snprintf(path, sizeof path, "%s/rank.json", dir);
+    return made ? 0 : -1;
+}
+
+static int drop(void **state)
+{
+    (void)state;
+    unlink(path);
+    return rmdir(dir);
+}
+
+static lvn_status record_of(lvn_status code, const char *text)
+{
+    lvn_status s = lvn_error_set(code, "loader.c", 7, "%s", text);
+    lvn_error_frame("epoch %d", 3);
+    lvn_error_frame("training");
+    return s;
+}
+
+static void the_first_record_is_read_back(void **state)
+{
+    (void)state;
+    assert_int_equal(lvni_error_record_begin(path, 5), LVN_OK);
+    record_of(LVN_ERR_NON_FINITE, "the loss is \"nan\"\nat step 12");
+    assert_int_equal(lvni_error_record_write(lvn_last_error(), 1), LVN_OK);
+    record_of(LVN_ERR_PEER, "rank 0 is gone");
+    assert_int_equal(lvni_error_record_write(lvn_last_error(), 76), LVN_OK);
+    lvni_error_record r;
+    assert_int_equal(lvni_error_record_read(path, &r), LVN_OK);
+    assert_int_equal(r.rank, 5);
+    assert_int_equal(r.code, 1);
+    assert_int_equal(r.pid, getpid());
+    assert_string_equal(r.kind, "nan");
+    assert_string_equal(r.message, "the loss is \"nan\"\nat step 12");
+    assert_string_equal(r.where, "loader.c:7");
+    assert_int_equal(r.n_stack, 2);
+    assert_string_equal(r.stack[0], "epoch 3");
+    assert_true(r.time_ns > 1700000000000000000u);
+    unlink(path);
+}
+
+static void nowhere_is_fine(void **state)
+{
+    (void)state;
+    assert_int_equal(lvni_error_record_begin(NULL, 0), LVN_OK);
+    record_of(LVN_ERR_IO, "x");
+    assert_int_equal(lvni_error_record_write(lvn_last_error(), 1), LVN_OK);
+    lvni_error_record r;
+    assert_int_equal(lvni_error_record_read(path, &r), LVN_ERR_NOT_FOUND);
+}
+
+static void what_is_no_record_is_told(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"", "[]", "{\"rank\": 1}", "{\"message\": 3}", "nonsense"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        lvni_error_record r;
+        assert_int_equal(lvni_file_write(path, bad[i], strlen(bad[i])), LVN_OK);
+        assert_int_equal(lvni_error_record_read(path, &r), LVN_ERR_CORRUPT);
+    }
+    unlink(path);
+}
+
+/* The child does what kills it; the record must be there when it is dead, and it must be dead of the signal. */
+static void die(int number, bool sent)
+{
+    const pid_t pid = fork();
+    if (pid == 0) {
+        const struct rlimit none = {0, 0};
+        setrlimit(RLIMIT_CORE, &none);
+        signal(number, SIG_DFL); /* without a sanitizer's handler */
+        if (lvni_error_record_begin(path, 2) != LVN_OK || lvni_error_record_catch_signals() != LVN_OK) {
+            _exit(9);
+        }
+        if (sent) {
+            raise(number);
+        }
+        abort();
+    }
+    int status = 0;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFSIGNALED(status));
+    assert_int_equal(WTERMSIG(status), number);
+    lvni_error_record r;
+    assert_int_equal(lvni_error_record_read(path, &r), LVN_OK);
+    assert_int_equal(r.rank, 2);
+    assert_int_equal(r.pid, pid);
+    assert_int_equal(r.code, lvni_exit_of_signal(number));
+    assert_string_equal(r.kind, "signal");
+    char name[16];
+    snprintf(name, sizeof name, "SIG%s", sigabbrev_np(number));
+    assert_memory_equal(r.message, name, strlen(name));
+    unlink(path);
+}
+
+static void signals_leave_a_record_and_kill(void **state)
+{
+    (void)state;
+    static const int numbers[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        die(numbers[i], true);
+    }
+    die(SIGABRT, false);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_first_record_is_read_back),
+        cmocka_unit_test(nowhere_is_fine),
+        cmocka_unit_test(what_is_no_record_is_told),
+        cmocka_unit_test(signals_leave_a_record_and_kill),
+    };
+    return cmocka_run_group_tests(tests, make, drop);
+}
