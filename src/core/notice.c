@@ -1,0 +1,101 @@
+/* Blocks and warning lines of notice.h. */
+#include "core/notice.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { LINE = 1024 }; /* bytes of one line; what is longer is cut */
+
+/* Errors of resources and of time leave with a code of their own; all others are usage. */
+static const struct kind {
+    int code;
+    lvn_status status;
+    lvni_exit_code exit;
+} kinds[] = {
+    {105, LVN_ERR_NOT_FOUND, LVNI_EXIT_RESOURCE},  {106, LVN_ERR_NOT_FOUND, LVNI_EXIT_RESOURCE},
+    {110, LVN_ERR_NOT_FOUND, LVNI_EXIT_RESOURCE},  {113, LVN_ERR_TIMEOUT, LVNI_EXIT_RENDEZVOUS},
+    {114, LVN_ERR_TIMEOUT, LVNI_EXIT_RENDEZVOUS},
+};
+
+static const struct kind *kind_of(int code)
+{
+    static const struct kind usage = {0, LVN_ERR_USAGE, LVNI_EXIT_USAGE};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        if (kinds[i].code == code) {
+            return &kinds[i];
+        }
+    }
+    return &usage;
+}
+
+static void add_line(lvni_str *out, const char *before, const char *fmt, va_list args)
+{
+    char line[LINE];
+    vsnprintf(line, sizeof line, fmt, args);
+    lvni_str_append(out, before);
+    lvni_str_append(out, line);
+    lvni_str_char(out, '\n');
+}
+
+lvn_status lvni_notice_error(lvni_notices *n, int code, const char *fmt, ...)
+{
+    char line[LINE], head[40];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(line, sizeof line, fmt, args);
+    va_end(args);
+    snprintf(head, sizeof head, "levin: error E%d: ", code);
+    lvni_str_clear(&n->text);
+    lvni_str_append(&n->text, head);
+    lvni_str_append(&n->text, line);
+    lvni_str_char(&n->text, '\n');
+    n->error = code;
+    n->own = false;
+    return lvn_error_set(kind_of(code)->status, __FILE__, __LINE__, "E%d: %s", code, line);
+}
+
+void lvni_notice_found(lvni_notices *n, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    add_line(&n->text, "  found: ", fmt, args);
+    va_end(args);
+}
+
+void lvni_notice_fix(lvni_notices *n, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    add_line(&n->text, "  fix: ", fmt, args);
+    va_end(args);
+}
+
+void lvni_notice_warn(lvni_notices *n, int code, const char *fmt, ...)
+{
+    char head[40];
+    va_list args;
+    snprintf(head, sizeof head, "levin: warning W%d: ", code);
+    va_start(args, fmt);
+    add_line(&n->warnings, head, fmt, args);
+    va_end(args);
+    n->n_warnings++;
+}
+
+lvni_exit_code lvni_notices_exit(const lvni_notices *n)
+{
+    return n->error == 0 ? LVNI_EXIT_OK : kind_of(n->error)->exit;
+}
+
+lvn_status lvni_notices_status(const lvni_notices *n)
+{
+    LVN_TRY(lvni_str_status(&n->text));
+    return lvni_str_status(&n->warnings);
+}
+
+void lvni_notices_free(lvni_notices *n)
+{
+    lvni_str_free(&n->text);
+    lvni_str_free(&n->warnings);
+    memset(n, 0, sizeof *n);
+}

@@ -1,0 +1,30 @@
+/* Numbered errors and warnings of starting a run: who a rank is, which device it gets, how the ranks meet. An error is a block of
+ * lines - what is wrong, what was found, what to do - and there is at most one; warnings are lines and there may be several. They are
+ * collected, not printed: which rank speaks is the caller's matter. A zeroed lvni_notices is empty. */
+#ifndef LEVIN_CORE_NOTICE_H
+#define LEVIN_CORE_NOTICE_H
+
+#include "core/exit_code.h"
+#include "core/str.h"
+
+typedef struct lvni_notices {
+    int error;     /* 101 for E101; 0: nothing is wrong */
+    bool own;      /* the error is of this process alone, so others may not know it: it prints whatever its rank */
+    lvni_str text; /* the block: "levin: error E101: ...\n  found: ...\n  fix: ...\n" */
+    lvni_str warnings; /* "levin: warning W204: ...\n", each a line */
+    int n_warnings;
+} lvni_notices;
+
+/* Begins the block of an error (a block that was there goes) and records it as the thread's last error. Returns its status. */
+lvn_status lvni_notice_error(lvni_notices *n, int code, const char *fmt, ...) LVN_PRINTF(3, 4);
+/* Lines of the block: "  found: ..." and "  fix: ...", and one as it is. */
+void lvni_notice_found(lvni_notices *n, const char *fmt, ...) LVN_PRINTF(2, 3);
+void lvni_notice_fix(lvni_notices *n, const char *fmt, ...) LVN_PRINTF(2, 3);
+void lvni_notice_warn(lvni_notices *n, int code, const char *fmt, ...) LVN_PRINTF(3, 4);
+/* What a process that ends because of this error leaves with (LVNI_EXIT_OK: there is none). */
+lvni_exit_code lvni_notices_exit(const lvni_notices *n);
+/* LVN_ERR_MEMORY when a line could not be kept. */
+lvn_status lvni_notices_status(const lvni_notices *n);
+void lvni_notices_free(lvni_notices *n); /* empty again */
+
+#endif

@@ -1,0 +1,345 @@
+/* Reading `devices` (device_spec.h): the text becomes all, a number or a list of words; the words become places among the visible
+ * devices. */
+#include "launch/device_spec.h"
+
+#include "core/alloc.h"
+#include "launch/env_vars.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+enum { WORD = 96, MAX_COUNT = 4096, SENTENCE = 512 };
+
+typedef enum form { NOT_GIVEN, ALL, NUMBER, LIST } form;
+
+/* The text of a specification, without blanks, quotes and brackets around it. */
+typedef struct spec {
+    form form;
+    int count; /* NUMBER */
+    const char *words; /* LIST: from here up to `end` */
+    const char *end;
+} spec;
+
+static lvn_status fail(const lvni_device_request *r, const lvni_visible *v, const char *fmt, ...) LVN_PRINTF(3, 4);
+
+/* "KEY SPEC: sentence; visible: 0-3 (CUDA_VISIBLE_DEVICES=...)" as LVN_ERR_USAGE. v may be NULL. */
+static lvn_status fail(const lvni_device_request *r, const lvni_visible *v, const char *fmt, ...)
+{
+    char sentence[SENTENCE];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(sentence, sizeof sentence, fmt, args);
+    va_end(args);
+    lvni_str tail = {.len = 0};
+    if (v != NULL) {
+        lvni_str_append(&tail, "; visible: ");
+        lvni_visible_print(v, &tail);
+        lvni_visible_print_value(v, &tail);
+    }
+    const lvn_status s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__, "%s %s: %s%s", r->key, r->spec, sentence, lvni_str_text(&tail));
+    lvni_str_free(&tail);
+    return s;
+}
+
+static bool blank(char c)
+{
+    return c == ' ' || c == '\t';
+}
+
+static void trim(const char **begin, const char **end)
+{
+    while (*begin < *end && blank(**begin)) {
+        (*begin)++;
+    }
+    while (*begin < *end && blank((*end)[-1])) {
+        (*end)--;
+    }
+}
+
+static bool is_word(const char *begin, const char *end, const char *word)
+{
+    const size_t n = (size_t)(end - begin);
+    return n == strlen(word) && strncasecmp(begin, word, n) == 0;
+}
+
+/* Copies [begin, end) into word; false: too long for anything that could be meant. */
+static bool copy_word(const char *begin, const char *end, char word[WORD])
+{
+    const size_t n = (size_t)(end - begin);
+    const size_t kept = n < WORD ? n : WORD - 1;
+    memcpy(word, begin, kept);
+    word[kept] = '\0';
+    return n < WORD;
+}
+
+static bool begins_uuid(const char *begin, const char *end)
+{
+    return end - begin >= 4 && (strncmp(begin, "GPU-", 4) == 0 || strncmp(begin, "MIG-", 4) == 0);
+}
+
+static lvn_status read_number(const lvni_device_request *r, const lvni_visible *v, const char *begin, const char *end, spec *out)
+{
+    char word[WORD];
+    uint64_t number = 0;
+    const bool negative = begin < end && *begin == '-';
+    const bool fits = copy_word(begin + negative, end, word);
+    if (!fits || !lvni_env_digits(word, INT32_MAX, &number)) {
+        copy_word(begin, end, word);
+        return fail(r, v, "cannot read '%s' as a number; give all, a number, a list such as 0,2, or the beginning of a UUID", word);
+    }
+    if (negative && number == 1) {
+        out->form = ALL;
+        return LVN_OK;
+    }
+    if (negative) {
+        return fail(r, v, "a number of devices is 1 or more, and -1 means all");
+    }
+    if (number > MAX_COUNT) {
+        return fail(r, v, "at most %d devices", MAX_COUNT);
+    }
+    out->form = NUMBER;
+    out->count = (int)number;
+    return LVN_OK;
+}
+
+static lvn_status read_spec(const lvni_device_request *r, const lvni_visible *v, spec *out)
+{
+    *out = (spec){.form = NOT_GIVEN};
+    if (r->spec == NULL) {
+        return LVN_OK;
+    }
+    const char *begin = r->spec, *end = begin + strlen(begin);
+    trim(&begin, &end);
+    if (end - begin >= 2 && (*begin == '"' || *begin == '\'') && end[-1] == *begin) {
+        begin++;
+        end--;
+        trim(&begin, &end);
+    }
+    if (begin == end) {
+        return fail(r, v, "the value is empty; give all, a number, or a list such as 0,2");
+    }
+    if (is_word(begin, end, "auto")) {
+        return LVN_OK;
+    }
+    if (is_word(begin, end, "all")) {
+        out->form = ALL;
+        return LVN_OK;
+    }
+    const bool bracket = *begin == '[';
+    if (bracket != (end[-1] == ']') || (bracket && end - begin == 1)) {
+        return fail(r, v, "the brackets do not match");
+    }
+    if (bracket || memchr(begin, ',', (size_t)(end - begin)) != NULL || begins_uuid(begin, end)) {
+        *out = (spec){.form = LIST, .words = begin + bracket, .end = end - bracket};
+        return LVN_OK;
+    }
+    return read_number(r, v, begin, end, out);
+}
+
+/* The visible device whose UUID begins with word. */
+static lvn_status find_uuid(const lvni_device_request *r, const lvni_visible *v, const char *word, int *index)
+{
+    int found = -1;
+    for (int i = 0; i < v->n; i++) {
+        const char *uuid = v->device[i].uuid;
+        if (uuid == NULL || strncmp(uuid, word, strlen(word)) != 0) {
+            continue;
+        }
+        if (found >= 0) {
+            return fail(r, v, "both %s and %s begin with %s", v->device[found].uuid, uuid, word);
+        }
+        found = i;
+    }
+    if (found < 0) {
+        return fail(r, v, "no visible device has a UUID that begins with %s", word);
+    }
+    *index = found;
+    return LVN_OK;
+}
+
+static lvn_status find_index(const lvni_device_request *r, const lvni_visible *v, const char *begin, const char *end, int *index)
+{
+    char word[WORD];
+    uint64_t number;
+    const bool fits = copy_word(begin, end, word);
+    if (fits && begins_uuid(begin, end)) {
+        return find_uuid(r, v, word, index);
+    }
+    if (fits && *word == '-' && lvni_env_digits(word + 1, INT32_MAX, &number)) {
+        return fail(r, v, "%s is not the index of a device", word);
+    }
+    if (!fits || !lvni_env_digits(word, INT32_MAX, &number)) {
+        return fail(r, v, "cannot read '%s' as a number or the beginning of a UUID", word);
+    }
+    if (number >= (uint64_t)v->n && !(r->launched && v->n == 1)) {
+        return fail(r, v, "there is no device %s", word);
+    }
+    *index = (int)number;
+    return LVN_OK;
+}
+
+static lvn_status add_index(const lvni_device_request *r, const lvni_visible *v, int index, lvni_device_choice *out)
+{
+    for (int i = 0; i < out->n; i++) {
+        if (out->index[i] == index && !r->allow_shared) {
+            return fail(r, v, "device %d stands there twice; allow_shared_device=true lets ranks share one", index);
+        }
+    }
+    if (out->n == MAX_COUNT) {
+        return fail(r, v, "at most %d devices", MAX_COUNT);
+    }
+    int *more = lvni_realloc(LVNI_TAG_CORE, out->index, (size_t)(out->n + 1) * sizeof *more);
+    if (more == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    out->index = more;
+    more[out->n++] = index;
+    return LVN_OK;
+}
+
+/* A rank that is shown one device of those it asks for uses that one: its starter chose. */
+static void show_only_one(const lvni_device_request *r, const lvni_visible *v, lvni_device_choice *out)
+{
+    for (int i = 0; r->launched && v->n == 1 && i < out->n; i++) {
+        out->index[i] = 0;
+    }
+}
+
+static lvn_status choose_list(const lvni_device_request *r, const lvni_visible *v, const spec *s, lvni_device_choice *out)
+{
+    for (const char *p = s->words; p < s->end;) {
+        const char *comma = memchr(p, ',', (size_t)(s->end - p));
+        const char *begin = p, *end = comma != NULL ? comma : s->end;
+        p = comma != NULL ? comma + 1 : s->end;
+        trim(&begin, &end);
+        int index = -1;
+        if (begin < end) { /* "3," is the list of device 3 */
+            LVN_TRY(find_index(r, v, begin, end, &index));
+            LVN_TRY(add_index(r, v, index, out));
+        }
+    }
+    if (out->n == 0) {
+        return fail(r, v, "the list names no device");
+    }
+    if (r->nproc > 0 && r->nproc != out->n) {
+        return fail(r, v, "the list has %d devices, but %d processes are asked for (--nproc)", out->n, r->nproc);
+    }
+    show_only_one(r, v, out);
+    return LVN_OK;
+}
+
+static lvn_status choose_first(const lvni_device_request *r, const lvni_visible *v, int count, lvni_device_choice *out)
+{
+    if (count > v->n && !(r->launched && v->n == 1)) {
+        return fail(r, v, "only %d %s visible", v->n, v->n == 1 ? "device is" : "devices are");
+    }
+    lvni_device_request shared = *r;
+    shared.allow_shared = true;
+    for (int i = 0; i < count; i++) {
+        LVN_TRY(add_index(&shared, v, i, out));
+    }
+    show_only_one(r, v, out);
+    return LVN_OK;
+}
+
+static void found_variable(lvni_notices *n, char *const *env, const char *name)
+{
+    const char *value = lvni_env_raw(env, name);
+    if (value != NULL) {
+        lvni_notice_found(n, "%s=%s", name, value);
+    } else {
+        lvni_notice_found(n, "%s is not set", name);
+    }
+}
+
+static lvn_status no_device(const lvni_device_request *r, lvni_accelerator accelerator, lvni_notices *n)
+{
+    if (accelerator == LVNI_ACCELERATOR_SIM) {
+        const lvn_status s = lvni_notice_error(n, 106, "no simulated device is visible");
+        found_variable(n, r->env, "LEVIN_SIM_DEVICES");
+        found_variable(n, r->env, "CUDA_VISIBLE_DEVICES");
+        lvni_notice_fix(n, "LEVIN_SIM_DEVICES=2, or accelerator=cpu");
+        return s;
+    }
+    const char *value = lvni_env_raw(r->env, "CUDA_VISIBLE_DEVICES");
+    const lvn_status s = lvni_notice_error(n, 106, "GPUs are asked for, but this process sees none%s",
+                                           value != NULL && *value == '\0' ? ": CUDA_VISIBLE_DEVICES is empty" : "");
+    n->own = true;
+    lvni_notice_found(n, "%s %s, 0 GPUs visible", r->key, r->spec == NULL ? "auto" : r->spec);
+    found_variable(n, r->env, "CUDA_VISIBLE_DEVICES");
+    found_variable(n, r->env, "SLURM_GPUS_ON_NODE");
+    found_variable(n, r->env, "SLURM_JOB_GPUS");
+    lvni_notice_fix(n, "under Slurm ask for them: #SBATCH --gpus-per-node=D (or --gres=gpu:D)");
+    lvni_notice_fix(n, "elsewhere look at the driver (nvidia-smi), or run on the CPU: accelerator=cpu");
+    return s;
+}
+
+static lvn_status choose_cpu(const lvni_device_request *r, const spec *s, lvni_device_choice *out)
+{
+    if (s->form == LIST) {
+        return fail(r, NULL, "a list names GPUs, and with accelerator=cpu a number says how many ranks");
+    }
+    out->accelerator = LVNI_ACCELERATOR_CPU;
+    out->n = s->form == NUMBER && s->count > 0 ? s->count : 1;
+    out->given = s->form == NUMBER;
+    return LVN_OK;
+}
+
+static lvn_status choose(const lvni_device_request *r, const lvni_visible *v, lvni_notices *notices, lvni_device_choice *out)
+{
+    spec s;
+    LVN_TRY(read_spec(r, r->accelerator == LVNI_ACCELERATOR_CPU ? NULL : v, &s));
+    if (s.form == NUMBER && s.count == 0 && !r->gpus) {
+        return fail(r, NULL, "give at least 1; to use no GPU say accelerator=cpu (--accelerator cpu)");
+    }
+    const bool zero = s.form == NUMBER && s.count == 0; /* gpus=0 */
+    if (zero && (r->accelerator == LVNI_ACCELERATOR_CUDA || r->accelerator == LVNI_ACCELERATOR_SIM)) {
+        return fail(r, NULL, "0 asks for the CPU, and accelerator for %s", r->accelerator == LVNI_ACCELERATOR_SIM ? "sim" : "GPUs");
+    }
+    const bool asks_gpus = s.form == LIST || (r->gpus && s.form != NOT_GIVEN && !zero);
+    const bool cpu = r->accelerator == LVNI_ACCELERATOR_CPU || zero || (r->accelerator == LVNI_ACCELERATOR_AUTO && v->n == 0 && !asks_gpus);
+    if (cpu) {
+        return choose_cpu(r, &s, out);
+    }
+    out->accelerator = r->accelerator == LVNI_ACCELERATOR_SIM ? LVNI_ACCELERATOR_SIM : LVNI_ACCELERATOR_CUDA;
+    if (v->n == 0) {
+        return no_device(r, out->accelerator, notices);
+    }
+    out->given = s.form == LIST || s.form == NUMBER;
+    out->listed = s.form == LIST;
+    return s.form == LIST ? choose_list(r, v, &s, out) : choose_first(r, v, s.form == NUMBER ? s.count : v->n, out);
+}
+
+lvn_status lvni_device_choose(const lvni_device_request *request, const lvni_visible *visible, lvni_notices *notices, lvni_device_choice *out)
+{
+    lvni_device_choice made = {.n = 0};
+    const lvn_status s = choose(request, visible, notices, &made);
+    if (s != LVN_OK) {
+        lvni_device_choice_free(&made);
+        return s;
+    }
+    *out = made;
+    return LVN_OK;
+}
+
+void lvni_device_choice_free(lvni_device_choice *choice)
+{
+    lvni_free(choice->index);
+    memset(choice, 0, sizeof *choice);
+}
+
+void lvni_device_choice_print(const lvni_device_choice *choice, const lvni_visible *visible, lvni_str *out)
+{
+    for (int i = 0; i < choice->n && choice->index != NULL; i++) {
+        bool before = false; /* a shared device is shown once */
+        for (int j = 0; j < i; j++) {
+            before = before || choice->index[j] == choice->index[i];
+        }
+        if (!before) {
+            lvni_str_append(out, i > 0 ? "," : "");
+            lvni_str_append(out, visible->device[choice->index[i]].name);
+        }
+    }
+}

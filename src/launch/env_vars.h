@@ -1,0 +1,16 @@
+/* An environment as an array of "NAME=value", ended by NULL: what the program got in main, or what a test made up. Nothing in this
+ * folder calls getenv. */
+#ifndef LEVIN_LAUNCH_ENV_VARS_H
+#define LEVIN_LAUNCH_ENV_VARS_H
+
+#include "core/notice.h"
+
+const char *lvni_env_raw(char *const *env, const char *name); /* NULL when unset */
+const char *lvni_env_get(char *const *env, const char *name); /* NULL when unset or empty */
+
+/* The digits of text as a number: no sign, no blanks, at most `max`. false: it is not one. */
+bool lvni_env_digits(const char *text, uint64_t max, uint64_t *out);
+/* Reads the variable as a number of 0 to 2^31-1. *out is untouched when it is unset; E100 when it cannot be read. */
+lvn_status lvni_env_int(char *const *env, const char *name, lvni_notices *notices, int *out);
+
+#endif
