@@ -40,7 +40,8 @@ extern "C" {
     X(LVN_ERR_CANCELLED, -14, "cancelled")                      \
     X(LVN_ERR_USAGE, -15, "usage or configuration error")       \
     X(LVN_ERR_NON_FINITE, -16, "a value is not finite")         \
-    X(LVN_ERR_INTERNAL, -17, "internal error")
+    X(LVN_ERR_INTERNAL, -17, "internal error")                  \
+    X(LVN_ERR_RESOURCE, -18, "a resource is missing")
 
 typedef enum lvn_status {
 #define LVN_STATUS_ENUM(code, number, text) code = number,

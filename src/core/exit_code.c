@@ -7,7 +7,8 @@ lvni_exit_code lvni_exit_of_status(lvn_status status)
     case LVN_OK: return LVNI_EXIT_OK;
     case LVN_ERR_USAGE: return LVNI_EXIT_USAGE;
     case LVN_ERR_MEMORY:
-    case LVN_ERR_DEVICE_MEMORY: return LVNI_EXIT_RESOURCE;
+    case LVN_ERR_DEVICE_MEMORY:
+    case LVN_ERR_RESOURCE: return LVNI_EXIT_RESOURCE;
     case LVN_ERR_PEER: return LVNI_EXIT_PEER;
     default: return LVNI_EXIT_FAILURE;
     }

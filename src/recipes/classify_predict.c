@@ -5,6 +5,7 @@
 #include "data/dataset.h"
 #include "kernels/kernels.h"
 #include "log/run_log.h"
+#include "recipes/accelerator.h"
 #include "recipes/classify.h"
 #include "recipes/fit.h"
 #include "recipes/image_data.h"
@@ -12,6 +13,7 @@
 #include "recipes/picks.h"
 #include "recipes/predict_array.h"
 #include "recipes/train_options.h"
+#include "tensor/device.h"
 #include "trainer/trainer.h"
 
 #include <math.h>
@@ -27,6 +29,8 @@ static const lvni_option use_rows[] = {
     {.name = "lanes", .type = LVNI_OPT_INT, .range = LVNI_BETWEEN(1, 64), .flags = LVNI_OPT_AUTO, .help = "Chunks in work at once; auto: one per core."},
     {.name = "num_workers", .type = LVNI_OPT_INT, .unit = "threads", .range = {.used = true, .min = 0, .max = 256}, .flags = LVNI_OPT_AUTO,
      .help = "Threads that decode."},
+    {.name = "accelerator", .type = LVNI_OPT_CHOICE, .choices = "auto|cpu|gpu|sim", .fallback = "auto", .spellings = "cuda=gpu",
+     .help = "Kind of device, as in training."},
     {.name = "on_error", .type = LVNI_OPT_CHOICE, .choices = "stop|skip", .fallback = "stop", .help = "What an unreadable picture does."},
     {.name = "use_ema", .type = LVNI_OPT_BOOL, .fallback = "true",
      .help = "false: of a run with ema.decay, the weights themselves and not their average; needs the run directory or a checkpoint."},
@@ -222,6 +226,7 @@ static lvn_status open_and_run(use *u)
 {
     LVN_TRY(check_words(u));
     LVN_TRY(lvni_cpu_start());
+    LVN_TRY(lvni_accelerator_use(u->config, 0));
     LVN_TRY(lvni_exported_open(lvni_config_str(u->config, "model"), lvni_config_str(u->config, "checkpoint"),
                                lvni_config_bool(u->config, "use_ema"), &u->exported));
     const lvni_classifier_card *card = &u->exported->card;
@@ -258,6 +263,7 @@ static void use_free(use *u)
 {
     lvni_image_data_free(&u->data);
     lvni_exported_close(u->exported);
+    lvn_device_use(LVN_CPU);
     lvni_str_free(&u->csv);
     lvni_picks_destroy(u->picks);
     lvni_free(u->classes);

@@ -7,6 +7,7 @@
 #include "core/vfs.h"
 #include "kernels/kernels.h"
 #include "log/run_log.h"
+#include "recipes/accelerator.h"
 #include "recipes/optim_options.h"
 #include "recipes/exported.h"
 #include "recipes/mend_exports.h"
@@ -14,6 +15,7 @@
 #include "recipes/saved_classes.h"
 #include "recipes/train_options.h"
 #include "recipes/weights.h"
+#include "tensor/device.h"
 #include "trainer/memory.h"
 
 #include <jansson.h>
@@ -71,6 +73,7 @@ lvn_status lvni_read_config(const lvni_option_table *tables, size_t n_tables, co
         s = lvni_config_finish(c);
     }
     s = s == LVN_OK ? check_needs(c) : s;
+    s = s == LVN_OK && lvni_config_has(c, "accelerator") ? lvni_accelerator_resolve(c) : s;
     if (s != LVN_OK) {
         lvni_config_destroy(c);
         return s;
@@ -100,6 +103,12 @@ static void banner(const run *r)
     lvni_plan_describe(&r->plan, &plan);
     lvni_log_line(LVNI_LOG_INFO, "levin %s  %s  out=%s", LEVIN_VERSION, r->request->recipe, r->dir == NULL ? "-" : r->dir);
     lvni_log_line(LVNI_LOG_INFO, "cpu: %s, %d core%s", lvni_cpu_describe(), r->plan.cores, r->plan.cores == 1 ? "" : "s");
+    lvni_str device = {0};
+    lvni_accelerator_describe(&device);
+    if (device.len > 0) {
+        lvni_log_line(LVNI_LOG_INFO, "%s", lvni_str_text(&device));
+    }
+    lvni_str_free(&device);
     if (r->request->note != NULL) {
         lvni_log_line(LVNI_LOG_INFO, "%s", r->request->note);
     }
@@ -402,6 +411,7 @@ static lvn_status prepare(run *r)
     lvni_log_set_quiet(lvni_config_bool(c, "quiet"));
     LVN_TRY(lvni_cpu_start());
     LVN_TRY(lvni_check_precision(c)); /* before overwrite=true empties the run that is there */
+    LVN_TRY(lvni_accelerator_use(c, 0));
     const int64_t n = r->request->train->cls->length(r->request->train);
     LVN_TRY(lvni_make_plan(c, n, &r->plan));
     LVN_TRY(lvni_read_schedule(c, &r->plan, &r->schedule));
@@ -448,6 +458,7 @@ static void run_free(run *r)
 
 lvn_status lvni_fit(const lvni_fit_request *request)
 {
+    const lvn_device before = lvn_device_in_use();
     run r = {.request = request};
     const lvn_status s = train(&r);
     lvni_stop_remove();
@@ -455,6 +466,7 @@ lvn_status lvni_fit(const lvni_fit_request *request)
         lvni_log_line(LVNI_LOG_DEBUG, "stopped: %s", lvn_last_error()->message); /* for train.log; the command tells the person */
     }
     run_free(&r);
+    lvn_device_use(before);
     lvni_log_close();
     lvni_run_dir_release();
     return s;
@@ -480,6 +492,7 @@ static void print_length(const run *r)
 
 lvn_status lvni_fit_plan(const lvni_fit_request *request)
 {
+    const lvn_device before = lvn_device_in_use();
     run r = {.request = request};
     lvn_status s = prepare(&r);
     if (s == LVN_OK) {
@@ -494,5 +507,6 @@ lvn_status lvni_fit_plan(const lvni_fit_request *request)
         warn_scarce(&r);
     }
     run_free(&r);
+    lvn_device_use(before);
     return s;
 }

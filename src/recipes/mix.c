@@ -4,6 +4,7 @@
 #include "autograd/tape.h"
 #include "core/math.h"
 #include "core/rng.h"
+#include "tensor/device.h"
 
 #include <math.h>
 #include <string.h>
@@ -119,11 +120,35 @@ void lvni_mix_pictures(const lvni_mix_draw *d, const int64_t *partner, const flo
 
 /* ---- the training step ---- */
 
-/* An uninitialised tensor like t in host memory, of the scope; NULL fails the scope. */
+/* An uninitialised tensor like t, of the scope; NULL fails the scope. */
 static lvn_tensor *like(const lvn_tensor *t)
 {
     const lvni_desc desc = lvni_tensor_desc(t);
-    return lvni_adopt(lvni_tensor_new_on(&desc, NULL));
+    return lvni_adopt(lvni_tensor_new(&desc));
+}
+
+/* What happens to a shard where it lies. */
+typedef struct mix_job {
+    lvni_mix_draw draw;
+    uint64_t seed;
+    uint32_t step, shard;
+    int height, width, channels;
+    int64_t n;
+    const float *pictures;
+    const int64_t *label;
+    float *mixed;
+    int64_t *partner, *other; /* other: the partners' labels */
+} mix_job;
+
+static lvn_status run_mix(void *payload)
+{
+    const mix_job *j = payload;
+    lvni_mix_partners(j->seed, j->step, j->shard, j->n, j->partner);
+    for (int64_t i = 0; i < j->n; i++) {
+        j->other[i] = j->label[j->partner[i]];
+    }
+    lvni_mix_pictures(&j->draw, j->partner, j->pictures, j->n, j->height, j->width, j->channels, j->mixed);
+    return LVN_OK;
 }
 
 /* lambda a + (1 - lambda) b */
@@ -136,20 +161,28 @@ static lvn_tensor *mixing_step(const lvn_module *module, const lvn_batch *batch,
 {
     const lvni_mix *m = (const lvni_mix *)(const void *)module->cls;
     const lvni_position *at = &lvni_ctx_get()->at;
-    const int64_t n = batch->size;
     const int height = (int)batch->image->shape[1], width = (int)batch->image->shape[2];
     const lvni_mix_draw d = lvni_mix_draw_one(m, at->seed, at->step, at->shard, width, height);
     lvn_tensor *image = like(batch->image), *partner = like(batch->label), *label = like(batch->label);
     if (image == NULL || partner == NULL || label == NULL) {
         return NULL;
     }
-    int64_t *p = partner->data, *other = label->data;
-    const int64_t *own = batch->label->data;
-    lvni_mix_partners(at->seed, at->step, at->shard, n, p);
-    for (int64_t i = 0; i < n; i++) {
-        other[i] = own[p[i]];
+    mix_job job = {.draw = d,
+                   .seed = at->seed,
+                   .step = at->step,
+                   .shard = at->shard,
+                   .height = height,
+                   .width = width,
+                   .channels = (int)batch->image->shape[3],
+                   .n = batch->size,
+                   .pictures = lvni_device_alias(batch->image->data),
+                   .label = lvni_device_alias(batch->label->data),
+                   .mixed = lvni_device_alias(image->data),
+                   .partner = lvni_device_alias(partner->data),
+                   .other = lvni_device_alias(label->data)};
+    if (lvni_device_call(image->data, "mixing pictures", run_mix, &job, sizeof job) != LVN_OK) {
+        return lvni_op_fail("mixing pictures");
     }
-    lvni_mix_pictures(&d, p, batch->image->data, n, height, width, (int)batch->image->shape[3], image->data);
     lvn_tensor *logits = lvn_forward(module, image);
     lvn_tensor *loss = blend(lvn_cross_entropy(logits, batch->label), lvn_cross_entropy(logits, label), d.lambda);
     lvn_log(step, "loss", loss);

@@ -6,8 +6,10 @@
 #include "data/npy.h"
 #include "kernels/kernels.h"
 #include "log/run_log.h"
+#include "recipes/accelerator.h"
 #include "recipes/exported.h"
 #include "recipes/train_options.h"
+#include "tensor/device.h"
 #include "trainer/lanes.h"
 
 #include <math.h>
@@ -105,9 +107,10 @@ static lvn_status forward(void *user, int lane)
         lvni_ctx_get()->at = (lvni_position){0};
         const lvn_tensor *y = lvn_forward(w->exported->model->root, x);
         if (y != NULL) {
-            memcpy(w->logits + w->first * classes, y->data, (size_t)(w->n * classes) * sizeof(float));
+            status = lvni_mem_copy(w->logits + w->first * classes, y->data, (size_t)(w->n * classes) * sizeof(float));
         }
-        status = lvn_scope_close();
+        const lvn_status closed = lvn_scope_close();
+        status = closed != LVN_OK ? closed : status;
         lvn_set_grad_enabled(before);
     }
     lvn_release(x);
@@ -153,11 +156,13 @@ lvn_status lvni_predict_array(const lvni_config *config)
     lvn_status s = lvni_npy_open(lvni_config_str(config, "data"), &w.array);
     s = s == LVN_OK ? check(&w) : s;
     s = s == LVN_OK ? lvni_cpu_start() : s;
+    s = s == LVN_OK ? lvni_accelerator_use(config, 0) : s;
     s = s == LVN_OK ? open_model(&w) : s;
     s = s == LVN_OK ? run(&w) : s;
     lvni_free(w.logits);
     lvni_lanes_destroy(w.lanes);
     lvni_exported_close(w.exported);
+    lvn_device_use(LVN_CPU);
     lvni_array_free(&w.array);
     return s;
 }

@@ -57,9 +57,9 @@ static const lvni_option run_rows[] = {
      .spellings = "32=32-true|bf16=bf16-mixed|16=16-mixed",
      .help = "Number format of products and activations; weights and sums stay f32, but under bf16-true, where weights are bf16 numbers, too. 16-mixed "
              "scales the loss."},
-    {.name = "accelerator", .type = LVNI_OPT_CHOICE, .choices = "auto|cpu|cuda|sim", .fallback = "auto", .spellings = "gpu=cuda",
-     .later = "cuda|sim", .later_note = "other devices than the CPU come with a later version; use accelerator=cpu",
-     .help = "Kind of device."},
+    {.name = "accelerator", .type = LVNI_OPT_CHOICE, .choices = "auto|cpu|gpu|sim", .fallback = "auto", .spellings = "cuda=gpu",
+     .help = "Kind of device; auto: cpu, as this build has no GPU backend yet; sim: a pretend accelerator, which LEVIN_SIM_DEVICES=1 and "
+             "LEVIN_SIM_MEMORY=2GiB in the environment make."},
     {.name = "devices", .type = LVNI_OPT_STRING, .fallback = "auto",
      .check = check_devices, .later_note = ONE_DEVICE, .help = "How many devices, or which; auto: all that this process may use."},
     {.name = "strategy", .type = LVNI_OPT_CHOICE, .choices = "auto|single|dp|ddp|ddp2|sharded|balance", .fallback = "auto",
@@ -135,7 +135,7 @@ static lvn_status resolve(lvni_config *c, const char *name, int64_t value)
 /* A later version that knows more devices must go on with a run on those that it began with. */
 static lvn_status resolve_devices(lvni_config *c)
 {
-    static const char *const auto_is[][2] = {{"accelerator", "cpu"}, {"devices", "1"}, {"strategy", "single"}};
+    static const char *const auto_is[][2] = {{"devices", "1"}, {"strategy", "single"}};
     for (size_t i = 0; i < sizeof auto_is / sizeof *auto_is; i++) {
         if (strcmp(lvni_config_str(c, auto_is[i][0]), "auto") == 0) {
             LVN_TRY(lvni_config_set(c, auto_is[i][0], auto_is[i][1], "resolved at start"));

@@ -4,6 +4,7 @@
 #include "ckpt/checkpoint.h"
 #include "core/alloc.h"
 #include "core/vfs.h"
+#include "tensor/device.h"
 
 #include <fcntl.h>
 #include <stdarg.h>
@@ -48,7 +49,7 @@ typedef struct load {
     bool average;    /* of a checkpoint: the averaged weights */
     char head[256];  /* "fc.": parameters under it are passed over; "" without reset_head */
     bool head_differs;
-    float *memory; /* one tensor in the order of the file */
+    float *memory, *here; /* one tensor in the order of the file, and in this model's */
     names missing, different, unused;
 } load;
 
@@ -125,11 +126,10 @@ static lvn_status take(load *l, const char *name, lvn_tensor *t, const lvni_para
     }
     LVN_TRY(lvni_st_read_f32(e, l->memory));
     if (parameter != NULL && !l->checkpoint) {
-        lvni_parameter_from_file(parameter, l->memory, t->data);
-    } else {
-        memcpy(t->data, l->memory, (size_t)lvn_numel(t) * sizeof(float));
+        lvni_parameter_from_file(parameter, l->memory, l->here);
+        return lvni_mem_copy(t->data, l->here, (size_t)lvn_numel(t) * sizeof(float));
     }
-    return LVN_OK;
+    return lvni_mem_copy(t->data, l->memory, (size_t)lvn_numel(t) * sizeof(float));
 }
 
 static bool ends_with(const char *text, const char *end)
@@ -195,7 +195,8 @@ static lvn_status run(load *l, lvni_model *m)
         largest = m->buffers[i]->numel > largest ? m->buffers[i]->numel : largest;
     }
     l->memory = lvni_alloc(LVNI_TAG_CKPT, (size_t)largest * sizeof *l->memory);
-    if (l->memory == NULL) {
+    l->here = lvni_alloc(LVNI_TAG_CKPT, (size_t)largest * sizeof *l->here);
+    if (l->memory == NULL || l->here == NULL) {
         return LVN_ERR_MEMORY;
     }
     l->prefix = choose_prefix(l);
@@ -227,6 +228,7 @@ static lvn_status load_from(lvni_model *model, const lvni_st_file *file, const c
         l.unused.text = (lvni_str){0};
     }
     lvni_free(l.memory);
+    lvni_free(l.here);
     lvni_str_free(&l.missing.text);
     lvni_str_free(&l.different.text);
     lvni_str_free(&l.unused.text);

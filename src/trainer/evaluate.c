@@ -1,5 +1,8 @@
 /* Evaluation and prediction: fixed chunks, dealt to the lanes in waves, results taken in order. */
 #include "core/alloc.h"
+#include "autograd/tape.h"
+#include "tensor/device.h"
+#include "trainer/device_batch.h"
 #include "trainer/trainer.h"
 
 #include <string.h>
@@ -10,22 +13,24 @@ typedef struct evaluation {
     const lvni_model *model;
     const lvni_loader_batch *batch[MAX_LANES];
     lvn_step step[MAX_LANES];
-    lvn_tensor *probability[MAX_LANES]; /* prediction only; kept until the rows are out */
+    lvn_tensor *probability[MAX_LANES]; /* prediction only; in host memory, kept until the rows are out */
     bool predict;
 } evaluation;
 
-static lvn_status forward_chunk(evaluation *e, int lane)
+static void forward_chunk(evaluation *e, int lane, const lvn_batch *batch)
 {
     const lvn_module *root = e->model->root;
-    const lvn_batch *batch = &e->batch[lane]->batch;
     if (e->predict) {
-        e->probability[lane] = lvn_keep(lvn_softmax(lvn_forward(root, batch->image)));
-        return LVN_OK;
+        lvn_tensor *p = lvn_softmax(lvn_forward(root, batch->image));
+        e->probability[lane] = p != NULL && lvni_device_of(p->data) != NULL ? lvni_tensor_to(p, NULL) : lvn_keep(p);
+        if (p != NULL && e->probability[lane] == NULL) {
+            lvni_op_fail("reading probabilities");
+        }
+        return;
     }
     lvn_tensor *(*step)(const lvn_module *, const lvn_batch *, lvn_step *) =
         root->cls->validation_step != NULL ? root->cls->validation_step : root->cls->training_step;
     step(root, batch, &e->step[lane]);
-    return LVN_OK;
 }
 
 static lvn_status chunk_work(void *user, int lane)
@@ -39,9 +44,14 @@ static lvn_status chunk_work(void *user, int lane)
     }
     lvni_ctx_get()->at = (lvni_position){0};
     const bool before = lvn_set_grad_enabled(false);
-    LVN_TRY(lvn_scope_open());
-    forward_chunk(e, lane);
-    const lvn_status s = lvn_scope_close();
+    lvni_loader_batch batch;
+    lvn_status s = lvni_device_batch_make(e->batch[lane], &batch);
+    s = s == LVN_OK ? lvn_scope_open() : s;
+    if (s == LVN_OK) {
+        forward_chunk(e, lane, &batch.batch);
+        s = lvn_scope_close();
+    }
+    lvni_device_batch_free(&batch);
     lvn_set_grad_enabled(before);
     return s;
 }

@@ -1,7 +1,10 @@
 /* What a run leaves behind: checkpoints between steps, the best epoch, and where it can go on after a signal or an error. Called by
  * the loop (loop.c). */
+#include "core/alloc.h"
 #include "core/str.h"
+#include "kernels/flat.h"
 #include "log/run_log.h"
+#include "tensor/device.h"
 #include "trainer/loop_impl.h"
 
 #include <math.h>
@@ -27,14 +30,31 @@ bool lvni_loop_improved(lvni_trainer *t, bool validated)
     return true;
 }
 
-static bool all_finite(const float *x, int64_t n)
+/* Where x lies: squares in f64 do not overflow, so their sum is finite when all values are. */
+static bool all_finite(const float *x, int64_t n, double *partial)
 {
-    for (int64_t i = 0; i < n; i++) {
-        if (!isfinite(x[i])) {
-            return false;
+    lvni_flat_block_sumsq(x, n, partial);
+    return isfinite(lvni_flat_sum_tree(partial, lvni_flat_blocks(n)));
+}
+
+/* The first buffer, else parameter, that is not finite; NULL: all are. */
+static const char *find_not_finite(const lvni_model *m, double *partial)
+{
+    if (all_finite(m->weights, m->n_values, partial)) {
+        return NULL;
+    }
+    for (int i = 0; i < m->n_buffers; i++) {
+        const lvn_buffer *b = m->buffers[i];
+        if (!all_finite(m->weights + b->value_offset, b->numel, partial)) {
+            return b->name;
         }
     }
-    return true;
+    for (int i = 0; i < m->n_parameters; i++) {
+        if (!all_finite(m->weights + m->offset[i], m->parameters[i].numel, partial)) {
+            return m->parameters[i].name;
+        }
+    }
+    return NULL;
 }
 
 /* A checkpoint that cannot be used must not take the place of one that can: the loss tells only one step
@@ -42,15 +62,13 @@ static bool all_finite(const float *x, int64_t n)
 static lvn_status check_weights(const lvni_trainer *t)
 {
     const lvni_model *m = t->o.model;
-    const char *name = NULL;
-    for (int i = 0; i < m->n_buffers && name == NULL; i++) {
-        const lvn_tensor *b = m->buffers[i]->tensor;
-        name = b->dtype == LVN_F32 && !all_finite(b->data, lvn_numel(b)) ? m->buffers[i]->name : NULL;
+    double *partial = lvni_calloc(LVNI_TAG_CKPT, (size_t)lvni_flat_blocks(m->n_values), sizeof *partial);
+    if (partial == NULL) {
+        return LVN_ERR_MEMORY;
     }
-    for (int i = 0; i < m->n_parameters && name == NULL; i++) {
-        const lvn_tensor *p = m->parameters[i].tensor;
-        name = all_finite(p->data, lvn_numel(p)) ? NULL : m->parameters[i].name;
-    }
+    const char *name = find_not_finite(m, partial);
+    lvni_free(partial);
+    LVN_TRY(lvni_device_take_error());
     if (name != NULL) {
         LVN_FAIL(
             LVN_ERR_NON_FINITE,

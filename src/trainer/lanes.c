@@ -74,14 +74,18 @@ lvn_status lvni_lanes_create(int n, int team, int wgrad_team, lvni_lanes **out)
     pthread_cond_init(&all->go, NULL);
     pthread_cond_init(&all->done, NULL);
     all->lane = lvni_calloc(LVNI_TAG_TRAINER, (size_t)n, sizeof *all->lane);
-    lvn_status s = all->lane == NULL ? LVN_ERR_MEMORY : LVN_OK;
+    const lvni_ctx *own = lvni_ctx_get();
+    lvn_status s = all->lane == NULL || own == NULL ? LVN_ERR_MEMORY : LVN_OK;
     for (int i = 0; i < n && s == LVN_OK; i++) {
         lane *l = &all->lane[i];
         all->n = i + 1;
         *l = (lane){.all = all, .index = i, .ctx = lvni_ctx_create(team, wgrad_team)};
         if (l->ctx == NULL) {
             s = LVN_ERR_MEMORY;
-        } else if (i > 0 && pthread_create(&l->thread, NULL, lane_main, l) != 0) {
+            break;
+        }
+        l->ctx->device = own->device;
+        if (i > 0 && pthread_create(&l->thread, NULL, lane_main, l) != 0) {
             s = lvn_error_set(LVN_ERR_MEMORY, __FILE__, __LINE__, "cannot start the thread of lane %d of %d", i, n);
         } else {
             l->started = i > 0;
@@ -148,9 +152,10 @@ lvn_status lvni_lanes_run(lvni_lanes *all, int n, lvni_lane_work work, void *use
     if (n > 1) {
         wake_others(all, n, work, user);
     }
+    lvni_ctx *own = lvni_ctx_get();
     lvni_ctx_set(all->lane[0].ctx);
     lvn_status s = work(user, 0);
-    lvni_ctx_set(NULL);
+    lvni_ctx_set(own);
     if (n > 1) {
         pthread_mutex_lock(&all->lock);
         while (all->working > 0) {

@@ -9,7 +9,7 @@ typedef struct lvni_lanes lvni_lanes;
 /* Work on one lane; the thread's context is the lane's. */
 typedef lvn_status (*lvni_lane_work)(void *user, int lane);
 
-/* n lanes of `team` threads each; wgrad_team is the virtual team of the law. */
+/* n lanes of `team` threads each; wgrad_team is the virtual team of the law. They compute on the device that the caller's context does. */
 lvn_status lvni_lanes_create(int n, int team, int wgrad_team, lvni_lanes **out);
 void lvni_lanes_destroy(lvni_lanes *lanes);
 /* The type of products on all lanes (lvni_ctx.low); f32 at first. Not while they run. */

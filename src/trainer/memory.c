@@ -8,6 +8,7 @@
 #include "kernels/kernels.h"
 #include "tensor/cache.h"
 #include "tensor/device.h"
+#include "trainer/device_batch.h"
 #include "trainer/loop_impl.h"
 
 #include <string.h>
@@ -102,6 +103,21 @@ static lvn_status validate_dry(const dry_lane *lane, const lvni_loader_batch *ba
     return s;
 }
 
+static lvn_status work_dry(dry_lane *lane, const lvni_loader_batch *batch, bool training)
+{
+    return training ? train_dry(lane, batch) : validate_dry(lane, batch);
+}
+
+/* The run will have a copy on its device. */
+static lvn_status copy_and_work_dry(dry_lane *lane, const lvni_loader_batch *batch, bool training)
+{
+    lvni_loader_batch copy;
+    lvn_status s = lvni_device_batch_make(batch, &copy);
+    s = s == LVN_OK ? work_dry(lane, &copy, training) : s;
+    lvni_device_batch_free(&copy);
+    return s;
+}
+
 /* The batch is made and freed in the caller's context: the loader has its own. */
 static lvn_status run_dry(dry_lane *lane, const lvn_dataset *dataset, int64_t size, bool training)
 {
@@ -111,7 +127,7 @@ static lvn_status run_dry(dry_lane *lane, const lvn_dataset *dataset, int64_t si
     if (s == LVN_OK) {
         lvni_ctx *mine = lvni_ctx_get();
         lvni_ctx_set(lane->ctx);
-        s = training ? train_dry(lane, &batch) : validate_dry(lane, &batch);
+        s = mine->device == NULL ? work_dry(lane, &batch, training) : copy_and_work_dry(lane, &batch, training);
         lvni_ctx_set(mine);
     }
     free_batch(&batch);

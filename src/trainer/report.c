@@ -4,6 +4,7 @@
 #include "core/str.h"
 #include "log/metrics.h"
 #include "log/run_log.h"
+#include "tensor/device.h"
 #include "trainer/trainer.h"
 
 #include <math.h>
@@ -137,6 +138,10 @@ lvn_status lvni_report_step(lvni_trainer *t, const lvni_step_result *r, bool las
     }
     row[n++] = (lvni_metric){.name = "throughput/samples_per_s", .value = t->rate};
     row[n++] = (lvni_metric){.name = "memory/peak_bytes", .value = (double)peak_bytes()};
+    lvni_device *device = lvni_device_of(t->o.model->weights);
+    if (device != NULL) {
+        row[n++] = (lvni_metric){.name = "memory/device_peak_bytes", .value = (double)lvni_device_get_stats(device).peak};
+    }
     return lvni_metrics_write(t->log, t->at.step, t->at.epoch, now_s, row, n);
 }
 

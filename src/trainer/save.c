@@ -4,6 +4,7 @@
 #include "core/alloc.h"
 #include "core/str.h"
 #include "core/thread.h"
+#include "tensor/device.h"
 #include "trainer/identity.h"
 #include "trainer/state_impl.h"
 
@@ -182,18 +183,16 @@ void lvni_saver_destroy(lvni_saver *s)
     lvni_free(s);
 }
 
-static void copy_state(lvni_saver *s)
+static lvn_status copy_state(lvni_saver *s)
 {
     const lvni_state_arrays now = lvni_state_of(s->trainer);
     const size_t values = (size_t)s->trainer->o.model->n_values * sizeof(float);
     const size_t weights = (size_t)s->trainer->o.model->n_weights * sizeof(float);
-    memcpy(s->copy.values, now.values, values);
+    LVN_TRY(lvni_mem_copy(s->copy.values, now.values, values));
     for (int k = 0; k < s->trainer->optim->n_slots; k++) {
-        memcpy(s->copy.slot[k], now.slot[k], weights);
+        LVN_TRY(lvni_mem_copy(s->copy.slot[k], now.slot[k], weights));
     }
-    if (now.average != NULL) {
-        memcpy(s->copy.average, now.average, values);
-    }
+    return now.average == NULL ? LVN_OK : lvni_mem_copy(s->copy.average, now.average, values);
 }
 
 lvn_status lvni_trainer_save_start(lvni_trainer *t, bool best)
@@ -205,7 +204,7 @@ lvn_status lvni_trainer_save_start(lvni_trainer *t, bool best)
     LVN_TRY(t->saver == NULL ? create(t, &t->saver) : LVN_OK);
     lvni_saver *s = t->saver;
     LVN_TRY(t->o.out == NULL ? LVN_OK : write_texts(t, &s->texts));
-    copy_state(s);
+    LVN_TRY(copy_state(s));
     snprintf(s->schedule, sizeof s->schedule, "updates=%lld", (long long)t->optim->steps);
     lvni_scaler_print(&t->scaler, s->scaler, sizeof s->scaler);
     s->at = t->at;

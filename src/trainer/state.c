@@ -1,6 +1,7 @@
 /* What a checkpoint of a run holds: parameters, buffers, optimizer state, averages (save.c adds the position and the epoch's metric
  * sums); and going on from one. */
 #include "core/alloc.h"
+#include "tensor/device.h"
 #include "trainer/identity.h"
 #include "trainer/state_impl.h"
 
@@ -139,14 +140,15 @@ static lvn_status read_texts(const lvni_ckpt *ckpt, lvn_step *sums, long long *u
     return LVN_OK;
 }
 
-static void load(const lvni_ckpt *ckpt, const lvni_state_entries *e)
+static lvn_status load(const lvni_ckpt *ckpt, const lvni_state_entries *e)
 {
     for (int64_t i = 0; i < e->n; i++) {
         const lvni_st_tensor *theirs = lvni_st_find(ckpt->file, e->tensor[i].name);
         void *memory;
         memcpy(&memory, &e->tensor[i].data, sizeof memory);
-        memcpy(memory, theirs->data, theirs->bytes);
+        LVN_TRY(lvni_mem_copy(memory, theirs->data, theirs->bytes));
     }
+    return LVN_OK;
 }
 
 lvn_status lvni_trainer_restore(lvni_trainer *t, const lvni_ckpt *ckpt)
@@ -161,8 +163,8 @@ lvn_status lvni_trainer_restore(lvni_trainer *t, const lvni_ckpt *ckpt)
     s = s == LVN_OK ? lvni_identity_check(t, ckpt) : s;
     lvni_scaler scaler = t->scaler;
     s = s == LVN_OK ? lvni_scaler_read(ckpt->scaler, &scaler) : s;
-    if (s == LVN_OK) { /* nothing was touched so far */
-        load(ckpt, &e);
+    s = s == LVN_OK ? load(ckpt, &e) : s; /* nothing was touched so far */
+    if (s == LVN_OK) {
         t->at = ckpt->at;
         t->at.finished = false;
         t->saved_step = ckpt->at.step;

@@ -8,7 +8,7 @@
 
 enum { LVNI_STATE_NAME = 200 };
 
-/* The flat arrays that make a run's state: its own, or copies of them. */
+/* The flat arrays that make a run's state: its own, which may lie on a device, or copies of them in host memory. */
 typedef struct lvni_state_arrays {
     float *values;                  /* n_values: weights and buffers */
     float *slot[LVNI_OPTIM_SLOTS];  /* n_weights each; NULL where the optimizer has none */

@@ -3,6 +3,8 @@
 #include "autograd/tape.h"
 #include "core/math.h"
 #include "kernels/flat.h"
+#include "tensor/device.h"
+#include "trainer/device_batch.h"
 #include "trainer/loop_impl.h"
 
 #include <math.h>
@@ -23,7 +25,7 @@ lvn_status lvni_trainer_run_shard(const lvni_trainer *t, lvni_shard_job *job)
     lvn_tensor *loss = root->cls->training_step(root, &b->batch, &job->step);
     const double value = lvn_item(loss);
     lvn_status s = LVN_OK;
-    if (loss != NULL && lvn_numel(loss) == 1 && !isfinite(value) && !t->scaler.on) { /* 16-mixed: an overflow, the step is skipped */
+    if (loss != NULL && lvn_numel(loss) == 1 && !isfinite(value) && !t->scaler.on && !lvni_device_failed()) { /* 16-mixed: an overflow, the step is skipped */
         s = lvn_error_set(LVN_ERR_NON_FINITE, __FILE__, __LINE__,
                           "the loss is %g at step %lld (epoch %lld), shard %lld: try a smaller optim.lr or gradient_clip_val=1",
                           value, (long long)t->at.step, (long long)t->at.epoch + 1, (long long)b->shard);
@@ -45,7 +47,12 @@ static lvn_status shard_work(void *user, int lane)
         job->step = (lvn_step){0};
         return LVN_OK;
     }
-    const lvn_status s = lvni_trainer_run_shard(t, job);
+    lvni_loader_batch batch;
+    lvni_shard_job there = {.batch = &batch, .set = job->set};
+    lvn_status s = lvni_device_batch_make(job->batch, &batch);
+    s = s == LVN_OK ? lvni_trainer_run_shard(t, &there) : s;
+    lvni_device_batch_free(&batch);
+    job->step = there.step;
     if (s != LVN_OK) {
         lvn_error_frame("step %lld, shard %lld", (long long)t->at.step, (long long)job->batch->shard);
     }
@@ -107,6 +114,7 @@ static lvn_status update(lvni_trainer *t, const lvni_set *total, lvni_step_resul
     const double divisor = total->weight * t->scaler.scale;
     r->lr = t->o.optim.lr * lvni_schedule_factor(&t->o.schedule, t->at.step - t->scaler.skipped);
     r->grad_norm = lvni_optim_gradient_norm(t->optim, total->data) / divisor;
+    LVN_TRY(lvni_device_take_error()); /* of the merges and the norm; what follows computes later and is told after the next step */
     r->skipped = t->scaler.on && !isfinite(r->grad_norm);
     if (t->scaler.on) {
         const lvn_status s = lvni_scaler_update(&t->scaler, r->skipped);

@@ -7,7 +7,9 @@ NOT_LAW = ("time_s", "throughput/", "memory/")
 def law_lines(run, only=None):
     """[(step, {name: value})] in the order of the file; only: lines with a name that begins so. Values as they were written, digit by digit."""
     lines = []
-    for text in open(f"{run}/metrics.jsonl"):
+    with open(f"{run}/metrics.jsonl") as f:
+        texts = f.readlines()
+    for text in texts:
         row = json.loads(text, parse_float=str, parse_int=str)
         step = int(row.pop("step"))
         row = {name: value for name, value in row.items() if not name.startswith(NOT_LAW)}

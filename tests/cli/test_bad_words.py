@@ -62,7 +62,6 @@ class Words(Case):
         for value in ("2", "9", "17", "-1", "[0,1]"):
             self.refused([f"devices={value}"], [f"devices {value}", "come with a later version", "devices=1", "command line"])
         self.refused(["gpus=4"], ["devices 4", "come with a later version"])
-        self.refused(["accelerator=gpu"], ["accelerator cuda", "come with a later version", "accelerator=cpu"])
         self.refused(["num_nodes=2"], ["num_nodes 2", "come with a later version"])
 
     def test_no_such_precision(self):

@@ -1,0 +1,132 @@
+"""Training, predicting and measuring on the pretend accelerator: to the bit what the CPU gives, and memory that runs out.
+
+Everything that the host would touch of the accelerator's memory by mistake ends the program (its pages cannot be read), so each run here is also
+the proof that it does not.
+
+usage: test_sim.py LEVIN DATA [test names]   DATA: folder with clothing/ (341 photos in 10 classes); absent: said, and left out
+"""
+import json
+import os
+import shutil
+import signal
+import sys
+
+from bad_support import Case, main, OK, read, SIGTERM, USAGE
+from law_lines import first_difference, law_lines
+
+PHOTOS = os.path.join(sys.argv.pop(1), "clothing") if len(sys.argv) > 1 else ""
+RESOURCE = 69
+for name in ("LEVIN_SIM_DEVICES", "LEVIN_SIM_MEMORY"):
+    os.environ.pop(name, None)
+SIM = {"LEVIN_SIM_DEVICES": "2", "LEVIN_SIM_MEMORY": "256MiB"}
+SHAPES = ["data=builtin:shapes", "data.count=60", "image_size=16"]
+COMMON = ["model=cnn", "batch_size=12", "shards=3", "lanes=2", "wgrad_threads=1", "val_split=0.2", "log_every_n_steps=1", "seed=3", "quiet=true"]
+
+
+def metric(run, name):
+    rows = [json.loads(line) for line in read(f"{run}/metrics.jsonl").splitlines()]
+    return [row[name] for row in rows if name in row]
+
+
+class Sim(Case):
+    def train_on(self, accelerator, out, *words, code=OK, says=(), env=None, data=None):
+        return self.levin(["train", "classify", *(data or SHAPES), *COMMON, f"accelerator={accelerator}", f"out={self.dir}/{out}", *words], code, says,
+                          dict(SIM, **(env or {})))
+
+    def assert_same(self, a, b):
+        for which in ("last", "best"):
+            self.assertEqual(self.hashes(f"{self.dir}/{a}", which), self.hashes(f"{self.dir}/{b}", which))
+        self.assertEqual(first_difference(law_lines(f"{self.dir}/{a}"), law_lines(f"{self.dir}/{b}")), "")
+
+    def compare(self, *words, data=None):
+        for accelerator in ("cpu", "sim"):
+            self.train_on(accelerator, accelerator, *words, data=data)
+        self.assert_same("cpu", "sim")
+
+    # ---- the bits of the CPU ----
+
+    def test_sgd_and_everything_between_the_steps(self):
+        """Mixed pictures, an average, clipping, validation, a checkpoint every few steps."""
+        self.compare("max_epochs=3", "optim=sgd", "optim.lr=0.05", "mixup_alpha=0.4", "cutmix_alpha=1", "ema.decay=0.9", "gradient_clip_val=0.1",
+                     "checkpoint.every_n_steps=3", "augment.hflip=0.5", "model.dropout=0.1")
+        self.assertIn(b"accelerator: sim", read(f"{self.dir}/sim/config.yaml"))
+        self.assertGreater(metric(f"{self.dir}/sim", "memory/device_peak_bytes")[-1], 94246 * 4 * 5)  # weights, average, momentum, sets
+        for accelerator in ("cpu", "sim"):
+            words = [f"model={self.dir}/{accelerator}", *SHAPES[:2], f"accelerator={accelerator}", "eval_batch_size=7", "lanes=3"]
+            self.levin(["predict", *words, f"output={self.dir}/{accelerator}.csv"], OK, env=SIM)
+        self.assertEqual(read(f"{self.dir}/cpu.csv"), read(f"{self.dir}/sim.csv"))
+        measured = [self.levin(["eval", f"model={self.dir}/{a}", *SHAPES[:2], f"accelerator={b}", "use_ema=false"], OK, env=SIM)[0]
+                    for a, b in (("cpu", "cpu"), ("sim", "sim"), ("sim", "cpu"))]
+        self.assertEqual(measured, 3 * measured[:1])
+
+    def test_bf16_and_adamw(self):
+        """Where the CPU has bf16 products."""
+        words = ["precision=bf16-mixed", "optim=adamw", "max_steps=5"]
+        _, stderr = self.levin(["plan", "classify", *SHAPES, *COMMON, *words], None)
+        if "no bf16 products" in stderr:
+            self.skipTest(stderr)
+        self.compare(*words)
+        self.compare(*words, "precision=bf16-true", "overwrite=true")
+
+    def test_f16_that_overflows_and_lars(self):
+        self.compare("precision=16-mixed", "optim=lars", "max_steps=5")
+        self.assertGreater(metric(f"{self.dir}/sim", "amp/skipped_steps")[-1], 0)
+
+    def test_photos(self):
+        if not os.path.isdir(PHOTOS):
+            self.skipTest("no photos: LEVIN_TEST_DATA names no folder with clothing/")
+        self.compare("max_steps=3", "augment.hue=0.1", data=[f"data={PHOTOS}", "image_size=32"])
+
+    def test_weights_of_another_run(self):
+        """A file in the order of PyTorch, and another last layer."""
+        self.train_on("cpu", "first", "max_steps=2")
+        self.compare(f"weights={self.dir}/first/exported_models/exported_last.safetensors", "max_steps=2", "reset_head=true", "freeze=[conv1]")
+
+    # ---- from one to the other ----
+
+    def test_killed_and_resumed_elsewhere(self):
+        self.train_on("cpu", "whole", "max_steps=9", "optim=adamw", "ema.decay=0.9")
+        for first, then in (("sim", "cpu"), ("cpu", "sim")):
+            self.out = f"{self.dir}/{first}"
+            self.train_on(first, first, "max_steps=5", "optim=adamw", "ema.decay=0.9")
+            _, told = self.levin(["train", "classify", f"out={self.out}", "resume=true", "max_steps=9", f"accelerator={then}", "quiet=true"], OK, env=SIM)
+            self.assertNotIn("law off", told)
+            self.assertEqual(self.hashes(self.out), self.hashes(f"{self.dir}/whole"))
+            self.assertEqual(first_difference(law_lines(self.out), law_lines(f"{self.dir}/whole")), "")
+
+    def test_stopped_and_killed(self):
+        """A signal saves; a kill leaves the last checkpoint; both runs go on to the same end."""
+        os.environ.update(SIM)
+        self.addCleanup(lambda: [os.environ.pop(name) for name in SIM])
+        words = ["accelerator=sim", "shards=3", "lanes=2", "wgrad_threads=1"]
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            p = self.start(*words, "checkpoint.every_n_steps=1", "val_split=0")
+            p.send_signal(number)
+            p.communicate()
+            self.assertEqual(p.returncode, SIGTERM if number == signal.SIGTERM else -number)
+            steps = self.steps() + 4
+            self.resume(steps)
+            stopped = self.hashes()
+            shutil.rmtree(self.out)
+            self.levin(["train", "classify", "data=builtin:shapes", "data.count=60", f"out={self.out}", "model=mlp", "image_size=16", "batch_size=6",
+                        "max_epochs=-1", "val_split=0", "quiet=true", *words[1:], f"max_steps={steps}"], OK)
+            self.assertEqual(stopped, self.hashes())
+            shutil.rmtree(self.out)
+
+    # ---- what is not there ----
+
+    def test_no_such_accelerator(self):
+        self.refused(["accelerator=gpu"], ["accelerator=gpu", "no GPU backend", "accelerator=cpu"], RESOURCE)
+        self.refused(["accelerator=cuda"], ["accelerator=gpu", "no GPU backend"], RESOURCE)
+        self.refused(["accelerator=sim"], ["no pretend devices", "LEVIN_SIM_DEVICES", "LEVIN_SIM_MEMORY=2GiB"], RESOURCE)
+        self.levin(["predict", f"model={self.model}", f"data={self.photos}", "accelerator=sim"], RESOURCE, ["no pretend devices"])
+        self.train_on("sim", "run", code=USAGE, says=["LEVIN_SIM_DEVICES=many"], env={"LEVIN_SIM_DEVICES": "many"})
+        self.train_on("sim", "run", code=USAGE, says=["LEVIN_SIM_MEMORY=much"], env={"LEVIN_SIM_MEMORY": "much"})
+        self.assertFalse(os.path.exists(self.out))
+
+    def test_auto_is_the_cpu(self):
+        self.levin(self.words(self.photos, self.out), OK, env=SIM)
+        self.assertIn(b"accelerator: cpu", read(f"{self.out}/config.yaml"))
+
+
+main()
