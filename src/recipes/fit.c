@@ -217,6 +217,21 @@ static void compare_memory(uint64_t need, lvni_str *out)
     }
 }
 
+/* What does not fit in any case is refused before there is a run; the rest is a peak of lanes that need not come together. */
+static lvn_status compare_device(const lvni_memory_need *n, lvni_str *out)
+{
+    const double mib = 1.0 / (1 << 20);
+    if (n->device_fixed > n->device_limit) {
+        LVN_FAIL(LVN_ERR_DEVICE_MEMORY, "weights, gradients and optimizer take %.4g MiB of %s, which has %.4g MiB: a smaller model, fewer shards or lanes=1 need less",
+                 (double)n->device_fixed * mib, n->device_name, (double)n->device_limit * mib);
+    }
+    if (n->device > n->device_limit) {
+        lvni_str_printf(out, "%sthe run takes up to %.4g MiB of %s, which has %.4g MiB, and may run out of it; a smaller batch_size or image_size, more shards or fewer lanes "
+                        "need less", out->len > 0 ? "; " : "", (double)n->device * mib, n->device_name, (double)n->device_limit * mib);
+    }
+    return LVN_OK;
+}
+
 /* A dry run of each size of shard. What fails in it otherwise says why when it is to run. */
 static lvn_status predict_memory(run *r)
 {
@@ -237,6 +252,7 @@ static lvn_status predict_memory(run *r)
     if (s == LVN_OK) {
         lvni_memory_print(&need, o.plan.lanes, &r->memory);
         compare_memory(need.total, &r->scarce);
+        LVN_TRY(compare_device(&need, &r->scarce));
     } else {
         lvni_str_printf(&r->memory, "memory: not known (%s)", lvn_last_error()->message);
         lvn_clear_error();

@@ -98,6 +98,14 @@ static void give_up_free_blocks(lvni_device *d)
     }
 }
 
+static void fail_full(const lvni_device *d, size_t bytes)
+{
+    const double mib = 1.0 / (1 << 20), unit = bytes < 1 << 20 ? 1.0 / 1024 : mib;
+    lvn_error_set(LVN_ERR_DEVICE_MEMORY, __FILE__, __LINE__,
+                  "%s is out of memory: %.4g %s were asked for, and %.4g of its %.4g MiB are in use; a smaller batch_size or image_size, more shards or fewer "
+                  "lanes need less", d->name, (double)bytes * unit, bytes < 1 << 20 ? "KiB" : "MiB", (double)d->in_use * mib, (double)d->size * mib);
+}
+
 static void *new_block(lvni_device *d, size_t bytes)
 {
     lvni_piece *later = LVNI_NEW(LVNI_TAG_TENSOR, lvni_piece); /* for the day the block comes back */
@@ -111,10 +119,7 @@ static void *new_block(lvni_device *d, size_t bytes)
     }
     if (p == NULL) {
         lvni_free(later);
-        const double mib = 1.0 / (1 << 20);
-        lvn_error_set(LVN_ERR_DEVICE_MEMORY, __FILE__, __LINE__,
-                      "%s is out of memory: %.1f MiB were asked for, %.1f of its %.1f MiB are in use; a smaller batch needs less", d->name,
-                      (double)bytes * mib, (double)d->in_use * mib, (double)d->size * mib);
+        fail_full(d, bytes);
         return NULL;
     }
     push(&d->spare, later);

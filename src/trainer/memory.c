@@ -157,7 +157,8 @@ static void read_lane(const dry_lane *lane, lvni_memory_need *need)
     lvni_ctx_set(lane->ctx);
     const lvni_cpu_need kernels = lvni_cpu_get_need();
     lvni_ctx_set(mine);
-    need->lane = lvni_device_get_stats(lane->device).held - need->apart + lvni_cache_bytes(lane->ctx->cache) + kernels.scratch;
+    need->device_lane = lvni_device_get_stats(lane->device).held - need->apart;
+    need->lane = need->device_lane + lvni_cache_bytes(lane->ctx->cache) + kernels.scratch;
     need->copies = kernels.weights > need->copies ? kernels.weights : need->copies;
 }
 
@@ -232,6 +233,7 @@ static lvn_status measure_lanes(const lvni_trainer_options *o, lvni_memory_need 
         }
         before = z;
         need->lanes += need->lane;
+        need->device += need->device_lane;
         largest = need->lane > largest ? need->lane : largest;
     }
     need->lane = largest;
@@ -263,6 +265,32 @@ static lvn_status mark_frozen(const lvni_trainer_options *o)
     return LVN_OK;
 }
 
+/* Bytes of a block of the device's allocator. */
+static uint64_t block(uint64_t bytes)
+{
+    size_t got = 0;
+    if (bytes > 0) {
+        lvni_size_class(bytes, &got);
+    }
+    return got;
+}
+
+static void count_device(const lvni_trainer_options *o, uint64_t slots, lvni_memory_need *need)
+{
+    const lvni_model *m = o->model;
+    const uint64_t element = sizeof *m->weights, values = block((uint64_t)m->n_values * element);
+    lvni_device *device = lvni_device_of(m->weights);
+    if (device == NULL) {
+        need->device = 0;
+        return;
+    }
+    need->device_name = lvni_device_name(device);
+    need->device_limit = lvni_device_get_stats(device).limit;
+    need->device_fixed = values + (o->ema.decay > 0.0 ? values : 0) + slots * block((uint64_t)m->n_weights * element) +
+                         (uint64_t)lvni_plan_sets(&o->plan) * block((uint64_t)(m->n_weights + m->n_records) * element);
+    need->device += need->device_fixed;
+}
+
 lvn_status lvni_trainer_predict_memory(const lvni_trainer_options *o, lvni_memory_need *need)
 {
     const lvni_model *m = o->model;
@@ -276,6 +304,7 @@ lvn_status lvni_trainer_predict_memory(const lvni_trainer_options *o, lvni_memor
     }
     LVN_TRY(mark_frozen(o));
     LVN_TRY(measure_lanes(o, need));
+    count_device(o, slots, need);
     LVN_TRY(add_loader(o, o->train, need));
     LVN_TRY(add_loader(o, o->val, need));
     if (o->workers > 0) { /* each loader has its own */
@@ -291,8 +320,12 @@ void lvni_memory_print(const lvni_memory_need *n, int lanes, lvni_str *out)
 {
     const double mib = 1.0 / (1 << 20), gib = mib / 1024.0;
     const bool large = n->total >= (uint64_t)1 << 30;
-    lvni_str_printf(out, "memory: about %.3g %s at peak (MiB: weights %.1f, gradients %.1f, optimizer %.1f, ", (double)n->total * (large ? gib : mib),
-                    large ? "GiB" : "MiB", (double)n->weights * mib, (double)n->gradients * mib, (double)n->optimizer * mib);
+    lvni_str_printf(out, "memory: about %.3g %s at peak", (double)n->total * (large ? gib : mib), large ? "GiB" : "MiB");
+    if (n->device_name != NULL) {
+        lvni_str_printf(out, ", %.1f MiB of it on %s", (double)n->device * mib, n->device_name);
+    }
+    lvni_str_printf(out, " (MiB: weights %.1f, gradients %.1f, optimizer %.1f, ", (double)n->weights * mib, (double)n->gradients * mib,
+                    (double)n->optimizer * mib);
     lvni_str_printf(out, "%d lane%s %.1f, weights reordered %.1f, batches %.1f, ", lanes, lanes == 1 ? "" : "s", (double)n->lanes * mib,
                     (double)n->copies * mib, (double)n->batches * mib);
     if (n->decoding > 0) {

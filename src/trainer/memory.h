@@ -17,6 +17,11 @@ typedef struct lvni_memory_need {
     uint64_t saving;    /* the copy that checkpoints and exported models are written from */
     uint64_t apart;     /* inside of the prediction: what is counted elsewhere */
     uint64_t total;
+    uint64_t device_lane;  /* tensors of one lane on the run's device, in the end of that which takes most */
+    uint64_t device_fixed; /* of the total, on the run's device: weights, averages, gradients, optimizer */
+    uint64_t device;       /* and with the tensors of all lanes. 0: it computes on the host */
+    uint64_t device_limit;
+    const char *device_name; /* NULL on the host */
     int64_t refused;    /* samples of the shard or chunk that failed, when the prediction does; 0: it was something else */
 } lvni_memory_need;
 

@@ -62,7 +62,7 @@ class Sim(Case):
     def test_bf16_and_adamw(self):
         """Where the CPU has bf16 products."""
         words = ["precision=bf16-mixed", "optim=adamw", "max_steps=5"]
-        _, stderr = self.levin(["plan", "classify", *SHAPES, *COMMON, *words], None)
+        _, stderr = self.levin(["plan", "train", "classify", *SHAPES, *COMMON, *words], None)
         if "no bf16 products" in stderr:
             self.skipTest(stderr)
         self.compare(*words)
@@ -112,6 +112,36 @@ class Sim(Case):
                         "max_epochs=-1", "val_split=0", "quiet=true", *words[1:], f"max_steps={steps}"], OK)
             self.assertEqual(stopped, self.hashes())
             shutil.rmtree(self.out)
+
+    # ---- memory that runs out ----
+
+    def test_too_small_for_the_weights(self):
+        _, told = self.levin(["plan", "train", "classify", *SHAPES, *COMMON, "accelerator=sim"], RESOURCE, ["weights, gradients and optimizer take", "of sim:0, which has 1 MiB"],
+                             dict(SIM, LEVIN_SIM_MEMORY="1MiB"))
+        self.train_on("sim", "run", code=RESOURCE, says=[told.strip()], env={"LEVIN_SIM_MEMORY": "1MiB"})
+        self.train_on("sim", "run", code=RESOURCE, says=["sim:0 is out of memory: ", "KiB were asked for"], env={"LEVIN_SIM_MEMORY": "64KiB"})
+        self.assertFalse(os.path.exists(self.out))
+
+    def test_too_small_for_a_step(self):
+        self.train_on("sim", "run", code=RESOURCE, env={"LEVIN_SIM_MEMORY": "2500KiB"},
+                      says=["warning: the run takes up to", "of sim:0, which has 2.441 MiB", "error: sim:0 is out of memory: ", "iB were asked for", "smaller batch_size",
+                            "in step 0, shard "])
+        self.assertEqual(os.listdir(f"{self.out}/checkpoints") + os.listdir(f"{self.out}/exported_models"), [])
+        self.train_on("cpu", "run", "resume=true", "max_steps=2", says=["no checkpoint yet"])
+
+    def test_too_small_for_the_validation(self):
+        """What was learned before it is kept, and elsewhere the run goes on."""
+        words = ["max_epochs=2", "val_split=0.5", "optim=adamw"]
+        peaks = []
+        for chunk in (2, 30):
+            self.train_on("sim", f"whole-{chunk}", *words, f"eval_batch_size={chunk}")
+            peaks.append(metric(f"{self.dir}/whole-{chunk}", "memory/device_peak_bytes")[-1])
+        self.assertLess(1.3 * peaks[0], peaks[1])
+        self.train_on("sim", "run", *words, "eval_batch_size=30", code=RESOURCE, env={"LEVIN_SIM_MEMORY": str(int(sum(peaks) / 2))},
+                      says=["sim:0 is out of memory: ", "step 3 (epoch 1) is saved: resume=true goes on from there"])
+        self.no_leftovers()
+        self.levin(["train", "classify", f"out={self.out}", "resume=true", "accelerator=cpu", "quiet=true"], OK)
+        self.assert_same("run", "whole-30")
 
     # ---- what is not there ----
 

@@ -1,7 +1,9 @@
 /* A dataset, a network and a trainer for tests (trainer_support.h). */
 #include "trainer_support.h"
 
+#include "core/alloc.h"
 #include "kernels/kernels.h"
+#include "tensor/device.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -205,21 +207,34 @@ lvn_status bench_save(lvni_trainer *trainer, bool best)
     return lvni_trainer_save_wait(trainer);
 }
 
+/* n floats, wherever they lie. */
+static void hash_floats(XXH3_state_t *h, const float *x, int64_t n)
+{
+    float *here = lvni_alloc(LVNI_TAG_MODEL, (size_t)n * sizeof *here);
+    if (here == NULL) {
+        fail();
+        return;
+    }
+    must(lvni_mem_copy(here, x, (size_t)n * sizeof *here), "copy");
+    XXH3_64bits_update(h, here, (size_t)n * sizeof *here);
+    lvni_free(here);
+}
+
 uint64_t bench_hash(const bench *b)
 {
     XXH3_state_t *h = XXH3_createState();
     const lvni_trainer *t = b->trainer;
     const lvni_model *m = b->model;
     XXH3_64bits_reset(h);
-    XXH3_64bits_update(h, m->weights, (size_t)m->n_weights * sizeof(float));
+    hash_floats(h, m->weights, m->n_weights);
     for (int i = 0; i < m->n_buffers; i++) {
-        XXH3_64bits_update(h, m->buffers[i]->tensor->data, (size_t)m->buffers[i]->numel * sizeof(float));
+        hash_floats(h, m->buffers[i]->tensor->data, m->buffers[i]->numel);
     }
     for (int i = 0; i < t->optim->n_slots; i++) {
-        XXH3_64bits_update(h, t->optim->slot[i], (size_t)m->n_weights * sizeof(float));
+        hash_floats(h, t->optim->slot[i], m->n_weights);
     }
     if (t->ema != NULL) {
-        XXH3_64bits_update(h, t->ema->value, (size_t)t->ema->n * sizeof(float));
+        hash_floats(h, t->ema->value, t->ema->n);
     }
     for (int i = 0; i < t->epoch_sum.n_metrics; i++) {
         XXH3_64bits_update(h, &t->epoch_sum.metric[i].sum, 2 * sizeof(double));

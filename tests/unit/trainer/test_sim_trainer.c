@@ -1,0 +1,189 @@
+/* The trainer on the pretend accelerator: the bits of the CPU with as many lanes, ranks as threads on a device each, what a full device leaves
+ * behind, and the foretold memory against the device's own count. */
+#include "trainer_support.h"
+
+#include "sim_support.h"
+
+#include "core/alloc.h"
+#include "tensor/device.h"
+#include "trainer/memory.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <string.h>
+
+enum { SIDE = 16, STEPS = 3 };
+
+static const setting settings[] = {
+    {.batch_size = 10, .shards = 4, .lanes = 2, .workers = 1, .optim = {.kind = LVNI_OPTIM_ADAMW, .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8},
+     .ema = {.decay = 0.9}, .clip = 0.5},
+    {.batch_size = 10, .shards = 3, .lanes = 3, .optim = {.kind = LVNI_OPTIM_LARS, .lr = 0.5, .momentum = 0.9, .trust_coefficient = 0.01}},
+    {.batch_size = 8, .shards = 2, .lanes = 1, .optim = {.lr = 0.1, .momentum = 0.9}, .precision = LVNI_PRECISION_16_MIXED},
+};
+enum { N_SETTINGS = (int)(sizeof settings / sizeof *settings) };
+
+typedef struct rank {
+    lvn_device device;
+    int setting;
+    uint64_t hash;
+    lvn_step evaluated;
+    bool good;
+} rank;
+
+static void evaluate(bench *b, lvn_step *result)
+{
+    lvni_loader *loader;
+    const lvni_loader_options o = {.dataset = b->trainer->o.train, .plan = &b->trainer->o.plan};
+    assert_int_equal(lvni_loader_create(&o, &loader), LVN_OK);
+    assert_int_equal(lvni_evaluate(b->model, loader, b->trainer->lanes, result), LVN_OK);
+    lvni_loader_destroy(loader);
+}
+
+static void *train(void *argument)
+{
+    rank *r = argument;
+    memory data;
+    bench b;
+    setting s = settings[r->setting];
+    s.cls = lvni_zoo_find("cnn");
+    memory_init(&data, 33, SIDE);
+    assert_int_equal(lvn_device_use(r->device), LVN_OK);
+    bench_open(&b, &data, &s);
+    bench_steps(&b, STEPS);
+    r->hash = bench_hash(&b);
+    evaluate(&b, &r->evaluated);
+    r->good = lvn_device_in_use().kind == r->device.kind; /* lanes give the thread its own context back */
+    bench_close(&b);
+    assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
+    return NULL;
+}
+
+static void assert_same_rank(const rank *a, const rank *b)
+{
+    assert_true(a->good && b->good);
+    assert_true(a->hash == b->hash);
+    assert_int_equal(a->evaluated.n_metrics, b->evaluated.n_metrics);
+    assert_true(a->evaluated.n_metrics > 0);
+    for (int i = 0; i < a->evaluated.n_metrics; i++) {
+        assert_memory_equal(&a->evaluated.metric[i].sum, &b->evaluated.metric[i].sum, 2 * sizeof(double));
+    }
+}
+
+static void steps_have_the_bits_of_the_cpu(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_SETTINGS; i++) {
+        rank here = {.device = LVN_CPU, .setting = i}, there = {.device = LVN_SIM(0), .setting = i};
+        train(&here);
+        train(&there);
+        assert_same_rank(&here, &there);
+    }
+}
+
+/* Each with its model, trainer, lanes and device; the host's beside them. */
+static void ranks_are_threads(void **state)
+{
+    (void)state;
+    rank r[3] = {{.device = LVN_CPU}, {.device = LVN_SIM(0)}, {.device = LVN_SIM(1)}};
+    pthread_t thread[3];
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(pthread_create(&thread[i], NULL, train, &r[i]), 0);
+    }
+    for (int i = 0; i < 3; i++) {
+        pthread_join(thread[i], NULL);
+    }
+    assert_same_rank(&r[0], &r[1]);
+    assert_same_rank(&r[0], &r[2]);
+}
+
+/* Create, step, destroy, on a device whose k-th allocation fails. */
+static lvn_status try_to_train(const memory *data, lvni_device *device, int64_t k)
+{
+    const lvni_zoo_arguments arguments = {.image_size = SIDE, .n_classes = CLASSES, .dropout = 0.2};
+    const lvni_plan_options plan = {.n_samples = data->n, .batch_size = 10, .shards = 2, .lanes = 2, .wgrad_threads = 1, .cores = 2};
+    lvni_model *model;
+    lvni_trainer *trainer = NULL;
+    lvni_step_result result;
+    lvni_device_fail_at(device, k);
+    LVN_TRY(lvni_model_build(lvni_zoo_find("cnn"), &arguments, 4, &model));
+    lvni_trainer_options o = {.model = model, .train = &data->base, .optim = {.lr = 0.1, .momentum = 0.9}, .ema = {.decay = 0.9}, .max_epochs = -1, .max_steps = -1,
+                              .quiet = true, .config_json = "{}"};
+    lvn_status s = lvni_plan_make(&plan, &o.plan);
+    s = s == LVN_OK ? lvni_trainer_create(&o, &trainer) : s;
+    if (s == LVN_OK) {
+        const lvni_loader_options l = {.dataset = o.train, .plan = &trainer->o.plan, .training = true};
+        s = lvni_loader_create(&l, &trainer->loader);
+    }
+    for (int i = 0; i < 2 && s == LVN_OK; i++) {
+        s = lvni_trainer_step(trainer, &result);
+    }
+    lvni_trainer_destroy(trainer);
+    lvni_model_destroy(model);
+    return s;
+}
+
+static void every_allocation_of_the_device_may_fail(void **state)
+{
+    (void)state;
+    memory data;
+    lvni_device *device;
+    memory_init(&data, 20, SIDE);
+    assert_int_equal(lvni_device_open(0, &device), LVN_OK);
+    assert_int_equal(lvn_device_use(LVN_SIM(0)), LVN_OK);
+    assert_int_equal(try_to_train(&data, device, 0), LVN_OK);
+    const uint64_t before = lvni_device_get_stats(device).in_use;
+    lvn_status s = LVN_ERR_DEVICE_MEMORY;
+    int64_t k = 1;
+    for (; s != LVN_OK; k++) {
+        s = try_to_train(&data, device, k);
+        if (s != LVN_OK && (s != LVN_ERR_DEVICE_MEMORY || strstr(lvn_last_error()->message, "sim:0: this allocation was told to fail") == NULL)) {
+            fail_msg("allocation %lld: %s", (long long)k, lvn_last_error()->message);
+        }
+        assert_int_equal(lvni_device_get_stats(device).in_use, before);
+    }
+    lvni_device_fail_at(device, 0);
+    assert_true(k > 100); /* two steps of a network */
+    assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
+}
+
+/* One lane after the other takes what was foretold, to the byte; lanes at once may share blocks. */
+static void device_memory_is_foretold(void **state)
+{
+    (void)state;
+    for (int lanes = 1; lanes <= 2; lanes++) {
+        memory data;
+        bench b;
+        lvni_device *device;
+        lvni_memory_need need;
+        lvn_step result;
+        memory_init(&data, 33, SIDE);
+        const int index = 1 + lanes; /* a device that nobody has used */
+        assert_int_equal(lvn_device_use(LVN_SIM(index)), LVN_OK);
+        assert_int_equal(lvni_device_open(index, &device), LVN_OK);
+        const setting s = {.cls = lvni_zoo_find("cnn"), .batch_size = 10, .shards = 4, .lanes = lanes, .optim = {.lr = 0.1, .momentum = 0.9}, .ema = {.decay = 0.9}};
+        bench_open(&b, &data, &s);
+        bench_steps(&b, 4); /* the last one of 3 samples */
+        evaluate(&b, &result);
+        lvni_trainer_options o = b.trainer->o;
+        o.val = o.train;
+        assert_int_equal(lvni_trainer_predict_memory(&o, &need), LVN_OK);
+        const lvni_device_stats stats = lvni_device_get_stats(device);
+        assert_int_equal(need.device_limit, stats.limit);
+        assert_string_equal(need.device_name, lvni_device_name(device));
+        if (lanes == 1) {
+            assert_int_equal(need.device, stats.peak);
+        } else {
+            assert_in_range(stats.peak, need.device_fixed, need.device);
+        }
+        bench_close(&b);
+        assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
+    }
+}
+
+int main(void)
+{
+    sim_start("4", "64MiB");
+    const struct CMUnitTest tests[] = {cmocka_unit_test(steps_have_the_bits_of_the_cpu), cmocka_unit_test(ranks_are_threads),
+                                       cmocka_unit_test(every_allocation_of_the_device_may_fail), cmocka_unit_test(device_memory_is_foretold)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
