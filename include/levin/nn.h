@@ -53,6 +53,9 @@ LVN_API lvn_status lvn_builder_status(const lvn_builder *b); /* of the first cal
 /* A module of a class of your own as a child. NULL on failure. Owned by the model. */
 LVN_API lvn_module *lvn_builder_child(lvn_builder *b, const lvn_module_class *cls, const char *name);
 
+/* The module uses the ops of ops_shard.h: the shards of a group run at once. */
+LVN_API void lvn_builder_couple(lvn_builder *b);
+
 typedef enum lvn_init {
     LVN_INIT_ZEROS,
     LVN_INIT_ONES,

@@ -21,6 +21,7 @@
 #include <levin/ops_reduce.h>
 #include <levin/ops_seq.h>
 #include <levin/ops_shape.h>
+#include <levin/ops_shard.h>
 #include <levin/tensor.h>
 
 #ifdef __cplusplus

@@ -201,7 +201,7 @@ lvn_tensor *lvni_seed_gradient(const lvn_tensor *y, double seed)
 static lvn_status walk(struct lvni_tape *tape)
 {
     for (lvni_node *node = tape->last; node != NULL; node = node->previous) {
-        if (node->grad == NULL) {
+        if (node->grad == NULL && !node->meets) {
             continue; /* does not lead to the loss */
         }
         node->wanted = 0;

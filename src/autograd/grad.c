@@ -64,11 +64,11 @@ static lvn_status run_rule(lvni_node *node, const lvni_walk *walk)
 static lvn_status walk_from(lvni_node *last, lvni_walk *walk)
 {
     for (lvni_node *node = last; node != NULL; node = node->previous) {
-        if (node->grad == NULL) {
+        if (node->grad == NULL && (!node->meets || walk->create_graph)) {
             continue;
         }
         const int k = target_of_node(walk, node);
-        if (k >= 0) {
+        if (k >= 0 && node->grad != NULL) {
             LVN_TRY(lvni_accumulate(&walk->grads[k], lvn_retain(node->grad)));
         }
         if (node->wanted != 0) {

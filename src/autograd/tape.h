@@ -28,6 +28,7 @@ struct lvni_node {
     lvni_backward_rule backward;    /* fused kernels */
     lvni_backward_rule backward_ops; /* the same written with recorded ops, for create_graph; NULL: no second derivative */
     lvni_node *previous, *next;     /* recorded before and after this one */
+    bool meets;                     /* its rule meets the other shards of the group: it runs in lvn_backward also without a gradient (dy NULL) */
     unsigned wanted;                /* bit i: the walk wants the gradient of input i */
     lvn_dtype dtype;                /* of the output, and so of its gradient */
     lvni_node *source[LVNI_NODE_IN]; /* node that made input i, or NULL */
@@ -72,6 +73,9 @@ struct lvni_node {
             int axis;
             int64_t size[LVNI_NODE_IN]; /* of each input along it */
         } concat;
+        struct {
+            int64_t first; /* row of the result at which this shard's own begin */
+        } shard;
         lvni_function_record function;
     } attr;
 };

@@ -21,6 +21,11 @@ lvn_status lvn_builder_status(const lvn_builder *b)
     return b->status == LVN_OK ? LVN_OK : lvn_error_adopt(&b->error);
 }
 
+void lvn_builder_couple(lvn_builder *b)
+{
+    b->model->coupled = true;
+}
+
 const void *lvni_builder_arguments(const lvn_builder *b)
 {
     return b->arguments;

@@ -55,6 +55,7 @@ struct lvni_model {
     int64_t *offset;        /* n_parameters + 1 entries, in elements, multiples of 16 */
     int64_t n_weights;      /* length of the flat buffer */
     int64_t n_values;       /* n_weights, and behind them the buffers' values, with gaps */
+    bool coupled;           /* shards look at others of their group (lvn_builder_couple) */
     int64_t n_records;      /* length of a set's record part: per buffer its elements and one weight */
 };
 

@@ -129,10 +129,21 @@ static lvn_status resolve_shards(const lvni_plan_options *o, lvni_plan *p)
     return p->effective_batch < p->shards ? too_few_samples(o, p) : LVN_OK;
 }
 
+/* Coupled shards see those of one round of the devices: S / A, or the nearest below that divides S. */
+static int default_group(const lvni_plan *p)
+{
+    int group = p->coupled && p->accumulate < p->shards ? p->shards / p->accumulate : p->coupled ? 1 : p->shards;
+    while (p->shards % group != 0) {
+        group--;
+    }
+    return group;
+}
+
 /* Groups are equal runs of shards, so that every shard has as many partners. */
 static lvn_status resolve_group(const lvni_plan_options *o, lvni_plan *p)
 {
-    p->group = o->group > 0 ? o->group : p->shards;
+    p->coupled = o->coupled;
+    p->group = o->group > 0 ? o->group : default_group(p);
     if (p->group <= p->shards && p->shards % p->group == 0) {
         return LVN_OK;
     }
@@ -238,6 +249,33 @@ lvni_range lvni_plan_shard(const lvni_plan *plan, int64_t step, int shard)
     lvni_range r = slice(all.count, plan->shards, shard);
     r.start += all.start;
     return r;
+}
+
+/* Where the group of shard `first` ends, as far as it is this rank's. */
+static int end_of_group(const lvni_plan *p, int first)
+{
+    const int end = (first / p->group + 1) * p->group;
+    return end < p->shard_end ? end : p->shard_end;
+}
+
+static bool is_shared(const lvni_plan *p, int shard)
+{
+    const int begin = shard / p->group * p->group;
+    return begin < p->shard_begin || begin + p->group > p->shard_end;
+}
+
+lvni_range lvni_plan_wave(const lvni_plan *p, int first)
+{
+    const int left = p->shard_end - first;
+    int end = first + (p->lanes < left ? p->lanes : left);
+    if (p->coupled) {
+        const int most = end;
+        bool shared = is_shared(p, first);
+        for (end = end_of_group(p, first); end < most && end_of_group(p, end) <= most && !(shared && is_shared(p, end)); end = end_of_group(p, end)) {
+            shared = shared || is_shared(p, end);
+        }
+    }
+    return (lvni_range){.start = first, .count = end - first};
 }
 
 int lvni_plan_sets(const lvni_plan *plan)

@@ -20,7 +20,7 @@ typedef struct lvni_plan_options {
     int devices;                 /* W, 1 */
     int rank;                    /* 0 .. W-1: whose view of the plan */
     int shards;                  /* S, W x A */
-    int group;                   /* consecutive shards that may see each other's values, S */
+    int group;                   /* consecutive shards that may see each other's values: S, or S / A when coupled */
     int wgrad_threads;           /* cores of all ranks / S, 1 to 16 */
     int lanes;                   /* shards of a rank at once: min(its shards, its cores) */
     int cores;                   /* that this rank may use, 1 */
@@ -39,6 +39,7 @@ typedef struct lvni_plan {
     int rank;
     int shard_begin, shard_end; /* shards of this rank: [begin, end) */
     int group, wgrad_threads, lanes, cores;
+    bool coupled;      /* the shards of a group run at once */
     bool lanes_raised; /* above the wish or the cores, for the sake of a group */
     bool drop_last;
     int64_t steps_per_epoch;
@@ -63,6 +64,9 @@ lvni_range lvni_plan_step(const lvni_plan *plan, int64_t step);
 lvni_range lvni_plan_shard(const lvni_plan *plan, int64_t step, int shard);
 int64_t lvni_plan_largest_shard(const lvni_plan *plan); /* samples */
 int lvni_plan_sets(const lvni_plan *plan);              /* gradient sets of this rank */
+/* The shards from `first` on that this rank works on at once. Coupled: whole groups, as far as they are this rank's, and not two that others
+ * share. */
+lvni_range lvni_plan_wave(const lvni_plan *plan, int first);
 /* Shards of a rank: a contiguous run. */
 lvni_range lvni_plan_shards_of(const lvni_plan *plan, int rank);
 

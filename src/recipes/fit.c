@@ -429,9 +429,9 @@ static lvn_status prepare(run *r)
     LVN_TRY(lvni_check_precision(c)); /* before overwrite=true empties the run that is there */
     LVN_TRY(lvni_accelerator_use(c, 0));
     const int64_t n = r->request->train->cls->length(r->request->train);
-    LVN_TRY(lvni_make_plan(c, n, &r->plan));
-    LVN_TRY(lvni_read_schedule(c, &r->plan, &r->schedule));
     LVN_TRY(lvni_model_build(r->request->cls, r->request->arguments, (uint64_t)lvni_config_int(c, "seed"), &r->model));
+    LVN_TRY(lvni_make_plan(c, n, r->model->coupled, &r->plan));
+    LVN_TRY(lvni_read_schedule(c, &r->plan, &r->schedule));
     LVN_TRY(check_optim(r));
     LVN_TRY(predict_memory(r));
     return lvni_config_bool(c, "resume") ? LVN_OK : load_weights(r); /* a checkpoint has its own; the file may be gone by then */

@@ -153,7 +153,7 @@ lvn_status lvni_check_precision(const lvni_config *c)
     return LVN_OK;
 }
 
-lvn_status lvni_make_plan(lvni_config *c, int64_t n_samples, lvni_plan *out)
+lvn_status lvni_make_plan(lvni_config *c, int64_t n_samples, bool coupled, lvni_plan *out)
 {
     if (!lvni_config_is_set(c, "batch_size") && !lvni_config_is_set(c, "batch_size_per_device")) {
         LVN_TRY(lvni_config_set(c, "batch_size", "32", "default"));
@@ -169,7 +169,8 @@ lvn_status lvni_make_plan(lvni_config *c, int64_t n_samples, lvni_plan *out)
                                  .lanes = (int)or_zero(c, "lanes"),
                                  .cores = lvni_usable_cores(),
                                  .eval_batch_size = or_zero(c, "eval_batch_size"),
-                                 .drop_last = lvni_config_bool(c, "drop_last")};
+                                 .drop_last = lvni_config_bool(c, "drop_last"),
+                                 .coupled = coupled};
     LVN_TRY(lvni_plan_make(&o, out));
     LVN_TRY(resolve_devices(c));
     LVN_TRY(resolve(c, "shards", out->shards));

@@ -14,7 +14,7 @@ int lvni_usable_cores(void);
 int lvni_worker_count(const lvni_config *config);
 /* Can this CPU do it? LVN_ERR_UNSUPPORTED. After lvni_cpu_start. */
 lvn_status lvni_check_precision(const lvni_config *config);
-/* The plan of n training samples; resolved values are written back into the configuration. */
-lvn_status lvni_make_plan(lvni_config *config, int64_t n_samples, lvni_plan *out);
+/* The plan of n training samples; resolved values are written back into the configuration. coupled: of the model (lvni_model). */
+lvn_status lvni_make_plan(lvni_config *config, int64_t n_samples, bool coupled, lvni_plan *out);
 
 #endif

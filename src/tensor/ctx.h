@@ -21,6 +21,7 @@ struct lvni_tape;    /* autograd: scopes and nodes */
 struct lvni_scratch; /* kernels: the lane's scratchpad */
 struct lvni_device;  /* tensor/device.h */
 struct lvni_under_way;
+struct lvni_group;   /* tensor/group.h */
 
 typedef struct lvni_ctx {
     int team;        /* OpenMP threads for kernels whose bits do not depend on it (cores of the lane) */
@@ -34,6 +35,7 @@ typedef struct lvni_ctx {
     struct lvni_scratch *scratch;
     void *gradients; /* autograd's gradient set of the shard in work, or NULL */
     void *records;   /* nn's record of buffer contributions of the shard in work, or NULL */
+    const struct lvni_group *group; /* of the shard in work; NULL: it is alone */
     const char *module_path; /* of the innermost running module; "" outside */
 } lvni_ctx;
 

@@ -25,6 +25,7 @@ typedef struct dry_lane {
     lvni_device *device;
     lvni_trainer trainer; /* what lvni_trainer_run_shard looks at */
     lvni_memory_need *need;
+    lvni_dry_group *group; /* coupled shards */
 } dry_lane;
 
 /* They are filled with zeros, and what the machine has not must not be filled: the system would kill the plan itself. */
@@ -83,7 +84,9 @@ static lvn_status train_dry(dry_lane *lane, const lvni_loader_batch *batch)
     LVN_TRY(lvni_set_create(lane->trainer.o.model, &set));
     lane->need->apart += lvni_device_get_stats(lane->device).held - before;
     job.set = set;
+    lane->ctx->group = lane->group == NULL ? NULL : lvni_dry_group_get(lane->group);
     const lvn_status s = lvni_trainer_run_shard(&lane->trainer, &job);
+    lane->ctx->group = NULL;
     lvni_set_destroy(set);
     return s;
 }
@@ -174,6 +177,9 @@ static lvn_status measure_lane(const lvni_trainer_options *o, const sizes *z, lv
     lvni_scaler_init(&lane->trainer.scaler, o->precision);
     lane->ctx = lvni_ctx_create(team, o->plan.wgrad_threads);
     lvn_status s = lane->ctx == NULL ? LVN_ERR_MEMORY : lvni_device_create_dry(&lane->device);
+    if (s == LVN_OK && o->plan.coupled) {
+        s = lvni_dry_group_create(o->plan.group, &lane->group);
+    }
     if (s == LVN_OK) {
         lane->ctx->device = lane->device;
         lane->ctx->low = lvni_precision_low(o->precision);
@@ -184,6 +190,7 @@ static lvn_status measure_lane(const lvni_trainer_options *o, const sizes *z, lv
     }
     lvni_ctx_destroy(lane->ctx);
     lvni_device_destroy_dry(lane->device);
+    lvni_dry_group_destroy(lane->group);
     lvni_free(lane);
     return s;
 }
@@ -206,7 +213,13 @@ static sizes sizes_of(const lvni_trainer_options *o, int lane)
     const lvni_plan *p = &o->plan;
     const bool ends_epoch = o->max_steps < 0 || o->max_steps >= p->steps_per_epoch;
     sizes z = {0};
-    for (int shard = p->shard_begin + lane; shard < p->shard_end; shard += p->lanes) {
+    lvni_range wave = {.start = p->shard_begin};
+    for (; wave.start < p->shard_end; wave.start += wave.count) {
+        wave = lvni_plan_wave(p, (int)wave.start);
+        const int shard = (int)wave.start + lane;
+        if (lane >= wave.count) {
+            continue;
+        }
         add_size(lvni_plan_shard(p, 0, shard).count, z.train, &z.n_train);
         if (ends_epoch) {
             add_size(lvni_plan_shard(p, p->steps_per_epoch - 1, shard).count, z.train, &z.n_train);

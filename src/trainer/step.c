@@ -39,6 +39,35 @@ lvn_status lvni_trainer_run_shard(const lvni_trainer *t, lvni_shard_job *job)
     return closed != LVN_OK ? closed : s; /* what failed first */
 }
 
+/* Coupled shards: every group of the wave gets its meeting, to which its shards with samples will come. */
+static void open_meetings(const lvni_trainer *t, int n)
+{
+    const int64_t size = t->o.plan.group, first = t->job[0].batch->shard / size;
+    for (int i = 0; i < t->n_meetings; i++) {
+        lvni_meeting_open(t->meeting[i]);
+    }
+    for (int i = 0; i < n; i++) {
+        lvni_shard_job *job = &t->job[i];
+        const bool comes = t->n_meetings > 0 && job->batch->batch.size > 0;
+        job->meeting = comes ? t->meeting[job->batch->shard / size - first] : NULL;
+        if (comes) {
+            lvni_meeting_expect(job->meeting, (int)(job->batch->shard % size));
+        }
+    }
+}
+
+/* What the wave failed with: a shard that waited for others failed with theirs. */
+static lvn_status first_failure(const lvni_trainer *t, lvn_status s)
+{
+    for (int i = 0; i < t->n_meetings && s != LVN_OK; i++) {
+        const lvn_status first = lvni_meeting_status(t->meeting[i]);
+        if (first != LVN_OK) {
+            return first;
+        }
+    }
+    return s;
+}
+
 static lvn_status shard_work(void *user, int lane)
 {
     lvni_trainer *t = user;
@@ -47,14 +76,21 @@ static lvn_status shard_work(void *user, int lane)
         job->step = (lvn_step){0};
         return LVN_OK;
     }
+    const int index = (int)(job->batch->shard % t->o.plan.group); /* in its group */
+    lvni_ctx *ctx = lvni_ctx_get();
     lvni_loader_batch batch;
     lvni_shard_job there = {.batch = &batch, .set = job->set};
+    ctx->group = job->meeting == NULL ? NULL : lvni_meeting_group(job->meeting, index);
     lvn_status s = lvni_device_batch_make(job->batch, &batch);
     s = s == LVN_OK ? lvni_trainer_run_shard(t, &there) : s;
     lvni_device_batch_free(&batch);
+    ctx->group = NULL;
     job->step = there.step;
     if (s != LVN_OK) {
         lvn_error_frame("step %lld, shard %lld", (long long)t->at.step, (long long)job->batch->shard);
+    }
+    if (job->meeting != NULL) {
+        lvni_meeting_leave(job->meeting, index, s);
     }
     return s;
 }
@@ -90,7 +126,8 @@ static lvn_status run_wave(lvni_trainer *t, int n, lvni_tree *tree, lvni_step_re
         t->job[got].set = t->set[slot[got]];
     }
     if (s == LVN_OK) {
-        s = lvni_lanes_run(t->lanes, n, shard_work, t);
+        open_meetings(t, n);
+        s = first_failure(t, lvni_lanes_run(t->lanes, n, shard_work, t));
     }
     for (int i = 0; i < got; i++) {
         const int64_t size = t->job[i].batch->batch.size;
@@ -148,14 +185,13 @@ static lvn_status update(lvni_trainer *t, const lvni_set *total, lvni_step_resul
 lvn_status lvni_trainer_step(lvni_trainer *t, lvni_step_result *r)
 {
     *r = (lvni_step_result){0};
-    const int begin = t->o.plan.shard_begin, end = t->o.plan.shard_end, lanes = lvni_lanes_count(t->lanes);
+    const int begin = t->o.plan.shard_begin, end = t->o.plan.shard_end;
     lvni_tree tree;
     lvni_tree_init(&tree, t->o.plan.shards, begin, end);
-    for (int shard = begin; shard < end; shard += lanes) {
-        const lvn_status s = run_wave(t, end - shard < lanes ? end - shard : lanes, &tree, r);
-        if (s != LVN_OK) {
-            return s;
-        }
+    for (int shard = begin; shard < end;) {
+        const lvni_range wave = lvni_plan_wave(&t->o.plan, shard);
+        LVN_TRY(run_wave(t, (int)wave.count, &tree, r));
+        shard += (int)wave.count;
     }
     const int root = tree.n_pending > 0 ? tree.pending[0].slot : LVNI_TREE_EMPTY;
     if (root != LVNI_TREE_EMPTY) { /* else no sample of the step could be read: nothing to learn from */

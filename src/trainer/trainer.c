@@ -35,6 +35,21 @@ static lvn_status make_lanes_and_sets(lvni_trainer *t)
     return LVN_OK;
 }
 
+/* As many as a wave has groups, those that other ranks share among them (lvni_plan_wave). */
+static lvn_status make_meetings(lvni_trainer *t)
+{
+    const lvni_plan *plan = &t->o.plan;
+    const int most = plan->coupled ? plan->lanes / plan->group + 2 : 0;
+    t->meeting = lvni_calloc(LVNI_TAG_TRAINER, (size_t)most, sizeof(lvni_meeting *));
+    if (t->meeting == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    for (; t->n_meetings < most; t->n_meetings++) {
+        LVN_TRY(lvni_meeting_create(plan->group, &t->meeting[t->n_meetings]));
+    }
+    return LVN_OK;
+}
+
 /* The tape records nothing for frozen parameters; their gradients are zeros. */
 static lvn_status make_optim(lvni_trainer *t)
 {
@@ -68,6 +83,9 @@ lvn_status lvni_trainer_create(const lvni_trainer_options *options, lvni_trainer
     t->data_identity = lvni_identity_of_data(options->train);
     lvn_status s = make_lanes_and_sets(t);
     if (s == LVN_OK) {
+        s = make_meetings(t);
+    }
+    if (s == LVN_OK) {
         s = make_optim(t);
     }
     if (s == LVN_OK && options->ema.decay > 0.0) {
@@ -98,6 +116,10 @@ void lvni_trainer_destroy(lvni_trainer *t)
     lvni_loader_destroy(t->loader);
     lvni_loader_destroy(t->val_loader);
     lvni_lanes_destroy(t->lanes);
+    for (int i = 0; i < t->n_meetings; i++) {
+        lvni_meeting_destroy(t->meeting[i]);
+    }
+    lvni_free(t->meeting);
     lvni_optim_destroy(t->optim);
     lvni_ema_destroy(t->ema);
     for (int i = 0; i < t->n_sets; i++) {

@@ -1,5 +1,6 @@
 /* The trainer: one model, one training set, one optimizer, on this process's lanes. Made by a recipe, run by lvni_trainer_fit.
  *
+ *   meeting.c   what coupled shards do together
  *   scaler.c    precision, and the loss scale of 16-mixed
  *   step.c      one optimizer step: load, forward and backward per shard, merge in the tree, clip, update
  *   trainer.c   create and destroy; parameters.c: the model's parameters as the optimizer sees them
@@ -21,6 +22,7 @@
 #include "optim/optim.h"
 #include "plan/tree.h"
 #include "trainer/lanes.h"
+#include "trainer/meeting.h"
 #include "trainer/scaler.h"
 
 struct lvni_metrics; /* log/metrics.h */
@@ -69,6 +71,7 @@ typedef struct lvni_shard_job {
     const lvni_loader_batch *batch;
     lvni_set *set;
     lvn_step step;
+    lvni_meeting *meeting; /* of its group; NULL: the shards are not coupled, or this one has no samples */
 } lvni_shard_job;
 
 typedef struct lvni_trainer {
@@ -80,6 +83,8 @@ typedef struct lvni_trainer {
     int *free_set;           /* stack of their numbers */
     int n_free;
     int *slot;               /* per lane: number of the set it works in */
+    lvni_meeting **meeting;  /* coupled shards: one for each group in work; else NULL */
+    int n_meetings;
     lvni_optim *optim;
     lvni_scaler scaler;
     lvni_ema *ema;           /* of the model's n_values values; NULL: off */

@@ -55,6 +55,7 @@ static lvn_status net_build(lvn_module *module, lvn_builder *b)
     m->drop = lvn_nn_dropout(b, "drop", 0.5);
     m->head = lvn_nn_linear(b, "head", 4, 4);
     m->part = lvn_builder_child(b, &part_class, "part");
+    lvn_builder_couple(b);
     return lvn_builder_set_init(b, "head.weight", LVN_INIT_NORMAL, 0.1);
 }
 
@@ -162,7 +163,7 @@ static lvn_status open_and_read(const void *argument)
 }
 
 static const scenario rows[] = {
-    {.calls = "builder_status builder_child builder_parameter builder_set_init builder_buffer buffer_value buffer_push is_training forward log "
+    {.calls = "builder_status builder_child builder_parameter builder_set_init builder_couple builder_buffer buffer_value buffer_push is_training forward log "
               "nn_conv2d_with nn_conv_transpose2d_with nn_unet_with nn_linear_with nn_batch_norm_with nn_layer_norm_with nn_dropout forward_residual",
      .run = build_and_step,
      .goes_on = true},

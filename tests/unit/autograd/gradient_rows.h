@@ -35,6 +35,6 @@ typedef struct row_table {
     size_t n;
 } row_table;
 
-extern const row_table rows_elementwise, rows_reduce, rows_shape, rows_linear, rows_image, rows_norm, rows_loss, rows_seq;
+extern const row_table rows_elementwise, rows_reduce, rows_shape, rows_linear, rows_image, rows_norm, rows_loss, rows_seq, rows_shard;
 
 #endif

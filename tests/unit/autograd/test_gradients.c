@@ -17,7 +17,7 @@ FN(index_select, lvn_index_select(in[0], 1, constant[0]))
 FN(gather, lvn_gather(in[0], -2, constant[1]))
 FN(cross_entropy, lvn_cross_entropy(in[0], constant[0]))
 
-static const row_table *const tables[] = {&rows_elementwise, &rows_reduce, &rows_shape, &rows_linear, &rows_image, &rows_norm, &rows_loss, &rows_seq};
+static const row_table *const tables[] = {&rows_elementwise, &rows_reduce, &rows_shape, &rows_linear, &rows_image, &rows_norm, &rows_loss, &rows_seq, &rows_shard};
 enum { N_TABLES = sizeof tables / sizeof *tables };
 
 static void check_row(const row *r, int number)

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-static const row_table *const tables[] = {&rows_elementwise, &rows_reduce, &rows_shape, &rows_linear, &rows_image, &rows_norm, &rows_loss, &rows_seq};
+static const row_table *const tables[] = {&rows_elementwise, &rows_reduce, &rows_shape, &rows_linear, &rows_image, &rows_norm, &rows_loss, &rows_seq, &rows_shard};
 enum { N_TABLES = sizeof tables / sizeof *tables };
 
 static bool seen[LVNI_OP_COUNT];

@@ -147,6 +147,53 @@ static void evaluation_has_no_padding(void **state)
     assert_int_equal(lvni_plan_eval_chunks(&p, 0), 0);
 }
 
+static void assert_waves(const lvni_plan *p, int n, const int *counts)
+{
+    int shard = p->shard_begin;
+    for (int i = 0; i < n; i++) {
+        const lvni_range wave = lvni_plan_wave(p, shard);
+        assert_int_equal(wave.start, shard);
+        assert_int_equal(wave.count, counts[i]);
+        shard += counts[i];
+    }
+    assert_int_equal(shard, p->shard_end);
+}
+
+#define WAVES(plan, ...) assert_waves(&(plan), (int)(sizeof((int[]){__VA_ARGS__}) / sizeof(int)), (int[]){__VA_ARGS__})
+
+static void waves_keep_groups_together(void **state)
+{
+    (void)state;
+    const lvni_plan free_ones = PLAN(.batch_size = 32, .shards = 8, .group = 4, .cores = 3);
+    WAVES(free_ones, 3, 3, 2);
+    const lvni_plan fours = PLAN(.batch_size = 32, .shards = 8, .group = 4, .cores = 3, .coupled = true);
+    WAVES(fours, 4, 4);
+    const lvni_plan pairs = PLAN(.batch_size = 32, .shards = 8, .group = 2, .cores = 5, .coupled = true);
+    WAVES(pairs, 4, 4);
+    const lvni_plan single = PLAN(.batch_size = 32, .shards = 5, .group = 1, .cores = 2, .coupled = true);
+    WAVES(single, 2, 2, 1);
+    const lvni_plan all = PLAN(.batch_size = 32, .shards = 6, .cores = 1, .coupled = true);
+    WAVES(all, 6);
+    /* rank 1 of three owns shards 4 to 7 of twelve, parts of the groups 3-5 and 6-8 */
+    const lvni_plan shared = PLAN(.batch_size = 32, .shards = 12, .group = 3, .devices = 3, .rank = 1, .cores = 8, .coupled = true);
+    WAVES(shared, 2, 2);
+    /* rank 0 of two owns 0 to 4 of ten in groups of two: two whole groups and half of one go together */
+    const lvni_plan half = PLAN(.batch_size = 32, .shards = 10, .group = 2, .devices = 2, .cores = 8, .coupled = true);
+    WAVES(half, 5);
+}
+
+static void coupled_shards_see_a_round_of_the_devices(void **state)
+{
+    (void)state;
+    assert_int_equal(PLAN(.batch_size = 32, .devices = 4, .coupled = true).group, 4);
+    assert_int_equal(PLAN(.batch_size = 32, .devices = 4, .accumulate_grad_batches = 2, .coupled = true).group, 4);
+    assert_int_equal(PLAN(.batch_size = 32, .accumulate_grad_batches = 4, .coupled = true).group, 1);
+    assert_int_equal(PLAN(.batch_size = 32, .shards = 8, .accumulate_grad_batches = 4, .coupled = true).group, 2);
+    assert_int_equal(PLAN(.batch_size = 32, .shards = 8, .accumulate_grad_batches = 3, .coupled = true).group, 2);
+    assert_int_equal(PLAN(.batch_size = 32, .shards = 3, .accumulate_grad_batches = 8, .coupled = true).group, 1);
+    assert_int_equal(PLAN(.batch_size = 32, .shards = 8, .accumulate_grad_batches = 4, .group = 8, .coupled = true).group, 8);
+}
+
 static void what_does_not_fit_is_said(void **state)
 {
     (void)state;
@@ -227,7 +274,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_dialects_give_one_plan), cmocka_unit_test(steps_and_shards_of_an_epoch),
         cmocka_unit_test(ranks_own_contiguous_shards), cmocka_unit_test(what_the_machine_chooses),
-        cmocka_unit_test(evaluation_has_no_padding),   cmocka_unit_test(what_does_not_fit_is_said),
+        cmocka_unit_test(evaluation_has_no_padding),   cmocka_unit_test(waves_keep_groups_together),
+        cmocka_unit_test(coupled_shards_see_a_round_of_the_devices),
+        cmocka_unit_test(what_does_not_fit_is_said),
         cmocka_unit_test(it_speaks_plainly),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -43,7 +43,7 @@ typedef struct bench {
 typedef struct setting {
     const lvn_module_class *cls; /* NULL: softmax_regression; else given lvni_zoo_arguments of the dataset */
     int64_t batch_size;          /* E */
-    int shards, lanes, workers;
+    int shards, group, lanes, workers; /* group 0: the default of the plan */
     lvni_optim_options optim; /* kind sgd with lr 0 means sgd with lr 1 */
     lvni_optim_rules rules;
     lvni_ema_options ema;

@@ -1,0 +1,243 @@
+/* Training with coupled shards: a contrastive loss over the group is that of one large shard, has the same bits on any number of lanes, with
+ * short steps, shards without samples, clipping, averages and in bf16; failures are told as they happened. */
+#include "trainer_support.h"
+
+#include "kernels/kernels.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- a network with a loss over all rows of the group ---- */
+
+/* A row's two views are its features and the same turned round; z are unit vectors. For each row: which of the group's second views is its own?
+ * (NT-Xent: Chen et al. 2020, eq. 1, one direction) */
+typedef struct contrast {
+    lvn_module base;
+    lvn_module *head;
+} contrast;
+
+static lvn_status contrast_build(lvn_module *module, lvn_builder *b)
+{
+    ((contrast *)module)->head = lvn_nn_linear(b, "head", FEATURES, 4);
+    lvn_builder_couple(b);
+    return lvn_builder_status(b);
+}
+
+static lvn_tensor *unit_rows(const contrast *m, lvn_tensor *x)
+{
+    const int last = 1;
+    lvn_tensor *z = lvn_forward(m->head, x);
+    return lvn_div(z, lvn_sqrt(lvn_add_scalar(lvn_sum_axes(lvn_square(z), &last, 1, true), 1e-6)));
+}
+
+static lvn_tensor *own_rows(int64_t first, int64_t n)
+{
+    lvn_tensor *t = lvn_zeros(LVN_I64, LVN_SHAPE(n));
+    for (int64_t i = 0; t != NULL && i < n; i++) {
+        ((int64_t *)lvn_data(t))[i] = first + i;
+    }
+    return t;
+}
+
+static lvn_tensor *contrast_step(const lvn_module *module, const lvn_batch *batch, lvn_step *step)
+{
+    const contrast *m = (const contrast *)module;
+    const int64_t n = batch->size;
+    const int columns = 1;
+    lvn_tensor *a = unit_rows(m, batch->image);
+    lvn_tensor *b = unit_rows(m, lvn_concat((lvn_tensor *[]){lvn_slice(batch->image, columns, FEATURES / 2, FEATURES), lvn_slice(batch->image, columns, 0, FEATURES / 2)}, 2, columns));
+    int64_t first;
+    lvn_tensor *every = lvn_shard_gather_at(b, &first);
+    lvn_tensor *loss = lvn_cross_entropy(lvn_mul_scalar(lvn_matmul(a, lvn_transpose(every, 0, 1)), 5.0), own_rows(first, n));
+    lvn_tensor *spread = lvn_shard_sum(lvn_sum(lvn_square(a))); /* the number of rows of the group */
+    lvn_log(step, "loss", loss);
+    lvn_log(step, "rows", spread);
+    return loss;
+}
+
+static const lvn_module_class contrast_class = {
+    .name = "contrast", .size = sizeof(contrast), .build = contrast_build, .training_step = contrast_step};
+
+/* The same module without the word that its shards meet. */
+static lvn_status silent_build(lvn_module *module, lvn_builder *b)
+{
+    ((contrast *)module)->head = lvn_nn_linear(b, "head", FEATURES, 4);
+    return lvn_builder_status(b);
+}
+
+static const lvn_module_class silent_class = {.name = "silent", .size = sizeof(contrast), .build = silent_build, .training_step = contrast_step};
+
+/* ---- tests ---- */
+
+static uint64_t hash_of(const memory *data, const setting *s, int steps)
+{
+    bench b;
+    bench_open(&b, data, s);
+    bench_steps(&b, steps);
+    const uint64_t hash = bench_hash(&b);
+    bench_close(&b);
+    return hash;
+}
+
+/* Steps of 22, 22 and 6 samples; weights of one shard against those of several that meet. */
+static void a_group_is_like_one_shard(void **state)
+{
+    (void)state;
+    memory data;
+    memory_init(&data, 50, 0);
+    const int shards[] = {2, 3, 7, 8}; /* in the short step 7 and 8 have empty ones */
+    bench one, several;
+    for (int i = 0; i < 4; i++) {
+        const setting alone = {.cls = &contrast_class, .batch_size = 22, .shards = 1, .lanes = 1};
+        const setting cut = {.cls = &contrast_class, .batch_size = 22, .shards = shards[i], .lanes = shards[i]};
+        bench_open(&one, &data, &alone);
+        bench_open(&several, &data, &cut);
+        for (int step = 0; step < 6; step++) {
+            lvni_step_result a, b;
+            assert_int_equal(lvni_trainer_step(one.trainer, &a), LVN_OK);
+            assert_int_equal(lvni_trainer_step(several.trainer, &b), LVN_OK);
+            assert_true(fabs(lvni_metric_mean(&a.metrics, "loss") - lvni_metric_mean(&b.metrics, "loss")) < 1e-5);
+            assert_true(fabs(lvni_metric_mean(&b.metrics, "rows") - (double)b.samples) < 1e-4);
+            assert_true(fabs(a.grad_norm - b.grad_norm) < 1e-5);
+        }
+        for (int64_t k = 0; k < one.model->n_weights; k++) {
+            assert_true(fabsf(one.model->weights[k] - several.model->weights[k]) < 1e-5f);
+        }
+        bench_close(&one);
+        bench_close(&several);
+    }
+}
+
+static void bits_do_not_depend_on_lanes(void **state)
+{
+    (void)state;
+    memory data;
+    memory_init(&data, 45, 0);
+    data.unreadable[3] = data.unreadable[17] = true;
+    const int groups[] = {1, 2, 3, 6};
+    uint64_t of_group[4];
+    for (int precision = 0; precision < 2; precision++) {
+        if (precision == 1 && !lvni_cpu_has_bf16()) {
+            print_message("this CPU has no bf16 products: only f32 is compared\n");
+            break;
+        }
+        for (int g = 0; g < 4; g++) {
+            for (int lanes = 1; lanes <= 6; lanes++) {
+                const setting s = {.cls = &contrast_class,
+                                   .batch_size = 20,
+                                   .shards = 6,
+                                   .group = groups[g],
+                                   .lanes = lanes,
+                                   .workers = lanes % 3,
+                                   .skip = true,
+                                   .clip = 0.5,
+                                   .ema = {.decay = 0.9},
+                                   .precision = precision == 1 ? LVNI_PRECISION_BF16_MIXED : LVNI_PRECISION_32,
+                                   .optim = {.kind = LVNI_OPTIM_ADAMW, .lr = 1e-2, .weight_decay = 0.01, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8}};
+                const uint64_t hash = hash_of(&data, &s, 5); /* 20, 20, 5 (an empty shard), 20, 20 */
+                of_group[g] = lanes == 1 ? hash : of_group[g];
+                if (hash != of_group[g]) {
+                    fail_msg("group=%d: %d lanes give other bits than one", groups[g], lanes);
+                }
+            }
+            for (int other = 0; other < g; other++) {
+                assert_true(of_group[g] != of_group[other]); /* another group is another run */
+            }
+        }
+    }
+}
+
+/* All samples of some shards, and of a whole step, are unreadable. */
+static void shards_without_samples_stay_away(void **state)
+{
+    (void)state;
+    memory data;
+    memory_init(&data, 24, 0);
+    const setting s = {.cls = &contrast_class, .batch_size = 8, .shards = 8, .group = 4, .lanes = 2, .skip = true};
+    bench b;
+    for (int i = 0; i < 24; i++) {
+        data.unreadable[i] = i % 3 != 0;
+    }
+    bench_open(&b, &data, &s);
+    bench_steps(&b, 3);
+    assert_int_equal(b.trainer->at.samples_seen, 8);
+    bench_close(&b);
+    memset(data.unreadable, true, sizeof data.unreadable);
+    bench_open(&b, &data, &s);
+    bench_steps(&b, 3);
+    assert_int_equal(b.trainer->optim->steps, 0);
+    bench_close(&b);
+}
+
+static void assert_says(const char *text)
+{
+    const lvn_error *e = lvn_last_error();
+    bool found = strstr(e->message, text) != NULL;
+    for (int i = 0; i < e->n_frames; i++) {
+        found = found || strstr(e->frames[i], text) != NULL;
+    }
+    if (!found) {
+        fail_msg("the error should speak of \"%s\": %s", text, e->message);
+    }
+}
+
+/* Of four shards that meet one has a value that is not finite; the next step, without it, goes on. */
+static void a_failing_shard_is_named(void **state)
+{
+    (void)state;
+    memory data;
+    memory_init(&data, 16, 0);
+    const setting s = {.cls = &contrast_class, .batch_size = 16, .shards = 4, .lanes = 4};
+    bench b;
+    lvni_step_result r;
+    bench_open(&b, &data, &s);
+    for (int i = 0; i < 16; i++) {
+        data.nan[i] = true; /* all: whichever is the first, the error is its own */
+    }
+    assert_int_equal(lvni_trainer_step(b.trainer, &r), LVN_ERR_NON_FINITE);
+    assert_says("step 0, shard ");
+    assert_int_equal(b.trainer->n_free, b.trainer->n_sets);
+    bench_close(&b);
+    bench_open(&b, &data, &(setting){.cls = &silent_class, .batch_size = 16, .shards = 4, .lanes = 4});
+    assert_int_equal(lvni_trainer_step(b.trainer, &r), LVN_ERR_INVALID);
+    assert_says("lvn_builder_couple");
+    bench_close(&b);
+}
+
+/* Evaluation looks at a chunk alone: the result does not depend on how many run at once. */
+static void a_chunk_is_alone(void **state)
+{
+    (void)state;
+    memory data;
+    memory_init(&data, 50, 0);
+    double loss[2];
+    for (int i = 0; i < 2; i++) {
+        const setting s = {.cls = &contrast_class, .batch_size = 20, .shards = 4, .lanes = i == 0 ? 1 : 4, .group = i == 0 ? 1 : 4};
+        bench b;
+        bench_open(&b, &data, &s);
+        lvni_trainer *t = b.trainer;
+        const lvni_loader_options o = {.dataset = &data.base, .plan = &t->o.plan};
+        lvn_step sum;
+        assert_int_equal(lvni_loader_create(&o, &t->val_loader), LVN_OK);
+        assert_int_equal(lvni_evaluate(b.model, t->val_loader, t->lanes, &sum), LVN_OK);
+        loss[i] = lvni_metric_mean(&sum, "loss");
+        assert_true(lvni_metric_mean(&sum, "rows") < 7.001);
+        bench_close(&b);
+    }
+    assert_true(loss[0] == loss[1]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_group_is_like_one_shard),
+        cmocka_unit_test(bits_do_not_depend_on_lanes),
+        cmocka_unit_test(shards_without_samples_stay_away),
+        cmocka_unit_test(a_failing_shard_is_named),
+        cmocka_unit_test(a_chunk_is_alone),
+    };
+    if (lvni_cpu_start() != LVN_OK) {
+        return 1;
+    }
+    return cmocka_run_group_tests_name("coupled", tests, NULL, NULL);
+}

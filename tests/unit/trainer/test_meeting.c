@@ -1,0 +1,325 @@
+/* Coupled shards meet: values and gradients of lvn_shard_gather and lvn_shard_sum, shards without samples, second derivatives, and what
+ * happens when one of them fails, ends early, or calls something else. */
+#include "meeting_support.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Shards of 2, 1, 3, 1, .. rows; the uneven ones are the point. */
+static int64_t rows_of(int shard)
+{
+    static const int64_t rows[MOST_SHARDS] = {2, 1, 3, 1, 2, 1};
+    return rows[shard];
+}
+
+static void fill(shards *s, lvn_dtype dtype, bool uneven)
+{
+    for (int i = 0; i < s->n; i++) {
+        shards_input(s, i, 0, dtype, LVN_SHAPE(uneven ? rows_of(i) : 2, 3));
+    }
+}
+
+static lvn_tensor *gather(const shards *all, int shard, lvn_tensor *const *in)
+{
+    (void)all;
+    (void)shard;
+    return lvn_shard_gather(in[0]);
+}
+
+static lvn_tensor *sum(const shards *all, int shard, lvn_tensor *const *in)
+{
+    (void)all;
+    (void)shard;
+    return lvn_shard_sum(in[0]);
+}
+
+/* Every row is compared with the rows of all shards, as in a contrastive loss; curved, so that values matter to the gradients. */
+static lvn_tensor *similar(const shards *all, int shard, lvn_tensor *const *in)
+{
+    (void)all;
+    (void)shard;
+    lvn_tensor *every = lvn_shard_gather(in[0]);
+    return lvn_log_softmax(lvn_matmul(in[0], lvn_transpose(every, 0, 1)));
+}
+
+static lvn_tensor *centred(const shards *all, int shard, lvn_tensor *const *in)
+{
+    (void)all;
+    (void)shard;
+    const int samples = 0;
+    lvn_tensor *mean = lvn_shard_sum(lvn_mean_axes(in[0], &samples, 1, true));
+    return lvn_mul(lvn_sub(in[0], mean), lvn_shard_sum(lvn_square(in[0])));
+}
+
+static void gathers_in_the_order_of_the_shards(void **state)
+{
+    (void)state;
+    shards s;
+    shards_open(&s, 4, gather);
+    fill(&s, LVN_F32, true);
+    s.keep = true;
+    s.empty[1] = true;
+    for (int run = 0; run < 2; run++) { /* the second one with places that are there */
+        assert_int_equal(shards_run(&s, false), LVN_OK);
+        for (int i = 0; i < 4; i++) {
+            if (s.empty[i]) {
+                continue;
+            }
+            assert_int_equal(lvn_size(s.y[i], 0), 6);
+            int64_t row = 0;
+            for (int k = 0; k < 4; k++) {
+                if (!s.empty[k]) {
+                    assert_memory_equal(LVNI_CF32(s.y[i]) + row * 3, s.in[k][0]->data, (size_t)lvn_numel(s.in[k][0]) * sizeof(float));
+                    row += rows_of(k);
+                }
+            }
+            lvn_release(s.y[i]);
+        }
+    }
+    shards_close(&s);
+}
+
+/* ((0 1)(2 3))(4) with 3 empty: (0 + 1) + 2, then + 4. */
+static void sums_in_the_tree(void **state)
+{
+    (void)state;
+    shards s;
+    shards_open(&s, 5, sum);
+    fill(&s, LVN_F32, false);
+    s.keep = true;
+    s.empty[3] = true;
+    const float large[] = {1e8f, -3.0f, 1e-8f, 0.0f, -1e8f};
+    for (int i = 0; i < 5; i++) {
+        LVNI_F32(s.in[i][0])[0] = large[i];
+    }
+    assert_int_equal(shards_run(&s, false), LVN_OK);
+    for (int64_t e = 0; e < 6; e++) {
+        float want = LVNI_CF32(s.in[0][0])[e] + LVNI_CF32(s.in[1][0])[e];
+        want += LVNI_CF32(s.in[2][0])[e];
+        want += LVNI_CF32(s.in[4][0])[e];
+        for (int i = 0; i < 5; i++) {
+            if (!s.empty[i]) {
+                assert_memory_equal(&LVNI_CF32(s.y[i])[e], &want, sizeof want);
+            }
+        }
+    }
+    for (int i = 0; i < 5; i++) {
+        lvn_release(s.y[i]);
+    }
+    shards_close(&s);
+}
+
+/* Longer than a piece that is added at once. */
+static void long_sums_are_whole(void **state)
+{
+    (void)state;
+    enum { N = 5000 };
+    shards s;
+    shards_open(&s, 3, sum);
+    for (int i = 0; i < 3; i++) {
+        shards_input(&s, i, 0, LVN_F32, LVN_SHAPE(N));
+    }
+    s.keep = true;
+    assert_int_equal(shards_run(&s, false), LVN_OK);
+    for (int i = 0; i < 3; i++) {
+        for (int64_t e = 0; e < N; e++) {
+            const float want = (LVNI_CF32(s.in[0][0])[e] + LVNI_CF32(s.in[1][0])[e]) + LVNI_CF32(s.in[2][0])[e];
+            assert_memory_equal(&LVNI_CF32(s.y[i])[e], &want, sizeof want);
+        }
+        lvn_release(s.y[i]);
+    }
+    shards_close(&s);
+}
+
+static void gradients_are_those_of_all_losses(void **state)
+{
+    (void)state;
+    const struct {
+        const char *name;
+        shard_formula f;
+        bool uneven;
+    } rows[] = {{"gather", gather, true}, {"sum", sum, false}, {"similar", similar, true}, {"centred", centred, false}};
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        for (int n = 1; n <= 5; n += 2) {
+            shards s;
+            shards_open(&s, n, rows[k].f);
+            fill(&s, LVN_F64, rows[k].uneven);
+            s.empty[1] = n == 5;
+            shards_check_gradients(&s, rows[k].name, 1e-7);
+            shards_close(&s);
+        }
+    }
+}
+
+/* The loss of shard 0 alone depends on what all brought. */
+static lvn_tensor *one_looks(const shards *all, int shard, lvn_tensor *const *in)
+{
+    (void)all;
+    lvn_tensor *every = lvn_shard_gather(in[0]);
+    return shard == 0 ? lvn_square(every) : lvn_square(in[0]);
+}
+
+static void a_loss_need_not_depend_on_the_others(void **state)
+{
+    (void)state;
+    shards s;
+    shards_open(&s, 3, one_looks);
+    fill(&s, LVN_F64, true);
+    shards_check_gradients(&s, "one looks", 1e-7);
+    shards_close(&s);
+}
+
+/* d/dx of a gradient: what a penalty on gradients needs. */
+static lvn_tensor *slope(const shards *all, int shard, lvn_tensor *const *in)
+{
+    lvn_tensor *y = lvn_add(lvn_sum(lvn_square(similar(all, shard, in))), lvn_sum(lvn_square(lvn_shard_sum(lvn_sum(lvn_square(in[0]))))));
+    return lvn_grad(y, in[0], .create_graph = all->backward);
+}
+
+static void gradients_of_gradients(void **state)
+{
+    (void)state;
+    shards s;
+    shards_open(&s, 3, slope);
+    fill(&s, LVN_F64, true);
+    shards_check_gradients(&s, "slope", 1e-5);
+    shards_close(&s);
+}
+
+/* bf16 is added in f32 and rounded once. */
+static lvn_tensor *low_sum(const shards *all, int shard, lvn_tensor *const *in)
+{
+    (void)all;
+    (void)shard;
+    return lvn_cast(lvn_shard_sum(lvn_cast(in[0], LVN_BF16)), LVN_F32);
+}
+
+static void low_types_round_once(void **state)
+{
+    (void)state;
+    shards s;
+    shards_open(&s, 4, low_sum);
+    fill(&s, LVN_F32, false);
+    const float values[] = {256.0f, 1.0f, 1.0f, 0.0f}; /* 257 is no bf16 number: added one by one in bf16 they stay 256 */
+    for (int i = 0; i < 4; i++) {
+        LVNI_F32(s.in[i][0])[0] = values[i];
+    }
+    s.keep = true;
+    assert_int_equal(shards_run(&s, true), LVN_OK);
+    for (int i = 0; i < 4; i++) {
+        assert_true(LVNI_CF32(s.y[i])[0] == 258.0f);
+        assert_non_null(lvn_gradient(s.in[i][0]));
+        lvn_release(s.y[i]);
+    }
+    shards_close(&s);
+}
+
+/* ---- what goes wrong ---- */
+
+static void assert_says(const char *text)
+{
+    if (strstr(lvn_last_error()->message, text) == NULL) {
+        fail_msg("the error should speak of \"%s\": %s", text, lvn_last_error()->message);
+    }
+}
+
+static lvn_tensor *one_fails(const shards *all, int shard, lvn_tensor *const *in)
+{
+    lvn_tensor *y = lvn_shard_sum(in[0]);
+    if (shard == all->n - 1) {
+        lvn_add(y, lvn_zeros(LVN_F32, LVN_SHAPE(7)));
+    }
+    return lvn_shard_sum(y);
+}
+
+static void a_failure_frees_those_who_wait(void **state)
+{
+    (void)state;
+    shards s;
+    shards_open(&s, 4, one_fails);
+    fill(&s, LVN_F32, false);
+    for (int run = 0; run < 20; run++) {
+        assert_int_equal(shards_run(&s, run % 2 == 0), LVN_ERR_SHAPE);
+        assert_says("cannot be broadcast");
+        for (int i = 0; i < 4; i++) {
+            assert_int_equal(s.status[i], LVN_ERR_SHAPE);
+        }
+    }
+    s.f = sum; /* and it works again */
+    assert_int_equal(shards_run(&s, true), LVN_OK);
+    shards_close(&s);
+}
+
+static lvn_tensor *one_ends(const shards *all, int shard, lvn_tensor *const *in)
+{
+    (void)all;
+    return shard == 1 ? in[0] : lvn_shard_sum(in[0]);
+}
+
+static lvn_tensor *one_does_otherwise(const shards *all, int shard, lvn_tensor *const *in)
+{
+    (void)all;
+    return shard == 1 ? lvn_shard_gather(in[0]) : lvn_shard_sum(in[0]);
+}
+
+static lvn_tensor *other_shapes(const shards *all, int shard, lvn_tensor *const *in)
+{
+    (void)all;
+    return lvn_shard_sum(shard == 1 ? lvn_flatten(in[0], 0) : in[0]);
+}
+
+static void different_calls_are_told(void **state)
+{
+    (void)state;
+    shards s;
+    shards_open(&s, 3, one_ends);
+    fill(&s, LVN_F32, false);
+    assert_int_equal(shards_run(&s, false), LVN_ERR_MISMATCH);
+    assert_says("shard 1 of a group has ended while shard");
+    s.f = one_does_otherwise;
+    assert_int_equal(shards_run(&s, false), LVN_ERR_MISMATCH);
+    assert_says("shard 0 of a group is in shard_sum while shard 1 is in shard_gather");
+    s.f = other_shapes;
+    assert_int_equal(shards_run(&s, false), LVN_ERR_SHAPE);
+    assert_says("(6)");
+    shards_close(&s);
+}
+
+static void alone_they_give_what_they_get(void **state)
+{
+    (void)state;
+    lvn_tensor *x = lvn_tensor_create(LVN_F32, LVN_SHAPE(2));
+    lvn_tensor *number = lvn_tensor_create(LVN_F32, LVN_SHAPE(1));
+    lvn_tensor *label = lvn_tensor_create(LVN_I64, LVN_SHAPE(2));
+    int64_t first = 5;
+    assert_int_equal(lvn_scope_open(), LVN_OK);
+    assert_ptr_equal(lvn_shard_sum(x), x);
+    assert_ptr_equal(lvn_shard_gather_at(x, &first), x);
+    assert_int_equal(first, 0);
+    assert_ptr_equal(lvn_shard_gather(label), label);
+    assert_null(lvn_shard_gather(lvn_reshape(number, 0, NULL)));
+    assert_int_equal(lvn_scope_close(), LVN_ERR_SHAPE);
+    assert_int_equal(lvn_scope_open(), LVN_OK);
+    assert_null(lvn_shard_sum(label));
+    assert_int_equal(lvn_scope_close(), LVN_ERR_DTYPE);
+    lvn_release(x);
+    lvn_release(number);
+    lvn_release(label);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gathers_in_the_order_of_the_shards),
+        cmocka_unit_test(sums_in_the_tree),
+        cmocka_unit_test(long_sums_are_whole),
+        cmocka_unit_test(gradients_are_those_of_all_losses),
+        cmocka_unit_test(a_loss_need_not_depend_on_the_others),
+        cmocka_unit_test(gradients_of_gradients),
+        cmocka_unit_test(low_types_round_once),
+        cmocka_unit_test(a_failure_frees_those_who_wait),
+        cmocka_unit_test(different_calls_are_told),
+        cmocka_unit_test(alone_they_give_what_they_get),
+    };
+    return cmocka_run_group_tests_name("meeting", tests, NULL, NULL);
+}
