@@ -1,4 +1,4 @@
-/* The common part of every training command (fit.h): configuration, plan, run directory, trainer, resume. */
+/* The common part of every training command (fit.h): configuration, plan, run directory, trainer. Beginnings are in fit_resume.c. */
 #include "recipes/fit.h"
 
 #include "core/alloc.h"
@@ -8,17 +8,16 @@
 #include "kernels/kernels.h"
 #include "log/run_log.h"
 #include "recipes/accelerator.h"
+#include "recipes/fit_resume.h"
 #include "recipes/optim_options.h"
 #include "recipes/exported.h"
 #include "recipes/mend_exports.h"
 #include "recipes/run_dir.h"
 #include "recipes/saved_classes.h"
 #include "recipes/train_options.h"
-#include "recipes/weights.h"
 #include "tensor/device.h"
 #include "trainer/memory.h"
 
-#include <jansson.h>
 #include <levin/version.h>
 #include <stdio.h>
 #include <string.h>
@@ -283,98 +282,14 @@ static void warn(void *user, const char *text)
     lvni_log_line(LVNI_LOG_WARNING, "%s", text);
 }
 
-/* The same step has another learning rate on a cosine or a line that ends elsewhere. */
-static void tell_moved_end(const run *r, const lvni_ckpt *ckpt)
-{
-    const int64_t was = lvni_saved_schedule_end(ckpt->config, r->plan.n_samples), is = r->schedule.total_steps;
-    const bool ends = r->schedule.kind == LVNI_SCHEDULE_COSINE || r->schedule.kind == LVNI_SCHEDULE_LINEAR;
-    if (ends && was > 0 && was != is) {
-        lvni_log_line(LVNI_LOG_INFO, "scheduler=%s ends at step %lld now, at step %lld in the saved run: the learning rate goes on along another curve",
-                      lvni_config_str(r->request->config, "scheduler.name"), (long long)is, (long long)was);
-    }
-}
-
-static int append_json(const char *bytes, size_t n, void *out)
-{
-    lvni_str_append_n(out, bytes, n);
-    return 0;
-}
-
-/* Every key that the resumed run takes with another value: from here on it is that run. */
-static void tell_changes(const run *r, const lvni_ckpt *ckpt)
-{
-    static const char *const harmless[] = {"max_epochs", "max_steps", "log_every_n_steps", "checkpoint.every_n_steps", "on_error", NULL};
-    json_t *was = ckpt->config == NULL ? NULL : json_loads(ckpt->config, JSON_DECODE_ANY, NULL);
-    json_t *is = json_loads(lvni_str_text(&r->json), JSON_DECODE_ANY, NULL);
-    const char *key;
-    json_t *value;
-    json_object_foreach(is, key, value)
-    {
-        const json_t *old = json_object_get(was, key);
-        bool told = old == NULL || json_equal(old, value);
-        for (int i = 0; harmless[i] != NULL && !told; i++) {
-            told = strcmp(key, harmless[i]) == 0;
-        }
-        if (!told) {
-            lvni_str a = {0}, b = {0};
-            json_dump_callback(old, append_json, &a, JSON_ENCODE_ANY | JSON_COMPACT);
-            json_dump_callback(value, append_json, &b, JSON_ENCODE_ANY | JSON_COMPACT);
-            lvni_log_line(LVNI_LOG_WARNING, "%s is %s from here on; so far this run had %s", key, lvni_str_text(&b), lvni_str_text(&a));
-            lvni_str_free(&a);
-            lvni_str_free(&b);
-        }
-    }
-    json_decref(was);
-    json_decref(is);
-}
-
-/* Weights of an exported model or a checkpoint, by name. */
 static lvn_status load_weights(const run *r)
 {
-    const lvni_config *c = r->request->config;
-    const char *path = lvni_config_str(c, "weights");
-    const bool reset_head = lvni_config_bool(c, "reset_head");
-    if (path == NULL) {
-        if (reset_head) {
-            LVN_FAIL(LVN_ERR_USAGE, "reset_head=true is about the file of weights=, which is not given");
-        }
-        return LVN_OK;
-    }
-    lvni_weights_report report;
-    const lvn_status s = lvni_model_load(r->model, path, reset_head, &report);
-    if (s == LVN_OK && report.prefix[0] != '\0') {
-        lvni_log_line(LVNI_LOG_INFO, "weights=%s: its names begin with %s", path, report.prefix);
-    }
-    if (s == LVN_OK && report.head.len > 0) {
-        lvni_log_line(LVNI_LOG_INFO, "weights=%s: all but the last layer, %s, which starts anew (reset_head=true)", path, lvni_str_text(&report.head));
-    }
-    if (s == LVN_OK && report.unused.len > 0) {
-        lvni_log_line(LVNI_LOG_WARNING, "weights=%s: not used, since this model has no place for them: %s", path, lvni_str_text(&report.unused));
-    }
-    lvni_weights_report_free(&report);
-    return s;
-}
-
-/* The run began with this value of `key`, too: a requeued job repeats its whole command. */
-static bool repeats(const lvni_config *config, const char *key, const lvni_ckpt *ckpt)
-{
-    lvni_str now = {0};
-    json_t *was = ckpt->config == NULL ? NULL : json_loads(ckpt->config, JSON_DECODE_ANY, NULL), *is = NULL;
-    if (lvni_config_to_json(config, &now) == LVN_OK) {
-        is = json_loads(lvni_str_text(&now), JSON_DECODE_ANY, NULL);
-    }
-    const json_t *old = json_object_get(was, key);
-    const bool same = old != NULL && json_equal(old, json_object_get(is, key));
-    lvni_str_free(&now);
-    json_decref(was);
-    json_decref(is);
-    return same;
+    return lvni_load_start(r->request->config, r->model);
 }
 
 /* Before there is a trainer: without a checkpoint it is made of the first weights, as at a fresh start (rounded, averaged). */
 static lvn_status find_saved(run *r)
 {
-    static const char *const starts[] = {"weights", "reset_head"};
     char *dir = lvni_path_join(r->dir, "checkpoints");
     const lvn_status s = dir == NULL ? LVN_ERR_MEMORY : lvni_ckpt_newest_valid(dir, warn, NULL, &r->saved);
     lvni_free(dir);
@@ -382,13 +297,7 @@ static lvn_status find_saved(run *r)
         lvni_log_line(LVNI_LOG_WARNING, "%s has no checkpoint yet: the run starts from its beginning", r->dir);
         return load_weights(r);
     }
-    for (int i = 0; i < 2 && s == LVN_OK; i++) {
-        if (lvni_config_layer(r->request->config, starts[i]) == LVNI_LAYER_WORDS && !repeats(r->request->config, starts[i], r->saved)) {
-            LVN_FAIL(LVN_ERR_USAGE, "%s= on the command line and resume=true: a resumed run keeps its weights, those of %s; leave %s= out, or start "
-                     "a new run in another out", starts[i], r->saved->path, starts[i]);
-        }
-    }
-    return s;
+    return s == LVN_OK ? lvni_check_start(r->request->config, r->saved) : s;
 }
 
 static lvn_status resume(run *r)
@@ -397,8 +306,8 @@ static lvn_status resume(run *r)
     LVN_TRY(lvni_check_saved_classes(ckpt, lvni_str_text(&r->card)));
     LVN_TRY(lvni_trainer_restore(r->trainer, ckpt));
     lvni_log_line(LVNI_LOG_INFO, "resuming from %s: step %lld, epoch %lld", ckpt->path, (long long)ckpt->at.step, (long long)ckpt->at.epoch + 1);
-    tell_moved_end(r, ckpt);
-    tell_changes(r, ckpt);
+    lvni_tell_moved_end(r->request->config, &r->schedule, r->plan.n_samples, ckpt);
+    lvni_tell_changes(lvni_str_text(&r->json), ckpt);
     const lvni_mend mend = {.dir = r->dir,
                             .loaded = ckpt,
                             .model = r->model,

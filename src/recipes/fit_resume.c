@@ -1,0 +1,108 @@
+/* The beginning of a run (fit_resume.h). */
+#include "recipes/fit_resume.h"
+
+#include "core/str.h"
+#include "log/run_log.h"
+#include "recipes/optim_options.h"
+#include "recipes/weights.h"
+
+#include <jansson.h>
+#include <string.h>
+
+/* The same step has another learning rate on a cosine or a line that ends elsewhere. */
+void lvni_tell_moved_end(const lvni_config *config, const lvni_schedule *schedule, int64_t n_samples, const lvni_ckpt *ckpt)
+{
+    const int64_t was = lvni_saved_schedule_end(ckpt->config, n_samples), is = schedule->total_steps;
+    const bool ends = schedule->kind == LVNI_SCHEDULE_COSINE || schedule->kind == LVNI_SCHEDULE_LINEAR;
+    if (ends && was > 0 && was != is) {
+        lvni_log_line(LVNI_LOG_INFO, "scheduler=%s ends at step %lld now, at step %lld in the saved run: the learning rate goes on along another curve",
+                      lvni_config_str(config, "scheduler.name"), (long long)is, (long long)was);
+    }
+}
+
+static int append_json(const char *bytes, size_t n, void *out)
+{
+    lvni_str_append_n(out, bytes, n);
+    return 0;
+}
+
+/* Every key that the resumed run takes with another value: from here on it is that run. */
+void lvni_tell_changes(const char *json, const lvni_ckpt *ckpt)
+{
+    static const char *const harmless[] = {"max_epochs", "max_steps", "log_every_n_steps", "checkpoint.every_n_steps", "on_error", NULL};
+    json_t *was = ckpt->config == NULL ? NULL : json_loads(ckpt->config, JSON_DECODE_ANY, NULL);
+    json_t *is = json_loads(json, JSON_DECODE_ANY, NULL);
+    const char *key;
+    json_t *value;
+    json_object_foreach(is, key, value)
+    {
+        const json_t *old = json_object_get(was, key);
+        bool told = old == NULL || json_equal(old, value);
+        for (int i = 0; harmless[i] != NULL && !told; i++) {
+            told = strcmp(key, harmless[i]) == 0;
+        }
+        if (!told) {
+            lvni_str a = {0}, b = {0};
+            json_dump_callback(old, append_json, &a, JSON_ENCODE_ANY | JSON_COMPACT);
+            json_dump_callback(value, append_json, &b, JSON_ENCODE_ANY | JSON_COMPACT);
+            lvni_log_line(LVNI_LOG_WARNING, "%s is %s from here on; so far this run had %s", key, lvni_str_text(&b), lvni_str_text(&a));
+            lvni_str_free(&a);
+            lvni_str_free(&b);
+        }
+    }
+    json_decref(was);
+    json_decref(is);
+}
+
+lvn_status lvni_load_start(const lvni_config *c, lvni_model *model)
+{
+    const char *path = lvni_config_str(c, "weights");
+    const bool reset_head = lvni_config_bool(c, "reset_head");
+    if (path == NULL) {
+        if (reset_head) {
+            LVN_FAIL(LVN_ERR_USAGE, "reset_head=true is about the file of weights=, which is not given");
+        }
+        return LVN_OK;
+    }
+    lvni_weights_report report;
+    const lvn_status s = lvni_model_load(model, path, reset_head, &report);
+    if (s == LVN_OK && report.prefix[0] != '\0') {
+        lvni_log_line(LVNI_LOG_INFO, "weights=%s: its names begin with %s", path, report.prefix);
+    }
+    if (s == LVN_OK && report.head.len > 0) {
+        lvni_log_line(LVNI_LOG_INFO, "weights=%s: all but the last layer, %s, which starts anew (reset_head=true)", path, lvni_str_text(&report.head));
+    }
+    if (s == LVN_OK && report.unused.len > 0) {
+        lvni_log_line(LVNI_LOG_WARNING, "weights=%s: not used, since this model has no place for them: %s", path, lvni_str_text(&report.unused));
+    }
+    lvni_weights_report_free(&report);
+    return s;
+}
+
+/* The run began with this value of `key`, too: a requeued job repeats its whole command. */
+static bool repeats(const lvni_config *config, const char *key, const lvni_ckpt *ckpt)
+{
+    lvni_str now = {0};
+    json_t *was = ckpt->config == NULL ? NULL : json_loads(ckpt->config, JSON_DECODE_ANY, NULL), *is = NULL;
+    if (lvni_config_to_json(config, &now) == LVN_OK) {
+        is = json_loads(lvni_str_text(&now), JSON_DECODE_ANY, NULL);
+    }
+    const json_t *old = json_object_get(was, key);
+    const bool same = old != NULL && json_equal(old, json_object_get(is, key));
+    lvni_str_free(&now);
+    json_decref(was);
+    json_decref(is);
+    return same;
+}
+
+lvn_status lvni_check_start(const lvni_config *config, const lvni_ckpt *ckpt)
+{
+    static const char *const starts[] = {"weights", "reset_head"};
+    for (int i = 0; i < 2; i++) {
+        if (lvni_config_layer(config, starts[i]) == LVNI_LAYER_WORDS && !repeats(config, starts[i], ckpt)) {
+            LVN_FAIL(LVN_ERR_USAGE, "%s= on the command line and resume=true: a resumed run keeps its weights, those of %s; leave %s= out, or start "
+                     "a new run in another out", starts[i], ckpt->path, starts[i]);
+        }
+    }
+    return LVN_OK;
+}
