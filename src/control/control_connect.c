@@ -1,0 +1,264 @@
+/* How a rank finds its store among candidate ports: connects, lets the server prove itself, and tries on until the time is over. */
+#include "control_impl.h"
+
+#include "core/clock.h"
+
+#include <levin/version.h>
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+typedef struct search {
+    const lvni_control_options *o;
+    lvni_token key;
+    lvni_greet greet;
+    uint64_t until_ns;
+    double patience_s;  /* with a server that says nothing */
+    char last[200];     /* what the last attempt ended with */
+    char resolved[120]; /* what the name stands for */
+} search;
+
+typedef enum found { FOUND, NOT_HERE, REFUSED } found;
+
+/* Waits for an event until `until_ns`. */
+static bool ready(int fd, short events, uint64_t until_ns)
+{
+    struct pollfd p = {.fd = fd, .events = events};
+    for (;;) {
+        const uint64_t now = lvni_now_ns();
+        const int n = poll(&p, 1, now >= until_ns ? 0 : (int)((until_ns - now) / 1000000 + 1));
+        if (n > 0 || (n == 0 && lvni_now_ns() >= until_ns)) {
+            return n > 0;
+        }
+        if (n < 0 && errno != EINTR) {
+            return false;
+        }
+    }
+}
+
+static int connect_to(search *s, const struct addrinfo *a, uint64_t until_ns)
+{
+    const int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int error = fd < 0 ? errno : 0;
+    if (fd >= 0 && connect(fd, a->ai_addr, a->ai_addrlen) != 0) {
+        error = errno;
+        socklen_t size = sizeof error;
+        if (error == EINPROGRESS && ready(fd, POLLOUT, until_ns)) {
+            getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
+        } else if (error == EINPROGRESS) {
+            error = ETIMEDOUT;
+        }
+    }
+    if (error == 0) {
+        const int on = 1;
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+        return fd;
+    }
+    snprintf(s->last, sizeof s->last, "%s", strerror(error));
+    if (fd >= 0) {
+        close(fd);
+    }
+    return -1;
+}
+
+/* The next frame of a greeting. */
+static bool read_frame(search *s, int fd, lvni_frame_reader *in, uint64_t until_ns, lvni_frame *frame)
+{
+    for (;;) {
+        bool have = false;
+        if (lvni_frame_next(in, frame, &have) != LVN_OK) {
+            snprintf(s->last, sizeof s->last, "something else than levin answers");
+            return false;
+        }
+        if (have) {
+            return true;
+        }
+        char bytes[1024];
+        const ssize_t n = ready(fd, POLLIN, until_ns) ? recv(fd, bytes, sizeof bytes, 0) : -2;
+        if (n == -1 && (errno == EAGAIN || errno == EINTR)) {
+            continue;
+        }
+        if (n <= 0) {
+            snprintf(s->last, sizeof s->last, "%s",
+                     n == 0    ? "the server hung up: it belongs to another run"
+                     : n == -2 ? "the server says nothing"
+                               : strerror(errno));
+            return false;
+        }
+        if (lvni_frame_push(in, bytes, (size_t)n) != LVN_OK) {
+            return false;
+        }
+    }
+}
+
+static bool send_greet(search *s, int fd, const lvni_token *store_nonce)
+{
+    lvni_str out = {0};
+    if (lvni_token_random(&s->greet.nonce) != LVN_OK) {
+        return false;
+    }
+    s->greet.proof = lvni_greet_proof(&s->key, store_nonce, &s->greet);
+    lvni_put_greet(&out, &s->greet);
+    const bool sent = lvni_str_status(&out) == LVN_OK && send(fd, out.data, out.len, MSG_NOSIGNAL) == (ssize_t)out.len; /* an empty buffer takes it */
+    lvni_str_free(&out);
+    return sent;
+}
+
+/* The store's word, after it has proved itself. REFUSED leaves an error. */
+static found judge(const lvni_token *want, const lvni_frame *frame, control_link *link)
+{
+    lvni_scan scan = lvni_scan_of(frame);
+    lvni_token proof = {{0}};
+    const unsigned char *p = lvni_scan_raw(&scan, sizeof proof.b);
+    if (p == NULL || (frame->type != LVNI_FRAME_WELCOME && frame->type != LVNI_FRAME_REFUSE)) {
+        return NOT_HERE;
+    }
+    memcpy(proof.b, p, sizeof proof.b);
+    if (!lvni_token_equal(&proof, want)) {
+        return NOT_HERE;
+    }
+    const uint32_t number = lvni_scan_u32(&scan);
+    if (frame->type == LVNI_FRAME_WELCOME) {
+        link->store_rank = (int)number;
+        lvni_scan_text(&scan, link->store_host, sizeof link->store_host);
+        return lvni_scan_done(&scan) ? FOUND : NOT_HERE;
+    }
+    char message[LVNI_FRAME_MAX_GREETING];
+    lvni_scan_text(&scan, message, sizeof message);
+    const lvn_status status = (lvn_status)(int)number;
+    lvn_error_set(status < LVN_OK && status >= LVN_ERR_INTERNAL ? status : LVN_ERR_USAGE, __FILE__, __LINE__, "%s", message);
+    return REFUSED;
+}
+
+static found greet(search *s, int fd, uint64_t until_ns, control_link *link)
+{
+    lvni_frame frame;
+    lvni_token store_nonce;
+    link->in = (lvni_frame_reader){.limit = LVNI_FRAME_MAX_GREETING};
+    if (!read_frame(s, fd, &link->in, until_ns, &frame)) {
+        return NOT_HERE;
+    }
+    if (!lvni_scan_hello(&frame, &store_nonce)) {
+        snprintf(s->last, sizeof s->last, "something else than levin answers");
+        return NOT_HERE;
+    }
+    if (!send_greet(s, fd, &store_nonce) || !read_frame(s, fd, &link->in, until_ns, &frame)) {
+        return NOT_HERE;
+    }
+    const lvni_token want = lvni_store_proof(&s->key, &store_nonce, &s->greet.nonce);
+    return judge(&want, &frame, link);
+}
+
+static found attempt(search *s, const struct addrinfo *a, control_link *link)
+{
+    uint64_t until = lvni_now_ns() + (uint64_t)(s->patience_s * 1e9);
+    until = until < s->until_ns ? until : s->until_ns;
+    const int fd = connect_to(s, a, until);
+    if (fd < 0) {
+        return NOT_HERE;
+    }
+    const found what = greet(s, fd, until, link);
+    if (what == FOUND) {
+        link->fd = fd;
+        link->in.limit = LVNI_FRAME_MAX_TO_RANK;
+        return FOUND;
+    }
+    close(fd);
+    lvni_frame_reader_free(&link->in);
+    return what;
+}
+
+static void note_resolved(search *s, const char *host, const struct addrinfo *address)
+{
+    char text[INET6_ADDRSTRLEN] = "?";
+    if (address != NULL) {
+        getnameinfo(address->ai_addr, address->ai_addrlen, text, sizeof text, NULL, 0, NI_NUMERICHOST);
+    }
+    snprintf(s->resolved, sizeof s->resolved, strcmp(host, text) == 0 ? "%.60s" : "%.60s (%s)", host, text);
+}
+
+/* All ports once. */
+static found try_all(search *s, control_link *link)
+{
+    const char *host = s->o->host == NULL ? "127.0.0.1" : s->o->host;
+    const struct addrinfo want = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+    found what = NOT_HERE;
+    for (size_t i = 0; i < s->o->n_ports && what == NOT_HERE; i++) {
+        struct addrinfo *all = NULL;
+        char service[16];
+        snprintf(service, sizeof service, "%d", s->o->ports[i]);
+        const int error = getaddrinfo(host, service, &want, &all);
+        if (error != 0) {
+            snprintf(s->resolved, sizeof s->resolved, "%.60s (does not resolve)", host);
+            snprintf(s->last, sizeof s->last, "%s", gai_strerror(error));
+            return NOT_HERE;
+        }
+        note_resolved(s, host, all);
+        for (const struct addrinfo *a = all; a != NULL && what == NOT_HERE; a = a->ai_next) {
+            what = attempt(s, a, link);
+        }
+        freeaddrinfo(all);
+    }
+    return what;
+}
+
+static lvn_status not_found(const search *s)
+{
+    char ports[100] = "";
+    for (size_t i = 0, n = 0; i < s->o->n_ports && n < sizeof ports - 8; i++) {
+        n += (size_t)snprintf(ports + n, sizeof ports - n, " %d", s->o->ports[i]);
+    }
+    LVN_FAIL(LVN_ERR_TIMEOUT,
+             "E114: rank %d found no store of this run within %.0f s\n  found: %s, port%s%s: %s\n  fix: does the rank that holds the store run? "
+             "does this host reach it (name, interface, firewall)?",
+             s->o->rank, s->o->rdzv_timeout_s, s->resolved, s->o->n_ports == 1 ? "" : "s", ports, s->last);
+}
+
+static lvn_status prepare(search *s)
+{
+    const lvni_control_options *o = s->o;
+    LVN_TRY(lvni_token_of_run(o->job_key, o->run_id, o->secret, &s->key));
+    lvni_token instance;
+    LVN_TRY(lvni_token_random(&instance));
+    s->greet = (lvni_greet){.protocol = LVNI_CONTROL_PROTOCOL, .world = (uint32_t)o->world, .rank = (uint32_t)o->rank, .pid = (uint64_t)getpid()};
+    memcpy(&s->greet.instance, instance.b, sizeof s->greet.instance);
+    if (gethostname(s->greet.host, sizeof s->greet.host - 1) != 0) {
+        snprintf(s->greet.host, sizeof s->greet.host, "?");
+    }
+    snprintf(s->greet.version, sizeof s->greet.version, "%s", lvn_version());
+    s->until_ns = lvni_now_ns() + (uint64_t)(o->rdzv_timeout_s * 1e9);
+    s->patience_s = o->greeting_timeout_s < 1 ? o->greeting_timeout_s : 1;
+    return LVN_OK;
+}
+
+lvn_status lvni_control_find(const lvni_control_options *options, control_link *out)
+{
+    search s = {.o = options};
+    LVN_TRY(prepare(&s));
+    uint64_t wait_ns = 50000000;
+    for (uint64_t turn = 0;; turn++) {
+        const found what = try_all(&s, out);
+        if (what != NOT_HERE) {
+            return what == FOUND ? LVN_OK : lvn_last_error()->code;
+        }
+        /* Between a half and the whole of it: ranks that start together do not knock together. */
+        uint64_t jittered = wait_ns / 2 + (s.greet.instance >> (turn % 32)) % (wait_ns / 2);
+        const uint64_t now = lvni_now_ns();
+        if (now >= s.until_ns) {
+            return not_found(&s);
+        }
+        jittered = now + jittered > s.until_ns ? s.until_ns - now : jittered;
+        const struct timespec pause = {.tv_sec = (time_t)(jittered / 1000000000U), .tv_nsec = (long)(jittered % 1000000000U)};
+        nanosleep(&pause, NULL);
+        wait_ns = wait_ns * 2 > 1000000000U ? 1000000000U : wait_ns * 2;
+        s.patience_s = s.patience_s * 2 > options->greeting_timeout_s ? options->greeting_timeout_s : s.patience_s * 2;
+    }
+}

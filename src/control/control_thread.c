@@ -1,0 +1,273 @@
+/* The thread of a rank's connection: sends what others leave for it, takes answers in, keeps both ends awake, and is the first to learn that the run is over. */
+#include "control_impl.h"
+
+#include "core/alloc.h"
+#include "core/clock.h"
+#include "core/thread.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+uint64_t lvni_control_wall_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
+}
+
+void lvni_control_wake(const lvni_control *control)
+{
+    const uint64_t one = 1;
+    while (write(control->wake_fd, &one, sizeof one) < 0 && errno == EINTR) {
+    }
+}
+
+void lvni_control_over(lvni_control *c, const lvni_cause *cause)
+{
+    pthread_mutex_lock(&c->lock);
+    const bool first = (atomic_load(&c->attention) & ATTENTION_OVER) == 0 && !c->left;
+    if (first) {
+        c->cause = *cause;
+        atomic_fetch_or(&c->attention, ATTENTION_OVER);
+        pthread_cond_broadcast(&c->changed);
+    }
+    pthread_mutex_unlock(&c->lock);
+    if (first && c->on_abort != NULL) {
+        c->on_abort(c->user, cause);
+    }
+}
+
+/* The store is the first process's: its end is that rank's end. */
+static void lose_store(lvni_control *c, const char *why)
+{
+    const int64_t step = atomic_load(&c->step);
+    lvni_cause cause = {.kind = LVNI_CAUSE_SIGNAL, .rank = c->store_rank, .step = step < 0 ? -1 : step, .time_ns = lvni_control_wall_ns()};
+    snprintf(cause.host, sizeof cause.host, "%s", c->store_host);
+    snprintf(cause.message, sizeof cause.message, "the store in its process is lost: %s", why);
+    c->broken = true;
+    lvni_control_over(c, &cause);
+}
+
+/* ---- Frames in ---- */
+
+static void on_reply(lvni_control *c, const lvni_frame *frame)
+{
+    lvni_scan scan = lvni_scan_of(frame);
+    const uint32_t id = lvni_scan_u32(&scan);
+    const int status = (int)lvni_scan_u32(&scan);
+    const size_t n = scan.left;
+    char *data = lvni_alloc(LVNI_TAG_CONTROL, n + 1);
+    if (data != NULL) {
+        memcpy(data, scan.at, n);
+        data[n] = '\0';
+    }
+    pthread_mutex_lock(&c->lock);
+    control_request *request = c->requests;
+    while (request != NULL && request->id != id) {
+        request = request->next;
+    }
+    if (request != NULL) { /* else who asked has given up */
+        request->status = data == NULL ? LVN_ERR_MEMORY : status > LVN_OK || status < LVN_ERR_INTERNAL ? LVN_ERR_INTERNAL : (lvn_status)status;
+        request->data = data;
+        request->n = data == NULL ? 0 : n;
+        request->done = true;
+        c->left = c->left || request->bye;
+        data = NULL;
+        pthread_cond_broadcast(&c->changed);
+    }
+    pthread_mutex_unlock(&c->lock);
+    lvni_free(data);
+}
+
+/* The order matters: first the mark, then the step. Whoever passes a boundary without seeing the mark has stored its step before (lvni_control_boundary). */
+static void on_stop_ask(lvni_control *c, const lvni_frame *frame)
+{
+    lvni_scan scan = lvni_scan_of(frame);
+    const int reason = (int)lvni_scan_u32(&scan);
+    atomic_fetch_or(&c->attention, ATTENTION_STOP);
+    const int64_t step = atomic_load(&c->step);
+    pthread_mutex_lock(&c->lock);
+    c->stop_reason = reason;
+    const size_t at = lvni_frame_begin(&c->out, LVNI_FRAME_STOP_STEP);
+    lvni_put_u64(&c->out, (uint64_t)step);
+    lvni_frame_end(&c->out, at);
+    pthread_mutex_unlock(&c->lock);
+}
+
+static void on_stop_at(lvni_control *c, const lvni_frame *frame)
+{
+    lvni_scan scan = lvni_scan_of(frame);
+    const int reason = (int)lvni_scan_u32(&scan);
+    const int64_t at = (int64_t)lvni_scan_u64(&scan);
+    pthread_mutex_lock(&c->lock);
+    c->stop_reason = reason;
+    c->stop_at = at;
+    c->stop_known = true;
+    atomic_fetch_or(&c->attention, ATTENTION_STOP);
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+}
+
+static void on_frame(lvni_control *c, const lvni_frame *frame)
+{
+    lvni_cause cause;
+    switch (frame->type) {
+    case LVNI_FRAME_REPLY: on_reply(c, frame); break;
+    case LVNI_FRAME_STOP_ASK: on_stop_ask(c, frame); break;
+    case LVNI_FRAME_STOP_AT: on_stop_at(c, frame); break;
+    case LVNI_FRAME_BEAT: break;
+    case LVNI_FRAME_ABORT:
+        if (lvni_scan_cause(frame, &cause)) {
+            lvni_control_over(c, &cause);
+            break;
+        }
+        lose_store(c, "it sent a cause that cannot be read");
+        break;
+    default: lose_store(c, "it sent what a store does not send"); break;
+    }
+}
+
+static void take_frames(lvni_control *c)
+{
+    bool have = true;
+    while (have && !c->broken) {
+        lvni_frame frame;
+        if (lvni_frame_next(&c->in, &frame, &have) != LVN_OK) {
+            lose_store(c, "it sent something that is no frame of the control channel");
+        } else if (have) {
+            on_frame(c, &frame);
+        }
+    }
+}
+
+static void receive(lvni_control *c)
+{
+    char bytes[16 << 10];
+    for (int turn = 0; turn < 64 && !c->broken; turn++) { /* then it is time to send again */
+        const ssize_t n = recv(c->fd, bytes, sizeof bytes, MSG_DONTWAIT);
+        if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+            return;
+        }
+        if (n <= 0) {
+            lose_store(c, n == 0 ? "its connection ended without a word: it was killed or crashed" : strerror(errno));
+            return;
+        }
+        c->heard_ns = lvni_now_ns();
+        if (lvni_frame_push(&c->in, bytes, (size_t)n) != LVN_OK) {
+            lose_store(c, "no memory for what it sends");
+            return;
+        }
+        take_frames(c);
+    }
+}
+
+/* ---- Frames out ---- */
+
+static void transmit(lvni_control *c)
+{
+    if (c->sent == c->sending.len) {
+        lvni_str_clear(&c->sending);
+        c->sent = 0;
+        pthread_mutex_lock(&c->lock);
+        const lvni_str empty = c->sending;
+        c->sending = c->out;
+        c->out = empty;
+        pthread_mutex_unlock(&c->lock);
+    }
+    if (c->sending.failed) {
+        lose_store(c, "no memory for what it must be told");
+        return;
+    }
+    while (c->sent < c->sending.len) {
+        const ssize_t n = send(c->fd, c->sending.data + c->sent, c->sending.len - c->sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n < 0) {
+            if (errno != EAGAIN) {
+                receive(c); /* its last words may lie there */
+                lose_store(c, strerror(errno));
+            }
+            return;
+        }
+        c->sent += (size_t)n;
+        c->said_ns = lvni_now_ns();
+    }
+}
+
+static void beat(lvni_control *c, uint64_t now)
+{
+    if (now - c->said_ns < (uint64_t)(c->heartbeat_s * 1e9)) {
+        return;
+    }
+    const int64_t step = atomic_load(&c->step);
+    pthread_mutex_lock(&c->lock);
+    const size_t at = lvni_frame_begin(&c->out, LVNI_FRAME_BEAT);
+    lvni_put_u64(&c->out, (uint64_t)(step < 0 ? -1 : step));
+    lvni_frame_end(&c->out, at);
+    pthread_mutex_unlock(&c->lock);
+}
+
+static void listen_for_silence(lvni_control *c, uint64_t now)
+{
+    const uint64_t limit = (uint64_t)(c->peer_timeout_s * 1e9);
+    if (now - c->turn_ns > limit / 2) {
+        c->heard_ns = now; /* this process was stopped itself: the silence says nothing */
+    }
+    c->turn_ns = now;
+    if (now > c->heard_ns && now - c->heard_ns > limit) {
+        char why[100];
+        snprintf(why, sizeof why, "nothing was heard from it for %.1f s: stopped, hung or cut off", c->peer_timeout_s);
+        lose_store(c, why);
+    }
+}
+
+static int poll_ms(const lvni_control *c)
+{
+    const double a = c->heartbeat_s / 4, b = c->peer_timeout_s / 8;
+    const double least = (a < b ? a : b) * 1e3;
+    return least < 1 ? 1 : least > 500 ? 500 : (int)least;
+}
+
+void *lvni_control_run(void *control)
+{
+    lvni_control *c = control;
+    lvni_thread_name("control", -1);
+    take_frames(c); /* what came with the greeting */
+    c->heard_ns = c->turn_ns = lvni_now_ns();
+    for (;;) {
+        pthread_mutex_lock(&c->lock);
+        const bool ending = c->ending;
+        const bool more = c->out.len > 0;
+        pthread_mutex_unlock(&c->lock);
+        if (ending) {
+            break;
+        }
+        struct pollfd p[2] = {{.fd = c->wake_fd, .events = POLLIN}, {.fd = c->broken ? -1 : c->fd, .events = POLLIN}};
+        if (more || c->sent < c->sending.len) {
+            p[1].events |= POLLOUT;
+        }
+        if (poll(p, 2, c->broken ? -1 : poll_ms(c)) < 0 && errno != EINTR) {
+            lose_store(c, strerror(errno));
+        }
+        uint64_t count = 0;
+        if ((p[0].revents & POLLIN) != 0 && read(c->wake_fd, &count, sizeof count) < 0) {
+            count = 0; /* somebody else's wake was read with an earlier one */
+        }
+        if (!c->broken && (p[1].revents & (POLLIN | POLLHUP | POLLERR)) != 0) {
+            receive(c);
+        }
+        if (!c->broken) {
+            const uint64_t now = lvni_now_ns();
+            listen_for_silence(c, now);
+            beat(c, now);
+            transmit(c);
+        }
+    }
+    return NULL;
+}

@@ -1,0 +1,46 @@
+/* The bodies of frames that hold more than a number: greeting, facts, table, cause. One function puts each together, one takes it apart and says
+ * whether it was one. Called by both ends. */
+#ifndef LEVIN_CONTROL_MESSAGE_H
+#define LEVIN_CONTROL_MESSAGE_H
+
+#include "control.h"
+#include "frame.h"
+#include "token.h"
+
+enum { LVNI_CONTROL_PROTOCOL = 1, LVNI_CONTROL_MAX_WORLD = 65536 };
+
+/* HELLO: what a store says first. */
+void lvni_put_hello(lvni_str *out, const lvni_token *nonce);
+bool lvni_scan_hello(const lvni_frame *frame, lvni_token *nonce);
+
+/* GREET. The proof is over everything before it and both nonces: see lvni_greet_proof. */
+typedef struct lvni_greet {
+    uint32_t protocol, world, rank;
+    uint64_t instance; /* random, of one lvni_control_connect: tells its second attempt from another process */
+    uint64_t pid;
+    char host[64], version[32];
+    lvni_token nonce, proof;
+} lvni_greet;
+lvni_token lvni_greet_proof(const lvni_token *key, const lvni_token *store_nonce, const lvni_greet *greet);
+void lvni_put_greet(lvni_str *out, const lvni_greet *greet);
+bool lvni_scan_greet(const lvni_frame *frame, lvni_greet *greet);
+/* WELCOME and REFUSE begin with this. */
+lvni_token lvni_store_proof(const lvni_token *key, const lvni_token *store_nonce, const lvni_token *rank_nonce);
+
+void lvni_put_cause(lvni_str *out, lvni_frame_type type, const lvni_cause *cause);
+bool lvni_scan_cause(const lvni_frame *frame, lvni_cause *cause);
+
+/* FACTS, behind its id. The texts are borrowed from what they were read from and end with a zero. */
+typedef struct lvni_facts_seen {
+    lvni_facts facts;
+    lvni_token config_hash;
+} lvni_facts_seen;
+void lvni_put_facts(lvni_str *out, const lvni_facts *facts);
+bool lvni_scan_facts(lvni_scan *scan, lvni_facts_seen *out);
+
+/* The table of all ranks: equal texts travel once. */
+lvn_status lvni_put_table(lvni_str *out, const lvni_member *members, int world, int nodes);
+/* bytes stay the caller's, the rows point into them. *out is the caller's (lvni_free). */
+lvn_status lvni_scan_table(const char *bytes, size_t n, int world, lvni_member **out, int *nodes);
+
+#endif

@@ -1,0 +1,289 @@
+/* The store's life: made, its thread, waited for, ended (store.h). What it does meanwhile: store_conn.c, store_meet.c, store_keys.c, store_gather.c,
+ * store_watch.c. */
+#include "store_impl.h"
+
+#include "core/alloc.h"
+#include "core/clock.h"
+#include "core/thread.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+void lvni_store_options_init(lvni_store_options *options)
+{
+    *options = (lvni_store_options){.listen_fd = -1,
+                                    .world = 1,
+                                    .rdzv_timeout_s = 300,
+                                    .waiting_first_s = 15,
+                                    .waiting_every_s = 30,
+                                    .greeting_timeout_s = 5,
+                                    .heartbeat_s = 2,
+                                    .peer_timeout_s = 10,
+                                    .settle_s = 0.25};
+}
+
+/* One descriptor per rank, besides what the process needs otherwise. */
+static lvn_status raise_descriptors(int world)
+{
+    struct rlimit now;
+    const rlim_t need = (rlim_t)world + 256;
+    if (getrlimit(RLIMIT_NOFILE, &now) != 0 || now.rlim_cur == RLIM_INFINITY || now.rlim_cur >= need) {
+        return LVN_OK;
+    }
+    if (now.rlim_max != RLIM_INFINITY && now.rlim_max < need) {
+        LVN_FAIL(LVN_ERR_IO, "the store of %d ranks needs %llu open files, %llu are allowed: raise the hard limit (ulimit -Hn)", world,
+                 (unsigned long long)need, (unsigned long long)now.rlim_max);
+    }
+    now.rlim_cur = need;
+    setrlimit(RLIMIT_NOFILE, &now);
+    return LVN_OK;
+}
+
+static lvn_status copy_hosts(lvni_store *store, const char *const *hosts)
+{
+    if (hosts == NULL) {
+        return LVN_OK;
+    }
+    store->rank_hosts = lvni_calloc(LVNI_TAG_CONTROL, (size_t)store->o.world, sizeof *store->rank_hosts);
+    for (int r = 0; store->rank_hosts != NULL && r < store->o.world; r++) {
+        store->rank_hosts[r] = lvni_strdup(LVNI_TAG_CONTROL, hosts[r]);
+        if (store->rank_hosts[r] == NULL) {
+            return LVN_ERR_MEMORY;
+        }
+    }
+    return store->rank_hosts == NULL ? LVN_ERR_MEMORY : LVN_OK;
+}
+
+static void free_store(lvni_store *store)
+{
+    for (int r = 0; store->rank_hosts != NULL && r < store->o.world; r++) {
+        lvni_free(store->rank_hosts[r]);
+    }
+    for (int r = 0; store->ranks != NULL && r < store->o.world; r++) {
+        lvni_free(store->ranks[r].facts_block);
+    }
+    lvni_store_free_keys(store);
+    lvni_store_free_gathers(store);
+    lvni_store_unref(store->table);
+    lvni_free(store->rank_hosts);
+    lvni_free(store->ranks);
+    lvni_free(store->read_room);
+    pthread_mutex_destroy(&store->lock);
+    pthread_cond_destroy(&store->changed);
+    lvni_free(store);
+}
+
+/* ---- The thread ---- */
+
+static void end_all(lvni_store *store)
+{
+    store->over = true; /* nobody is lost any more */
+    for (store_conn *conn = store->conns; conn != NULL; conn = conn->next) {
+        lvni_store_drop(conn, "");
+    }
+    uv_close((uv_handle_t *)&store->listener, NULL);
+    uv_close((uv_handle_t *)&store->tick, NULL);
+    uv_close((uv_handle_t *)&store->settle, NULL);
+    uv_close((uv_handle_t *)&store->wake, NULL);
+}
+
+static void on_wake(uv_async_t *async)
+{
+    lvni_store *store = async->data;
+    pthread_mutex_lock(&store->lock);
+    const bool ending = store->ending;
+    pthread_mutex_unlock(&store->lock);
+    if (ending && !uv_is_closing((uv_handle_t *)async)) {
+        end_all(store);
+    }
+}
+
+static void *serve(void *arg)
+{
+    lvni_store *store = arg;
+    lvni_thread_name("store", -1);
+    uv_run(&store->loop, UV_RUN_DEFAULT); /* until end_all has closed everything */
+    return NULL;
+}
+
+/* Often enough for the shortest of its times. */
+static uint64_t tick_ms(const lvni_store_options *o)
+{
+    double least = 0.5;
+    const double times[] = {o->rdzv_timeout_s / 4,     o->waiting_first_s / 4, o->waiting_every_s / 4,
+                            o->greeting_timeout_s / 4, o->heartbeat_s / 2,     o->peer_timeout_s / 8};
+    for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
+        least = times[i] < least ? times[i] : least;
+    }
+    return least < 0.005 ? 5 : (uint64_t)(least * 1e3);
+}
+
+/* *fd is -1 from where the listener owns it. What is made is closed by close_loop. */
+static int make_handles(lvni_store *store, int *fd)
+{
+    uv_timer_init(&store->loop, &store->tick);
+    uv_timer_init(&store->loop, &store->settle);
+    uv_tcp_init(&store->loop, &store->listener);
+    store->tick.data = store->settle.data = store->listener.data = store->wake.data = store;
+    int error = uv_tcp_open(&store->listener, *fd);
+    if (error != 0) {
+        return error;
+    }
+    *fd = -1;
+    const uint64_t ms = tick_ms(&store->o);
+    error = uv_listen((uv_stream_t *)&store->listener, SOMAXCONN, lvni_store_on_connection);
+    if (error == 0) {
+        error = uv_async_init(&store->loop, &store->wake, on_wake);
+    }
+    return error != 0 ? error : uv_timer_start(&store->tick, lvni_store_on_tick, ms, ms);
+}
+
+static void close_handle(uv_handle_t *handle, void *arg)
+{
+    (void)arg;
+    if (!uv_is_closing(handle)) {
+        uv_close(handle, NULL);
+    }
+}
+
+static void close_loop(lvni_store *store)
+{
+    uv_walk(&store->loop, close_handle, NULL);
+    uv_run(&store->loop, UV_RUN_DEFAULT);
+    uv_loop_close(&store->loop);
+}
+
+/* All signals are the program's own: the thread takes none, and a write to a closed connection is an error, not SIGPIPE. */
+static int start_thread(lvni_store *store)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const int error = pthread_create(&store->thread, NULL, serve, store);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
+}
+
+static lvn_status start(lvni_store *store, int *fd)
+{
+    int error = uv_loop_init(&store->loop);
+    if (error != 0) {
+        LVN_FAIL(LVN_ERR_IO, "the store's event loop cannot be made: %s", uv_strerror(error));
+    }
+    error = make_handles(store, fd);
+    if (error == 0) {
+        error = -start_thread(store);
+    }
+    if (error != 0) {
+        close_loop(store);
+        LVN_FAIL(LVN_ERR_IO, "the store cannot be started: %s", uv_strerror(error));
+    }
+    return LVN_OK;
+}
+
+static lvn_status prepare(lvni_store *store, const lvni_store_options *o)
+{
+    LVN_TRY(lvni_token_of_run(o->job_key, o->run_id, o->secret, &store->key));
+    LVN_TRY(raise_descriptors(o->world));
+    LVN_TRY(copy_hosts(store, o->rank_hosts));
+    store->ranks = lvni_calloc(LVNI_TAG_CONTROL, (size_t)o->world, sizeof *store->ranks);
+    store->read_room = lvni_alloc(LVNI_TAG_CONTROL, STORE_READ);
+    if (store->ranks == NULL || store->read_room == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    for (int r = 0; r < o->world; r++) {
+        store->ranks[r].step = -1;
+    }
+    if (gethostname(store->host, sizeof store->host - 1) != 0) {
+        snprintf(store->host, sizeof store->host, "?");
+    }
+    store->begin_ns = store->tick_ns = lvni_now_ns();
+    store->waiting_ns = store->begin_ns + lvni_store_ns(o->waiting_first_s);
+    return LVN_OK;
+}
+
+static lvn_status create(const lvni_store_options *o, int *fd, lvni_store **out)
+{
+    LVN_ARG(o->world >= 1 && o->world <= LVNI_CONTROL_MAX_WORLD, "a store serves 1 to %d ranks, not %d", LVNI_CONTROL_MAX_WORLD, o->world);
+    int port = 0;
+    if (*fd < 0) {
+        LVN_TRY(lvni_store_listen(o->address, o->ports, o->n_ports, fd, &port));
+    } else {
+        LVN_TRY(lvni_store_port_of(*fd, &port));
+    }
+    lvni_store *store = LVNI_NEW(LVNI_TAG_CONTROL, lvni_store);
+    if (store == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    store->o = *o;
+    store->port = port;
+    pthread_mutex_init(&store->lock, NULL);
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&store->changed, &attr);
+    pthread_condattr_destroy(&attr);
+    lvn_status status = prepare(store, o);
+    if (status == LVN_OK) {
+        status = start(store, fd);
+    }
+    if (status != LVN_OK) {
+        free_store(store);
+        return status;
+    }
+    *out = store;
+    return LVN_OK;
+}
+
+lvn_status lvni_store_create(const lvni_store_options *options, lvni_store **out)
+{
+    *out = NULL;
+    int fd = options->listen_fd;
+    const lvn_status status = create(options, &fd, out);
+    if (fd >= 0) {
+        close(fd); /* it failed before the listener owned it */
+    }
+    return status;
+}
+
+int lvni_store_port(const lvni_store *store)
+{
+    return store->port;
+}
+
+lvn_status lvni_store_wait(lvni_store *store, double timeout_s)
+{
+    const uint64_t until = timeout_s < 0 ? 0 : lvni_now_ns() + lvni_store_ns(timeout_s);
+    const struct timespec at = {.tv_sec = (time_t)(until / 1000000000U), .tv_nsec = (long)(until % 1000000000U)};
+    int error = 0;
+    pthread_mutex_lock(&store->lock);
+    while (store->connected > 0 && error == 0) {
+        error = timeout_s < 0 ? pthread_cond_wait(&store->changed, &store->lock)
+                              : pthread_cond_timedwait(&store->changed, &store->lock, &at);
+    }
+    const int left = store->connected;
+    pthread_mutex_unlock(&store->lock);
+    if (left > 0) {
+        LVN_FAIL(LVN_ERR_TIMEOUT, "%d ranks are still connected to the store after %.1f s", left, timeout_s);
+    }
+    return LVN_OK;
+}
+
+void lvni_store_destroy(lvni_store *store)
+{
+    if (store == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&store->lock);
+    store->ending = true;
+    pthread_mutex_unlock(&store->lock);
+    uv_async_send(&store->wake);
+    pthread_join(store->thread, NULL);
+    uv_loop_close(&store->loop);
+    free_store(store);
+}

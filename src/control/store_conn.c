@@ -1,0 +1,391 @@
+/* Connections of the store: who may come in, frames in and out, the end of a connection. All on the store's thread (store.c). */
+#include "store_impl.h"
+
+#include "core/alloc.h"
+#include "core/clock.h"
+
+#include <levin/version.h>
+
+#include <stdio.h>
+#include <string.h>
+
+enum { QUEUE_LIMIT = 256 << 20, STRANGERS = 1024 }; /* bytes that a connection may leave unread; connections that have not greeted */
+
+typedef struct store_write {
+    uv_write_t req;
+    store_blob *head, *rest;
+    bool last; /* nothing follows: close */
+} store_write;
+
+store_blob *lvni_store_blob(lvni_str *take)
+{
+    const size_t n = take->len;
+    char *data = lvni_str_take(take);
+    store_blob *blob = data == NULL ? NULL : LVNI_NEW(LVNI_TAG_CONTROL, store_blob);
+    if (blob == NULL) {
+        lvni_free(data);
+        return NULL;
+    }
+    *blob = (store_blob){.refs = 1, .n = n, .data = data};
+    return blob;
+}
+
+void lvni_store_unref(store_blob *blob)
+{
+    if (blob != NULL && --blob->refs == 0) {
+        lvni_free(blob->data);
+        lvni_free(blob);
+    }
+}
+
+static store_blob *ref(store_blob *blob)
+{
+    if (blob != NULL) {
+        blob->refs++;
+    }
+    return blob;
+}
+
+static void on_written(uv_write_t *req, int status)
+{
+    store_write *write = (store_write *)(void *)req;
+    store_conn *conn = req->handle->data;
+    if (status < 0 || write->last) {
+        lvni_store_drop(conn, "its connection to the store broke");
+    }
+    lvni_store_unref(write->head);
+    lvni_store_unref(write->rest);
+    lvni_free(write);
+}
+
+static void send_blobs(store_conn *conn, store_blob *head, store_blob *rest, bool last)
+{
+    if (conn->closing) {
+        return;
+    }
+    uv_stream_t *stream = (uv_stream_t *)&conn->tcp;
+    if (uv_stream_get_write_queue_size(stream) > QUEUE_LIMIT) {
+        lvni_store_drop(conn, "it does not read what the store sends it");
+        return;
+    }
+    store_write *write = head == NULL ? NULL : LVNI_NEW(LVNI_TAG_CONTROL, store_write);
+    if (write == NULL) {
+        lvni_store_drop(conn, "the store has no memory for what it must be told");
+        return;
+    }
+    write->head = ref(head);
+    write->rest = ref(rest);
+    write->last = last;
+    conn->said_ns = lvni_now_ns();
+    const uv_buf_t bufs[2] = {uv_buf_init(head->data, (unsigned)head->n),
+                              uv_buf_init(rest == NULL ? NULL : rest->data, rest == NULL ? 0 : (unsigned)rest->n)};
+    if (uv_write(&write->req, stream, bufs, rest == NULL ? 1 : 2, on_written) != 0) {
+        lvni_store_unref(write->head);
+        lvni_store_unref(write->rest);
+        lvni_free(write);
+        lvni_store_drop(conn, "its connection to the store broke");
+    }
+}
+
+void lvni_store_send(store_conn *conn, store_blob *head, store_blob *rest)
+{
+    send_blobs(conn, head, rest, false);
+}
+
+void lvni_store_send_str(store_conn *conn, lvni_str *take)
+{
+    store_blob *blob = lvni_store_blob(take);
+    send_blobs(conn, blob, NULL, false);
+    lvni_store_unref(blob);
+}
+
+void lvni_store_broadcast(lvni_store *store, lvni_str *take)
+{
+    store_blob *blob = lvni_store_blob(take);
+    for (int r = 0; r < store->o.world; r++) {
+        if (store->ranks[r].state != RANK_LEFT && store->ranks[r].conn != NULL) {
+            send_blobs(store->ranks[r].conn, blob, NULL, false);
+        }
+    }
+    lvni_store_unref(blob);
+}
+
+void lvni_store_reply(store_conn *conn, uint32_t id, lvn_status status, const char *message)
+{
+    lvni_str s = {0};
+    const size_t at = lvni_frame_begin(&s, LVNI_FRAME_REPLY);
+    lvni_put_u32(&s, id);
+    lvni_put_u32(&s, (uint32_t)status);
+    lvni_str_append(&s, message);
+    lvni_frame_end(&s, at);
+    lvni_store_send_str(conn, &s);
+}
+
+void lvni_store_answer(store_conn *conn, uint32_t id, store_blob *rest)
+{
+    lvni_str s = {0};
+    lvni_put_u32(&s, (uint32_t)(8 + (rest == NULL ? 0 : rest->n)));
+    lvni_put_u32(&s, LVNI_FRAME_REPLY);
+    lvni_put_u32(&s, id);
+    lvni_put_u32(&s, LVN_OK);
+    store_blob *head = lvni_store_blob(&s);
+    send_blobs(conn, head, rest, false);
+    lvni_store_unref(head);
+}
+
+/* ---- The end of a connection ---- */
+
+void lvni_store_count(lvni_store *store, int difference)
+{
+    pthread_mutex_lock(&store->lock);
+    store->connected += difference;
+    pthread_cond_broadcast(&store->changed);
+    pthread_mutex_unlock(&store->lock);
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    store_conn *conn = handle->data;
+    lvni_store *store = conn->store;
+    if (conn->prev != NULL) {
+        conn->prev->next = conn->next;
+    } else {
+        store->conns = conn->next;
+    }
+    if (conn->next != NULL) {
+        conn->next->prev = conn->prev;
+    }
+    store->n_conns--;
+    lvni_frame_reader_free(&conn->in);
+    lvni_free(conn);
+}
+
+void lvni_store_drop(store_conn *conn, const char *why)
+{
+    if (conn->closing) {
+        return;
+    }
+    lvni_store *store = conn->store;
+    conn->closing = true;
+    uv_close((uv_handle_t *)&conn->tcp, on_closed);
+    if (conn->rank < 0) {
+        return;
+    }
+    store_rank *rank = &store->ranks[conn->rank];
+    lvni_store_forget_gets(store, conn);
+    rank->conn = NULL;
+    lvni_store_count(store, -1);
+    if (rank->state == RANK_HERE && conn->confirmed) {
+        lvni_store_lost(store, conn->rank, why);
+    } else if (rank->state == RANK_HERE) {
+        rank->state = RANK_ABSENT; /* gave up before it knew that it was in: it tries again */
+    }
+}
+
+/* ---- Greeting ---- */
+
+static void refuse(store_conn *conn, const lvni_greet *greet, lvn_status status, const char *message)
+{
+    lvni_str s = {0};
+    const lvni_token proof = lvni_store_proof(&conn->store->key, &conn->nonce, &greet->nonce);
+    const size_t at = lvni_frame_begin(&s, LVNI_FRAME_REFUSE);
+    lvni_str_append_n(&s, (const char *)proof.b, sizeof proof.b);
+    lvni_put_u32(&s, (uint32_t)status);
+    lvni_put_text(&s, message);
+    lvni_frame_end(&s, at);
+    store_blob *blob = lvni_store_blob(&s);
+    send_blobs(conn, blob, NULL, true);
+    lvni_store_unref(blob);
+}
+
+/* Says what is wrong with a process that knows the run's key. False: nothing. */
+static bool misfit(const lvni_store *store, const lvni_greet *g, char *out, size_t size)
+{
+    if (g->protocol != LVNI_CONTROL_PROTOCOL) {
+        snprintf(out, size,
+                 "E116: the ranks run different versions of levin\n  found: rank %u (%s, pid %llu): levin %s, protocol %u; store (%s): "
+                 "levin %s, protocol %d\n  fix: install one version of levin on all nodes",
+                 g->rank, g->host, (unsigned long long)g->pid, g->version, g->protocol, store->host, LEVIN_VERSION,
+                 LVNI_CONTROL_PROTOCOL);
+        return true;
+    }
+    if (g->world != (uint32_t)store->o.world || g->rank >= g->world) {
+        snprintf(out, size,
+                 "E102: the processes do not agree how many they are\n  found: %s, pid %llu: rank %u of world %u; store (%s): world %d",
+                 g->host, (unsigned long long)g->pid, g->rank, g->world, store->host, store->o.world);
+        return true;
+    }
+    const store_rank *held = &store->ranks[g->rank];
+    if (held->state != RANK_ABSENT && held->greet.instance != g->instance) {
+        snprintf(out, size,
+                 "E115: rank %u is there twice\n  found: rank %u on %s (pid %llu) and on %s (pid %llu)\n  fix: start every rank once; do two "
+                 "runs share address, port and job?",
+                 g->rank, g->rank, held->greet.host, (unsigned long long)held->greet.pid, g->host, (unsigned long long)g->pid);
+        return true;
+    }
+    return false;
+}
+
+static void welcome(store_conn *conn, const lvni_greet *greet)
+{
+    lvni_store *store = conn->store;
+    store_rank *rank = &store->ranks[greet->rank];
+    if (rank->conn != NULL) { /* an attempt of the same process that it gave up */
+        rank->conn->rank = -1;
+        lvni_store_drop(rank->conn, "");
+    } else {
+        lvni_store_count(store, 1);
+    }
+    rank->state = RANK_HERE;
+    rank->conn = conn;
+    rank->greet = *greet;
+    conn->rank = (int)greet->rank;
+    conn->in.limit = LVNI_FRAME_MAX_TO_STORE;
+    lvni_str s = {0};
+    const lvni_token proof = lvni_store_proof(&store->key, &conn->nonce, &greet->nonce);
+    const size_t at = lvni_frame_begin(&s, LVNI_FRAME_WELCOME);
+    lvni_str_append_n(&s, (const char *)proof.b, sizeof proof.b);
+    lvni_put_u32(&s, (uint32_t)store->o.rank);
+    lvni_put_text(&s, store->host);
+    lvni_frame_end(&s, at);
+    lvni_store_send_str(conn, &s);
+    lvni_store_tell_newcomer(conn);
+}
+
+static void on_greet(store_conn *conn, const lvni_frame *frame)
+{
+    lvni_store *store = conn->store;
+    lvni_greet greet;
+    if (!lvni_scan_greet(frame, &greet)) {
+        lvni_store_drop(conn, "");
+        return;
+    }
+    const lvni_token proof = lvni_greet_proof(&store->key, &conn->nonce, &greet);
+    if (!lvni_token_equal(&proof, &greet.proof)) {
+        lvni_store_drop(conn, "");
+        return;
+    }
+    char message[sizeof store->refused];
+    if (store->phase == STORE_REFUSED) {
+        refuse(conn, &greet, store->refused_status, store->refused);
+    } else if (misfit(store, &greet, message, sizeof message)) {
+        refuse(conn, &greet, LVN_ERR_USAGE, message);
+        if (store->phase == STORE_MEETING) { /* the ranks can never be complete; a running job is left alone */
+            lvni_store_refuse_all(store, LVN_ERR_USAGE, message);
+        }
+    } else {
+        welcome(conn, &greet);
+    }
+}
+
+/* ---- Frames in ---- */
+
+static void on_bye(store_conn *conn, const lvni_frame *frame)
+{
+    lvni_store *store = conn->store;
+    lvni_scan scan = lvni_scan_of(frame);
+    const uint32_t id = lvni_scan_u32(&scan);
+    store->ranks[conn->rank].state = RANK_LEFT;
+    lvni_store_answer(conn, id, NULL);
+    lvni_store_rank_left_gathers(store, conn->rank);
+    lvni_store_stop_progress(store);
+}
+
+static void on_fail(store_conn *conn, const lvni_frame *frame)
+{
+    lvni_cause cause;
+    if (!lvni_scan_cause(frame, &cause) || cause.rank != conn->rank) {
+        lvni_store_drop(conn, "it reported a failure that cannot be read");
+        return;
+    }
+    conn->store->ranks[conn->rank].state = RANK_GONE; /* the end of its connection is no news then */
+    lvni_store_report(conn->store, &cause);
+}
+
+static void on_rank_frame(store_conn *conn, const lvni_frame *frame)
+{
+    lvni_store *store = conn->store;
+    lvni_scan scan = lvni_scan_of(frame);
+    switch (frame->type) {
+    case LVNI_FRAME_FACTS: lvni_store_take_facts(conn, frame); break;
+    case LVNI_FRAME_SET: lvni_store_set(conn, frame); break;
+    case LVNI_FRAME_GET: lvni_store_get(conn, frame); break;
+    case LVNI_FRAME_ADD: lvni_store_add(conn, frame); break;
+    case LVNI_FRAME_GATHER: lvni_store_gather(conn, frame); break;
+    case LVNI_FRAME_BEAT: store->ranks[conn->rank].step = (int64_t)lvni_scan_u64(&scan); break;
+    case LVNI_FRAME_FAIL: on_fail(conn, frame); break;
+    case LVNI_FRAME_STOP_ASK: lvni_store_stop_ask(store, (int)lvni_scan_u32(&scan)); break;
+    case LVNI_FRAME_STOP_STEP: lvni_store_stop_step(store, conn->rank, (int64_t)lvni_scan_u64(&scan)); break;
+    case LVNI_FRAME_BYE: on_bye(conn, frame); break;
+    default: lvni_store_drop(conn, "it sent a frame that only the store sends"); break;
+    }
+}
+
+static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
+{
+    (void)suggested;
+    *out = uv_buf_init(((store_conn *)handle->data)->store->read_room, STORE_READ);
+}
+
+static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
+{
+    store_conn *conn = stream->data;
+    if (n < 0) {
+        lvni_store_drop(conn, n == UV_EOF || n == UV_ECONNRESET ? "its connection to the store ended without a word: it was killed or crashed"
+                                                               : "its connection to the store broke");
+        return;
+    }
+    conn->heard_ns = lvni_now_ns();
+    if (lvni_frame_push(&conn->in, buf->base, (size_t)n) != LVN_OK) {
+        lvni_store_drop(conn, "the store has no memory for what it sent");
+        return;
+    }
+    bool have = true;
+    while (!conn->closing) {
+        lvni_frame frame;
+        if (lvni_frame_next(&conn->in, &frame, &have) != LVN_OK) {
+            lvni_store_drop(conn, "it sent something that is no frame of the control channel");
+            return;
+        }
+        if (!have) {
+            return;
+        }
+        if (conn->rank < 0) {
+            on_greet(conn, &frame);
+        } else {
+            conn->confirmed = true;
+            on_rank_frame(conn, &frame);
+        }
+    }
+}
+
+void lvni_store_on_connection(uv_stream_t *listener, int status)
+{
+    lvni_store *store = listener->data;
+    store_conn *conn = status < 0 ? NULL : LVNI_NEW(LVNI_TAG_CONTROL, store_conn);
+    store->accept_later = status == 0 && conn == NULL; /* libuv calls again only after uv_accept */
+    if (conn == NULL) {
+        return;
+    }
+    conn->store = store;
+    conn->rank = -1;
+    conn->in.limit = LVNI_FRAME_MAX_GREETING;
+    uv_tcp_init(&store->loop, &conn->tcp);
+    conn->tcp.data = conn;
+    conn->next = store->conns;
+    if (store->conns != NULL) {
+        store->conns->prev = conn;
+    }
+    store->conns = conn;
+    store->n_conns++;
+    conn->opened_ns = conn->heard_ns = conn->said_ns = lvni_now_ns();
+    if (uv_accept(listener, (uv_stream_t *)&conn->tcp) != 0 || store->n_conns > store->o.world + STRANGERS ||
+        lvni_token_random(&conn->nonce) != LVN_OK || uv_read_start((uv_stream_t *)&conn->tcp, on_alloc, on_read) != 0) {
+        lvni_store_drop(conn, "");
+        return;
+    }
+    uv_tcp_nodelay(&conn->tcp, 1);
+    lvni_str s = {0};
+    lvni_put_hello(&s, &conn->nonce);
+    lvni_store_send_str(conn, &s);
+}

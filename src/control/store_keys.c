@@ -1,0 +1,212 @@
+/* Keys, counters and who waits for them. Ranks are trusted, but not with all of the memory: the sum of all values is bounded. */
+#include "store_impl.h"
+
+#include "core/alloc.h"
+#include "core/clock.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const size_t MAX_VALUES = (size_t)256 << 20;
+
+struct store_entry {
+    store_entry *next;
+    bool counter;
+    int64_t count;
+    store_blob *value;
+    char key[LVNI_CONTROL_MAX_KEY + 1];
+};
+
+struct store_get {
+    store_get *next;
+    store_conn *conn;
+    uint32_t id;
+    uint64_t asked_ns, until_ns;
+    char key[LVNI_CONTROL_MAX_KEY + 1];
+};
+
+static store_entry **bucket_of(lvni_store *store, const char *key)
+{
+    const lvni_token hash = lvni_siphash(&store->key, key, strlen(key));
+    return &store->buckets[(hash.b[0] | (unsigned)hash.b[1] << 8) % STORE_BUCKETS];
+}
+
+/* The entry, made where it is missing. NULL: no memory. */
+static store_entry *entry_of(lvni_store *store, const char *key, bool make)
+{
+    store_entry **bucket = bucket_of(store, key);
+    for (store_entry *e = *bucket; e != NULL; e = e->next) {
+        if (strcmp(e->key, key) == 0) {
+            return e;
+        }
+    }
+    store_entry *e = make ? LVNI_NEW(LVNI_TAG_CONTROL, store_entry) : NULL;
+    if (e != NULL) {
+        snprintf(e->key, sizeof e->key, "%s", key);
+        e->next = *bucket;
+        *bucket = e;
+    }
+    return e;
+}
+
+static void wake_gets(lvni_store *store, const store_entry *entry)
+{
+    for (store_get **at = &store->gets; *at != NULL;) {
+        store_get *get = *at;
+        if (strcmp(get->key, entry->key) != 0) {
+            at = &get->next;
+            continue;
+        }
+        *at = get->next;
+        lvni_store_answer(get->conn, get->id, entry->value);
+        lvni_free(get);
+        at = &store->gets; /* an answer may drop a connection, and with it its other gets */
+    }
+}
+
+static const char *put_value(lvni_store *store, const char *key, const char *bytes, size_t n)
+{
+    store_entry *entry = entry_of(store, key, true);
+    lvni_str s = {0};
+    lvni_str_append_n(&s, bytes, n);
+    store_blob *value = entry == NULL ? NULL : lvni_store_blob(&s);
+    lvni_str_free(&s);
+    if (entry == NULL || value == NULL) {
+        return "the store has no memory for the value";
+    }
+    store->value_bytes += n - (entry->value == NULL ? 0 : entry->value->n);
+    lvni_store_unref(entry->value);
+    entry->value = value;
+    wake_gets(store, entry);
+    return NULL;
+}
+
+void lvni_store_set(store_conn *conn, const lvni_frame *frame)
+{
+    lvni_store *store = conn->store;
+    lvni_scan scan = lvni_scan_of(frame);
+    const uint32_t id = lvni_scan_u32(&scan);
+    char key[LVNI_CONTROL_MAX_KEY + 1];
+    lvni_scan_text(&scan, key, sizeof key);
+    size_t n = 0;
+    const char *bytes = lvni_scan_bytes(&scan, &n);
+    if (!lvni_scan_done(&scan)) {
+        lvni_store_drop(conn, "it sent a value that cannot be read");
+        return;
+    }
+    const store_entry *held = entry_of(store, key, false);
+    const char *wrong = NULL;
+    if (held != NULL && held->counter) {
+        wrong = "the key is a counter";
+    } else if (store->value_bytes + n > MAX_VALUES) {
+        wrong = "the store holds 256 MiB of values already";
+    } else {
+        wrong = put_value(store, key, bytes, n);
+    }
+    if (wrong != NULL) {
+        lvni_store_reply(conn, id, LVN_ERR_INVALID, wrong);
+    } else {
+        lvni_store_answer(conn, id, NULL);
+    }
+}
+
+void lvni_store_add(store_conn *conn, const lvni_frame *frame)
+{
+    lvni_scan scan = lvni_scan_of(frame);
+    const uint32_t id = lvni_scan_u32(&scan);
+    char key[LVNI_CONTROL_MAX_KEY + 1];
+    lvni_scan_text(&scan, key, sizeof key);
+    const uint64_t n = lvni_scan_u64(&scan);
+    if (!lvni_scan_done(&scan)) {
+        lvni_store_drop(conn, "it sent a number that cannot be read");
+        return;
+    }
+    store_entry *entry = entry_of(conn->store, key, true);
+    if (entry == NULL || entry->value != NULL) {
+        lvni_store_reply(conn, id, entry == NULL ? LVN_ERR_MEMORY : LVN_ERR_INVALID,
+                         entry == NULL ? "the store has no memory for the counter" : "the key is a value, not a counter");
+        return;
+    }
+    entry->counter = true;
+    entry->count = (int64_t)((uint64_t)entry->count + n);
+    lvni_str s = {0};
+    lvni_put_u64(&s, (uint64_t)entry->count);
+    store_blob *blob = lvni_store_blob(&s);
+    if (blob == NULL) {
+        lvni_store_drop(conn, "the store has no memory for an answer");
+        return;
+    }
+    lvni_store_answer(conn, id, blob);
+    lvni_store_unref(blob);
+}
+
+void lvni_store_get(store_conn *conn, const lvni_frame *frame)
+{
+    lvni_store *store = conn->store;
+    lvni_scan scan = lvni_scan_of(frame);
+    const uint32_t id = lvni_scan_u32(&scan);
+    char key[LVNI_CONTROL_MAX_KEY + 1];
+    lvni_scan_text(&scan, key, sizeof key);
+    const uint32_t ms = lvni_scan_u32(&scan);
+    if (!lvni_scan_done(&scan)) {
+        lvni_store_drop(conn, "it asked for a key that cannot be read");
+        return;
+    }
+    const store_entry *entry = entry_of(store, key, false);
+    if (entry != NULL && entry->value != NULL) {
+        lvni_store_answer(conn, id, entry->value);
+        return;
+    }
+    store_get *get = entry != NULL && entry->counter ? NULL : LVNI_NEW(LVNI_TAG_CONTROL, store_get);
+    if (get == NULL) {
+        lvni_store_reply(conn, id, LVN_ERR_INVALID, entry != NULL ? "the key is a counter" : "the store has no memory to wait for the key");
+        return;
+    }
+    const uint64_t now = lvni_now_ns();
+    *get = (store_get){.next = store->gets, .conn = conn, .id = id, .asked_ns = now, .until_ns = now + (uint64_t)ms * 1000000};
+    snprintf(get->key, sizeof get->key, "%s", key);
+    store->gets = get;
+}
+
+void lvni_store_keys_tick(lvni_store *store, uint64_t now_ns)
+{
+    for (store_get **at = &store->gets; *at != NULL;) {
+        store_get *get = *at;
+        if (now_ns < get->until_ns) {
+            at = &get->next;
+            continue;
+        }
+        *at = get->next;
+        char message[LVNI_CONTROL_MAX_KEY + 80];
+        snprintf(message, sizeof message, "nobody set the key '%s' within %.1f s", get->key, (double)(get->until_ns - get->asked_ns) / 1e9);
+        lvni_store_reply(get->conn, get->id, LVN_ERR_TIMEOUT, message);
+        lvni_free(get);
+        at = &store->gets;
+    }
+}
+
+void lvni_store_forget_gets(lvni_store *store, const store_conn *conn)
+{
+    for (store_get **at = &store->gets; *at != NULL;) {
+        store_get *get = *at;
+        if (conn != NULL && get->conn != conn) {
+            at = &get->next;
+            continue;
+        }
+        *at = get->next;
+        lvni_free(get);
+    }
+}
+
+void lvni_store_free_keys(lvni_store *store)
+{
+    lvni_store_forget_gets(store, NULL);
+    for (size_t i = 0; i < STORE_BUCKETS; i++) {
+        while (store->buckets[i] != NULL) {
+            store_entry *e = store->buckets[i];
+            store->buckets[i] = e->next;
+            lvni_store_unref(e->value);
+            lvni_free(e);
+        }
+    }
+}

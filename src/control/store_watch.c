@@ -1,0 +1,173 @@
+/* What the store watches over: silence, who failed first, and the step at which all stop. */
+#include "store_impl.h"
+
+#include "core/clock.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+uint64_t lvni_store_ns(double seconds)
+{
+    return seconds <= 0 ? 0 : (uint64_t)(seconds * 1e9);
+}
+
+/* ---- Causes ---- */
+
+static void decide(lvni_store *store, const lvni_cause *cause)
+{
+    store->over = true;
+    store->cause = *cause;
+    uv_timer_stop(&store->settle);
+    lvni_str s = {0};
+    lvni_put_cause(&s, LVNI_FRAME_ABORT, cause);
+    lvni_store_broadcast(store, &s);
+}
+
+/* The first cause that is not of kind peer wins at once. One of kind peer says that there is a real one: it may come for a short while. */
+void lvni_store_report(lvni_store *store, const lvni_cause *cause)
+{
+    if (store->over || store->phase == STORE_REFUSED) {
+        return;
+    }
+    if (cause->kind != LVNI_CAUSE_PEER) {
+        decide(store, cause);
+    } else if (!store->suspected) {
+        store->suspected = true;
+        store->suspect = *cause;
+        uv_timer_start(&store->settle, lvni_store_on_settle, (uint64_t)(store->o.settle_s * 1e3), 0);
+    }
+}
+
+void lvni_store_on_settle(uv_timer_t *timer)
+{
+    lvni_store *store = timer->data;
+    if (!store->over) {
+        decide(store, &store->suspect);
+    }
+}
+
+void lvni_store_lost(lvni_store *store, int rank, const char *why)
+{
+    store_rank *lost = &store->ranks[rank];
+    lost->state = RANK_GONE;
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    lvni_cause cause = {.kind = LVNI_CAUSE_SIGNAL,
+                        .rank = rank,
+                        .step = lost->step,
+                        .pid = (int64_t)lost->greet.pid,
+                        .time_ns = (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec};
+    snprintf(cause.host, sizeof cause.host, "%s", lost->greet.host);
+    snprintf(cause.message, sizeof cause.message, "%s", why);
+    lvni_store_report(store, &cause);
+}
+
+/* ---- Stopping together ----
+ * A rank answers at once with the last boundary it has passed, from its own thread, also while its step waits for another rank; and holds at its next
+ * boundary. The common step is one more than the largest answer: every rank still has it before it, and none holds below another's step for ever. */
+
+static void put_stop(lvni_store *store, lvni_str *out)
+{
+    const size_t at = lvni_frame_begin(out, store->stop == STOP_ASKING ? LVNI_FRAME_STOP_ASK : LVNI_FRAME_STOP_AT);
+    lvni_put_u32(out, (uint32_t)store->stop_reason);
+    if (store->stop == STOP_AGREED) {
+        lvni_put_u64(out, (uint64_t)store->stop_at);
+    }
+    lvni_frame_end(out, at);
+}
+
+void lvni_store_stop_progress(lvni_store *store)
+{
+    for (int r = 0; r < store->o.world; r++) {
+        const store_rank *rank = &store->ranks[r];
+        if (store->stop != STOP_ASKING || (!rank->stop_told && rank->state != RANK_LEFT)) {
+            return;
+        }
+    }
+    store->stop = STOP_AGREED;
+    store->stop_at += store->stop_at < INT64_MAX ? 1 : 0;
+    lvni_str s = {0};
+    put_stop(store, &s);
+    lvni_store_broadcast(store, &s);
+}
+
+void lvni_store_stop_ask(lvni_store *store, int reason)
+{
+    if (store->stop != STOP_NONE) {
+        return;
+    }
+    store->stop = STOP_ASKING;
+    store->stop_reason = reason;
+    store->stop_at = INT64_MIN; /* nobody has passed a boundary: all stop at their first */
+    lvni_str s = {0};
+    put_stop(store, &s);
+    lvni_store_broadcast(store, &s);
+}
+
+void lvni_store_stop_step(lvni_store *store, int rank, int64_t step)
+{
+    if (store->stop != STOP_ASKING) {
+        return;
+    }
+    store->ranks[rank].stop_told = true;
+    store->stop_at = step > store->stop_at ? step : store->stop_at;
+    lvni_store_stop_progress(store);
+}
+
+void lvni_store_tell_newcomer(store_conn *conn)
+{
+    lvni_store *store = conn->store;
+    if (store->over) {
+        lvni_str s = {0};
+        lvni_put_cause(&s, LVNI_FRAME_ABORT, &store->cause);
+        lvni_store_send_str(conn, &s);
+    } else if (store->stop != STOP_NONE) {
+        lvni_str s = {0};
+        put_stop(store, &s);
+        lvni_store_send_str(conn, &s);
+    }
+}
+
+/* ---- Time ---- */
+
+static void watch_conn(store_conn *conn, uint64_t now)
+{
+    lvni_store *store = conn->store;
+    char why[100];
+    if (conn->closing) {
+        return;
+    }
+    if (conn->rank < 0) {
+        if (now - conn->opened_ns > lvni_store_ns(store->o.greeting_timeout_s)) {
+            lvni_store_drop(conn, "");
+        }
+    } else if (now > conn->heard_ns && now - conn->heard_ns > lvni_store_ns(store->o.peer_timeout_s)) {
+        snprintf(why, sizeof why, "nothing was heard from it for %.1f s: stopped, hung or cut off", store->o.peer_timeout_s);
+        lvni_store_drop(conn, why);
+    } else if (now > conn->said_ns && now - conn->said_ns >= lvni_store_ns(store->o.heartbeat_s)) {
+        lvni_str s = {0};
+        lvni_frame_end(&s, lvni_frame_begin(&s, LVNI_FRAME_BEAT));
+        lvni_store_send_str(conn, &s);
+    }
+}
+
+void lvni_store_on_tick(uv_timer_t *timer)
+{
+    lvni_store *store = timer->data;
+    const uint64_t now = lvni_now_ns();
+    const uint64_t gap = now - store->tick_ns;
+    store->tick_ns = now;
+    const bool slept = gap > lvni_store_ns(store->o.peer_timeout_s) / 2; /* stopped itself: silence of others says nothing */
+    for (store_conn *conn = store->conns; conn != NULL; conn = conn->next) {
+        conn->heard_ns = slept ? now : conn->heard_ns;
+        conn->opened_ns = slept ? now : conn->opened_ns;
+        watch_conn(conn, now);
+    }
+    lvni_store_meet_tick(store, now);
+    lvni_store_keys_tick(store, now);
+    lvni_store_gathers_tick(store, now);
+    if (store->accept_later) {
+        lvni_store_on_connection((uv_stream_t *)&store->listener, 0);
+    }
+}

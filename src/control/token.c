@@ -1,0 +1,105 @@
+/* Keys, proofs and SipHash of token.h. */
+#include "token.h"
+
+#include "core/str.h"
+#include "frame.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/random.h>
+
+static uint64_t rotate(uint64_t x, int bits)
+{
+    return x << bits | x >> (64 - bits);
+}
+
+static void rounds(uint64_t v[4], int n)
+{
+    for (int i = 0; i < n; i++) {
+        v[0] += v[1];
+        v[2] += v[3];
+        v[1] = rotate(v[1], 13) ^ v[0];
+        v[3] = rotate(v[3], 16) ^ v[2];
+        v[0] = rotate(v[0], 32);
+        v[2] += v[1];
+        v[0] += v[3];
+        v[1] = rotate(v[1], 17) ^ v[2];
+        v[3] = rotate(v[3], 21) ^ v[0];
+        v[2] = rotate(v[2], 32);
+    }
+}
+
+/* Up to eight bytes, little endian. */
+static uint64_t word(const unsigned char *p, size_t n)
+{
+    uint64_t w = 0;
+    for (size_t i = 0; i < n; i++) {
+        w |= (uint64_t)p[i] << (8 * i);
+    }
+    return w;
+}
+
+lvni_token lvni_siphash(const lvni_token *key, const void *bytes, size_t n)
+{
+    const uint64_t k0 = word(key->b, 8), k1 = word(key->b + 8, 8);
+    uint64_t v[4] = {k0 ^ 0x736f6d6570736575U, k1 ^ 0x646f72616e646f6dU ^ 0xee, k0 ^ 0x6c7967656e657261U,
+                     k1 ^ 0x7465646279746573U};
+    const unsigned char *p = bytes;
+    for (size_t i = 0; i <= n / 8; i++) { /* the last word holds what is left and the length */
+        const uint64_t m = i < n / 8 ? word(p + 8 * i, 8) : word(p + 8 * i, n % 8) | (uint64_t)n << 56;
+        v[3] ^= m;
+        rounds(v, 2);
+        v[0] ^= m;
+    }
+    lvni_token out;
+    for (int half = 0; half < 2; half++) {
+        if (half == 0) {
+            v[2] ^= 0xee;
+        } else {
+            v[1] ^= 0xdd;
+        }
+        rounds(v, 4);
+        const uint64_t h = v[0] ^ v[1] ^ v[2] ^ v[3];
+        for (int i = 0; i < 8; i++) {
+            out.b[8 * half + i] = (unsigned char)(h >> (8 * i));
+        }
+    }
+    return out;
+}
+
+lvn_status lvni_token_of_run(const char *job_key, const char *run_id, const char *secret, lvni_token *out)
+{
+    static const lvni_token levin = {"levin run key 1"};
+    lvni_str s = {0};
+    lvni_put_text(&s, job_key);
+    lvni_put_text(&s, run_id);
+    lvni_put_text(&s, secret);
+    const lvn_status status = lvni_str_status(&s);
+    if (status == LVN_OK) {
+        *out = lvni_siphash(&levin, lvni_str_text(&s), s.len);
+    }
+    lvni_str_free(&s);
+    return status;
+}
+
+lvn_status lvni_token_random(lvni_token *out)
+{
+    size_t got = 0;
+    while (got < sizeof out->b) {
+        const ssize_t n = getrandom(out->b + got, sizeof out->b - got, 0);
+        if (n < 0 && errno != EINTR) {
+            LVN_FAIL(LVN_ERR_IO, "the system gives no random bytes: %s", strerror(errno));
+        }
+        got += n < 0 ? 0 : (size_t)n;
+    }
+    return LVN_OK;
+}
+
+bool lvni_token_equal(const lvni_token *a, const lvni_token *b)
+{
+    unsigned different = 0;
+    for (size_t i = 0; i < sizeof a->b; i++) {
+        different |= a->b[i] ^ b->b[i];
+    }
+    return different == 0;
+}

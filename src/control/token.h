@@ -1,0 +1,20 @@
+/* How the two ends of the control channel know that they belong to the same run: each proves that it knows the run's key without showing it,
+ * over the nonces of both. Called when a connection begins. The hash is SipHash-2-4 with 128 bits (Aumasson and Bernstein 2012), a keyed function
+ * made for this: who listens at a candidate port and is asked learns nothing that opens the real store. */
+#ifndef LEVIN_CONTROL_TOKEN_H
+#define LEVIN_CONTROL_TOKEN_H
+
+#include <levin/status.h>
+
+typedef struct lvni_token {
+    unsigned char b[16];
+} lvni_token;
+
+/* The hash of n bytes under a key. */
+lvni_token lvni_siphash(const lvni_token *key, const void *bytes, size_t n);
+/* The run's key: of job key, run id and secret (NULL: ""). */
+lvn_status lvni_token_of_run(const char *job_key, const char *run_id, const char *secret, lvni_token *out);
+lvn_status lvni_token_random(lvni_token *out);
+bool lvni_token_equal(const lvni_token *a, const lvni_token *b); /* takes the same time wherever they differ */
+
+#endif

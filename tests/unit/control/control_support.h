@@ -1,0 +1,59 @@
+/* What the tests of the control channel share: a store on a free port of this host, and ranks as threads that connect to it and then do what the test
+ * says. Threads leave their results in their row; asserting is the main thread's part. */
+#ifndef TESTS_CONTROL_SUPPORT_H
+#define TESTS_CONTROL_SUPPORT_H
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "control/control.h"
+#include "control/store.h"
+
+enum { GROUP_MAX = 8 };
+
+typedef struct group group;
+
+typedef struct group_rank {
+    group *g;
+    int rank;
+    lvni_control *control;
+    lvni_facts facts;
+    lvni_facts_room room;
+    /* What came of it. */
+    lvn_status status;    /* of connect, rendezvous or the body */
+    lvn_error error;      /* when status is not OK */
+    lvni_cause cause;     /* told to on_abort */
+    _Atomic int aborts;   /* how often that was called */
+    uint64_t began_ns, ended_ns;
+    int64_t number;       /* for the body */
+} group_rank;
+
+struct group {
+    int world;
+    lvni_store_options store_options;
+    lvni_control_options options; /* rank, ports filled in per rank */
+    lvni_store *store;
+    int port;
+    bool keep;  /* connections stay for the test: group_end destroys them */
+    bool skip[GROUP_MAX]; /* ranks that never come */
+    lvn_status (*body)(group_rank *r); /* after the rendezvous; NULL: leaves */
+    group_rank ranks[GROUP_MAX];
+    char lines[1000]; /* what the store said */
+};
+
+/* Short times, one job, `world` ranks; facts of this process. */
+void group_init(group *g, int world);
+/* Creates the store, starts a thread per rank, waits for all of them. */
+void group_run(group *g);
+/* Whatever is left. Asserts that the store frees all. */
+void group_end(group *g);
+
+void pause_ms(int ms);
+double seconds_between(uint64_t from_ns, uint64_t to_ns);
+/* A socket connected to the store, with a receive timeout of 5 s. */
+int raw_connect(int port);
+
+#endif
