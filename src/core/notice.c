@@ -87,6 +87,11 @@ lvni_exit_code lvni_notices_exit(const lvni_notices *n)
     return n->error == 0 ? LVNI_EXIT_OK : kind_of(n->error)->exit;
 }
 
+bool lvni_notices_speak(const lvni_notices *n)
+{
+    return n->error != 0 && (n->own || n->rank <= 0);
+}
+
 lvn_status lvni_notices_status(const lvni_notices *n)
 {
     LVN_TRY(lvni_str_status(&n->text));

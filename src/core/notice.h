@@ -9,6 +9,7 @@
 
 typedef struct lvni_notices {
     int error;     /* 101 for E101; 0: nothing is wrong */
+    int rank;      /* of this process; -1: not known */
     bool own;      /* the error is of this process alone, so others may not know it: it prints whatever its rank */
     lvni_str text; /* the block: "levin: error E101: ...\n  found: ...\n  fix: ...\n" */
     lvni_str warnings; /* "levin: warning W204: ...\n", each a line */
@@ -23,6 +24,8 @@ void lvni_notice_fix(lvni_notices *n, const char *fmt, ...) LVN_PRINTF(2, 3);
 void lvni_notice_warn(lvni_notices *n, int code, const char *fmt, ...) LVN_PRINTF(3, 4);
 /* What a process that ends because of this error leaves with (LVNI_EXIT_OK: there is none). */
 lvni_exit_code lvni_notices_exit(const lvni_notices *n);
+/* Does this process print its error? Rank 0 speaks for all, and each for itself where others cannot know. */
+bool lvni_notices_speak(const lvni_notices *n);
 /* LVN_ERR_MEMORY when a line could not be kept. */
 lvn_status lvni_notices_status(const lvni_notices *n);
 void lvni_notices_free(lvni_notices *n); /* empty again */

@@ -244,22 +244,12 @@ static lvn_status choose_first(const lvni_device_request *r, const lvni_visible 
     return LVN_OK;
 }
 
-static void found_variable(lvni_notices *n, char *const *env, const char *name)
-{
-    const char *value = lvni_env_raw(env, name);
-    if (value != NULL) {
-        lvni_notice_found(n, "%s=%s", name, value);
-    } else {
-        lvni_notice_found(n, "%s is not set", name);
-    }
-}
-
 static lvn_status no_device(const lvni_device_request *r, lvni_accelerator accelerator, lvni_notices *n)
 {
     if (accelerator == LVNI_ACCELERATOR_SIM) {
         const lvn_status s = lvni_notice_error(n, 106, "no simulated device is visible");
-        found_variable(n, r->env, "LEVIN_SIM_DEVICES");
-        found_variable(n, r->env, "CUDA_VISIBLE_DEVICES");
+        lvni_env_found(r->env, "LEVIN_SIM_DEVICES", n);
+        lvni_env_found(r->env, "CUDA_VISIBLE_DEVICES", n);
         lvni_notice_fix(n, "LEVIN_SIM_DEVICES=2, or accelerator=cpu");
         return s;
     }
@@ -268,9 +258,9 @@ static lvn_status no_device(const lvni_device_request *r, lvni_accelerator accel
                                            value != NULL && *value == '\0' ? ": CUDA_VISIBLE_DEVICES is empty" : "");
     n->own = true;
     lvni_notice_found(n, "%s %s, 0 GPUs visible", r->key, r->spec == NULL ? "auto" : r->spec);
-    found_variable(n, r->env, "CUDA_VISIBLE_DEVICES");
-    found_variable(n, r->env, "SLURM_GPUS_ON_NODE");
-    found_variable(n, r->env, "SLURM_JOB_GPUS");
+    lvni_env_found(r->env, "CUDA_VISIBLE_DEVICES", n);
+    lvni_env_found(r->env, "SLURM_GPUS_ON_NODE", n);
+    lvni_env_found(r->env, "SLURM_JOB_GPUS", n);
     lvni_notice_fix(n, "under Slurm ask for them: #SBATCH --gpus-per-node=D (or --gres=gpu:D)");
     lvni_notice_fix(n, "elsewhere look at the driver (nvidia-smi), or run on the CPU: accelerator=cpu");
     return s;
@@ -284,6 +274,7 @@ static lvn_status choose_cpu(const lvni_device_request *r, const spec *s, lvni_d
     out->accelerator = LVNI_ACCELERATOR_CPU;
     out->n = s->form == NUMBER && s->count > 0 ? s->count : 1;
     out->given = s->form == NUMBER;
+    out->no_gpu = r->accelerator == LVNI_ACCELERATOR_AUTO && !(s->form == NUMBER && s->count == 0);
     return LVN_OK;
 }
 

@@ -31,6 +31,7 @@ typedef struct lvni_device_choice {
     int *index;  /* n of the visible devices; NULL on the CPU */
     bool given;  /* the user said how many, or which; false: all there are */
     bool listed; /* the user said which */
+    bool no_gpu; /* the CPU, because no GPU is visible: nobody asked for it */
 } lvni_device_choice;
 
 /* visible: the devices of the accelerator asked for (sim: the simulated ones; AUTO: the GPUs). Values that cannot be meant are

@@ -1,6 +1,7 @@
 /* Looking into an array of variables (env_vars.h). */
 #include "launch/env_vars.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 const char *lvni_env_raw(char *const *env, const char *name)
@@ -40,19 +41,45 @@ bool lvni_env_digits(const char *text, uint64_t max, uint64_t *out)
     return true;
 }
 
-lvn_status lvni_env_int(char *const *env, const char *name, lvni_notices *notices, int *out)
+lvn_status lvni_env_number(char *const *env, const char *name, uint64_t max, lvni_notices *notices, uint64_t *out)
 {
     const char *text = lvni_env_get(env, name);
-    uint64_t value;
-    if (text == NULL) {
-        return LVN_OK;
-    }
-    if (!lvni_env_digits(text, INT32_MAX, &value)) {
+    if (text != NULL && !lvni_env_digits(text, max, out)) {
         const lvn_status s = lvni_notice_error(notices, 100, "%s='%s' is not a number", name, text);
-        lvni_notice_found(notices, "%s='%s'; expected: decimal digits alone, at most %d", name, text, INT32_MAX);
+        lvni_notice_found(notices, "%s='%s'", name, text);
+        lvni_notice_fix(notices, "decimal digits alone, at most %" PRIu64 "; who started this program sets it: unset it if that was you", max);
         notices->own = true;
         return s;
     }
-    *out = (int)value;
     return LVN_OK;
+}
+
+lvn_status lvni_env_int(char *const *env, const char *name, lvni_notices *notices, int *out)
+{
+    uint64_t value = (uint64_t)*out;
+    LVN_TRY(lvni_env_number(env, name, INT32_MAX, notices, &value));
+    if (lvni_env_get(env, name) != NULL) {
+        *out = (int)value;
+    }
+    return LVN_OK;
+}
+
+const char *lvni_env_first(char *const *env, const char *const *names)
+{
+    for (; *names != NULL; names++) {
+        if (lvni_env_get(env, *names) != NULL) {
+            return *names;
+        }
+    }
+    return NULL;
+}
+
+void lvni_env_found(char *const *env, const char *name, lvni_notices *notices)
+{
+    const char *value = lvni_env_raw(env, name);
+    if (value != NULL) {
+        lvni_notice_found(notices, "%s=%s", name, value);
+    } else {
+        lvni_notice_found(notices, "%s is not set", name);
+    }
 }

@@ -12,5 +12,11 @@ const char *lvni_env_get(char *const *env, const char *name); /* NULL when unset
 bool lvni_env_digits(const char *text, uint64_t max, uint64_t *out);
 /* Reads the variable as a number of 0 to 2^31-1. *out is untouched when it is unset; E100 when it cannot be read. */
 lvn_status lvni_env_int(char *const *env, const char *name, lvni_notices *notices, int *out);
+lvn_status lvni_env_number(char *const *env, const char *name, uint64_t max, lvni_notices *notices, uint64_t *out);
+/* The first of the names (ended by NULL) that is set and not empty; NULL: none is. */
+const char *lvni_env_first(char *const *env, const char *const *names);
+
+/* "  found: NAME=value" or "  found: NAME is not set", for the block of an error. */
+void lvni_env_found(char *const *env, const char *name, lvni_notices *notices);
 
 #endif
