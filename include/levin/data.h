@@ -83,7 +83,8 @@ LVN_API lvn_dataset *lvn_image_folder_open_with(const char *path, const lvn_imag
 #define LVN_IMAGE_FOLDER(path, ...) \
     lvn_image_folder_open_with((path), &(lvn_image_folder_options){.struct_size = sizeof(lvn_image_folder_options), __VA_ARGS__})
 
-/* A batch: field i has shape (size, fields[i].shape...). Borrowed from the loader until the step function returns. */
+/* A batch: field i has shape (size, fields[i].shape...). Borrowed until the step function returns. The fields lie on the device that the run
+ * computes on: ops read them, the host may not unless it is the CPU (lvn_to_device(t, LVN_CPU) copies). */
 typedef struct lvn_batch {
     int64_t size;          /* samples; may be smaller than asked when unreadable ones were skipped */
     lvn_tensor *image;     /* field 0 */

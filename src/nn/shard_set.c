@@ -92,11 +92,21 @@ lvn_status lvn_buffer_push(const lvn_buffer *buffer, const lvn_tensor *value)
                  buffer->name);
     }
     set->recorded[index] = true;
+    lvni_device *device = lvni_device_of(set->data);
+    lvn_tensor *copy = NULL; /* what is in host memory may go before the device's turn comes */
+    if (device != NULL && lvni_device_of(value->data) == NULL) {
+        copy = lvni_tensor_to(value, device);
+        if (copy == NULL) {
+            return lvn_last_error()->code;
+        }
+    }
     record_job job = {.record = lvni_device_alias(set->data + set->model->n_weights + buffer->offset),
-                      .value = lvni_device_alias(value->data),
+                      .value = lvni_device_alias(copy != NULL ? copy->data : value->data),
                       .n = buffer->numel,
                       .weight = (float)set->weight};
-    return lvni_device_call(set->data, "buffer", fill_record, &job, sizeof job);
+    const lvn_status s = lvni_device_call(set->data, "buffer", fill_record, &job, sizeof job);
+    lvn_release(copy);
+    return s;
 }
 
 static lvn_status apply_record(void *payload)

@@ -3,6 +3,7 @@
 usage: test_examples.py TENSORS CLASSIFIER PHOTOS STANDARDISE LEVIN     registered in examples/CMakeLists.txt
 """
 import json
+import os
 import re
 import struct
 import subprocess
@@ -92,12 +93,13 @@ class Examples(unittest.TestCase):
             self.assertAlmostEqual((state["model/input.variance"][c] / seen) ** 0.5, spread, delta=0.06 * spread)
 
     def test_the_standardiser_keeps_the_law(self):
-        """A buffer of a user's module: one hash for any lanes, and when resumed."""
+        """A buffer of a user's module: one hash for any lanes, on a pretend accelerator, and when resumed."""
         steps = ("max_epochs=1", "max_steps=9")
-        for name, words in {"one": ("lanes=1",), "two": ("lanes=2", "num_workers=2"), "parts": ("max_epochs=1", "max_steps=4")}.items():
+        os.environ["LEVIN_SIM_DEVICES"] = "1"
+        for name, words in {"one": ("lanes=1",), "two": ("lanes=2", "num_workers=2"), "sim": ("accelerator=sim",), "parts": ("max_epochs=1", "max_steps=4")}.items():
             run(STANDARDISE, f"out={name}", *steps, *words, cwd=self.cwd)
         run(STANDARDISE, "out=parts", "resume=true", "max_steps=9", cwd=self.cwd)
-        hashes = {run(LEVIN, "ckpt", "hash", f"{name}/checkpoints/last.safetensors", cwd=self.cwd).stdout for name in ("one", "two", "parts")}
+        hashes = {run(LEVIN, "ckpt", "hash", f"{name}/checkpoints/last.safetensors", cwd=self.cwd).stdout for name in ("one", "two", "sim", "parts")}
         self.assertEqual(len(hashes), 1)
 
     def test_photos_from_a_folder(self):

@@ -5,6 +5,7 @@
 #include "optim/ema.h"
 #include "optim/optim.h"
 
+#include <semaphore.h>
 #include <string.h>
 
 enum { STEPS = 2, BATCH = 4, SIZE = 16 };
@@ -147,6 +148,56 @@ static void steps_have_the_bits_of_the_cpu(void **state)
     compare("resnet18", LVNI_OPTIM_SGD);
 }
 
+/* Holds the device's stream until the test has gone on. */
+static lvn_status wait_for_gate(void *payload)
+{
+    sem_wait(*(sem_t **)payload);
+    return LVN_OK;
+}
+
+/* A value in host memory that is gone when the device comes to it. */
+static void buffers_take_values_of_the_host(void **state)
+{
+    (void)state;
+    const lvni_zoo_arguments arguments = {.image_size = SIZE, .n_classes = 3};
+    lvni_model *m;
+    lvni_set *set;
+    lvni_device *d;
+    sem_t gate, *at = &gate;
+    assert_int_equal(sem_init(&gate, 0, 0), 0);
+    assert_int_equal(lvni_device_open(0, &d), LVN_OK);
+    assert_int_equal(lvn_device_use(LVN_SIM(0)), LVN_OK);
+    assert_int_equal(lvni_model_build(lvni_zoo_find("cnn"), &arguments, 5, &m), LVN_OK);
+    assert_int_equal(lvni_set_create(m, &set), LVN_OK);
+    const lvn_buffer *buffer = m->buffers[0];
+    const int64_t n = buffer->numel;
+    float record[64];
+    assert_in_range(n, 1, 63);
+    lvn_tensor *value = lvn_tensor_create(LVN_F32, LVN_SHAPE(n));
+    for (int64_t i = 0; i < n; i++) {
+        LVNI_F32(value)[i] = (float)i;
+    }
+    lvni_ctx *ctx = lvni_ctx_get();
+    ctx->at = (lvni_position){.training = true};
+    ctx->records = set;
+    lvni_set_begin(set, 2.0);
+    assert_int_equal(lvni_device_submit(d, "gate", wait_for_gate, &at, sizeof at), LVN_OK);
+    assert_int_equal(lvn_buffer_push(buffer, value), LVN_OK);
+    memset(LVNI_F32(value), 0, (size_t)n * sizeof(float));
+    lvn_release(value);
+    sem_post(&gate);
+    ctx->records = NULL;
+    assert_int_equal(lvni_mem_copy(record, set->data + m->n_weights + buffer->offset, (size_t)(n + 1) * sizeof(float)), LVN_OK);
+    for (int64_t i = 0; i < n; i++) {
+        assert_true(record[i] == 2.0f * (float)i);
+    }
+    assert_true(record[n] == 2.0f);
+    sem_destroy(&gate);
+    lvni_set_destroy(set);
+    lvni_model_destroy(m);
+    assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
+}
+
 /* Everything that a model and its training took is given back. */
 static void nothing_is_left_on_the_device(void **state)
 {
@@ -162,6 +213,7 @@ int main(void)
     sim_start("1", "1GiB");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_have_the_bits_of_the_cpu),
+        cmocka_unit_test(buffers_take_values_of_the_host),
         cmocka_unit_test(nothing_is_left_on_the_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
