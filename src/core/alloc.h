@@ -15,6 +15,7 @@ typedef enum lvni_tag {
     LVNI_TAG_CKPT,
     LVNI_TAG_TRAINER,
     LVNI_TAG_CONTROL, /* the store and the connections to it */
+    LVNI_TAG_DIST,    /* what ranks share, and know of each other */
     LVNI_TAG_COUNT
 } lvni_tag;
 

@@ -1,0 +1,337 @@
+/* The steps of reduction.h. A bucket goes this way: every rank calls ready; the last one writes it into the queue; every rank takes the
+ * queue's buckets in their order and adds its slice of each, piece by piece, by however many threads.
+ *
+ * Who may write what, and when (the comments on reduction_impl.h say it for what ranks tell each other):
+ *   a set     by its rank from finish to ready. Others read it after all are ready, and before they arrive; finish ends when all arrived.
+ *   the total and the partial sums of a bucket: by the slice's rank after all are ready, which tells that nobody reads the last step's.
+ *   the list of additions: made once a step by one thread, before the first piece; read until the last piece, which finish waits for. */
+#include "core/clock.h"
+#include "dist/reduction_impl.h"
+
+#include <string.h>
+
+static _Atomic uint32_t *ready_count(const lvni_reduction *r, int64_t b)
+{
+    return (_Atomic uint32_t *)(void *)(r->region.common + r->at_ready) + b;
+}
+
+static _Atomic uint64_t *queue_entry(const lvni_reduction *r, int64_t place)
+{
+    return (_Atomic uint64_t *)(void *)(r->region.common + r->at_queue) + place;
+}
+
+static double *partial_sums(const lvni_reduction *r)
+{
+    return (double *)(void *)(r->region.common + r->at_partial);
+}
+
+/* ---- the cursor ---- */
+
+static uint64_t cursor_at(uint32_t step, int64_t place, int64_t piece)
+{
+    const uint64_t s = step & (((uint64_t)1 << CURSOR_STEP_BITS) - 1);
+    return s << (CURSOR_PLACE_BITS + CURSOR_PIECE_BITS) | (uint64_t)place << CURSOR_PIECE_BITS | (uint64_t)piece;
+}
+
+static int64_t cursor_place(uint64_t cursor)
+{
+    return (int64_t)(cursor >> CURSOR_PIECE_BITS & (((uint64_t)1 << CURSOR_PLACE_BITS) - 1));
+}
+
+static int64_t cursor_piece(uint64_t cursor)
+{
+    return (int64_t)(cursor & (((uint64_t)1 << CURSOR_PIECE_BITS) - 1));
+}
+
+typedef struct piece {
+    uint32_t step;
+    int64_t bucket, number;
+    uint64_t cursor, next; /* where the cursor was, and where it is once the piece is claimed */
+} piece;
+
+/* The next piece that is this rank's to add; false while there is none. Moves on over buckets in which the rank has no slice. */
+static bool peek(lvni_reduction *r, piece *p)
+{
+    for (;;) {
+        uint64_t cursor = atomic_load(&r->cursor);
+        const int64_t place = cursor_place(cursor), number = cursor_piece(cursor);
+        if (place >= r->buckets) {
+            return false;
+        }
+        const uint64_t entry = atomic_load(queue_entry(r, place));
+        const uint32_t step = (uint32_t)(entry >> 32);
+        if (cursor_at(step, place, number) != cursor) {
+            return false; /* an old entry: this place of the queue is not taken yet */
+        }
+        const int64_t bucket = (int64_t)(uint32_t)entry, pieces = reduction_slice_pieces(r, bucket);
+        const uint64_t next = number + 1 < pieces ? cursor_at(step, place, number + 1) : cursor_at(step, place + 1, 0);
+        if (pieces > 0) {
+            *p = (piece){.step = step, .bucket = bucket, .number = number, .cursor = cursor, .next = next};
+            return true;
+        }
+        atomic_compare_exchange_strong(&r->cursor, &cursor, next);
+    }
+}
+
+/* ---- adding ---- */
+
+/* All ranks' leaves, in the order of shards. A bucket is ready everywhere, so all have begun, and this rank has a piece to add, so none has
+ * finished: what they said stays. */
+static void make_plan(lvni_reduction *r, uint32_t step)
+{
+    int n = 0;
+    r->own_sources = 0;
+    for (int rank = 0; rank < r->comm->world; rank++) {
+        const said *s = &reduction_part(r, rank)->said[step & 1];
+        for (int i = 0; i < s->n_leaves && n < r->plan.room; i++, n++) {
+            r->leaf[n] = s->leaf[i];
+            r->source[n] = reduction_set(r, rank, s->leaf[i].slot);
+        }
+        r->own_sources = rank == r->comm->rank ? s->n_leaves : r->own_sources;
+    }
+    lvni_sum_plan_make(&r->plan, r->o.shards, r->leaf, n);
+}
+
+/* Is the list of additions of this step there? Makes it, unless another thread is at it. */
+static bool have_plan(lvni_reduction *r, uint32_t step)
+{
+    const uint64_t making = (uint64_t)step << 1;
+    uint64_t planned = atomic_load(&r->planned);
+    if (planned >= making || !atomic_compare_exchange_strong(&r->planned, &planned, making)) {
+        return atomic_load(&r->planned) == (making | 1);
+    }
+    make_plan(r, step);
+    atomic_store(&r->planned, making | 1);
+    r->comm->ops->ring(r->comm);
+    return true;
+}
+
+/* Where the sum goes: with one rank into the first leaf's set. NULL: there is nothing to add. */
+static float *total_of(const lvni_reduction *r)
+{
+    if (r->plan.n_sources == 0) {
+        return NULL;
+    }
+    return r->comm->world > 1 ? (float *)(void *)(r->region.common + r->at_total) : r->source[0];
+}
+
+/* The norm's sums over the blocks of [from, from + count), which begins on a border; the last block of the norm may be shorter. */
+static void add_squares(const lvni_reduction *r, const float *total, int64_t from, int64_t count)
+{
+    double *partial = partial_sums(r) + from / LVNI_REDUCTION_BLOCK;
+    const int64_t n = r->o.n_norm - from < count ? r->o.n_norm - from : count;
+    if (n > 0 && total != NULL) {
+        r->o.sumsq(total + from, n, partial);
+    } else if (n > 0) {
+        memset(partial, 0, (size_t)(n + LVNI_REDUCTION_BLOCK - 1) / LVNI_REDUCTION_BLOCK * sizeof *partial);
+    }
+}
+
+static void add_piece(lvni_reduction *r, const piece *p)
+{
+    const uint64_t start = lvni_now_ns();
+    const lvni_range slice = lvni_exchange_slice(&r->exchange, p->bucket, r->comm->rank);
+    const int64_t from = slice.start + p->number * REDUCTION_PIECE, left = slice.start + slice.count - from;
+    const int64_t count = left < REDUCTION_PIECE ? left : REDUCTION_PIECE;
+    float *total = total_of(r);
+    for (int64_t at = from; at < from + count; at += LVNI_REDUCTION_BLOCK) { /* a block is squared while it is in the nearest cache */
+        const int64_t n = from + count - at < LVNI_REDUCTION_BLOCK ? from + count - at : LVNI_REDUCTION_BLOCK;
+        lvni_sum_run(&r->plan, r->source, total, at, n, LVN_F32, LVNI_REDUCE_SUM);
+        add_squares(r, total, at, n);
+    }
+    const uint64_t bytes = (uint64_t)count * sizeof(float);
+    if (r->comm->world > 1 && total != NULL) {
+        lvni_comm_add_bytes(r->comm, bytes, bytes * (uint64_t)(r->plan.n_sources - r->own_sources));
+    }
+    atomic_fetch_add_explicit(&r->added_ns, lvni_now_ns() - start, memory_order_relaxed);
+}
+
+bool lvni_reduction_help(lvni_reduction *r)
+{
+    piece p;
+    do {
+        if (!peek(r, &p) || !have_plan(r, p.step)) {
+            return false;
+        }
+    } while (!atomic_compare_exchange_strong(&r->cursor, &p.cursor, p.next));
+    add_piece(r, &p);
+    if (atomic_fetch_add(&r->done, 1) + 1 == (uint64_t)p.step * (uint64_t)r->pieces) {
+        r->comm->ops->ring(r->comm);
+    }
+    return true;
+}
+
+/* ---- a step ---- */
+
+lvn_status lvni_reduction_begin(lvni_reduction *r, const lvni_tree_node *leaf, int n_leaves)
+{
+    LVN_TRY(r->comm->ops->health(r->comm));
+    LVN_ARG(r->finished == r->step, "a step of a reduction begins before the last one is finished");
+    LVN_ARG(n_leaves >= 0 && n_leaves <= LVNI_TREE_PENDING, "a rank has %d sub-trees to add, at most %d", n_leaves, LVNI_TREE_PENDING);
+    for (int i = 0; i < n_leaves; i++) {
+        LVN_ARG(lvni_sum_is_node(r->o.shards, leaf[i].begin, leaf[i].end) && (i == 0 || leaf[i].begin >= leaf[i - 1].end),
+                "shards %d to %d are no sub-tree of %d shards that follows the one before", leaf[i].begin, leaf[i].end - 1, r->o.shards);
+        LVN_ARG(leaf[i].slot >= 0 && leaf[i].slot < r->o.sets, "the sum over shards %d to %d lies in set %d of %d", leaf[i].begin,
+                leaf[i].end - 1, leaf[i].slot, r->o.sets);
+    }
+    said *s = &reduction_part(r, r->comm->rank)->said[(r->step + 1) & 1];
+    s->n_leaves = n_leaves;
+    memcpy(s->leaf, leaf, (size_t)n_leaves * sizeof *leaf);
+    r->step++;
+    atomic_store_explicit(&r->added_ns, 0, memory_order_relaxed);
+    atomic_store(&r->cursor, cursor_at(r->step, 0, 0));
+    return LVN_OK;
+}
+
+void lvni_reduction_ready(lvni_reduction *r, int b)
+{
+    const uint32_t step = r->step, world = (uint32_t)r->comm->world;
+    if (atomic_exchange(&r->told[b], step) == step || atomic_fetch_add(ready_count(r, b), 1) + 1 != step * world) {
+        return;
+    }
+    common_part *common = (common_part *)(void *)r->region.common;
+    const uint64_t place = atomic_fetch_add(&common->tail, 1) - (uint64_t)(step - 1) * (uint64_t)r->buckets;
+    atomic_store(queue_entry(r, (int64_t)place), (uint64_t)step << 32 | (uint32_t)b);
+    r->comm->ops->ring(r->comm);
+}
+
+static bool all_added(const lvni_reduction *r)
+{
+    return atomic_load(&r->done) == (uint64_t)r->step * (uint64_t)r->pieces;
+}
+
+static bool needs_rank(void *user, int rank)
+{
+    const lvni_reduction *r = user;
+    /* A rank without slices may have arrived in the next step already. */
+    return rank != r->comm->rank && (int32_t)(atomic_load(&reduction_part(r, rank)->arrived) - r->step) < 0;
+}
+
+static bool can_go_on(void *user)
+{
+    lvni_reduction *r = user;
+    piece p;
+    return all_added(r) || peek(r, &p);
+}
+
+static bool all_arrived(void *user)
+{
+    const lvni_reduction *r = user;
+    for (int rank = 0; rank < r->comm->world; rank++) {
+        if (needs_rank(user, rank)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static lvn_status wait_for(lvni_reduction *r, bool (*over)(void *))
+{
+    const uint64_t start = lvni_now_ns();
+    const lvni_wait wait = {.over = over, .needs = needs_rank, .user = r};
+    const lvn_status status = over(r) ? LVN_OK : r->comm->ops->wait(r->comm, &wait);
+    r->last.waited_ns += lvni_now_ns() - start;
+    return status;
+}
+
+/* What this rank and the others moved in the step beside the pieces that add_piece has counted: its leaves and the total outside of its
+ * slices, partial sums, messages. */
+static void count_bytes(lvni_reduction *r, int leaves, int leaves_all)
+{
+    const uint64_t all = (uint64_t)r->o.n * sizeof(float), own = (uint64_t)r->owned * sizeof(float);
+    uint64_t others = 0;
+    const uint64_t mine = reduction_part(r, r->comm->rank)->said[r->step & 1].bytes;
+    for (int rank = 0; rank < r->comm->world; rank++) {
+        others += rank == r->comm->rank ? 0 : reduction_part(r, rank)->said[r->step & 1].bytes;
+    }
+    lvni_comm_add_bytes(r->comm, mine + (uint64_t)leaves * (all - own), others + (leaves_all > 0 ? all - own : 0));
+}
+
+/* All are here: what everyone said can be read, and nobody overwrites it before this rank arrives in the next step. */
+static void conclude(lvni_reduction *r)
+{
+    int leaves = 0;
+    for (int rank = 0; rank < r->comm->world; rank++) {
+        leaves += reduction_part(r, rank)->said[r->step & 1].n_leaves;
+    }
+    const int own = reduction_part(r, r->comm->rank)->said[r->step & 1].n_leaves;
+    if (r->comm->world > 1) {
+        count_bytes(r, own, leaves);
+        r->total = leaves > 0 ? (float *)(void *)(r->region.common + r->at_total) : NULL;
+    } else {
+        r->total = leaves > 0 ? reduction_set(r, 0, reduction_part(r, 0)->said[r->step & 1].leaf[0].slot) : NULL;
+    }
+    r->last.pieces = r->pieces;
+    r->last.added_ns = atomic_load_explicit(&r->added_ns, memory_order_relaxed);
+    r->finished = r->step;
+}
+
+lvn_status lvni_reduction_finish(lvni_reduction *r, const void *said_bytes, size_t bytes)
+{
+    lvni_comm *comm = r->comm;
+    rank_part *mine = reduction_part(r, comm->rank);
+    LVN_TRY(comm->ops->health(comm));
+    LVN_ARG(r->finished != r->step, "a step of a reduction is finished before it begins");
+    LVN_ARG(bytes <= r->o.message, "rank %d says %zu bytes in a step, at most %zu", comm->rank, bytes, r->o.message);
+    if (comm->check) {
+        LVN_TRY(comm->ops->agree(comm, &(lvni_call){LVNI_CALL_REDUCTION_FINISH, -1, -1, -1, r->o.n}));
+    }
+    r->last = (lvni_reduction_times){.pieces_early = (int64_t)(atomic_load(&r->done) - (uint64_t)(r->step - 1) * (uint64_t)r->pieces)};
+    mine->said[r->step & 1].bytes = bytes;
+    if (bytes > 0) {
+        memcpy(reduction_message(r, comm->rank, r->step), said_bytes, bytes);
+    }
+    for (int b = 0; b < (int)r->buckets; b++) {
+        lvni_reduction_ready(r, b);
+    }
+    while (!all_added(r)) {
+        if (!lvni_reduction_help(r)) {
+            LVN_TRY(wait_for(r, can_go_on));
+        }
+    }
+    atomic_store(&mine->arrived, r->step);
+    if (all_arrived(r)) {
+        comm->ops->ring(comm); /* of those who arrive at once at least the last one sees all */
+    }
+    LVN_TRY(wait_for(r, all_arrived));
+    conclude(r);
+    return LVN_OK;
+}
+
+/* ---- what a step leaves behind, and what does not change ---- */
+
+float *lvni_reduction_set(lvni_reduction *r, int i)
+{
+    return reduction_set(r, r->comm->rank, i);
+}
+
+int lvni_reduction_buckets(const lvni_reduction *r)
+{
+    return (int)r->buckets;
+}
+
+lvni_range lvni_reduction_bucket(const lvni_reduction *r, int b)
+{
+    return lvni_exchange_bucket(&r->exchange, b);
+}
+
+float *lvni_reduction_total(lvni_reduction *r)
+{
+    return r->total;
+}
+
+const double *lvni_reduction_partial(lvni_reduction *r)
+{
+    return partial_sums(r);
+}
+
+const void *lvni_reduction_said(lvni_reduction *r, int rank, size_t *bytes)
+{
+    *bytes = (size_t)reduction_part(r, rank)->said[r->finished & 1].bytes;
+    return reduction_message(r, rank, r->finished);
+}
+
+lvni_reduction_times lvni_reduction_last(const lvni_reduction *r)
+{
+    return r->last;
+}

@@ -1,0 +1,89 @@
+/* Collectives that only move bytes, in rounds (shm_impl.h). Large ones read each other's memory where it is lvni_comm_alloc's. */
+#include "dist/shm/shm_impl.h"
+
+#include <string.h>
+
+enum { ASK_BYTES = 64 << 10 }; /* from here on a round to ask where the memory lies is worth it */
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+lvn_status shm_barrier(lvni_comm *comm)
+{
+    return shm_round((shm_comm *)comm);
+}
+
+/* Everyone reads the others' input where it lies, and stays until all have read. */
+static lvn_status gather_in_place(shm_comm *c, const lvni_region *region, size_t bytes, char *out)
+{
+    for (int i = 0; i < c->base.world; i++) {
+        const int rank = (c->base.rank + i) % c->base.world; /* not all from the same one at once */
+        const char *from = lvni_region_part(region, rank) + shm_place_of(c, rank)->in_offset;
+        char *to = out + (size_t)rank * bytes;
+        if (to != from) {
+            memcpy(to, from, bytes);
+        }
+    }
+    lvni_comm_add_bytes(&c->base, bytes, bytes * (size_t)(c->base.world - 1));
+    return shm_round(c);
+}
+
+lvn_status shm_all_gather(lvni_comm *comm, const void *in, size_t bytes, void *out)
+{
+    shm_comm *c = (shm_comm *)comm;
+    if (bytes >= ASK_BYTES) {
+        const lvni_region *region, *unused;
+        LVN_TRY(shm_places(c, in, bytes, NULL, 0, &region, &unused));
+        if (region != NULL) {
+            return gather_in_place(c, region, bytes, out);
+        }
+    }
+    for (size_t at = 0; at < bytes; at += SHM_STAGE) {
+        const size_t n = least(SHM_STAGE, bytes - at);
+        memcpy(shm_mine(c), (const char *)in + at, n);
+        LVN_TRY(shm_round(c));
+        for (int rank = 0; rank < comm->world; rank++) {
+            memcpy((char *)out + (size_t)rank * bytes + at, shm_theirs(c, rank), n);
+        }
+        lvni_comm_add_bytes(comm, n, n * (size_t)(comm->world - 1));
+    }
+    return LVN_OK;
+}
+
+lvn_status shm_broadcast(lvni_comm *comm, void *data, size_t bytes, int root)
+{
+    shm_comm *c = (shm_comm *)comm;
+    const bool sends = comm->rank == root;
+    for (size_t at = 0; at < bytes; at += SHM_STAGE) {
+        const size_t n = least(SHM_STAGE, bytes - at);
+        if (sends) {
+            memcpy(shm_mine(c), (const char *)data + at, n);
+        }
+        LVN_TRY(shm_round(c));
+        if (!sends) {
+            memcpy((char *)data + at, shm_theirs(c, root), n);
+        }
+        lvni_comm_add_bytes(comm, sends ? n : 0, sends ? 0 : n);
+    }
+    return LVN_OK;
+}
+
+lvn_status shm_all_to_all(lvni_comm *comm, const void *in, size_t bytes, void *out)
+{
+    shm_comm *c = (shm_comm *)comm;
+    const size_t world = (size_t)comm->world, part = SHM_STAGE / world, mine = (size_t)comm->rank;
+    for (size_t at = 0; at < bytes; at += part) {
+        const size_t n = least(part, bytes - at);
+        for (size_t rank = 0; rank < world; rank++) {
+            memcpy(shm_mine(c) + rank * part, (const char *)in + rank * bytes + at, n);
+        }
+        LVN_TRY(shm_round(c));
+        for (size_t rank = 0; rank < world; rank++) {
+            memcpy((char *)out + rank * bytes + at, shm_theirs(c, (int)rank) + mine * part, n);
+        }
+        lvni_comm_add_bytes(comm, n * (world - 1), n * (world - 1));
+    }
+    return LVN_OK;
+}

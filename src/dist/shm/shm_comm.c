@@ -1,0 +1,348 @@
+/* Creation and end of the ranks of one node, and the regions they share. For threads one segment object is made here and held by all. For
+ * processes rank 0 makes the segment and tells the others, through the caller's exchange, where it can be opened: /proc/PID/fd/N. */
+#include "core/alloc.h"
+#include "dist/shm/shm_impl.h"
+#include "tensor/ctx.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { SPINS = 2000 }; /* some tens of microseconds: what a rank spends before it sleeps */
+
+static size_t round_up(size_t n, size_t unit)
+{
+    return (n + unit - 1) / unit * unit;
+}
+
+static size_t stages_at(int world)
+{
+    return round_up(sizeof(shm_control) + (size_t)world * sizeof(shm_slot), SHM_PAGE);
+}
+
+static size_t control_bytes(int world)
+{
+    return stages_at(world) + (size_t)world * 2 * SHM_STAGE;
+}
+
+/* ---- regions ---- */
+
+/* A region in the segment: a page that counts the ranks that are done with it, the common part, the parts. */
+typedef struct region_head {
+    _Atomic int32_t closed;
+} region_head;
+
+typedef struct region_handle {
+    uint64_t offset;
+    size_t bytes;
+    char *base;
+} region_handle;
+
+static void close_handle(shm_comm *c, region_handle *h)
+{
+    region_head *head = (region_head *)(void *)h->base;
+    if (atomic_fetch_add(&head->closed, 1) + 1 == c->base.world) {
+        shm_segment_give_back(c->segment, h->offset, h->bytes); /* nobody looks at the head any more */
+    }
+    shm_segment_unmap(c->segment, h->base);
+    lvni_free(h);
+}
+
+static lvn_status region_open(lvni_comm *comm, size_t common, size_t part, lvni_region *out)
+{
+    shm_comm *c = (shm_comm *)comm;
+    const size_t most = (size_t)1 << 46, stride = part < most ? round_up(part, SHM_PAGE) : most, head = SHM_PAGE;
+    const size_t first = common < most ? head + round_up(common, SHM_PAGE) : most;
+    if (stride >= most / (size_t)comm->world || first >= most) {
+        LVN_FAIL(LVN_ERR_MEMORY, "cannot share %zu bytes per rank", part > common ? part : common);
+    }
+    region_handle *h = LVNI_NEW(LVNI_TAG_DIST, region_handle);
+    const uint64_t offset = c->next_region;
+    const size_t bytes = first + stride * (size_t)comm->world;
+    c->next_region += bytes; /* also when this rank fails: the others' next region lies there */
+    if (h == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    *h = (region_handle){.offset = offset, .bytes = bytes};
+    lvn_status status = shm_segment_reserve(c->segment, offset, head);
+    if (status == LVN_OK) {
+        status = shm_segment_map(c->segment, offset, bytes, &h->base);
+    }
+    if (status != LVN_OK) {
+        lvni_free(h);
+        return status;
+    }
+    *out = (lvni_region){.common = h->base + head, .part = h->base + first, .stride = stride, .handle = h};
+    return LVN_OK;
+}
+
+static lvn_status region_reserve(lvni_comm *comm, const lvni_region *region, const void *from, size_t bytes)
+{
+    const region_handle *h = region->handle;
+    return shm_segment_reserve(((shm_comm *)comm)->segment, h->offset + (uint64_t)((const char *)from - h->base), bytes);
+}
+
+static void region_close(lvni_comm *comm, lvni_region *region)
+{
+    close_handle((shm_comm *)comm, region->handle);
+}
+
+/* ---- the end ---- */
+
+static void destroy(lvni_comm *comm)
+{
+    shm_comm *c = (shm_comm *)comm;
+    if (c->control != NULL) {
+        atomic_store(&c->control->slot[comm->rank].left, 1);
+        shm_ring(comm);
+        shm_segment_unmap(c->segment, (char *)c->control);
+    }
+    for (int rank = 0; c->pidfd != NULL && rank < comm->world; rank++) {
+        if (c->pidfd[rank] >= 0) {
+            close(c->pidfd[rank]);
+        }
+    }
+    shm_segment_drop(c->segment);
+    lvni_sum_plan_free(&c->plan);
+    lvni_free(c->source);
+    lvni_free(c->pidfd);
+    lvni_free(c);
+}
+
+/* Threads and processes differ in how the segment comes to be, and in how a dead rank is known. */
+#define SHM_TRANSPORT(its_name)                  \
+    {                                            \
+        .name = (its_name),                      \
+        .destroy = destroy,                      \
+        .abort = shm_abort,                      \
+        .health = shm_health,                    \
+        .agree = shm_agree,                      \
+        .barrier = shm_barrier,                  \
+        .all_reduce = shm_all_reduce,            \
+        .reduce_scatter = shm_reduce_scatter,    \
+        .all_gather = shm_all_gather,            \
+        .broadcast = shm_broadcast,              \
+        .all_to_all = shm_all_to_all,            \
+        .region_open = region_open,              \
+        .region_reserve = region_reserve,        \
+        .region_close = region_close,            \
+        .wait = shm_wait,                        \
+        .ring = shm_ring,                        \
+    }
+
+static const lvni_transport threads_transport = SHM_TRANSPORT("threads");
+static const lvni_transport shm_transport = SHM_TRANSPORT("shm");
+
+/* ---- the beginning ---- */
+
+/* All that a rank has for itself; the segment comes later. */
+static lvn_status make_private(int rank, int world, bool check, bool processes, shm_comm **out)
+{
+    shm_comm *c = LVNI_NEW(LVNI_TAG_DIST, shm_comm);
+    *out = c;
+    if (c == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    c->base = (lvni_comm){.rank = rank, .world = world, .check = check};
+    c->round = 1;
+    c->next_region = round_up(control_bytes(world), SHM_PAGE);
+    c->source = lvni_calloc(LVNI_TAG_DIST, (size_t)world, sizeof *c->source);
+    lvni_tree_node *leaf = lvni_calloc(LVNI_TAG_DIST, (size_t)world, sizeof *leaf);
+    lvn_status status = lvni_sum_plan_init(&c->plan, world);
+    if (status != LVN_OK || c->source == NULL || leaf == NULL) {
+        lvni_free(leaf);
+        return LVN_ERR_MEMORY;
+    }
+    for (int r = 0; r < world; r++) {
+        leaf[r] = (lvni_tree_node){r, r + 1, r};
+    }
+    lvni_sum_plan_make(&c->plan, world, leaf, world);
+    lvni_free(leaf);
+    if (processes) {
+        c->pidfd = lvni_calloc(LVNI_TAG_DIST, (size_t)world, sizeof *c->pidfd);
+        for (int r = 0; c->pidfd != NULL && r < world; r++) {
+            c->pidfd[r] = -1;
+        }
+        status = c->pidfd != NULL ? LVN_OK : LVN_ERR_MEMORY;
+    }
+    return status;
+}
+
+/* This rank's place in the segment. */
+static lvn_status attach(shm_comm *c, shm_segment *segment)
+{
+    char *base;
+    const int world = c->base.world, rank = c->base.rank;
+    c->segment = segment;
+    LVN_TRY(shm_segment_map(segment, 0, control_bytes(world), &base));
+    c->control = (shm_control *)(void *)base;
+    c->stage = base + stages_at(world);
+    LVN_TRY(shm_segment_reserve(segment, stages_at(world) + (size_t)rank * 2 * SHM_STAGE, (size_t)2 * SHM_STAGE));
+    shm_slot *slot = &c->control->slot[rank];
+    slot->pid = (int32_t)getpid();
+    cpu_set_t cores;
+    CPU_ZERO(&cores);
+    if (sched_getaffinity(0, sizeof cores, &cores) == 0) {
+        for (size_t core = 0; core < (size_t)64 * SHM_CORE_WORDS; core++) {
+            slot->core[core / 64] |= CPU_ISSET(core, &cores) ? (uint64_t)1 << core % 64 : 0;
+        }
+    }
+    return LVN_OK;
+}
+
+/* Spinning helps while every rank has a core; beyond that it keeps away the rank that is waited for. */
+static void choose_spins(shm_comm *c)
+{
+    int cores = 0;
+    for (int word = 0; word < SHM_CORE_WORDS; word++) {
+        uint64_t any = 0;
+        for (int rank = 0; rank < c->base.world; rank++) {
+            any |= c->control->slot[rank].core[word];
+        }
+        cores += __builtin_popcountll(any);
+    }
+    c->spins = cores >= c->base.world ? SPINS : 0;
+}
+
+static lvn_status check_world(int world)
+{
+    if (world < 1 || world > SHM_MAX_RANKS) {
+        LVN_FAIL(LVN_ERR_USAGE, "%d ranks on one node: 1 to %d can share its memory", world, SHM_MAX_RANKS);
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_comm_threads(int world, bool check, lvni_comm **comm)
+{
+    shm_segment *segment;
+    LVN_TRY(check_world(world));
+    memset(comm, 0, (size_t)world * sizeof(lvni_comm *));
+    LVN_TRY(shm_segment_create(stages_at(world), &segment));
+    lvn_status status = LVN_OK;
+    for (int rank = 0; rank < world && status == LVN_OK; rank++) {
+        shm_comm *c;
+        status = make_private(rank, world, check, false, &c);
+        if (c == NULL) {
+            break;
+        }
+        c->base.ops = &threads_transport;
+        comm[rank] = &c->base;
+        if (status == LVN_OK) {
+            shm_segment_hold(segment);
+            status = attach(c, segment);
+        }
+    }
+    shm_segment_drop(segment); /* the creator's own hold: each rank has one */
+    for (int rank = 0; rank < world; rank++) {
+        if (status == LVN_OK) {
+            choose_spins((shm_comm *)comm[rank]);
+        } else {
+            lvni_comm_destroy(comm[rank]);
+            comm[rank] = NULL;
+        }
+    }
+    return status;
+}
+
+/* What a process tells the others while they find each other. */
+typedef struct card {
+    int32_t status; /* of what it has done so far */
+    int32_t pid, fd; /* fd: of rank 0 */
+    unsigned char token[16];
+} card;
+
+static lvn_status exchange_cards(const lvni_comm_options *o, const card *mine, card *all)
+{
+    LVN_TRY(o->exchange(o->user, mine, sizeof *mine, all));
+    for (int rank = 0; rank < o->world && mine->status == LVN_OK; rank++) {
+        if (all[rank].status != LVN_OK) {
+            const lvn_status theirs = (lvn_status)all[rank].status;
+            LVN_FAIL(theirs, "rank %d cannot share memory with the others: %s", rank, lvn_status_text(theirs));
+        }
+    }
+    return (lvn_status)mine->status;
+}
+
+static lvn_status create_segment(shm_comm *c, card *mine)
+{
+    shm_segment *segment;
+    if (getrandom(mine->token, sizeof mine->token, 0) != (ssize_t)sizeof mine->token) {
+        LVN_FAIL(LVN_ERR_IO, "the system gives no random bytes: %s", strerror(errno));
+    }
+    LVN_TRY(shm_segment_create(stages_at(c->base.world), &segment));
+    LVN_TRY(attach(c, segment));
+    memcpy(c->control->token, mine->token, sizeof mine->token);
+    c->control->world = c->base.world;
+    mine->fd = shm_segment_fd(segment);
+    return LVN_OK;
+}
+
+/* Rank 0's segment, and not whatever else may have that number by now or on another node. */
+static lvn_status open_segment(shm_comm *c, const card *first)
+{
+    char path[64];
+    shm_segment *segment;
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)first->pid, (int)first->fd);
+    LVN_TRY(shm_segment_open(path, &segment));
+    if (shm_segment_holds(segment, first->token, sizeof first->token)) {
+        return attach(c, segment);
+    }
+    shm_segment_drop(segment);
+    LVN_FAIL(LVN_ERR_PEER, "%s is not the memory of rank 0: do all ranks run on this node?", path);
+}
+
+static lvn_status watch_others(shm_comm *c, const card *all)
+{
+    for (int rank = 0; rank < c->base.world; rank++) {
+        if (rank == c->base.rank) {
+            continue;
+        }
+        c->pidfd[rank] = (int)syscall(SYS_pidfd_open, (pid_t)all[rank].pid, 0); /* closed by exec */
+        if (c->pidfd[rank] < 0 && errno == ESRCH) {
+            LVN_FAIL(LVN_ERR_PEER, "rank %d died (process %d)", rank, (int)all[rank].pid);
+        }
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_comm_shm(const lvni_comm_options *o, lvni_comm **out)
+{
+    *out = NULL;
+    LVN_TRY(check_world(o->world));
+    LVN_ARG(o->rank >= 0 && o->rank < o->world && o->exchange != NULL, "rank %d of %d, with%s an exchange", o->rank, o->world,
+            o->exchange != NULL ? "" : "out");
+    card mine = {.pid = (int32_t)getpid(), .fd = -1};
+    card *all = lvni_calloc(LVNI_TAG_DIST, (size_t)o->world, sizeof *all);
+    if (all == NULL) {
+        return LVN_ERR_MEMORY; /* the others learn of it when this process ends, as of any end */
+    }
+    shm_comm *c;
+    lvn_status status = make_private(o->rank, o->world, o->check, true, &c);
+    if (status == LVN_OK && o->rank == 0) {
+        status = create_segment(c, &mine);
+    }
+    mine.status = (int32_t)status;
+    status = exchange_cards(o, &mine, all);
+    if (status == LVN_OK) {
+        mine.status = (int32_t)(o->rank == 0 ? LVN_OK : open_segment(c, &all[0]));
+        mine.status = mine.status == LVN_OK ? (int32_t)watch_others(c, all) : mine.status;
+        status = exchange_cards(o, &mine, all);
+    }
+    lvni_free(all);
+    if (c != NULL) {
+        c->base.ops = &shm_transport;
+        *out = &c->base;
+    }
+    if (status == LVN_OK) {
+        choose_spins(c);
+    } else {
+        lvni_comm_destroy(*out);
+        *out = NULL;
+    }
+    return status;
+}

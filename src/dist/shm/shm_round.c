@@ -1,0 +1,216 @@
+/* Rounds (shm_impl.h), waiting, and what a rank finds out while it waits: that another one died, left, or gave up. */
+#include "core/clock.h"
+#include "dist/shm/shm_impl.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+enum { LOOK_MS = 50 };
+static const uint64_t LOOK_NS = (uint64_t)LOOK_MS * 1000000;
+
+/* ---- giving up ---- */
+
+void shm_ring(lvni_comm *comm)
+{
+    lvni_doorbell_ring(&((shm_comm *)comm)->control->bell);
+}
+
+void shm_abort(lvni_comm *comm, const char *why)
+{
+    shm_control *control = ((shm_comm *)comm)->control;
+    int32_t none = 0;
+    if (atomic_compare_exchange_strong(&control->aborted, &none, 1)) {
+        snprintf(control->why, sizeof control->why, "%s", why);
+        atomic_store(&control->aborted, 2);
+        shm_ring(comm);
+    }
+}
+
+lvn_status shm_health(lvni_comm *comm)
+{
+    shm_control *control = ((shm_comm *)comm)->control;
+    if (atomic_load(&control->aborted) == 0) {
+        return LVN_OK;
+    }
+    for (int ms = 0; ms < LOOK_MS && atomic_load(&control->aborted) == 1; ms++) { /* who writes the reason may have died over it */
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    LVN_FAIL(LVN_ERR_PEER, "%s", atomic_load(&control->aborted) == 2 ? control->why : "another rank gave up and died before it could say why");
+}
+
+static bool process_ended(const shm_comm *c, int rank)
+{
+    if (c->pidfd == NULL || rank == c->base.rank) {
+        return false;
+    }
+    if (c->pidfd[rank] >= 0) { /* readable from the moment it ends, also while its parent has not asked for it */
+        struct pollfd p = {.fd = c->pidfd[rank], .events = POLLIN};
+        return poll(&p, 1, 0) == 1 && (p.revents & POLLIN) != 0;
+    }
+    return kill(c->control->slot[rank].pid, 0) != 0 && errno == ESRCH;
+}
+
+/* Looks at those the wait needs. What a rank did before it went counts: it may have arrived, and needed nobody. */
+static void look_at_others(shm_comm *c, const lvni_wait *wait)
+{
+    char why[SHM_WHY];
+    for (int rank = 0; rank < c->base.world; rank++) {
+        const shm_slot *slot = &c->control->slot[rank];
+        if (rank == c->base.rank || !wait->needs(wait->user, rank)) {
+            continue;
+        }
+        const bool left = atomic_load(&slot->left) != 0;
+        if ((left || process_ended(c, rank)) && wait->needs(wait->user, rank)) {
+            if (left) {
+                snprintf(why, sizeof why, "rank %d left while rank %d still waited for it", rank, c->base.rank);
+            } else {
+                snprintf(why, sizeof why, "rank %d died (process %d)", rank, (int)slot->pid);
+            }
+            shm_abort(&c->base, why);
+            return;
+        }
+    }
+}
+
+/* ---- waiting ---- */
+
+lvn_status shm_wait(lvni_comm *comm, const lvni_wait *wait)
+{
+    shm_comm *c = (shm_comm *)comm;
+    lvni_doorbell *bell = &c->control->bell;
+    for (int i = 0; i < c->spins; i++) {
+        if (wait->over(wait->user)) {
+            return LVN_OK;
+        }
+        lvni_doorbell_pause();
+    }
+    lvn_status status = LVN_OK;
+    c->looked_ns = lvni_now_ns();
+    lvni_doorbell_enter(bell);
+    for (;;) {
+        const uint32_t seen = lvni_doorbell_seen(bell);
+        if (wait->over(wait->user)) {
+            break;
+        }
+        status = shm_health(comm);
+        if (status != LVN_OK) {
+            break;
+        }
+        lvni_doorbell_sleep(bell, seen, LOOK_MS);
+        if (lvni_now_ns() - c->looked_ns >= LOOK_NS) {
+            look_at_others(c, wait);
+            c->looked_ns = lvni_now_ns();
+        }
+    }
+    lvni_doorbell_leave(bell);
+    return status;
+}
+
+static bool round_needs(void *user, int rank)
+{
+    const shm_comm *c = user;
+    return (int32_t)(atomic_load(&c->control->slot[rank].arrived) - c->round) < 0;
+}
+
+static bool round_over(void *user)
+{
+    const shm_comm *c = user;
+    for (int rank = 0; rank < c->base.world; rank++) {
+        if (round_needs(user, rank)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+lvn_status shm_round(shm_comm *c)
+{
+    const lvni_wait wait = {.over = round_over, .needs = round_needs, .user = c};
+    atomic_store(&c->control->slot[c->base.rank].arrived, c->round);
+    if (round_over(c)) {
+        shm_ring(&c->base); /* the last one wakes the others; those before have nothing to tell them */
+    } else {
+        LVN_TRY(shm_wait(&c->base, &wait));
+    }
+    c->round++;
+    return LVN_OK;
+}
+
+/* ---- what ranks tell each other about a call ---- */
+
+static void describe(const lvni_call *call, char *out, size_t room)
+{
+    static const char *const names[LVNI_CALL_COUNT] = {
+        [LVNI_CALL_BARRIER] = "barrier",
+        [LVNI_CALL_ALL_REDUCE] = "all-reduce",
+        [LVNI_CALL_REDUCE_SCATTER] = "reduce-scatter",
+        [LVNI_CALL_ALL_GATHER] = "all-gather",
+        [LVNI_CALL_ALL_GATHER_SIZED] = "all-gather of different sizes",
+        [LVNI_CALL_BROADCAST] = "broadcast",
+        [LVNI_CALL_ALL_TO_ALL] = "all-to-all",
+        [LVNI_CALL_ALLOC] = "allocation of shared memory",
+        [LVNI_CALL_FREE] = "release of shared memory",
+        [LVNI_CALL_REDUCTION_CREATE] = "creation of a reduction",
+        [LVNI_CALL_REDUCTION_FINISH] = "end of a reduction's step",
+    };
+    static const char *const ops[] = {"sum", "minimum", "maximum"};
+    int at = snprintf(out, room, "%s", call->kind >= 0 && call->kind < LVNI_CALL_COUNT ? names[call->kind] : "unknown call");
+    if (call->how >= 0 && call->how < 3) {
+        at += snprintf(out + at, room - (size_t)at, " (%s)", ops[call->how]);
+    }
+    if (call->n > 0) {
+        at += snprintf(out + at, room - (size_t)at, " of %lld %s", (long long)call->n,
+                       call->dtype >= 0 ? lvn_dtype_name((lvn_dtype)call->dtype) : "bytes");
+    }
+    if (call->root >= 0) {
+        snprintf(out + at, room - (size_t)at, " from rank %d", call->root);
+    }
+}
+
+lvn_status shm_agree(lvni_comm *comm, const lvni_call *call)
+{
+    shm_comm *c = (shm_comm *)comm;
+    const uint32_t parity = c->round & 1;
+    c->control->slot[comm->rank].call[parity] = *call;
+    LVN_TRY(shm_round(c));
+    const lvni_call *first = &c->control->slot[0].call[parity];
+    for (int rank = 1; rank < comm->world; rank++) {
+        const lvni_call *other = &c->control->slot[rank].call[parity];
+        if (memcmp(first, other, sizeof *first) != 0) {
+            char a[128], b[128];
+            describe(first, a, sizeof a);
+            describe(other, b, sizeof b);
+            LVN_FAIL(LVN_ERR_MISMATCH, "rank 0 calls %s, rank %d calls %s", a, rank, b);
+        }
+    }
+    return LVN_OK;
+}
+
+lvn_status shm_places(shm_comm *c, const void *in, size_t in_bytes, const void *out, size_t out_bytes, const lvni_region **in_region,
+                      const lvni_region **out_region)
+{
+    shm_place *mine = &c->control->slot[c->base.rank].place[c->round & 1];
+    size_t in_offset = 0, out_offset = 0;
+    *in_region = *out_region = NULL;
+    *mine = (shm_place){0};
+    (void)lvni_comm_find(&c->base, in, in_bytes, in_region, &mine->in, &in_offset);
+    (void)lvni_comm_find(&c->base, out, out_bytes, out_region, &mine->out, &out_offset);
+    mine->in_offset = in_offset;
+    mine->out_offset = out_offset;
+    LVN_TRY(shm_round(c));
+    for (int rank = 0; rank < c->base.world; rank++) {
+        const shm_place *other = shm_place_of(c, rank);
+        *in_region = other->in == mine->in ? *in_region : NULL;
+        *out_region = other->out == mine->out ? *out_region : NULL;
+    }
+    return LVN_OK;
+}
+
+const shm_place *shm_place_of(const shm_comm *c, int rank)
+{
+    return &c->control->slot[rank].place[(c->round - 1) & 1];
+}

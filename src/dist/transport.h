@@ -1,0 +1,103 @@
+/* What a transport gives to comm.c and reduction.c: one table of functions, and memory that all ranks see. Copy self/ for a new one; the
+ * conformance suite is tests/dist/. */
+#ifndef LEVIN_DIST_TRANSPORT_H
+#define LEVIN_DIST_TRANSPORT_H
+
+#include "dist/comm.h"
+
+#include <stdatomic.h>
+
+/* What a rank calls: compared in check mode. */
+typedef enum lvni_call_kind {
+    LVNI_CALL_BARRIER,
+    LVNI_CALL_ALL_REDUCE,
+    LVNI_CALL_REDUCE_SCATTER,
+    LVNI_CALL_ALL_GATHER,
+    LVNI_CALL_ALL_GATHER_SIZED,
+    LVNI_CALL_BROADCAST,
+    LVNI_CALL_ALL_TO_ALL,
+    LVNI_CALL_ALLOC,
+    LVNI_CALL_FREE,
+    LVNI_CALL_REDUCTION_CREATE,
+    LVNI_CALL_REDUCTION_FINISH,
+    LVNI_CALL_COUNT
+} lvni_call_kind;
+
+typedef struct lvni_call {
+    int32_t kind;  /* lvni_call_kind */
+    int32_t dtype; /* -1: bytes */
+    int32_t how;   /* lvni_reduce, -1: nothing is added */
+    int32_t root;  /* -1: none */
+    int64_t n;     /* elements or bytes; 0 where ranks may differ */
+} lvni_call;
+
+/* Memory of all ranks: a common part, then one part per rank, all zeros at first and page aligned. Addresses differ between processes. Parts
+ * are as long as the longest any rank asks for. Pages come to be where they are first reserved. */
+typedef struct lvni_region {
+    char *common;
+    char *part;    /* of rank 0 */
+    size_t stride; /* from one rank's part to the next */
+    void *handle;  /* the transport's */
+} lvni_region;
+
+/* What a rank waits for. over: it has happened; needs: the wait cannot end without `rank` doing something more. Both look at shared memory
+ * with sequentially consistent loads, cheaply and often. */
+typedef struct lvni_wait {
+    bool (*over)(void *user);
+    bool (*needs)(void *user, int rank);
+    void *user;
+} lvni_wait;
+
+typedef struct lvni_transport {
+    const char *name;
+    void (*destroy)(lvni_comm *comm);
+    void (*abort)(lvni_comm *comm, const char *why);
+    lvn_status (*health)(lvni_comm *comm); /* LVN_ERR_PEER once aborted */
+    lvn_status (*agree)(lvni_comm *comm, const lvni_call *call); /* check mode: a round in which all calls are compared */
+
+    lvn_status (*barrier)(lvni_comm *comm);
+    lvn_status (*all_reduce)(lvni_comm *comm, const void *in, void *out, int64_t n, lvn_dtype dtype, lvni_reduce how);
+    lvn_status (*reduce_scatter)(lvni_comm *comm, const void *in, void *out, int64_t n, lvn_dtype dtype, lvni_reduce how);
+    lvn_status (*all_gather)(lvni_comm *comm, const void *in, size_t bytes, void *out);
+    lvn_status (*broadcast)(lvni_comm *comm, void *data, size_t bytes, int root);
+    lvn_status (*all_to_all)(lvni_comm *comm, const void *in, size_t bytes, void *out);
+
+    /* In the same order and with the same sizes everywhere. Afterwards every rank reserves what is its own, and before anyone touches any
+     * of it the ranks agree that all could. */
+    lvn_status (*region_open)(lvni_comm *comm, size_t common, size_t part, lvni_region *out);
+    lvn_status (*region_reserve)(lvni_comm *comm, const lvni_region *region, const void *from, size_t bytes); /* LVN_ERR_MEMORY */
+    void (*region_close)(lvni_comm *comm, lvni_region *region); /* no collective: the memory goes with the last rank */
+
+    lvn_status (*wait)(lvni_comm *comm, const lvni_wait *wait);
+    void (*ring)(lvni_comm *comm); /* something changed that others may wait for; any thread */
+} lvni_transport;
+
+struct lvni_comm {
+    const lvni_transport *ops;
+    int rank, world;
+    bool check;
+    _Atomic uint64_t sent, received;
+    void *memory; /* comm.c's list of what lvni_comm_alloc gave */
+};
+
+static inline void lvni_comm_add_bytes(lvni_comm *comm, uint64_t sent, uint64_t received)
+{
+    if (comm->world == 1) {
+        return; /* there are no others */
+    }
+    atomic_fetch_add_explicit(&comm->sent, sent, memory_order_relaxed);
+    atomic_fetch_add_explicit(&comm->received, received, memory_order_relaxed);
+}
+
+static inline char *lvni_region_part(const lvni_region *region, int rank)
+{
+    return region->part + (size_t)rank * region->stride;
+}
+
+/* Is [p, p + bytes) memory that lvni_comm_alloc gave? Then *region is the region, *offset the place in this rank's part, and *number tells
+ * the block among all (same on all ranks). */
+bool lvni_comm_find(const lvni_comm *comm, const void *p, size_t bytes, const lvni_region **region, int64_t *number, size_t *offset);
+/* All ranks or none: a failure of one is everybody's. `mine`: what this rank has to say; others learn which rank it was. */
+lvn_status lvni_comm_agree_status(lvni_comm *comm, lvn_status mine, const char *what);
+
+#endif

@@ -1,0 +1,18 @@
+/* The conformance suite: what every transport must do. Each row runs on every transport, with several numbers of ranks. */
+#ifndef LEVIN_TESTS_DIST_CASES_H
+#define LEVIN_TESTS_DIST_CASES_H
+
+#include "dist_ranks.h"
+
+bool dist_case_reduce(dist_rank *me);         /* all-reduce and reduce-scatter: types, operations, sizes, memory */
+bool dist_case_move(dist_rank *me);           /* all-gather (sized too), broadcast, all-to-all, barrier */
+bool dist_case_memory(dist_rank *me);         /* lvni_comm_alloc: given, given back, refused on all ranks alike */
+bool dist_case_count(dist_rank *me);          /* bytes */
+bool dist_case_mismatch(dist_rank *me);       /* check mode */
+bool dist_case_abort(dist_rank *me);          /* from another thread */
+bool dist_case_left(dist_rank *me);           /* one leaves early */
+bool dist_case_reduction(dist_rank *me);      /* the gradient of a step: arg = shards */
+bool dist_case_reduction_race(dist_rank *me); /* many steps, several threads, random delays */
+bool dist_case_reduction_options(dist_rank *me);
+
+#endif

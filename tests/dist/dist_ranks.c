@@ -1,0 +1,225 @@
+/* dist_ranks.h: threads, processes, and the hub between processes. */
+#include "dist_ranks.h"
+
+#include "core/alloc.h"
+#include "core/clock.h"
+#include "tensor/ctx.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MAX_RANKS = 64, MAX_CARD = 4096, PATIENCE_S = 60 };
+
+/* ---- threads ---- */
+
+typedef struct thread_rank {
+    pthread_t thread;
+    const dist_case *test;
+    dist_rank me;
+    bool good;
+} thread_rank;
+
+static void *thread_main(void *p)
+{
+    thread_rank *t = p;
+    lvni_thread_set_ftz();
+    t->good = t->test->body(&t->me);
+    lvni_comm_destroy(t->me.comm);
+    return NULL;
+}
+
+bool dist_run_threads(const dist_case *c, int world, int arg)
+{
+    lvni_comm *comm[MAX_RANKS];
+    thread_rank rank[MAX_RANKS];
+    if (lvni_comm_threads(world, c->check, comm) != LVN_OK) {
+        fprintf(stderr, "%s\n", lvn_last_error()->message);
+        return false;
+    }
+    for (int r = 0; r < world; r++) {
+        rank[r] = (thread_rank){.test = c, .me = {comm[r], r, world, arg}};
+        if (pthread_create(&rank[r].thread, NULL, thread_main, &rank[r]) != 0) {
+            abort();
+        }
+    }
+    bool good = true;
+    for (int r = 0; r < world; r++) {
+        pthread_join(rank[r].thread, NULL);
+        good = good && rank[r].good;
+    }
+    return good;
+}
+
+bool dist_run_self(const dist_case *c, int arg)
+{
+    dist_rank me = {.world = 1, .arg = arg};
+    if (lvni_comm_self(&me.comm) != LVN_OK) {
+        return false;
+    }
+    lvni_thread_set_ftz();
+    const bool good = c->body(&me);
+    lvni_comm_destroy(me.comm);
+    return good;
+}
+
+/* ---- processes ---- */
+
+static bool all_bytes(int fd, void *data, size_t bytes, bool out)
+{
+    for (size_t at = 0; at < bytes;) {
+        const ssize_t n = out ? send(fd, (char *)data + at, bytes - at, MSG_NOSIGNAL) : recv(fd, (char *)data + at, bytes - at, 0);
+        if (n <= 0 && errno != EINTR) {
+            return false;
+        }
+        at += n > 0 ? (size_t)n : 0;
+    }
+    return true;
+}
+
+/* A rank's side of the hub: send mine, get all. */
+static lvn_status exchange(void *user, const void *mine, size_t bytes, void *all)
+{
+    const dist_rank *me = user;
+    char card[MAX_CARD];
+    memcpy(card, mine, bytes);
+    const uint64_t size = bytes;
+    uint64_t head = size;
+    if (!all_bytes(me->arg, &head, sizeof head, true) || !all_bytes(me->arg, card, bytes, true) ||
+        !all_bytes(me->arg, all, bytes * (size_t)me->world, false)) {
+        LVN_FAIL(LVN_ERR_PEER, "the hub is gone");
+    }
+    return LVN_OK;
+}
+
+void dist_rank_main(int argc, char **argv, const dist_case *cases, int n_cases)
+{
+    if (argc != 7 || strcmp(argv[1], "--rank") != 0) {
+        return;
+    }
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    lvni_thread_set_ftz();
+    dist_rank me = {.rank = atoi(argv[2]), .world = atoi(argv[3]), .arg = atoi(argv[5])};
+    dist_rank hub = me;
+    hub.arg = atoi(argv[6]);
+    for (int i = 0; i < n_cases; i++) {
+        if (strcmp(cases[i].name, argv[4]) != 0) {
+            continue;
+        }
+        const lvni_comm_options o = {.rank = me.rank, .world = me.world, .exchange = exchange, .user = &hub, .check = cases[i].check};
+        if (lvni_comm_shm(&o, &me.comm) != LVN_OK) {
+            fprintf(stderr, "rank %d: %s\n", me.rank, lvn_last_error()->message);
+            _exit(3);
+        }
+        const bool good = cases[i].body(&me);
+        lvni_comm_destroy(me.comm);
+        exit(good ? 0 : 1);
+    }
+    _exit(4);
+}
+
+static pid_t start_rank(const dist_case *c, int rank, int world, int arg, int fd)
+{
+    char r[16], w[16], a[16], f[16];
+    snprintf(r, sizeof r, "%d", rank);
+    snprintf(w, sizeof w, "%d", world);
+    snprintf(a, sizeof a, "%d", arg);
+    snprintf(f, sizeof f, "%d", fd);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        fcntl(fd, F_SETFD, 0); /* its end of the hub goes with it, the others' do not */
+        execl("/proc/self/exe", "rank", "--rank", r, w, c->name, a, f, (char *)NULL);
+        _exit(5);
+    }
+    return pid;
+}
+
+/* Collects one card of every rank and sends all to each. false: a rank is gone. */
+static bool serve_once(const int *fd, int world)
+{
+    char *all = calloc((size_t)world, MAX_CARD);
+    uint64_t bytes = 0;
+    bool good = all != NULL;
+    for (int r = 0; r < world && good; r++) {
+        good = all_bytes(fd[r], &bytes, sizeof bytes, false) && bytes <= MAX_CARD && all_bytes(fd[r], all + (size_t)r * bytes, bytes, false);
+    }
+    for (int r = 0; r < world && good; r++) {
+        good = all_bytes(fd[r], all, bytes * (size_t)world, true);
+    }
+    free(all);
+    return good;
+}
+
+static bool collect(const pid_t *pid, int world, int victim)
+{
+    const uint64_t start = lvni_now_ns();
+    bool good = true, over[MAX_RANKS] = {false};
+    for (int left = world; left > 0;) {
+        for (int r = 0; r < world; r++) {
+            int status;
+            if (over[r] || waitpid(pid[r], &status, WNOHANG) != pid[r]) {
+                continue;
+            }
+            over[r] = true;
+            left--;
+            if (r != victim && (!WIFEXITED(status) || WEXITSTATUS(status) != 0)) {
+                fprintf(stderr, "rank %d ended with %s %d\n", r, WIFEXITED(status) ? "exit code" : "signal",
+                        WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
+                good = false;
+            }
+        }
+        if (lvni_seconds_since(start) > PATIENCE_S) {
+            fprintf(stderr, "%d ranks still run after %d s\n", left, PATIENCE_S);
+            for (int r = 0; r < world; r++) {
+                if (!over[r]) {
+                    kill(pid[r], SIGKILL);
+                    waitpid(pid[r], NULL, 0);
+                }
+            }
+            return false;
+        }
+        usleep(1000);
+    }
+    return good;
+}
+
+bool dist_run_processes(const dist_case *c, int world, int arg, dist_kill *victim)
+{
+    int pair[MAX_RANKS][2];
+    int hub[MAX_RANKS];
+    pid_t pid[MAX_RANKS];
+    for (int r = 0; r < world; r++) {
+        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair[r]) != 0) {
+            abort();
+        }
+    }
+    for (int r = 0; r < world; r++) {
+        pid[r] = start_rank(c, r, world, arg, pair[r][1]);
+    }
+    for (int r = 0; r < world; r++) {
+        close(pair[r][1]);
+        hub[r] = pair[r][0];
+    }
+    bool good = serve_once(hub, world) && serve_once(hub, world); /* the two exchanges of lvni_comm_shm */
+    uint64_t killed_ns = 0;
+    if (victim != NULL && good) {
+        usleep((useconds_t)victim->kill_ms * 1000);
+        killed_ns = lvni_now_ns();
+        kill(pid[victim->victim], SIGKILL);
+    }
+    good = collect(pid, world, victim != NULL ? victim->victim : -1) && good;
+    if (victim != NULL) {
+        victim->seconds = lvni_seconds_since(killed_ns);
+    }
+    for (int r = 0; r < world; r++) {
+        close(hub[r]);
+    }
+    return good;
+}

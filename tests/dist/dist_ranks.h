@@ -1,0 +1,51 @@
+/* Ranks for the tests of src/dist/: the same body as threads of this process, or as processes that are this program again (exec), which find
+ * each other through a hub in the parent. A body tells what is wrong with RANK_CHECK, on stderr, and gives back false. */
+#ifndef LEVIN_TESTS_DIST_RANKS_H
+#define LEVIN_TESTS_DIST_RANKS_H
+
+#include "dist/comm.h"
+
+#include <stdio.h>
+#include <sys/types.h>
+
+typedef struct dist_rank {
+    lvni_comm *comm;
+    int rank, world;
+    int arg; /* of the test */
+} dist_rank;
+
+typedef bool (*dist_body)(dist_rank *me);
+
+/* A row of the program's table: bodies are found by name in another process. */
+typedef struct dist_case {
+    const char *name;
+    dist_body body;
+    bool check; /* the communicator compares calls */
+} dist_case;
+
+#define RANK_CHECK(me, cond, ...)                                                                    \
+    do {                                                                                             \
+        if (!(cond)) {                                                                               \
+            fprintf(stderr, "%s:%d: %s, rank %d of %d: %s: ", __FILE__, __LINE__, __func__, (me)->rank, (me)->world, #cond); \
+            fprintf(stderr, __VA_ARGS__);                                                            \
+            fprintf(stderr, " (last error: %s)\n", lvn_last_error()->message);                       \
+            return false;                                                                            \
+        }                                                                                            \
+    } while (0)
+
+/* true: every rank's body gave back true. */
+bool dist_run_threads(const dist_case *c, int world, int arg);
+bool dist_run_self(const dist_case *c, int arg);
+
+/* Processes. `victim` (-1: none): the rank that is killed with SIGKILL `kill_ms` after all have found each other; its end counts as true. */
+typedef struct dist_kill {
+    int victim;
+    int kill_ms;
+    double seconds; /* out: from the kill to the end of the last rank */
+} dist_kill;
+bool dist_run_processes(const dist_case *c, int world, int arg, dist_kill *kill);
+
+/* First thing in main: when this process is a rank, runs its body and exits. */
+void dist_rank_main(int argc, char **argv, const dist_case *cases, int n_cases);
+
+#endif

@@ -1,0 +1,284 @@
+/* Conformance of reductions: whatever the ranks, the buckets and the threads, one sum: that of a plain recursion over shards. */
+#include "dist_cases.h"
+#include "dist_numbers.h"
+
+#include "dist/reduction.h"
+#include "plan/exchange.h"
+#include "tensor/ctx.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Not the law's order: only that every block is handed over once, with the right numbers, is looked at here. */
+static void block_sums(const float *g, int64_t n, double *partial)
+{
+    for (int64_t at = 0; at < n; at += LVNI_REDUCTION_BLOCK) {
+        double sum = 0.0;
+        for (int64_t i = at; i < n && i < at + LVNI_REDUCTION_BLOCK; i++) {
+            sum += (double)g[i] * (double)g[i];
+        }
+        partial[at / LVNI_REDUCTION_BLOCK] = sum;
+    }
+}
+
+typedef struct part {
+    float sum;
+    bool some;
+} part;
+
+static bool has_samples(int shard, int step)
+{
+    return step % 3 != 2 || dist_bits(shard, step, 5) % 3 != 0; /* every third step some shards are empty */
+}
+
+/* The sum over shards [lo, hi). */
+static part define(int lo, int hi, int64_t i, int step)
+{
+    if (hi - lo == 1) {
+        const bool some = has_samples(lo, step);
+        return (part){some ? dist_gradient(lo, i, step) : 0.0f, some};
+    }
+    int p = 1;
+    while (2 * p < hi - lo) {
+        p = 2 * p;
+    }
+    const part a = define(lo, lo + p, i, step), b = define(lo + p, hi, i, step);
+    if (!a.some || !b.some) {
+        return a.some ? a : b;
+    }
+    return (part){a.sum + b.sum, true};
+}
+
+/* What the trainer does before: the leaves of this rank, each computed into the set of its slot. */
+static int make_leaves(const dist_rank *me, lvni_reduction *r, int shards, int64_t n, int step, lvni_tree_node *leaf)
+{
+    lvni_tree tree;
+    lvni_tree_merge merges[LVNI_TREE_PENDING];
+    const int begin = shards * me->rank / me->world, end = shards * (me->rank + 1) / me->world;
+    int n_leaves = 0;
+    lvni_tree_init(&tree, shards, begin, end);
+    while (tree.next < end) {
+        lvni_tree_push(&tree, has_samples(tree.next, step) ? tree.next : LVNI_TREE_EMPTY, merges);
+    }
+    for (int i = 0; i < tree.n_pending; i++) {
+        const lvni_tree_node node = tree.pending[i];
+        if (node.slot == LVNI_TREE_EMPTY) {
+            continue;
+        }
+        float *set = lvni_reduction_set(r, n_leaves);
+        for (int64_t j = 0; j < n; j++) {
+            set[j] = define(node.begin, node.end, j, step).sum;
+        }
+        leaf[n_leaves] = (lvni_tree_node){node.begin, node.end, n_leaves};
+        n_leaves++;
+    }
+    return n_leaves;
+}
+
+/* ---- helpers: threads that call ready and help as lanes do ---- */
+
+typedef struct lane {
+    pthread_t thread;
+    lvni_reduction *r;
+    const int *order; /* of buckets */
+    int from, to;     /* this lane's part of the order */
+    unsigned seed;
+    int delay_us;     /* at most, at random */
+} lane;
+
+static void rest(lane *l)
+{
+    if (l->delay_us > 0 && rand_r(&l->seed) % 4 == 0) {
+        usleep((useconds_t)(rand_r(&l->seed) % l->delay_us));
+    }
+}
+
+static void *lane_main(void *p)
+{
+    lane *l = p;
+    lvni_thread_set_ftz();
+    for (int i = l->from; i < l->to; i++) {
+        rest(l);
+        lvni_reduction_ready(l->r, l->order[i]);
+        rest(l);
+        lvni_reduction_help(l->r);
+    }
+    for (int i = 0; i < 3; i++) {
+        rest(l);
+        while (lvni_reduction_help(l->r)) {
+        }
+    }
+    return NULL;
+}
+
+static void shuffle(int *order, int n, unsigned *seed)
+{
+    for (int i = 0; i < n; i++) {
+        order[i] = i;
+    }
+    for (int i = n - 1; i > 0; i--) {
+        const int j = rand_r(seed) % (i + 1), kept = order[i];
+        order[i] = order[j];
+        order[j] = kept;
+    }
+}
+
+typedef struct setup {
+    int shards, steps, lanes, delay_us;
+    int64_t n, n_norm, bucket;
+} setup;
+
+enum { MAX_BUCKETS = 64, MAX_LANES = 3, MAX_LEAVES = LVNI_TREE_PENDING, MESSAGE = 40 };
+
+static bool total_is_right(dist_rank *me, lvni_reduction *r, const setup *s, int step)
+{
+    const float *total = lvni_reduction_total(r);
+    const double *partial = lvni_reduction_partial(r);
+    bool other_order = false;
+    if (!define(0, s->shards, 0, step).some) {
+        RANK_CHECK(me, total == NULL, "no shard has samples");
+        return true;
+    }
+    RANK_CHECK(me, total != NULL, "step %d", step);
+    for (int64_t i = 0; i < s->n; i++) {
+        const float want = define(0, s->shards, i, step).sum;
+        float line = 0.0f;
+        for (int shard = 0; shard < s->shards; shard++) {
+            line += has_samples(shard, step) ? dist_gradient(shard, i, step) : 0.0f;
+        }
+        other_order = other_order || line != want;
+        RANK_CHECK(me, memcmp(&want, &total[i], sizeof want) == 0, "step %d, %d shards, element %lld: %.9g, not %.9g", step, s->shards, (long long)i,
+                   (double)total[i], (double)want);
+    }
+    RANK_CHECK(me, s->shards < 4 || s->n < 1000 || step % 3 == 2 || other_order, "the numbers do not tell one order from another");
+    for (int64_t b = 0; b * LVNI_REDUCTION_BLOCK < s->n_norm; b++) {
+        double want;
+        const int64_t from = b * LVNI_REDUCTION_BLOCK, left = s->n_norm - from;
+        block_sums(total + from, left < LVNI_REDUCTION_BLOCK ? left : LVNI_REDUCTION_BLOCK, &want);
+        RANK_CHECK(me, memcmp(&want, &partial[b], sizeof want) == 0, "block %lld", (long long)b);
+    }
+    return true;
+}
+
+static bool messages_are_right(dist_rank *me, lvni_reduction *r, int step)
+{
+    for (int rank = 0; rank < me->world; rank++) {
+        size_t bytes = 0;
+        const unsigned char *said = lvni_reduction_said(r, rank, &bytes);
+        RANK_CHECK(me, bytes == (size_t)((rank + step) % (MESSAGE + 1)), "rank %d said %zu bytes in step %d", rank, bytes, step);
+        for (size_t i = 0; i < bytes; i++) {
+            RANK_CHECK(me, said[i] == (unsigned char)dist_bits(rank, (int64_t)i, step), "byte %zu of rank %d", i, rank);
+        }
+    }
+    return true;
+}
+
+static bool run_step(dist_rank *me, lvni_reduction *r, const setup *s, int step)
+{
+    lvni_tree_node leaf[MAX_LEAVES];
+    lane lanes[MAX_LANES];
+    int order[MAX_BUCKETS];
+    unsigned seed = (unsigned)(me->rank * 977 + step * 31 + s->shards);
+    unsigned char message[MESSAGE];
+    const int buckets = lvni_reduction_buckets(r);
+    const int n_leaves = make_leaves(me, r, s->shards, s->n, step, leaf);
+    RANK_CHECK(me, lvni_reduction_begin(r, leaf, n_leaves) == LVN_OK, "begin");
+    shuffle(order, buckets, &seed);
+    const bool beside = step % 2 == 1; /* lanes only help, while finish runs and tells of all buckets */
+    const int told = beside ? 0 : buckets - buckets / 4;
+    for (int l = 0; l < s->lanes; l++) {
+        lanes[l] = (lane){.r = r, .order = order, .from = told * l / s->lanes, .to = told * (l + 1) / s->lanes,
+                          .seed = (unsigned)rand_r(&seed), .delay_us = s->delay_us};
+        RANK_CHECK(me, pthread_create(&lanes[l].thread, NULL, lane_main, &lanes[l]) == 0, "thread");
+    }
+    const size_t bytes = (size_t)((me->rank + step) % (MESSAGE + 1));
+    for (size_t i = 0; i < bytes; i++) {
+        message[i] = (unsigned char)dist_bits(me->rank, (int64_t)i, step);
+    }
+    for (int l = 0; l < s->lanes && !beside; l++) {
+        pthread_join(lanes[l].thread, NULL);
+    }
+    const lvn_status status = lvni_reduction_finish(r, message, bytes);
+    for (int l = 0; l < s->lanes && beside; l++) {
+        pthread_join(lanes[l].thread, NULL);
+    }
+    RANK_CHECK(me, status == LVN_OK, "finish of step %d", step);
+    const bool looks = (step + s->shards) % me->world == me->rank; /* all see the same memory: one looks at every number of it */
+    return (!looks || total_is_right(me, r, s, step)) && messages_are_right(me, r, step);
+}
+
+static bool run_setup(dist_rank *me, const setup *s)
+{
+    lvni_reduction *r;
+    const lvni_reduction_options o = {.shards = s->shards,
+                                      .sets = s->shards < 20 ? 8 : 20,
+                                      .n = s->n,
+                                      .n_norm = s->n_norm,
+                                      .bucket = s->bucket,
+                                      .message = MESSAGE,
+                                      .sumsq = block_sums};
+    RANK_CHECK(me, lvni_reduction_create(me->comm, &o, &r) == LVN_OK, "create");
+    for (int step = 0; step < s->steps; step++) {
+        if (!run_step(me, r, s, step)) {
+            return false;
+        }
+    }
+    lvni_reduction_destroy(r);
+    return true;
+}
+
+bool dist_case_reduction(dist_rank *me)
+{
+    if (me->arg < me->world) { /* each rank needs a shard */
+        return true;
+    }
+    const int64_t block = LVNI_REDUCTION_BLOCK;
+    static const int64_t sizes[] = {1, 5000, 13000};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const int64_t n = sizes[i];
+        const setup by_block = {.shards = me->arg, .steps = 4, .lanes = 1, .n = n, .n_norm = n, .bucket = block};
+        const setup whole = {.shards = me->arg, .steps = 3, .lanes = 1, .n = n, .n_norm = n / 2, .bucket = 0};
+        if (!run_setup(me, &by_block) || (i == 2 && !run_setup(me, &whole))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool dist_case_reduction_race(dist_rank *me)
+{
+    const setup s = {.shards = 2 * me->world + 1, .steps = me->arg, .lanes = 2, .delay_us = 300, .n = 50000, .n_norm = 50000, .bucket = LVNI_REDUCTION_BLOCK};
+    return run_setup(me, &s);
+}
+
+bool dist_case_reduction_options(dist_rank *me)
+{
+    lvni_reduction *r = NULL;
+    lvni_reduction_options o = {.shards = 64, .sets = 2, .n = 8192, .n_norm = 8192, .bucket = LVNI_REDUCTION_BLOCK, .message = 8, .sumsq = block_sums};
+    if (me->world > 1) {
+        o.n += me->rank == 1 ? LVNI_REDUCTION_BLOCK : 0;
+        RANK_CHECK(me, lvni_reduction_create(me->comm, &o, &r) == LVN_ERR_INVALID && r == NULL, "different sizes");
+        o.n = 8192;
+        o.bucket = me->rank == 1 ? 17 : o.bucket;
+        RANK_CHECK(me, lvni_reduction_create(me->comm, &o, &r) == LVN_ERR_INVALID && r == NULL, "one rank asks for what cannot be");
+        o.bucket = LVNI_REDUCTION_BLOCK;
+        RANK_CHECK(me, lvni_comm_barrier(me->comm) == LVN_OK, "all go on");
+    }
+    o.sets = 1 + me->rank % 3; /* that may differ */
+    RANK_CHECK(me, lvni_reduction_create(me->comm, &o, &r) == LVN_OK, "create");
+    const lvni_range last = lvni_reduction_bucket(r, 1);
+    RANK_CHECK(me, lvni_reduction_buckets(r) == 2 && last.start == 4096 && last.count == 4096, "buckets");
+    lvni_tree_node leaf = {1, 3, 0};
+    RANK_CHECK(me, lvni_reduction_begin(r, &leaf, 1) == LVN_ERR_INVALID, "no node");
+    leaf = (lvni_tree_node){2, 4, o.sets};
+    RANK_CHECK(me, lvni_reduction_begin(r, &leaf, 1) == LVN_ERR_INVALID, "no such set");
+    RANK_CHECK(me, lvni_reduction_finish(r, NULL, 0) == LVN_ERR_INVALID, "finish before begin");
+    RANK_CHECK(me, lvni_reduction_begin(r, NULL, 0) == LVN_OK, "begin without leaves");
+    RANK_CHECK(me, lvni_reduction_begin(r, NULL, 0) == LVN_ERR_INVALID, "begin twice");
+    RANK_CHECK(me, lvni_reduction_finish(r, "123456789", 9) == LVN_ERR_INVALID, "says too much");
+    RANK_CHECK(me, lvni_reduction_finish(r, "12345678", 8) == LVN_OK && lvni_reduction_total(r) == NULL, "nothing to add");
+    lvni_reduction_destroy(r);
+    return true;
+}
