@@ -4,7 +4,7 @@
 
 #include "core/option.h"
 
-enum { LVNI_COMMAND_USES = 2 };
+enum { LVNI_COMMAND_USES = 3 };
 
 typedef struct lvni_command {
     const char *name;
@@ -37,6 +37,7 @@ int lvni_cmd_eval(int n, const char *const *words);
 int lvni_cmd_export(int n, const char *const *words);
 int lvni_cmd_ckpt(int n, const char *const *words);
 int lvni_cmd_ops(int n, const char *const *words);
+int lvni_cmd_slurm(int n, const char *const *words);
 int lvni_cmd_help(int n, const char *const *words);
 
 #endif

@@ -29,6 +29,13 @@ const lvni_command lvni_commands[] = {
      .more = "Prints how the batches are cut, the length of the run, the parameters, the memory it would take, and the keys that pin its bits;\n"
              "writes nothing. What the training would refuse is refused here.",
      .topic = "train.classify"},
+    {.name = "slurm", .run = lvni_cmd_slurm,
+     .use = {{"levin slurm env [--json | --export]", "who this process is among its ranks, and what told so"},
+             {"levin slurm expand [--first] LIST...", "the hosts of a list such as n[08-11], one a line"},
+             {"levin slurm compress HOST...", "the shortest list of these hosts"}},
+     .more = "env: --env-source NAME reads the variables of one launcher alone (levin torchrun ompi mvapich2 pals jsm flux pmi slurm single);\n"
+             "--export prints lines for a shell's eval. expand: --first prints the first host (exit code 1 when there is none), --count how many\n"
+             "there are, -0 ends each with a zero byte. Works without Slurm; docs/launch.md tells more."},
     {.name = "ckpt", .run = lvni_cmd_ckpt,
      .use = {{"levin ckpt hash FILE or RUN", "hashes of weights and state in a checkpoint, or in a run's last one"}},
      .more = "`weights` is over parameters and buffers, `state` over all tensors and the position of the run: equal for equal runs on any layout.\n"

@@ -1,0 +1,162 @@
+/* levin slurm env|expand|compress: what the environment tells of this process, and host lists, without asking Slurm. */
+#include "cli/cli.h"
+#include "core/alloc.h"
+#include "core/exit_code.h"
+#include "launch/host_list.h"
+#include "launch/who.h"
+#include "recipes/report_error.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The end of each of them: the block of an error or its sentence, and the exit code. */
+static int end(lvn_status s, lvni_notices *notices)
+{
+    int code = LVNI_EXIT_OK;
+    if (s != LVN_OK && notices->error != 0 && lvni_notices_status(notices) == LVN_OK) {
+        fputs(lvni_str_text(&notices->text), stderr);
+        code = lvni_notices_exit(notices);
+    } else {
+        code = lvni_report_status(s);
+    }
+    lvni_notices_free(notices);
+    return code;
+}
+
+static int unknown_word(const char *command, const char *word)
+{
+    fprintf(stderr, "error: levin slurm %s takes no %s; `levin help slurm` tells what it takes\n", command, word);
+    return LVNI_EXIT_USAGE;
+}
+
+typedef enum form { PLAIN, JSON, EXPORT } form;
+
+static lvn_status print_who(const lvni_who_options *options, form f, lvni_notices *notices)
+{
+    lvni_who who;
+    lvni_str out = {.len = 0};
+    LVN_TRY(lvni_who_detect(environ, options, notices, &who));
+    lvn_status s = lvni_who_check_address_here(&who, notices);
+    if (s == LVN_OK) {
+        (f == JSON ? lvni_who_print_json : f == EXPORT ? lvni_who_print_export : lvni_who_print)(&who, &out);
+        s = lvni_str_status(&out);
+    }
+    if (s == LVN_OK) {
+        fputs(lvni_str_text(&notices->warnings), stderr);
+        fputs(lvni_str_text(&out), stdout);
+    }
+    lvni_str_free(&out);
+    lvni_who_free(&who);
+    return s;
+}
+
+static int env(int n, const char *const *words)
+{
+    form f = PLAIN;
+    static const char *const command[] = {"levin", "slurm", "env"};
+    lvni_who_options options = {.words = command, .n_words = 3};
+    lvni_notices notices = {.error = 0};
+    for (int i = 0; i < n; i++) {
+        if (strcmp(words[i], "--json") == 0) {
+            f = JSON;
+        } else if (strcmp(words[i], "--export") == 0) {
+            f = EXPORT;
+        } else if (strcmp(words[i], "--env-source") == 0 && i + 1 < n) {
+            options.source = words[++i];
+        } else if (strncmp(words[i], "--env-source=", 13) == 0) {
+            options.source = words[i] + 13;
+        } else {
+            return unknown_word("env", words[i]);
+        }
+    }
+    const lvn_status s = print_who(&options, f, &notices);
+    return end(s, &notices);
+}
+
+/* All words behind the options, as one list of hosts. */
+static lvn_status expand_all(int n, const char *const *words, lvni_notices *notices, lvni_hosts *hosts)
+{
+    for (int i = 0; i < n; i++) {
+        LVN_TRY(lvni_hosts_expand(hosts, words[i], notices));
+    }
+    return LVN_OK;
+}
+
+static int print_hosts(const lvni_hosts *hosts, bool first, bool count, char ending)
+{
+    if (count) {
+        printf("%zu%c", hosts->n, ending);
+        return LVNI_EXIT_OK;
+    }
+    if (first && hosts->n == 0) {
+        return LVNI_EXIT_FAILURE;
+    }
+    for (size_t i = 0; i < (first ? 1 : hosts->n); i++) {
+        fputs(lvni_hosts_name(hosts, i), stdout);
+        putchar(ending);
+    }
+    return LVNI_EXIT_OK;
+}
+
+static int expand(int n, const char *const *words)
+{
+    bool first = false, count = false;
+    char ending = '\n';
+    int i = 0;
+    for (; i < n && words[i][0] == '-'; i++) {
+        if (strcmp(words[i], "--first") == 0) {
+            first = true;
+        } else if (strcmp(words[i], "--count") == 0) {
+            count = true;
+        } else if (strcmp(words[i], "-0") == 0) {
+            ending = '\0';
+        } else {
+            return unknown_word("expand", words[i]);
+        }
+    }
+    lvni_hosts hosts = {.n = 0};
+    lvni_notices notices = {.error = 0};
+    const lvn_status s = expand_all(n - i, words + i, &notices, &hosts);
+    const int code = s == LVN_OK ? print_hosts(&hosts, first, count, ending) : 0;
+    lvni_hosts_free(&hosts);
+    return s == LVN_OK ? code : end(s, &notices);
+}
+
+static int compress(int n, const char *const *words)
+{
+    if (n > 0 && words[0][0] == '-') {
+        return unknown_word("compress", words[0]);
+    }
+    lvni_hosts hosts = {.n = 0};
+    lvni_str out = {.len = 0};
+    lvni_notices notices = {.error = 0};
+    lvn_status s = expand_all(n, words, &notices, &hosts);
+    if (s == LVN_OK) {
+        lvni_hosts_compress(&hosts, &out);
+        s = lvni_str_status(&out);
+    }
+    if (s == LVN_OK) {
+        puts(lvni_str_text(&out));
+    }
+    lvni_hosts_free(&hosts);
+    lvni_str_free(&out);
+    return end(s, &notices);
+}
+
+int lvni_cmd_slurm(int n, const char *const *words)
+{
+    static const struct {
+        const char *name;
+        int (*run)(int n, const char *const *words);
+    } all[] = {{"env", env}, {"expand", expand}, {"compress", compress}};
+    for (size_t i = 0; n > 0 && i < sizeof all / sizeof *all; i++) {
+        if (strcmp(words[0], all[i].name) == 0) {
+            return all[i].run(n - 1, words + 1);
+        }
+    }
+    if (n > 0) {
+        fprintf(stderr, "error: there is no levin slurm %s\n", words[0]);
+    }
+    return lvni_command_misused("slurm");
+}

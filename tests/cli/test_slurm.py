@@ -1,0 +1,115 @@
+"""`levin slurm env|expand|compress` as a shell sees them: what is printed where, and the exit codes.
+
+usage: test_slurm.py LEVIN
+
+Each runs in an environment of its own variables alone. The rows of the record are those of tests/unit/launch/test_who.c.
+"""
+import json
+import os
+import subprocess
+import sys
+import unittest
+
+LEVIN = os.path.abspath(sys.argv[1])
+STEP = {"JOB_ID": 1, "STEP_ID": 0, "PROCID": 2, "LOCALID": 0, "NODEID": 1, "STEP_NUM_TASKS": 4, "STEP_NUM_NODES": 2,
+        "STEP_TASKS_PER_NODE": "2(x2)", "STEP_NODELIST": "n[08-09]", "NTASKS": 4, "JOB_NODELIST": "n[08-09]"}
+BATCH = {"JOB_ID": 1, "PROCID": 0, "LOCALID": 0, "NODEID": 0, "NTASKS": 4, "NTASKS_PER_NODE": 2, "TASKS_PER_NODE": "2(x2)",
+         "JOB_NODELIST": "n[08-09]", "JOB_NUM_NODES": 2}
+
+
+def slurm(**variables):
+    return {f"SLURM_{name}": str(value) for name, value in variables.items()}
+
+
+def levin(*words, env=None, status=0):
+    done = subprocess.run([LEVIN, "slurm", *words], env=env or {}, capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == status, f"{words} ended with {done.returncode}: {done.stdout}{done.stderr}"
+    return done
+
+
+class HostLists(unittest.TestCase):
+    def test_expand(self):
+        self.assertEqual(levin("expand", "n[08-10],login1").stdout, "n08\nn09\nn10\nlogin1\n")
+        self.assertEqual(levin("expand", "a[1-2]", "b").stdout, "a1\na2\nb\n")
+        self.assertEqual(levin("expand", "--first", "n[08-10]").stdout, "n08\n")
+        self.assertEqual(levin("expand", "--count", "n[1-65536]").stdout, "65536\n")
+        self.assertEqual(levin("expand", "-0", "n[1-2]").stdout, "n1\0n2\0")
+
+    def test_nothing_to_expand(self):
+        self.assertEqual(levin("expand", "").stdout, "")
+        self.assertEqual(levin("expand").stdout, "")
+        self.assertEqual(levin("expand", "--first", "", status=1).stdout, "")
+        self.assertEqual(levin("expand", "--count", "").stdout, "0\n")
+
+    def test_mistakes(self):
+        for text in ("node[3-1]", "node[]", "node[1-2", "node1-2]", "node[1-70000]", "a b[x]"):
+            done = levin("expand", text, status=64)
+            self.assertEqual(done.stdout, "")
+            self.assertTrue(done.stderr.startswith("levin: error E112: "), done.stderr)
+        self.assertEqual(levin("expand", "node[3-1]", status=64).stderr,
+                         "levin: error E112: bad host list, column 6: this range counts down\n  found: node[3-1]\n              ^\n")
+        self.assertIn("takes no --last", levin("expand", "--last", "a", status=64).stderr)
+
+    def test_compress(self):
+        self.assertEqual(levin("compress", "n1", "n2", "n3", "n10").stdout, "n[1-3,10]\n")
+        self.assertEqual(levin("compress", "n01", "n02", "n10", "n3").stdout, "n[01-02,10,3]\n")
+        self.assertEqual(levin("compress", "n[1-3]", "n4,n5").stdout, "n[1-5]\n")
+
+
+class Env(unittest.TestCase):
+    def test_nobody_started_it(self):
+        done = levin("env")
+        self.assertEqual(done.stderr, "")
+        self.assertTrue(done.stdout.startswith("source=single\nrank=0\nworld=1\n"))
+
+    def test_a_task_of_a_step(self):
+        env = slurm(**STEP)
+        record = dict(line.split("=", 1) for line in levin("env", env=env).stdout.splitlines())
+        told = json.loads(levin("env", "--json", env=env).stdout)
+        for key, value in {"source": "slurm", "rank": 2, "world": 4, "local_rank": 0, "local_world": 2, "node_rank": 1, "nnodes": 2,
+                           "master_addr": "n08", "master_port": 15001, "from.rank": "SLURM_PROCID"}.items():
+            self.assertEqual(record[key], str(value), key)
+            self.assertEqual(told[key], value, key)
+        self.assertEqual((record["store_host"], told["store_host"]), ("no", False))
+        self.assertEqual((record["hosts"], told["hosts"]), ("n[08-09]", ["n08", "n09"]))
+
+    def test_lines_for_a_shell(self):
+        script = f'eval "$({LEVIN} slurm env --export)"; echo $RANK $WORLD_SIZE $LOCAL_RANK $MASTER_ADDR $MASTER_PORT'
+        done = subprocess.run(["/bin/sh", "-c", script], env=slurm(**STEP), capture_output=True, text=True, timeout=30, check=True)
+        self.assertEqual(done.stdout, "2 4 0 n08 15001\n")
+        # and what it exports is a record again, of the same rank
+        script = f'eval "$({LEVIN} slurm env --export)"; exec {LEVIN} slurm env'
+        done = subprocess.run(["/bin/sh", "-c", script], env=slurm(**STEP), capture_output=True, text=True, timeout=30, check=True)
+        self.assertIn("source=torchrun\nrank=2\nworld=4\n", done.stdout)
+
+    def test_srun_forgotten(self):
+        done = levin("env", env=slurm(**BATCH), status=64)
+        self.assertEqual(done.stdout, "")
+        self.assertTrue(done.stderr.startswith("levin: error E101: srun was not used: only one process is running, 4 were allocated\n"), done.stderr)
+        self.assertIn("  fix: srun levin slurm env\n", done.stderr)
+
+    def test_warnings_are_no_results(self):
+        done = levin("env", "--json", env={"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2"})
+        self.assertEqual(json.loads(done.stdout)["master_port"], 29500)
+        self.assertTrue(done.stderr.startswith("levin: warning W204: "), done.stderr)
+
+    def test_the_source_can_be_forced(self):
+        stale = {**slurm(**STEP), "RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0"}
+        self.assertIn("levin: error E107: ", levin("env", env=stale, status=64).stderr)
+        self.assertIn("source=single\n", levin("env", "--env-source", "single", env=stale).stdout)
+        self.assertIn("SLURM_PROCID is not set", levin("env", "--env-source=slurm", status=64).stderr)
+
+    def test_an_address_of_somebody_else(self):
+        host = {**slurm(**STEP), "SLURM_PROCID": "0", "SLURM_NODEID": "0", "MASTER_ADDR": "192.0.2.1"}
+        done = levin("env", env=host, status=64)
+        self.assertTrue(done.stderr.startswith("levin: error E111: the master address 192.0.2.1 is none of this host's"), done.stderr)
+        levin("env", env={**host, "MASTER_ADDR": "127.0.0.1"})
+
+    def test_mistakes(self):
+        self.assertIn("takes no --jsn", levin("env", "--jsn", status=64).stderr)
+        self.assertIn("there is no levin slurm envs", levin("envs", status=64).stderr)
+        self.assertIn("usage: levin slurm env", levin(status=64).stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
