@@ -1,6 +1,9 @@
 /* Causes in words, and the exit codes of numbered errors (control.h). */
 #include "control.h"
 
+#include "core/error_record.h"
+#include "core/notice.h"
+
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,15 +21,13 @@ const char *lvni_cause_name(lvni_cause_kind kind)
 
 lvni_cause_kind lvni_cause_of_status(lvn_status status)
 {
-    switch (status) {
-    case LVN_OK: return LVNI_CAUSE_NONE;
-    case LVN_ERR_MEMORY:
-    case LVN_ERR_DEVICE_MEMORY: return LVNI_CAUSE_OOM;
-    case LVN_ERR_NON_FINITE: return LVNI_CAUSE_NAN;
-    case LVN_ERR_PEER:
-    case LVN_ERR_ABORTED: return LVNI_CAUSE_PEER;
-    default: return LVNI_CAUSE_ERROR;
+    const char *name = lvni_error_record_kind(status); /* one table for records and causes */
+    for (int kind = LVNI_CAUSE_ERROR; kind < LVNI_CAUSE_COUNT; kind++) {
+        if (strcmp(lvni_cause_name((lvni_cause_kind)kind), name) == 0) {
+            return (lvni_cause_kind)kind;
+        }
     }
+    return LVNI_CAUSE_ERROR;
 }
 
 void lvni_cause_sentence(const lvni_cause *cause, char *out, size_t size)
@@ -45,13 +46,6 @@ lvni_exit_code lvni_control_exit_code(const lvn_error *error)
 {
     const char *m = error->message;
     const bool numbered = m[0] == 'E' && isdigit((unsigned char)m[1]) && isdigit((unsigned char)m[2]) && isdigit((unsigned char)m[3]) && m[4] == ':';
-    switch (numbered ? strtol(m + 1, NULL, 10) : 0) {
-    case 0: return lvni_exit_of_status(error->code);
-    case 105:
-    case 106:
-    case 110: return LVNI_EXIT_RESOURCE;
-    case 113:
-    case 114: return LVNI_EXIT_RENDEZVOUS;
-    default: return LVNI_EXIT_USAGE;
-    }
+    const lvni_notices notice = {.error = numbered ? (int)strtol(m + 1, NULL, 10) : 0};
+    return numbered ? lvni_notices_exit(&notice) : lvni_exit_of_status(error->code);
 }

@@ -57,7 +57,7 @@ typedef struct lvni_cause {
 } lvni_cause;
 
 const char *lvni_cause_name(lvni_cause_kind kind); /* "nan"; "?" for none of them */
-/* The kind of failure that a status stands for: memory is oom, NON_FINITE nan, PEER and ABORTED peer, the rest error. */
+/* The kind of failure that a status stands for, as in error records (core/error_record.h). */
 lvni_cause_kind lvni_cause_of_status(lvn_status status);
 /* "rank 2 (n08, pid 4711) failed first at step 812: MESSAGE": the one sentence for users. Cut to size, zero-terminated. */
 void lvni_cause_sentence(const lvni_cause *cause, char *out, size_t size);
@@ -124,7 +124,7 @@ typedef struct lvni_member {
     const char *host, *boot_id, *device, *driver, *fingerprint;
 } lvni_member;
 
-/* Waits for all ranks. LVN_ERR_TIMEOUT E113 (who is missing); LVN_ERR_USAGE E102, E115 to E118; LVN_ERR_MISMATCH E105; the same message
+/* Waits for all ranks. LVN_ERR_TIMEOUT E113 (who is missing); LVN_ERR_USAGE E102, E115 to E118; LVN_ERR_RESOURCE E105; the same message
  * on all ranks. LVN_ERR_PEER when a rank that was there is gone. */
 lvn_status lvni_control_rendezvous(lvni_control *control, const lvni_facts *facts);
 /* After the rendezvous: `world` rows by rank, borrowed until destroy. NULL before. */

@@ -28,6 +28,14 @@ typedef struct search {
 
 typedef enum found { FOUND, NOT_HERE, REFUSED } found;
 
+/* An attempt that the end of the search cut short says less than the one before it. */
+static void note(search *s, bool cut_short, const char *what)
+{
+    if (!cut_short || s->last[0] == '\0') {
+        snprintf(s->last, sizeof s->last, "%s", what);
+    }
+}
+
 /* Waits for an event until `until_ns`. */
 static bool ready(int fd, short events, uint64_t until_ns)
 {
@@ -62,7 +70,7 @@ static int connect_to(search *s, const struct addrinfo *a, uint64_t until_ns)
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
         return fd;
     }
-    snprintf(s->last, sizeof s->last, "%s", strerror(error));
+    note(s, error == ETIMEDOUT && until_ns == s->until_ns, strerror(error));
     if (fd >= 0) {
         close(fd);
     }
@@ -75,7 +83,7 @@ static bool read_frame(search *s, int fd, lvni_frame_reader *in, uint64_t until_
     for (;;) {
         bool have = false;
         if (lvni_frame_next(in, frame, &have) != LVN_OK) {
-            snprintf(s->last, sizeof s->last, "something else than levin answers");
+            note(s, false, "something else than levin answers");
             return false;
         }
         if (have) {
@@ -87,10 +95,10 @@ static bool read_frame(search *s, int fd, lvni_frame_reader *in, uint64_t until_
             continue;
         }
         if (n <= 0) {
-            snprintf(s->last, sizeof s->last, "%s",
-                     n == 0    ? "the server hung up: it belongs to another run"
-                     : n == -2 ? "the server says nothing"
-                               : strerror(errno));
+            note(s, n == -2 && until_ns == s->until_ns,
+                 n == 0    ? "the server hung up: it belongs to another run"
+                 : n == -2 ? "the server says nothing"
+                           : strerror(errno));
             return false;
         }
         if (lvni_frame_push(in, bytes, (size_t)n) != LVN_OK) {
@@ -125,16 +133,15 @@ static found judge(const lvni_token *want, const lvni_frame *frame, control_link
     if (!lvni_token_equal(&proof, want)) {
         return NOT_HERE;
     }
-    const uint32_t number = lvni_scan_u32(&scan);
     if (frame->type == LVNI_FRAME_WELCOME) {
-        link->store_rank = (int)number;
+        link->store_rank = (int)lvni_scan_u32(&scan);
         lvni_scan_text(&scan, link->store_host, sizeof link->store_host);
         return lvni_scan_done(&scan) ? FOUND : NOT_HERE;
     }
     char message[LVNI_FRAME_MAX_GREETING];
+    const lvn_status status = lvni_scan_status(&scan);
     lvni_scan_text(&scan, message, sizeof message);
-    const lvn_status status = (lvn_status)(int)number;
-    lvn_error_set(status < LVN_OK && status >= LVN_ERR_INTERNAL ? status : LVN_ERR_USAGE, __FILE__, __LINE__, "%s", message);
+    lvn_error_set(status == LVN_OK ? LVN_ERR_INTERNAL : status, __FILE__, __LINE__, "%s", message);
     return REFUSED;
 }
 
@@ -147,7 +154,7 @@ static found greet(search *s, int fd, uint64_t until_ns, control_link *link)
         return NOT_HERE;
     }
     if (!lvni_scan_hello(&frame, &store_nonce)) {
-        snprintf(s->last, sizeof s->last, "something else than levin answers");
+        note(s, false, "something else than levin answers");
         return NOT_HERE;
     }
     if (!send_greet(s, fd, &store_nonce) || !read_frame(s, fd, &link->in, until_ns, &frame)) {

@@ -59,7 +59,7 @@ static void on_reply(lvni_control *c, const lvni_frame *frame)
 {
     lvni_scan scan = lvni_scan_of(frame);
     const uint32_t id = lvni_scan_u32(&scan);
-    const int status = (int)lvni_scan_u32(&scan);
+    const lvn_status status = lvni_scan_status(&scan);
     const size_t n = scan.left;
     char *data = lvni_alloc(LVNI_TAG_CONTROL, n + 1);
     if (data != NULL) {
@@ -72,7 +72,7 @@ static void on_reply(lvni_control *c, const lvni_frame *frame)
         request = request->next;
     }
     if (request != NULL) { /* else who asked has given up */
-        request->status = data == NULL ? LVN_ERR_MEMORY : status > LVN_OK || status < LVN_ERR_INTERNAL ? LVN_ERR_INTERNAL : (lvn_status)status;
+        request->status = data == NULL ? LVN_ERR_MEMORY : status;
         request->data = data;
         request->n = data == NULL ? 0 : n;
         request->done = true;

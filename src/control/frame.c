@@ -116,6 +116,17 @@ void lvni_scan_text(lvni_scan *scan, char *out, size_t size)
     out[n] = '\0';
 }
 
+lvn_status lvni_scan_status(lvni_scan *scan)
+{
+    switch ((int)lvni_scan_u32(scan)) {
+#define STATUS(code, number, text) \
+    case number: return code;
+        LVN_STATUS_LIST(STATUS)
+#undef STATUS
+    default: return LVN_ERR_INTERNAL;
+    }
+}
+
 bool lvni_scan_done(const lvni_scan *scan)
 {
     return !scan->bad && scan->left == 0;

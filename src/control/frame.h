@@ -74,6 +74,7 @@ uint64_t lvni_scan_u64(lvni_scan *scan);
 const unsigned char *lvni_scan_raw(lvni_scan *scan, size_t n);   /* n bytes, NULL when there are fewer */
 const char *lvni_scan_bytes(lvni_scan *scan, size_t *n);         /* a u32 length and so many bytes */
 void lvni_scan_text(lvni_scan *scan, char *out, size_t size);    /* the same as zero-terminated text; too long, or a zero inside: bad */
+lvn_status lvni_scan_status(lvni_scan *scan);                   /* a u32; what is no status is LVN_ERR_INTERNAL */
 bool lvni_scan_done(const lvni_scan *scan);                      /* all was there, nothing is left */
 
 /* ---- Writing, into a string of bytes. Failed allocations show in lvni_str_status at the end. ---- */

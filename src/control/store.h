@@ -40,7 +40,7 @@ typedef struct lvni_store_options {
 } lvni_store_options;
 
 void lvni_store_options_init(lvni_store_options *options);
-/* LVN_ERR_IO E110 (port busy, and by whom, where /proc tells), LVN_ERR_USAGE E111 (the address is not this host's). On success a thread "lvn-store"
+/* LVN_ERR_RESOURCE E110 (port busy, and by whom, where /proc tells), LVN_ERR_USAGE E111 (the address is not this host's). On success a thread "lvn-store"
  * runs until lvni_store_destroy. */
 lvn_status lvni_store_create(const lvni_store_options *options, lvni_store **out);
 int lvni_store_port(const lvni_store *store);

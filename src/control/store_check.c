@@ -45,7 +45,7 @@ static lvn_status check_devices(const lvni_store *store)
         for (int q = r + 1; a->device[0] != '\0' && q < store->o.world; q++) {
             const lvni_facts *b = facts_of(store, q);
             if (strcmp(a->device, b->device) == 0 && strcmp(a->boot_id, b->boot_id) == 0) {
-                LVN_FAIL(LVN_ERR_MISMATCH,
+                LVN_FAIL(LVN_ERR_RESOURCE,
                          "E105: two ranks use one device\n  found: ranks %d and %d on %s: %s\n  fix: check CUDA_VISIBLE_DEVICES and "
                          "--gpus-per-task",
                          r, q, a->host, a->device);
@@ -108,8 +108,13 @@ static void put_value(lvni_str *out, const config_entry *e)
         lvni_str_append(out, "not there");
         return;
     }
+    bool blank = true; /* what is spread over lines becomes one */
     for (size_t i = 0; i < e->value_len && i < SHOWN; i++) {
-        lvni_str_char(out, e->value[i] == '\n' ? ' ' : e->value[i]);
+        const char c = e->value[i] == '\n' ? ' ' : e->value[i];
+        if (c != ' ' || !blank) {
+            lvni_str_char(out, c);
+        }
+        blank = c == ' ';
     }
     lvni_str_append(out, e->value_len > SHOWN ? "..." : "");
 }

@@ -101,7 +101,7 @@ static lvn_status none_free(const char *address, const int *ports, size_t n, int
 {
     const char *where = address == NULL ? "every interface" : address;
     if (error != EADDRINUSE) {
-        LVN_FAIL(LVN_ERR_IO, "E110: cannot listen on port %d of %s: %s\n  fix: another --master-port%s", ports[n - 1], where, strerror(error),
+        LVN_FAIL(LVN_ERR_RESOURCE, "E110: cannot listen on port %d of %s: %s\n  fix: another --master-port%s", ports[n - 1], where, strerror(error),
                  error == EACCES ? "; below 1024 it needs privileges" : "");
     }
     lvni_str list = {0};
@@ -110,10 +110,10 @@ static lvn_status none_free(const char *address, const int *ports, size_t n, int
         lvni_port_owner(ports[i], owner, sizeof owner);
         lvni_str_printf(&list, "%s port %d: %s", i > 0 ? ";" : "", ports[i], owner);
     }
-    lvn_error_set(LVN_ERR_IO, __FILE__, __LINE__, "E110: %s on %s\n  found:%.700s\n  fix: another --master-port, or leave it out",
+    lvn_error_set(LVN_ERR_RESOURCE, __FILE__, __LINE__, "E110: %s on %s\n  found:%.700s\n  fix: another --master-port, or leave it out",
                   n == 1 ? "the port is busy" : "all ports are busy", where, lvni_str_text(&list));
     lvni_str_free(&list);
-    return LVN_ERR_IO;
+    return LVN_ERR_RESOURCE;
 }
 
 static lvn_status resolve(const char *address, struct addrinfo **out)

@@ -111,6 +111,14 @@ void group_end(group *g)
     assert_int_equal(lvni_alloc_get_stats(LVNI_TAG_CORE).live_bytes, 0);
 }
 
+bool told_of_abort(const group_rank *r)
+{
+    for (int i = 0; i < 10000 && r->aborts == 0; i++) {
+        pause_ms(1);
+    }
+    return r->aborts == 1;
+}
+
 void pause_ms(int ms)
 {
     const struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};

@@ -51,6 +51,9 @@ void group_run(group *g);
 /* Whatever is left. Asserts that the store frees all. */
 void group_end(group *g);
 
+/* Waits until on_abort has been called for the rank, which may be a moment after a call of it has failed. False: 10 s were not enough. */
+bool told_of_abort(const group_rank *r);
+
 void pause_ms(int ms);
 double seconds_between(uint64_t from_ns, uint64_t to_ns);
 /* A socket connected to the store, with a receive timeout of 5 s. */

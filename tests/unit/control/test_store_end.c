@@ -1,0 +1,469 @@
+/* How runs end: a common step, the first cause, ranks that are killed or fall silent, a store that is lost. */
+#include "control_support.h"
+
+#include "core/alloc.h"
+#include "core/clock.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* ---- Stopping together ---- */
+
+/* Steps need all ranks, as training steps do: rank r+1 cannot finish step s before rank r has begun it. */
+typedef struct ring_step {
+    pthread_mutex_t lock;
+    pthread_cond_t moved;
+    int64_t begun[GROUP_MAX];
+} ring_step;
+
+static ring_step ring = {.lock = PTHREAD_MUTEX_INITIALIZER, .moved = PTHREAD_COND_INITIALIZER};
+
+static void step_together(const group *g, int rank, int64_t step)
+{
+    pthread_mutex_lock(&ring.lock);
+    ring.begun[rank] = step + 1;
+    pthread_cond_broadcast(&ring.moved);
+    for (int r = 0; r < g->world; r++) {
+        while (ring.begun[r] <= step) {
+            pthread_cond_wait(&ring.moved, &ring.lock);
+        }
+    }
+    pthread_mutex_unlock(&ring.lock);
+}
+
+static lvn_status train(group_rank *r)
+{
+    bool stop = false;
+    int64_t step = 100; /* resumed */
+    for (; !stop; step++) {
+        LVN_TRY(lvni_control_boundary(r->control, step, &stop));
+        if (stop) {
+            break;
+        }
+        if (r->rank == 1 && step == 130) {
+            lvni_control_request_stop(r->control, 15);
+        }
+        if (r->rank == 2 && step == 131) {
+            lvni_control_request_stop(r->control, 10); /* a second one changes nothing */
+        }
+        step_together(r->g, r->rank, step);
+        if (r->rank == 3) {
+            pause_ms(1); /* one is slower than the others */
+        }
+    }
+    r->number = step * 100 + lvni_control_stop_reason(r->control);
+    return LVN_OK;
+}
+
+static void all_stop_at_one_step(void **state)
+{
+    (void)state;
+    group g;
+    memset(ring.begun, 0, sizeof ring.begun);
+    group_init(&g, 4);
+    g.body = train;
+    group_run(&g);
+    for (int r = 0; r < 4; r++) {
+        assert_int_equal(g.ranks[r].status, LVN_OK);
+        assert_int_equal(g.ranks[r].number, g.ranks[0].number);
+        assert_int_equal(g.ranks[r].number % 100, 15);
+        assert_true(g.ranks[r].number / 100 > 130);
+        assert_int_equal(g.ranks[r].aborts, 0);
+    }
+    group_end(&g);
+}
+
+/* The hard case: one rank holds at its boundary while another, one boundary further, waits inside its step for the first. The answer must
+ * not wait for the second one's next boundary. */
+static lvn_status cross(group_rank *r)
+{
+    bool stop = false;
+    LVN_TRY(lvni_control_boundary(r->control, 4, &stop));
+    if (r->rank == 1) {
+        LVN_TRY(lvni_control_boundary(r->control, 5, &stop)); /* passed: it is in step 5, which needs rank 0 to begin step 5 */
+        r->number = stop;
+        LVN_TRY(lvni_control_barrier(r->control, "rank 1 is inside", 10));
+        step_together(r->g, 1, 5);
+    } else {
+        LVN_TRY(lvni_control_barrier(r->control, "rank 1 is inside", 10));
+        lvni_control_request_stop(r->control, 2);
+        pause_ms(100); /* by now everybody has been asked */
+        LVN_TRY(lvni_control_boundary(r->control, 5, &stop)); /* must not hold for ever */
+        r->number = stop;
+        step_together(r->g, 0, 5);
+    }
+    LVN_TRY(lvni_control_boundary(r->control, 6, &stop));
+    r->number = r->number * 10 + stop;
+    return LVN_OK;
+}
+
+static void holding_never_locks_a_step_up(void **state)
+{
+    (void)state;
+    group g;
+    memset(ring.begun, 0, sizeof ring.begun);
+    group_init(&g, 2);
+    g.body = cross;
+    group_run(&g);
+    for (int r = 0; r < 2; r++) {
+        assert_int_equal(g.ranks[r].status, LVN_OK);
+        assert_int_equal(g.ranks[r].number, 1); /* on at 5, stop at 6 */
+    }
+    group_end(&g);
+}
+
+static lvn_status stop_before_the_first_step(group_rank *r)
+{
+    bool stop = false;
+    if (r->rank == 0) {
+        lvni_control_request_stop(r->control, 15);
+    }
+    LVN_TRY(lvni_control_barrier(r->control, "asked", 10));
+    pause_ms(50);
+    LVN_TRY(lvni_control_boundary(r->control, 70, &stop));
+    r->number = stop;
+    return LVN_OK;
+}
+
+static void who_has_not_begun_stops_at_its_first_boundary(void **state)
+{
+    (void)state;
+    group g;
+    group_init(&g, 3);
+    g.body = stop_before_the_first_step;
+    group_run(&g);
+    for (int r = 0; r < 3; r++) {
+        assert_int_equal(g.ranks[r].status, LVN_OK);
+        assert_int_equal(g.ranks[r].number, 1);
+    }
+    group_end(&g);
+}
+
+/* ---- The first cause ---- */
+
+static int peer_first_ms;
+
+static lvn_status fail_with_transport_error(group_rank *r)
+{
+    lvn_status status = LVN_OK;
+    bool stop = false;
+    LVN_TRY(lvni_control_boundary(r->control, 812, &stop));
+    LVN_TRY(lvni_control_barrier(r->control, "begin", 10));
+    if (r->rank == 2) {
+        pause_ms(peer_first_ms > 0 ? peer_first_ms : 0);
+        lvni_control_fail(r->control, LVNI_CAUSE_NAN, "the loss is not finite", 812);
+    } else if (r->rank == 0) {
+        pause_ms(peer_first_ms < 0 ? -peer_first_ms : 0);
+        lvni_control_fail(r->control, LVNI_CAUSE_PEER, "connection reset by peer", 812);
+    } else {
+        lvni_bytes *all = NULL;
+        status = lvni_control_gather(r->control, "never", "x", 1, 10, &all); /* a wait that the end must cut short */
+    }
+    return status == LVN_OK ? lvni_control_check(r->control) : status;
+}
+
+static void the_real_cause_is_named(void **state)
+{
+    (void)state;
+    static const int cases[] = {50, 0, -50}; /* the transport error 50 ms before, together with, after the failure */
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        group g;
+        group_init(&g, 4);
+        g.body = fail_with_transport_error;
+        g.keep = true;
+        peer_first_ms = cases[i];
+        group_run(&g);
+        for (int r = 0; r < 4; r++) {
+            assert_int_equal(g.ranks[r].status, LVN_ERR_PEER);
+            assert_true(told_of_abort(&g.ranks[r]));
+            assert_int_equal(g.ranks[r].cause.rank, 2);
+            assert_int_equal(g.ranks[r].cause.kind, LVNI_CAUSE_NAN);
+            assert_int_equal(g.ranks[r].cause.step, 812);
+            assert_int_equal(g.ranks[r].cause.pid, getpid());
+            assert_string_equal(g.ranks[r].cause.message, "the loss is not finite");
+            assert_non_null(strstr(g.ranks[r].error.message, "rank 2 ("));
+            assert_non_null(strstr(g.ranks[r].error.message, ") failed first at step 812: the loss is not finite"));
+            assert_int_equal(lvni_control_exit_code(&g.ranks[r].error), LVNI_EXIT_PEER);
+            assert_true(seconds_between(g.ranks[r].began_ns, g.ranks[r].ended_ns) < 2);
+            bool stop = true;
+            assert_int_equal(lvni_control_boundary(g.ranks[r].control, 813, &stop), LVN_ERR_PEER);
+            assert_int_equal(lvni_control_set(g.ranks[r].control, "k", "v", 1), LVN_ERR_PEER);
+            assert_int_equal(lvni_control_leave(g.ranks[r].control), LVN_OK);
+        }
+        group_end(&g);
+    }
+}
+
+static lvn_status only_peers(group_rank *r)
+{
+    pause_ms(r->rank * 30);
+    lvni_control_fail(r->control, LVNI_CAUSE_PEER, r->rank == 0 ? "nccl: remote error" : "another", 3);
+    return lvni_control_check(r->control);
+}
+
+static void without_a_real_cause_the_first_report_counts(void **state)
+{
+    (void)state;
+    group g;
+    group_init(&g, 2);
+    g.body = only_peers;
+    g.store_options.settle_s = 0.1;
+    group_run(&g);
+    for (int r = 0; r < 2; r++) {
+        assert_true(told_of_abort(&g.ranks[r]));
+        assert_int_equal(g.ranks[r].cause.rank, 0);
+        assert_int_equal(g.ranks[r].cause.kind, LVNI_CAUSE_PEER);
+        assert_string_equal(g.ranks[r].cause.message, "nccl: remote error");
+    }
+    group_end(&g);
+}
+
+/* ---- Ranks that are lost ---- */
+
+static lvn_status vanish(group_rank *r)
+{
+    bool stop = false;
+    LVN_TRY(lvni_control_boundary(r->control, 5, &stop));
+    LVN_TRY(lvni_control_barrier(r->control, "begin", 10));
+    if (r->rank == 1) {
+        pause_ms(120); /* its heartbeats tell its step */
+        lvni_control_destroy(r->control); /* what the others see of a kill: the end of the connection, and no word */
+        r->control = NULL;
+        return LVN_OK;
+    }
+    return lvni_control_barrier(r->control, "never", 10);
+}
+
+static void the_end_of_a_connection_ends_the_run(void **state)
+{
+    (void)state;
+    group g;
+    group_init(&g, 3);
+    g.body = vanish;
+    g.keep = true;
+    g.options.heartbeat_s = 0.05;
+    group_run(&g);
+    for (int r = 0; r < 3; r += 2) {
+        assert_int_equal(g.ranks[r].status, LVN_ERR_PEER);
+        assert_true(told_of_abort(&g.ranks[r]));
+        assert_int_equal(g.ranks[r].cause.rank, 1);
+        assert_int_equal(g.ranks[r].cause.kind, LVNI_CAUSE_SIGNAL);
+        assert_int_equal(g.ranks[r].cause.step, 5);
+        assert_true(g.ranks[r].cause.host[0] != '\0');
+        assert_non_null(strstr(g.ranks[r].error.message, "rank 1 ("));
+        assert_non_null(strstr(g.ranks[r].error.message, "at step 5: "));
+        assert_non_null(strstr(g.ranks[r].error.message, "killed or crashed"));
+        assert_true(seconds_between(g.ranks[r].began_ns, g.ranks[r].ended_ns) < 2);
+    }
+    group_end(&g);
+}
+
+/* A rank in a process of its own, which is stopped or killed. It ends with its parent. */
+static pid_t rank_process(int port, int rank)
+{
+    const pid_t pid = fork();
+    if (pid != 0) {
+        return pid;
+    }
+    alarm(30);
+    lvni_control_options o;
+    lvni_control *c = NULL;
+    lvni_facts facts;
+    lvni_facts_room room;
+    lvni_control_options_init(&o);
+    o.rank = rank;
+    o.world = 2;
+    o.heartbeat_s = 0.1;
+    o.job_key = "test";
+    o.ports = &port;
+    o.n_ports = 1;
+    lvni_facts_init(&facts, &room);
+    if (lvni_control_connect(&o, &c) != LVN_OK || lvni_control_rendezvous(c, &facts) != LVN_OK) {
+        _exit(1);
+    }
+    lvni_control_barrier(c, "of this process alone", 30);
+    _exit(2);
+}
+
+static void lose_process(int signal_number, double peer_timeout_s, const char *why)
+{
+    group g;
+    int fd = -1;
+    static const int any = 0;
+    group_init(&g, 2);
+    /* The process is forked before this one has threads; it finds the socket, which listens already. */
+    assert_int_equal(lvni_store_listen("127.0.0.1", &any, 1, &fd, &g.port), LVN_OK);
+    const pid_t pid = rank_process(g.port, 1);
+    assert_true(pid > 0);
+    g.store_options.listen_fd = fd;
+    g.store_options.peer_timeout_s = peer_timeout_s;
+    g.store_options.heartbeat_s = g.options.heartbeat_s = 0.05;
+    g.skip[1] = true;
+    g.keep = true;
+    group_run(&g);
+    assert_int_equal(g.ranks[0].status, LVN_OK);
+    const uint64_t began = lvni_now_ns();
+    kill(pid, signal_number);
+    assert_int_equal(lvni_control_barrier(g.ranks[0].control, "never", 20), LVN_ERR_PEER);
+    assert_true(lvni_seconds_since(began) < peer_timeout_s + 2);
+    lvni_cause cause;
+    assert_true(lvni_control_cause(g.ranks[0].control, &cause));
+    assert_int_equal(cause.rank, 1);
+    assert_int_equal(cause.pid, pid);
+    assert_non_null(strstr(cause.message, why));
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    group_end(&g);
+}
+
+static void a_killed_process_is_named(void **state)
+{
+    (void)state;
+    lose_process(SIGKILL, 10, "killed or crashed");
+}
+
+static void a_stopped_process_is_named_when_its_time_is_over(void **state)
+{
+    (void)state;
+    lose_process(SIGSTOP, 1.5, "nothing was heard from it for 1.5 s");
+}
+
+static lvn_status store_goes_away(group_rank *r)
+{
+    LVN_TRY(lvni_control_barrier(r->control, "begin", 10));
+    if (r->rank == 0) {
+        pause_ms(50);
+        lvni_store_destroy(r->g->store); /* its process ends */
+        r->g->store = NULL;
+        return LVN_OK;
+    }
+    return lvni_control_barrier(r->control, "never", 10);
+}
+
+static void a_lost_store_names_its_rank(void **state)
+{
+    (void)state;
+    group g;
+    group_init(&g, 3);
+    g.body = store_goes_away;
+    g.keep = true;
+    group_run(&g);
+    for (int r = 1; r < 3; r++) {
+        assert_int_equal(g.ranks[r].status, LVN_ERR_PEER);
+        assert_true(told_of_abort(&g.ranks[r]));
+        assert_int_equal(g.ranks[r].cause.rank, 0);
+        assert_non_null(strstr(g.ranks[r].error.message, "rank 0 ("));
+        assert_non_null(strstr(g.ranks[r].error.message, "the store in its process is lost"));
+    }
+    group_end(&g);
+}
+
+static lvn_status lost_in_rendezvous(group_rank *r)
+{
+    (void)r;
+    return LVN_OK;
+}
+
+/* Killed before all have come: the others do not wait for the time-out. */
+static void who_dies_at_the_rendezvous_is_named(void **state)
+{
+    (void)state;
+    group g;
+    group_init(&g, 3);
+    g.body = lost_in_rendezvous;
+    g.skip[1] = true;
+    assert_int_equal(lvni_store_create(&g.store_options, &g.store), LVN_OK);
+    const int port = lvni_store_port(g.store);
+    lvni_control *c[2] = {NULL, NULL};
+    lvni_control_options o = g.options;
+    o.world = 3;
+    o.ports = &port;
+    o.n_ports = 1;
+    for (int i = 0; i < 2; i++) {
+        o.rank = i;
+        assert_int_equal(lvni_control_connect(&o, &c[i]), LVN_OK);
+    }
+    int64_t n = 0;
+    assert_int_equal(lvni_control_add(c[1], "here", 1, &n), LVN_OK); /* the store has heard it */
+    lvni_control_destroy(c[1]);
+    const uint64_t began = lvni_now_ns();
+    assert_int_equal(lvni_control_rendezvous(c[0], &g.ranks[0].facts), LVN_ERR_PEER);
+    assert_non_null(strstr(lvn_last_error()->message, "rank 1 ("));
+    assert_true(lvni_seconds_since(began) < 2);
+    o.rank = 2; /* who comes when all is over hears it at once */
+    assert_int_equal(lvni_control_connect(&o, &c[1]), LVN_OK);
+    assert_int_equal(lvni_control_rendezvous(c[1], &g.ranks[2].facts), LVN_ERR_PEER);
+    lvni_control_destroy(c[0]);
+    lvni_control_destroy(c[1]);
+    group_end(&g);
+}
+
+/* ---- The store's own end ---- */
+
+static lvn_status leave_one_by_one(group_rank *r)
+{
+    pause_ms(r->rank * 50);
+    return LVN_OK;
+}
+
+static void the_store_waits_until_all_have_left(void **state)
+{
+    (void)state;
+    group g;
+    group_init(&g, 3);
+    g.keep = true;
+    group_run(&g);
+    assert_int_equal(lvni_store_wait(g.store, 0.05), LVN_ERR_TIMEOUT);
+    assert_non_null(strstr(lvn_last_error()->message, "3 ranks are still connected"));
+    group_end(&g);
+    group_init(&g, 3);
+    g.body = leave_one_by_one;
+    group_run(&g);
+    assert_int_equal(lvni_store_wait(g.store, -1), LVN_OK);
+    for (int r = 0; r < 3; r++) {
+        assert_int_equal(g.ranks[r].status, LVN_OK);
+        assert_int_equal(g.ranks[r].aborts, 0);
+    }
+    group_end(&g);
+}
+
+static void words_for_causes(void **state)
+{
+    (void)state;
+    char text[64];
+    const lvni_cause cause = {.kind = LVNI_CAUSE_OOM, .rank = 3, .step = -1, .host = "n08", .message = "no memory"};
+    lvni_cause_sentence(&cause, text, sizeof text);
+    assert_string_equal(text, "rank 3 (n08) failed first: no memory");
+    lvni_cause_sentence(&cause, text, 10);
+    assert_string_equal(text, "rank 3 (n");
+    assert_string_equal(lvni_cause_name(LVNI_CAUSE_OOM), "oom");
+    assert_string_equal(lvni_cause_name((lvni_cause_kind)99), "?");
+    assert_int_equal(lvni_cause_of_status(LVN_ERR_DEVICE_MEMORY), LVNI_CAUSE_OOM);
+    assert_int_equal(lvni_cause_of_status(LVN_ERR_NON_FINITE), LVNI_CAUSE_NAN);
+    assert_int_equal(lvni_cause_of_status(LVN_ERR_PEER), LVNI_CAUSE_PEER);
+    assert_int_equal(lvni_cause_of_status(LVN_ERR_IO), LVNI_CAUSE_ERROR);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_stop_at_one_step),
+        cmocka_unit_test(holding_never_locks_a_step_up),
+        cmocka_unit_test(who_has_not_begun_stops_at_its_first_boundary),
+        cmocka_unit_test(the_real_cause_is_named),
+        cmocka_unit_test(without_a_real_cause_the_first_report_counts),
+        cmocka_unit_test(the_end_of_a_connection_ends_the_run),
+        cmocka_unit_test(a_killed_process_is_named),
+        cmocka_unit_test(a_stopped_process_is_named_when_its_time_is_over),
+        cmocka_unit_test(a_lost_store_names_its_rank),
+        cmocka_unit_test(who_dies_at_the_rendezvous_is_named),
+        cmocka_unit_test(the_store_waits_until_all_have_left),
+        cmocka_unit_test(words_for_causes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,484 @@
+/* The rendezvous: the table that everybody gets, and the sentence when somebody is missing or does not fit. Listening and finding each other. */
+#include "control_support.h"
+
+#include "control/message.h"
+#include "core/alloc.h"
+#include "core/clock.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static void assert_says(const lvn_error *error, lvn_status code, const char *const *parts, size_t n)
+{
+    if (error->code != code) {
+        print_message("%s: %s\n", lvn_status_name(error->code), error->message);
+    }
+    assert_int_equal(error->code, code);
+    for (size_t i = 0; i < n; i++) {
+        if (strstr(error->message, parts[i]) == NULL) {
+            print_message("'%s' is not in: %s\n", parts[i], error->message);
+            fail();
+        }
+    }
+}
+#define ASSERT_SAYS(error, code, ...)                                                    \
+    do {                                                                                 \
+        const char *const parts_[] = {__VA_ARGS__};                                      \
+        assert_says((error), (code), parts_, sizeof parts_ / sizeof *parts_);            \
+    } while (0)
+
+/* ---- The table ---- */
+
+static void everybody_gets_the_table(void **state)
+{
+    (void)state;
+    static const char *const hosts[] = {"n1", "n0", "n1", "n0", "n2"};
+    static const char *const devices[] = {"GPU-a", "GPU-a", "GPU-b", "", ""}; /* the same name on another host is another device */
+    group g;
+    group_init(&g, 5);
+    g.keep = true;
+    for (int r = 0; r < 5; r++) {
+        g.ranks[r].facts.host = hosts[r];
+        g.ranks[r].facts.boot_id = hosts[r];
+        g.ranks[r].facts.device = devices[r];
+        g.ranks[r].facts.cpus = 10 + r;
+        g.ranks[r].facts.pid = 100 + r;
+        g.ranks[r].facts.resume_step = 7;
+        g.ranks[r].facts.config = "lr: 0.1\nbatch_size: 64\n";
+        g.ranks[r].facts.fingerprint = r == 3 ? "old cpu" : "new cpu";
+    }
+    group_run(&g);
+    static const int local[] = {0, 0, 1, 1, 0}, node[] = {0, 1, 0, 1, 2}, locals[] = {2, 2, 2, 2, 1};
+    for (int r = 0; r < 5; r++) {
+        assert_int_equal(g.ranks[r].status, LVN_OK);
+        assert_int_equal(lvni_control_rank(g.ranks[r].control), r);
+        assert_int_equal(lvni_control_world(g.ranks[r].control), 5);
+        assert_int_equal(lvni_control_nodes(g.ranks[r].control), 3);
+        const lvni_member *m = lvni_control_members(g.ranks[r].control);
+        if (m == NULL) {
+            fail();
+            return;
+        }
+        for (int q = 0; q < 5; q++) {
+            assert_int_equal(m[q].rank, q);
+            assert_int_equal(m[q].local_rank, local[q]);
+            assert_int_equal(m[q].local_world, locals[q]);
+            assert_int_equal(m[q].node_rank, node[q]);
+            assert_int_equal(m[q].host_index, node[q]);
+            assert_int_equal(m[q].cpus, 10 + q);
+            assert_int_equal(m[q].pid, 100 + q);
+            assert_string_equal(m[q].host, hosts[q]);
+            assert_string_equal(m[q].device, devices[q]);
+            assert_string_equal(m[q].fingerprint, q == 3 ? "old cpu" : "new cpu");
+        }
+    }
+    group_end(&g);
+}
+
+static void numbers_that_are_known_are_kept(void **state)
+{
+    (void)state;
+    group g;
+    group_init(&g, 4); /* two launchers on one host: two nodes, one boot id */
+    g.keep = true;
+    for (int r = 0; r < 4; r++) {
+        g.ranks[r].facts.node_rank = 1 - r / 2;
+        g.ranks[r].facts.local_rank = r % 2;
+    }
+    group_run(&g);
+    const lvni_member *m = lvni_control_members(g.ranks[2].control);
+    if (m == NULL) {
+        fail();
+        return;
+    }
+    for (int r = 0; r < 4; r++) {
+        assert_int_equal(m[r].node_rank, 1 - r / 2);
+        assert_int_equal(m[r].local_rank, r % 2);
+        assert_int_equal(m[r].local_world, 2);
+        assert_int_equal(m[r].host_index, 0);
+    }
+    assert_int_equal(lvni_control_nodes(g.ranks[0].control), 2);
+    group_end(&g);
+}
+
+/* ---- Who does not fit ---- */
+
+static void run_and_fail(group *g, lvn_status code, lvni_exit_code exit_code, const char *first, const char *second, const char *third)
+{
+    group_run(g);
+    for (int r = 0; r < g->world; r++) {
+        ASSERT_SAYS(&g->ranks[r].error, code, first, second, third);
+        assert_int_equal(lvni_control_exit_code(&g->ranks[r].error), exit_code);
+    }
+    group_end(g);
+}
+
+static void different_configurations_are_told_by_key(void **state)
+{
+    (void)state;
+    group g;
+    group_init(&g, 3);
+    g.ranks[0].facts.config = "lr: 0.1\nbatch_size: 64\ndata:\n  - a\n  - b\nseed: 1\n";
+    g.ranks[1].facts.config = g.ranks[0].facts.config;
+    g.ranks[2].facts.config = "lr: 0.1\nbatch_size: 32\ndata:\n  - a\n  - c\nextra: yes\nseed: 1\n";
+    run_and_fail(&g, LVN_ERR_USAGE, LVNI_EXIT_USAGE, "E117: ", "batch_size: 64 / 32; data: - a - b / - a - c; extra: not there / yes\n", " / rank 2 (");
+}
+
+static void different_versions_and_steps_are_told(void **state)
+{
+    (void)state;
+    group g;
+    group_init(&g, 2);
+    g.ranks[1].facts.version = "0.0.9";
+    g.ranks[1].facts.host = "n07";
+    run_and_fail(&g, LVN_ERR_USAGE, LVNI_EXIT_USAGE, "E116: ", "rank 1 (n07): 0.0.9", "fix:");
+    group_init(&g, 2);
+    g.ranks[0].facts.resume_step = 400;
+    run_and_fail(&g, LVN_ERR_USAGE, LVNI_EXIT_USAGE, "E118: ", "step 400", "step -1");
+}
+
+static void one_device_for_two_ranks_is_told(void **state)
+{
+    (void)state;
+    group g;
+    group_init(&g, 3);
+    for (int r = 0; r < 3; r++) {
+        g.ranks[r].facts.device = r == 0 ? "GPU-0" : "GPU-1";
+    }
+    run_and_fail(&g, LVN_ERR_RESOURCE, LVNI_EXIT_RESOURCE, "E105: ", "ranks 1 and 2", "GPU-1");
+    group_init(&g, 3);
+    for (int r = 0; r < 3; r++) {
+        g.ranks[r].facts.device = "GPU-1";
+    }
+    g.store_options.allow_shared_device = true;
+    group_run(&g);
+    assert_int_equal(g.ranks[1].status, LVN_OK);
+    group_end(&g);
+}
+
+static void one_place_for_two_ranks_is_told(void **state)
+{
+    (void)state;
+    group g;
+    group_init(&g, 2);
+    for (int r = 0; r < 2; r++) {
+        g.ranks[r].facts.node_rank = g.ranks[r].facts.local_rank = 0;
+    }
+    run_and_fail(&g, LVN_ERR_USAGE, LVNI_EXIT_USAGE, "E102: ", "rank 0", "rank 1");
+}
+
+/* ---- Who is missing ---- */
+
+static void missing_ranks_are_named_by_node(void **state)
+{
+    (void)state;
+    static const char *const hosts[] = {"n08", "n08", "n09", "n09", "n09", "n08"};
+    group g;
+    group_init(&g, 6);
+    g.store_options.rank_hosts = hosts;
+    g.store_options.rdzv_timeout_s = 0.5;
+    g.store_options.waiting_first_s = 0.1;
+    g.store_options.waiting_every_s = 0.1;
+    g.skip[1] = g.skip[2] = g.skip[3] = g.skip[5] = true;
+    group_run(&g);
+    static const int here[] = {0, 4};
+    for (int i = 0; i < 2; i++) {
+        const lvn_error *error = &g.ranks[here[i]].error;
+        ASSERT_SAYS(error, LVN_ERR_TIMEOUT, "E113: ", "ranks 1,5 (node n08), 2-3 (node n09) missing; 2 of 6 present");
+        assert_int_equal(lvni_control_exit_code(error), LVNI_EXIT_RENDEZVOUS);
+    }
+    group_end(&g);
+    assert_non_null(strstr(g.lines, "waiting 0 s for ranks 1,5 (node n08), 2-3 (node n09); 2 of 6 present\n"));
+    assert_non_null(strchr(strchr(g.lines, '\n') + 1, '\n')); /* a second line followed */
+}
+
+static void a_rank_that_connects_and_does_nothing_is_missing(void **state)
+{
+    (void)state;
+    group g;
+    group_init(&g, 2);
+    g.store_options.rdzv_timeout_s = 0.4;
+    g.skip[1] = true;
+    assert_int_equal(lvni_store_create(&g.store_options, &g.store), LVN_OK);
+    const int port = lvni_store_port(g.store);
+    lvni_control_options o = g.options;
+    lvni_control *c[2] = {NULL, NULL};
+    o.world = 2;
+    o.ports = &port;
+    o.n_ports = 1;
+    for (o.rank = 0; o.rank < 2; o.rank++) {
+        assert_int_equal(lvni_control_connect(&o, &c[o.rank]), LVN_OK);
+    }
+    assert_int_equal(lvni_control_rendezvous(c[0], &g.ranks[0].facts), LVN_ERR_TIMEOUT);
+    ASSERT_SAYS(lvn_last_error(), LVN_ERR_TIMEOUT, "rank 1 missing; 1 of 2 present");
+    assert_int_equal(lvni_control_rendezvous(c[1], &g.ranks[1].facts), LVN_ERR_TIMEOUT); /* too late */
+    o.rank = 0;
+    lvni_control *late = NULL;
+    assert_int_equal(lvni_control_connect(&o, &late), LVN_ERR_TIMEOUT);
+    ASSERT_SAYS(lvn_last_error(), LVN_ERR_TIMEOUT, "E113: ");
+    lvni_control_destroy(c[0]);
+    lvni_control_destroy(c[1]);
+    group_end(&g);
+}
+
+/* ---- At the door ---- */
+
+static lvn_status connect_as(const group *g, int rank, int world, const char *job, const char *secret, lvni_control **out)
+{
+    lvni_control_options o = g->options;
+    const int port = lvni_store_port(g->store);
+    o.rank = rank;
+    o.world = world;
+    o.job_key = job;
+    o.secret = secret;
+    o.ports = &port;
+    o.n_ports = 1;
+    o.rdzv_timeout_s = 0.3;
+    return lvni_control_connect(&o, out);
+}
+
+static void strangers_find_no_store(void **state)
+{
+    (void)state;
+    group g;
+    group_init(&g, 2);
+    g.store_options.secret = "token";
+    assert_int_equal(lvni_store_create(&g.store_options, &g.store), LVN_OK);
+    lvni_control *c = NULL;
+    assert_int_equal(connect_as(&g, 0, 2, "test", NULL, &c), LVN_ERR_TIMEOUT);
+    ASSERT_SAYS(lvn_last_error(), LVN_ERR_TIMEOUT, "E114: rank 0", "127.0.0.1", "another run");
+    assert_int_equal(lvni_control_exit_code(lvn_last_error()), LVNI_EXIT_RENDEZVOUS);
+    assert_int_equal(connect_as(&g, 0, 2, "test", "wrong", &c), LVN_ERR_TIMEOUT);
+    assert_int_equal(connect_as(&g, 0, 2, "other job", "token", &c), LVN_ERR_TIMEOUT);
+    assert_null(c);
+    assert_int_equal(connect_as(&g, 0, 2, "test", "token", &c), LVN_OK);
+    lvni_control_destroy(c);
+    group_end(&g);
+}
+
+static void another_world_and_a_second_rank_are_told(void **state)
+{
+    (void)state;
+    group g;
+    lvni_control *c = NULL, *again = NULL;
+    group_init(&g, 2);
+    assert_int_equal(lvni_store_create(&g.store_options, &g.store), LVN_OK);
+    assert_int_equal(connect_as(&g, 0, 3, "test", NULL, &c), LVN_ERR_USAGE);
+    ASSERT_SAYS(lvn_last_error(), LVN_ERR_USAGE, "E102: ", "rank 0 of world 3", "world 2");
+    assert_int_equal(connect_as(&g, 0, 2, "test", NULL, &c), LVN_ERR_USAGE); /* the ranks can never be complete: all hear it */
+    ASSERT_SAYS(lvn_last_error(), LVN_ERR_USAGE, "E102: ");
+    group_end(&g);
+    group_init(&g, 2);
+    assert_int_equal(lvni_store_create(&g.store_options, &g.store), LVN_OK);
+    assert_int_equal(connect_as(&g, 1, 2, "test", NULL, &c), LVN_OK);
+    assert_int_equal(connect_as(&g, 1, 2, "test", NULL, &again), LVN_ERR_USAGE);
+    ASSERT_SAYS(lvn_last_error(), LVN_ERR_USAGE, "E115: rank 1 is there twice", "(pid ");
+    assert_int_equal(lvni_control_rendezvous(c, &g.ranks[1].facts), LVN_ERR_USAGE);
+    ASSERT_SAYS(lvn_last_error(), LVN_ERR_USAGE, "E115: ");
+    lvni_control_destroy(c);
+    group_end(&g);
+}
+
+static void a_second_rank_does_not_harm_a_running_job(void **state)
+{
+    (void)state;
+    group g;
+    lvni_control *c = NULL;
+    group_init(&g, 2);
+    g.keep = true;
+    group_run(&g);
+    assert_int_equal(connect_as(&g, 1, 2, "test", NULL, &c), LVN_ERR_USAGE);
+    ASSERT_SAYS(lvn_last_error(), LVN_ERR_USAGE, "E115: ");
+    assert_int_equal(lvni_control_set(g.ranks[1].control, "k", "v", 1), LVN_OK);
+    for (int r = 0; r < 2; r++) {
+        assert_int_equal(lvni_control_leave(g.ranks[r].control), LVN_OK);
+        assert_int_equal(g.ranks[r].aborts, 0);
+    }
+    group_end(&g);
+}
+
+static void another_protocol_is_told(void **state)
+{
+    (void)state;
+    group g;
+    group_init(&g, 2);
+    assert_int_equal(lvni_store_create(&g.store_options, &g.store), LVN_OK);
+    const int fd = raw_connect(lvni_store_port(g.store));
+    lvni_frame_reader in = {.limit = LVNI_FRAME_MAX_GREETING};
+    lvni_frame frame = {0};
+    char bytes[2048];
+    for (int turn = 0; turn < 2; turn++) {
+        bool have = false;
+        while (!have) {
+            const ssize_t n = recv(fd, bytes, sizeof bytes, 0);
+            assert_true(n > 0);
+            assert_int_equal(lvni_frame_push(&in, bytes, (size_t)n), LVN_OK);
+            assert_int_equal(lvni_frame_next(&in, &frame, &have), LVN_OK);
+        }
+        if (turn == 0) {
+            lvni_token key, nonce;
+            lvni_str s = {0};
+            lvni_greet greet = {.protocol = LVNI_CONTROL_PROTOCOL + 1, .world = 2, .rank = 1, .pid = 4711, .host = "n09", .version = "9.9"};
+            assert_true(lvni_scan_hello(&frame, &nonce));
+            assert_int_equal(lvni_token_of_run("test", NULL, NULL, &key), LVN_OK);
+            greet.proof = lvni_greet_proof(&key, &nonce, &greet);
+            lvni_put_greet(&s, &greet);
+            assert_int_equal(send(fd, s.data, s.len, 0), (ssize_t)s.len);
+            lvni_str_free(&s);
+        }
+    }
+    assert_int_equal(frame.type, LVNI_FRAME_REFUSE);
+    assert_non_null(memmem(frame.body, frame.n, "E116: ", 6));
+    assert_non_null(memmem(frame.body, frame.n, "rank 1 (n09, pid 4711): levin 9.9, protocol 2", 45));
+    assert_int_equal(recv(fd, bytes, sizeof bytes, 0), 0); /* and it hangs up */
+    close(fd);
+    lvni_frame_reader_free(&in);
+    group_end(&g);
+}
+
+static void the_silent_and_the_noisy_are_dropped(void **state)
+{
+    (void)state;
+    group g;
+    char bytes[256];
+    group_init(&g, 2);
+    g.store_options.greeting_timeout_s = 0.2;
+    assert_int_equal(lvni_store_create(&g.store_options, &g.store), LVN_OK);
+    const int silent = raw_connect(lvni_store_port(g.store)), noisy = raw_connect(lvni_store_port(g.store));
+    static const char get[] = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    assert_int_equal(send(noisy, get, sizeof get - 1, MSG_NOSIGNAL), (ssize_t)sizeof get - 1);
+    const uint64_t began = lvni_now_ns();
+    for (int i = 0; i < 2; i++) {
+        ssize_t n = 1;
+        while (n > 0) { /* its hello, then the end */
+            n = recv(i == 0 ? noisy : silent, bytes, sizeof bytes, 0);
+        }
+        assert_true(lvni_seconds_since(began) < 4); /* not the 5 s of the socket's own patience */
+    }
+    close(silent);
+    close(noisy);
+    group_end(&g);
+}
+
+/* ---- Ports ---- */
+
+static void a_busy_port_names_its_owner(void **state)
+{
+    (void)state;
+    static const int any = 0;
+    int fd = -1, port = 0, other = -1, ports[2];
+    assert_int_equal(lvni_store_listen("127.0.0.1", &any, 1, &fd, &port), LVN_OK);
+    assert_true(port > 0);
+    char pid[32];
+    snprintf(pid, sizeof pid, "pid %d (", (int)getpid());
+    ports[0] = port;
+    ports[1] = 0;
+    assert_int_equal(lvni_store_listen("127.0.0.1", ports, 1, &other, &ports[1]), LVN_ERR_RESOURCE);
+    ASSERT_SAYS(lvn_last_error(), LVN_ERR_RESOURCE, "E110: ", pid, "test_store_meet", "--master-port");
+    assert_int_equal(lvni_control_exit_code(lvn_last_error()), LVNI_EXIT_RESOURCE);
+    assert_int_equal(other, -1);
+    ports[1] = 0;
+    int second = 0;
+    assert_int_equal(lvni_store_listen("127.0.0.1", ports, 2, &other, &second), LVN_OK); /* the next candidate */
+    assert_int_not_equal(second, port);
+    close(other);
+    close(fd);
+}
+
+static void a_foreign_address_is_told_at_once(void **state)
+{
+    (void)state;
+    static const int any = 0;
+    int fd = -1, port = 0;
+    assert_int_equal(lvni_store_listen("192.0.2.1", &any, 1, &fd, &port), LVN_ERR_USAGE);
+    ASSERT_SAYS(lvn_last_error(), LVN_ERR_USAGE, "E111: ", "192.0.2.1", "127.0.0.1");
+    assert_int_equal(lvni_control_exit_code(lvn_last_error()), LVNI_EXIT_USAGE);
+}
+
+/* As the launcher does: the socket comes with the process, and foreign services lie on the way. */
+static void an_inherited_socket_is_found_among_candidates(void **state)
+{
+    (void)state;
+    static const int any = 0;
+    int fd = -1, foreign = -1, ports[3] = {1, 0, 0}; /* nobody listens at 1 */
+    group g;
+    group_init(&g, 1);
+    assert_int_equal(lvni_store_listen("127.0.0.1", &any, 1, &foreign, &ports[1]), LVN_OK); /* accepts and says nothing */
+    assert_int_equal(lvni_store_listen(NULL, &any, 1, &fd, &ports[2]), LVN_OK);
+    g.store_options.listen_fd = fd;
+    assert_int_equal(lvni_store_create(&g.store_options, &g.store), LVN_OK);
+    assert_int_equal(lvni_store_port(g.store), ports[2]);
+    lvni_control_options o = g.options;
+    o.world = 1;
+    o.host = "localhost";
+    o.ports = ports;
+    o.n_ports = 3;
+    o.greeting_timeout_s = 0.2;
+    assert_int_equal(lvni_control_connect(&o, &g.ranks[0].control), LVN_OK);
+    assert_int_equal(lvni_control_rendezvous(g.ranks[0].control, &g.ranks[0].facts), LVN_OK);
+    assert_int_equal(lvni_control_nodes(g.ranks[0].control), 1);
+    assert_int_equal(lvni_control_leave(g.ranks[0].control), LVN_OK);
+    group_end(&g);
+    assert_int_equal(fcntl(fd, F_GETFD), -1); /* the socket was the store's */
+    close(foreign);
+}
+
+static void *create_late(void *arg)
+{
+    group *g = arg;
+    pause_ms(200);
+    return lvni_store_create(&g->store_options, &g->store) == LVN_OK ? g : NULL;
+}
+
+static void ranks_wait_for_a_store_that_comes_later(void **state)
+{
+    (void)state;
+    static const int any = 0;
+    group g;
+    int fd = -1, port = 0;
+    pthread_t thread;
+    void *made = NULL;
+    group_init(&g, 1);
+    assert_int_equal(lvni_store_listen("127.0.0.1", &any, 1, &fd, &port), LVN_OK);
+    close(fd); /* a port that was free a moment ago */
+    g.store_options.ports = &port;
+    assert_int_equal(pthread_create(&thread, NULL, create_late, &g), 0);
+    lvni_control_options o = g.options;
+    o.world = 1;
+    o.ports = &port;
+    o.n_ports = 1;
+    const lvn_status status = lvni_control_connect(&o, &g.ranks[0].control);
+    pthread_join(thread, &made);
+    assert_non_null(made);
+    assert_int_equal(status, LVN_OK);
+    group_end(&g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(everybody_gets_the_table),
+        cmocka_unit_test(numbers_that_are_known_are_kept),
+        cmocka_unit_test(different_configurations_are_told_by_key),
+        cmocka_unit_test(different_versions_and_steps_are_told),
+        cmocka_unit_test(one_device_for_two_ranks_is_told),
+        cmocka_unit_test(one_place_for_two_ranks_is_told),
+        cmocka_unit_test(missing_ranks_are_named_by_node),
+        cmocka_unit_test(a_rank_that_connects_and_does_nothing_is_missing),
+        cmocka_unit_test(strangers_find_no_store),
+        cmocka_unit_test(another_world_and_a_second_rank_are_told),
+        cmocka_unit_test(a_second_rank_does_not_harm_a_running_job),
+        cmocka_unit_test(another_protocol_is_told),
+        cmocka_unit_test(the_silent_and_the_noisy_are_dropped),
+        cmocka_unit_test(a_busy_port_names_its_owner),
+        cmocka_unit_test(a_foreign_address_is_told_at_once),
+        cmocka_unit_test(an_inherited_socket_is_found_among_candidates),
+        cmocka_unit_test(ranks_wait_for_a_store_that_comes_later),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
