@@ -102,8 +102,8 @@ static void fail_full(const lvni_device *d, size_t bytes)
 {
     const double mib = 1.0 / (1 << 20), unit = bytes < 1 << 20 ? 1.0 / 1024 : mib;
     lvn_error_set(LVN_ERR_DEVICE_MEMORY, __FILE__, __LINE__,
-                  "%s is out of memory: %.4g %s were asked for, and %.4g of its %.4g MiB are in use; a smaller batch_size or image_size, more shards or fewer "
-                  "lanes need less", d->name, (double)bytes * unit, bytes < 1 << 20 ? "KiB" : "MiB", (double)d->in_use * mib, (double)d->size * mib);
+                  "%s is out of memory: %.4g %s were asked for, and %.4g of its %.4g MiB are in use; smaller batches (batch_size, "
+                  "eval_batch_size, image_size), more shards or fewer lanes need less", d->name, (double)bytes * unit, bytes < 1 << 20 ? "KiB" : "MiB", (double)d->in_use * mib, (double)d->size * mib);
 }
 
 static void *new_block(lvni_device *d, size_t bytes)

@@ -9,9 +9,10 @@ import json
 import os
 import shutil
 import signal
+import struct
 import sys
 
-from bad_support import Case, main, OK, read, SIGTERM, USAGE
+from bad_support import Case, main, OK, read, SIGTERM, USAGE, write
 from law_lines import first_difference, law_lines
 
 PHOTOS = os.path.join(sys.argv.pop(1), "clothing") if len(sys.argv) > 1 else ""
@@ -58,6 +59,14 @@ class Sim(Case):
         measured = [self.levin(["eval", f"model={self.dir}/{a}", *SHAPES[:2], f"accelerator={b}", "use_ema=false"], OK, env=SIM)[0]
                     for a, b in (("cpu", "cpu"), ("sim", "sim"), ("sim", "cpu"))]
         self.assertEqual(measured, 3 * measured[:1])
+
+    def test_arrays_are_predicted(self):
+        array, n = f"{self.dir}/x.npy", 5 * 16 * 16 * 3
+        head = f"{{'descr': '<f4', 'fortran_order': False, 'shape': (5, 16, 16, 3), }}".ljust(117) + "\n"
+        write(array, b"\x93NUMPY\1\0" + struct.pack("<H", len(head)) + head.encode() + struct.pack(f"<{n}f", *(i % 17 / 9 - 1 for i in range(n))))
+        for accelerator in ("cpu", "sim"):
+            self.levin(["predict", f"model={self.model}", f"data={array}", f"output={self.dir}/{accelerator}.npy", f"accelerator={accelerator}", "eval_batch_size=2"], OK, env=SIM)
+        self.assertEqual(read(f"{self.dir}/cpu.npy"), read(f"{self.dir}/sim.npy"))
 
     def test_bf16_and_adamw(self):
         """Where the CPU has bf16 products."""
@@ -124,7 +133,7 @@ class Sim(Case):
 
     def test_too_small_for_a_step(self):
         self.train_on("sim", "run", code=RESOURCE, env={"LEVIN_SIM_MEMORY": "2500KiB"},
-                      says=["warning: the run takes up to", "of sim:0, which has 2.441 MiB", "error: sim:0 is out of memory: ", "iB were asked for", "smaller batch_size",
+                      says=["warning: the run takes up to", "of sim:0, which has 2.441 MiB", "error: sim:0 is out of memory: ", "iB were asked for", "smaller batches (batch_size",
                             "in step 0, shard "])
         self.assertEqual(os.listdir(f"{self.out}/checkpoints") + os.listdir(f"{self.out}/exported_models"), [])
         self.train_on("cpu", "run", "resume=true", "max_steps=2", says=["no checkpoint yet"])
@@ -142,6 +151,13 @@ class Sim(Case):
         self.no_leftovers()
         self.levin(["train", "classify", f"out={self.out}", "resume=true", "accelerator=cpu", "quiet=true"], OK)
         self.assert_same("run", "whole-30")
+
+    def test_too_small_for_a_prediction(self):
+        words = [f"model={self.model}", f"data={self.photos}", "accelerator=sim"]
+        for command, output in (("predict", [f"output={self.dir}/p.csv"]), ("eval", [])):
+            _, told = self.levin([command, *words, *output], RESOURCE, ["sim:0 is out of memory: ", "eval_batch_size"], dict(SIM, LEVIN_SIM_MEMORY="768KiB"))
+            self.assertIn("in building model mlp", told)
+        self.assertFalse(os.path.exists(f"{self.dir}/p.csv"))
 
     # ---- what is not there ----
 
