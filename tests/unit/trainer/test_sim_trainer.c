@@ -14,11 +14,41 @@
 
 enum { SIDE = 16, STEPS = 3 };
 
+/* ---- a network whose shards meet, over vectors ---- */
+
+typedef struct coupled {
+    lvn_module base;
+    lvn_module *head;
+} coupled;
+
+static lvn_status coupled_build(lvn_module *module, lvn_builder *b)
+{
+    ((coupled *)module)->head = lvn_nn_linear(b, "head", FEATURES, 4);
+    lvn_builder_couple(b);
+    return lvn_builder_status(b);
+}
+
+/* Every row against every row of the group, and the group's sum of all. */
+static lvn_tensor *coupled_step(const lvn_module *module, const lvn_batch *batch, lvn_step *step)
+{
+    lvn_tensor *z = lvn_forward(((const coupled *)module)->head, batch->image);
+    lvn_tensor *pairs = lvn_mean(lvn_square(lvn_matmul(z, lvn_transpose(lvn_shard_gather(z), 0, 1))));
+    lvn_tensor *loss = lvn_add(pairs, lvn_mul_scalar(lvn_square(lvn_shard_sum(lvn_mean(z))), 0.1));
+    lvn_log(step, "loss", loss);
+    return loss;
+}
+
+static const lvn_module_class coupled_class = {
+    .name = "coupled", .size = sizeof(coupled), .build = coupled_build, .training_step = coupled_step};
+
+/* ---- runs ---- */
+
 static const setting settings[] = {
     {.batch_size = 10, .shards = 4, .lanes = 2, .workers = 1, .optim = {.kind = LVNI_OPTIM_ADAMW, .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8},
      .ema = {.decay = 0.9}, .clip = 0.5},
     {.batch_size = 10, .shards = 3, .lanes = 3, .optim = {.kind = LVNI_OPTIM_LARS, .lr = 0.5, .momentum = 0.9, .trust_coefficient = 0.01}},
     {.batch_size = 8, .shards = 2, .lanes = 1, .optim = {.lr = 0.1, .momentum = 0.9}, .precision = LVNI_PRECISION_16_MIXED},
+    {.cls = &coupled_class, .batch_size = 10, .shards = 3, .lanes = 3, .optim = {.lr = 0.01}},
 };
 enum { N_SETTINGS = (int)(sizeof settings / sizeof *settings) };
 
@@ -45,8 +75,8 @@ static void *train(void *argument)
     memory data;
     bench b;
     setting s = settings[r->setting];
-    s.cls = lvni_zoo_find("cnn");
-    memory_init(&data, 33, SIDE);
+    memory_init(&data, 33, s.cls == NULL ? SIDE : 0);
+    s.cls = s.cls == NULL ? lvni_zoo_find("cnn") : s.cls;
     assert_int_equal(lvn_device_use(r->device), LVN_OK);
     bench_open(&b, &data, &s);
     bench_steps(&b, STEPS);
