@@ -123,6 +123,7 @@ typedef struct lvn_nn_batch_norm_options {
     size_t struct_size;
     double eps; /* 0: 1e-5 */
     bool relu;  /* of the result; with lvn_forward_residual: of the sum */
+    bool sync;  /* in training the statistics of all shards of the group (lvn_builder_couple), as with sync_batchnorm=true */
 } lvn_nn_batch_norm_options;
 /* x (..., channels) -> the same shape: over all axes but the last. Parameters weight, bias (channels); in training the shard's own statistics;
  * the registered buffers running_mean, running_var (channels) move by `momentum` per step (0.1 is usual; 0: they stay) and serve evaluation. */

@@ -76,6 +76,10 @@ struct lvni_node {
         struct {
             int64_t first; /* row of the result at which this shard's own begin */
         } shard;
+        struct {
+            lvni_norm_attr norm; /* of the kernels */
+            int64_t values;      /* of a channel in the whole group */
+        } shard_norm;
         lvni_function_record function;
     } attr;
 };

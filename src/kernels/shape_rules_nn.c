@@ -313,6 +313,51 @@ lvn_status lvni_shape_batch_norm_eval_grad(const lvni_args *args, lvni_desc out[
     return norm_grad("batch_norm_eval_grad", names, args, out);
 }
 
+/* ---- batch norm over a group of shards, in parts ---- */
+
+/* (2, C) of the type of statistics beside x. */
+static lvni_desc two_vectors(const lvn_tensor *x)
+{
+    return lvni_rule_make(lvni_rule_weight_dtype(x), 2, (const int64_t[]){2, x->shape[x->ndim - 1]});
+}
+
+lvn_status lvni_shape_batch_norm_moments(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+{
+    static const char op[] = "batch_norm_moments";
+    LVN_TRY(lvni_rule_float(op, args, 1));
+    LVN_TRY(channel_vectors(op, args->in[0], args, 1, 0, NULL));
+    out[0] = two_vectors(args->in[0]);
+    return LVN_OK;
+}
+
+lvn_status lvni_shape_batch_norm_sums(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+{
+    static const char *const names[] = {"gamma", "the mean", "the variance", "beta"};
+    lvni_desc all[LVNI_MAX_OUT];
+    LVN_TRY(norm_grad("batch_norm_sums", names, args, all));
+    out[0] = two_vectors(args->in[1]);
+    out[1] = all[0];
+    return LVN_OK;
+}
+
+lvn_status lvni_shape_batch_norm_group_grad(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+{
+    static const char op[] = "batch_norm_group_grad";
+    static const char *const names[] = {"gamma", "the mean", "the variance", "beta"};
+    const lvn_tensor *x = args->in[1], *sums = args->in[6];
+    LVN_TRY(lvni_rule_float_params(op, args, 131, 124));
+    LVN_TRY(need_eps(op, args->attr));
+    LVN_TRY(lvni_rule_same(op, "dy", args->in[0], "x", x));
+    LVN_TRY(channel_vectors(op, x, args, 2, 5, names));
+    LVN_TRY(like_x(op, "y", args, 7, x));
+    const lvni_desc need = two_vectors(x);
+    if (sums->ndim != 2 || sums->shape[0] != 2 || sums->shape[1] != need.shape[1]) {
+        LVN_FAIL(LVN_ERR_SHAPE, "%s: the sums are %s, but x is %s: they must be %s", op, SHAPE(sums), SHAPE(x), SHAPE(&need));
+    }
+    out[0] = lvni_tensor_desc(x);
+    return LVN_OK;
+}
+
 /* ---- softmax and losses ---- */
 
 static lvn_status last_axis(const char *op, int n_in, const lvni_args *args, lvni_desc *out)

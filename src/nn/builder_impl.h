@@ -8,6 +8,7 @@ struct lvn_builder {
     lvni_model *model;
     const char *path; /* of the module in work */
     const void *arguments;
+    bool sync_batch_norm; /* every batch norm is over the group of its shard */
     lvn_status status;
     lvn_error error;
 };

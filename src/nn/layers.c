@@ -163,7 +163,7 @@ typedef struct batch_norm {
     lvn_module base;
     int channels;
     double eps, momentum;
-    bool relu;
+    bool relu, sync;
     lvn_tensor *weight, *bias;                  /* (C) */
     lvn_buffer *running_mean, *running_var;     /* (C) */
 } batch_norm;
@@ -188,7 +188,8 @@ static lvn_tensor *batch_norm_forward_residual(const lvn_module *module, lvn_ten
                                    m->eps, .residual = residual, .relu = m->relu);
     }
     lvn_tensor *mean, *variance;
-    lvn_tensor *y = lvn_batch_norm_train(x, m->weight, m->bias, m->eps, &mean, &variance, .residual = residual, .relu = m->relu);
+    lvn_tensor *y = lvn_batch_norm_train(x, m->weight, m->bias, m->eps, &mean, &variance, .residual = residual, .relu = m->relu,
+                                         .sync = m->sync);
     if (y != NULL && (lvn_buffer_push(m->running_mean, mean) != LVN_OK || lvn_buffer_push(m->running_var, variance) != LVN_OK)) {
         return lvni_op_fail("batch_norm");
     }
@@ -221,6 +222,10 @@ lvn_module *lvn_nn_batch_norm_with(lvn_builder *b, const char *name, int channel
     m->eps = own.eps > 0.0 ? own.eps : 1e-5;
     m->relu = own.relu;
     m->momentum = momentum;
+    m->sync = own.sync || b->sync_batch_norm;
+    if (m->sync) {
+        lvn_builder_couple(b);
+    }
     return lvni_builder_build(b, &m->base);
 }
 

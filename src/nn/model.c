@@ -105,14 +105,14 @@ static lvn_status initialise(const lvni_model *m, const uint64_t *seed)
     return s;
 }
 
-static lvn_status build(const lvn_module_class *cls, const void *arguments, const uint64_t *seed, lvni_model **out)
+static lvn_status build(const lvn_module_class *cls, const void *arguments, const uint64_t *seed, bool sync, lvni_model **out)
 {
     *out = NULL;
     lvni_model *m = LVNI_NEW(LVNI_TAG_MODEL, lvni_model);
     if (m == NULL) {
         return LVN_ERR_MEMORY;
     }
-    lvn_builder b = {.model = m, .path = "", .arguments = arguments};
+    lvn_builder b = {.model = m, .path = "", .arguments = arguments, .sync_batch_norm = sync};
     m->root = lvn_builder_child(&b, cls, "");
     lvn_status s = lvn_builder_status(&b);
     if (s == LVN_OK) {
@@ -132,12 +132,17 @@ static lvn_status build(const lvn_module_class *cls, const void *arguments, cons
 
 lvn_status lvni_model_build_empty(const lvn_module_class *cls, const void *arguments, lvni_model **out)
 {
-    return build(cls, arguments, NULL, out);
+    return build(cls, arguments, NULL, false, out);
 }
 
 lvn_status lvni_model_build(const lvn_module_class *cls, const void *arguments, uint64_t seed, lvni_model **out)
 {
-    return build(cls, arguments, &seed, out);
+    return build(cls, arguments, &seed, false, out);
+}
+
+lvn_status lvni_model_build_sync(const lvn_module_class *cls, const void *arguments, uint64_t seed, lvni_model **out)
+{
+    return build(cls, arguments, &seed, true, out);
 }
 
 void lvni_model_destroy(lvni_model *m)

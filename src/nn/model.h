@@ -61,7 +61,9 @@ struct lvni_model {
 
 /* Build the network and set its weights from the seed. */
 lvn_status lvni_model_build(const lvn_module_class *cls, const void *arguments, uint64_t seed, lvni_model **out);
-/* The same for weights that are loaded: all zero. */
+/* The same with every batch norm over the samples of the shard's group. */
+lvn_status lvni_model_build_sync(const lvn_module_class *cls, const void *arguments, uint64_t seed, lvni_model **out);
+/* Without values, for weights that are loaded: all zero. */
 lvn_status lvni_model_build_empty(const lvn_module_class *cls, const void *arguments, lvni_model **out);
 void lvni_model_destroy(lvni_model *model);
 /* Call after the weights were changed in place: reordered copies are out of date. */

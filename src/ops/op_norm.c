@@ -1,6 +1,7 @@
 /* Batch normalisation and dropout: the ops that behave differently in training and evaluation. */
 #include "core/options_struct.h"
 #include "ops/norm_second.h"
+#include "ops/shard_parts.h"
 
 enum { X, GAMMA, BETA, RESIDUAL, N_IN };                    /* inputs of a node */
 enum { OF_X, OF_GAMMA, OF_MEAN, OF_STATISTIC, OF_BETA, OF_Y }; /* what it saves; y: with relu behind a residual only */
@@ -113,7 +114,14 @@ lvn_tensor *lvn_batch_norm_train_with(lvn_tensor *x, lvn_tensor *gamma, lvn_tens
     if (!lvni_op_begin(LVNI_OP_batch_norm_train, in, N_IN, 1u << RESIDUAL)) {
         return lvni_op_fail("batch_norm_train");
     }
+    const lvni_group *group = NULL;
+    if (o.sync && lvni_shard_group("batch_norm_train", &group) != LVN_OK) {
+        return lvni_op_fail("batch_norm_train");
+    }
     const lvni_norm_attr attr = {.eps = eps, .relu = o.relu};
+    if (group != NULL) {
+        return lvni_shard_norm(group, in, &attr, mean, variance);
+    }
     lvni_args args = {.in = {x, gamma, beta, o.residual}, .attr = &attr};
     lvn_tensor *y = lvni_op_run(LVNI_OP_batch_norm_train, &args, 15);
     if (y == NULL) {

@@ -16,4 +16,7 @@ bool lvni_shard_add(const lvni_part *parts, int shards, lvn_dtype dtype, int64_t
 /* A tensor of host memory to where the context computes (moves t, also on failure); owned by the caller. */
 lvn_tensor *lvni_shard_place(lvn_tensor *t);
 
+/* Batch norm over the group (op_shard_norm.c). in: x, gamma, beta, residual or NULL; *mean, *variance as of lvn_batch_norm_train. */
+lvn_tensor *lvni_shard_norm(const lvni_group *group, lvn_tensor *const in[4], const lvni_norm_attr *attr, lvn_tensor **mean, lvn_tensor **variance);
+
 #endif

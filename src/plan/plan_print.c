@@ -92,6 +92,9 @@ void lvni_plan_describe(const lvni_plan *p, lvni_str *out)
     append_sizes(p, out);
     append_owners(p, out);
     append_epoch(p, out);
+    if (p->coupled) {
+        lvni_str_printf(out, "coupled shards: group=%d, %s\n", p->group, p->group == 1 ? "each alone" : "which run at once and see each other's values");
+    }
     append_work(p, out);
     lvni_str_append(out, "the same bits elsewhere: ");
     append_pin(p, out);

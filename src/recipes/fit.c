@@ -330,6 +330,17 @@ static lvn_status check_optim(const run *r)
     return LVN_OK;
 }
 
+static lvn_status build_model(run *r)
+{
+    const lvni_config *c = r->request->config;
+    const bool sync = lvni_config_bool(c, "sync_batchnorm");
+    LVN_TRY((sync ? lvni_model_build_sync : lvni_model_build)(r->request->cls, r->request->arguments, (uint64_t)lvni_config_int(c, "seed"), &r->model));
+    if (sync && !r->model->coupled) {
+        LVN_FAIL(LVN_ERR_USAGE, "sync_batchnorm=true: %s has no batch norm; leave the key out", r->request->cls->name);
+    }
+    return LVN_OK;
+}
+
 static lvn_status prepare(run *r)
 {
     lvni_config *c = r->request->config;
@@ -338,7 +349,7 @@ static lvn_status prepare(run *r)
     LVN_TRY(lvni_check_precision(c)); /* before overwrite=true empties the run that is there */
     LVN_TRY(lvni_accelerator_use(c, 0));
     const int64_t n = r->request->train->cls->length(r->request->train);
-    LVN_TRY(lvni_model_build(r->request->cls, r->request->arguments, (uint64_t)lvni_config_int(c, "seed"), &r->model));
+    LVN_TRY(build_model(r));
     LVN_TRY(lvni_make_plan(c, n, r->model->coupled, &r->plan));
     LVN_TRY(lvni_read_schedule(c, &r->plan, &r->schedule));
     LVN_TRY(check_optim(r));

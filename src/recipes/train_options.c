@@ -102,7 +102,10 @@ static const lvni_option batch_rows[] = {
      .help = "Virtual team of the kernels whose sums depend on it; pins the bits of a run."},
     {.name = "lanes", .type = LVNI_OPT_INT, .range = LVNI_BETWEEN(1, 64), .flags = LVNI_OPT_AUTO | LVNI_OPT_LAYOUT,
      .help = "Shards in work at once; for speed alone."},
+    {.name = "sync_batchnorm", .type = LVNI_OPT_BOOL, .fallback = "false",
+     .help = "Batch norm over the samples of a whole group of shards (group) instead of each shard's own."},
     {.name = "drop_last", .type = LVNI_OPT_BOOL, .fallback = "false", .help = "Leave out the short last step of an epoch."},
+    LVNI_OPTION_ALIAS("sync_bn", "sync_batchnorm"),
     LVNI_OPTION_ALIAS("accumulate_grad_batch", "accumulate_grad_batches"),
 };
 const lvni_option_table lvni_batch_options = LVNI_OPTION_TABLE("batch plan", batch_rows);

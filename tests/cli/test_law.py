@@ -135,6 +135,24 @@ def mixtures():
     check(hashes(stopped) == hashes(first), "mixup, CutMix, blur: resumed on one core")
 
 
+def groups_of_shards():
+    """sync_batchnorm: the shards of a group run at once however many lanes were asked for; resumed in the middle."""
+    words = ["batch_size=30", "wgrad_threads=1", "sync_batchnorm=true"]
+    want = {}
+    for group in ("group=2", "group=6"):
+        first = train(words + [group, "max_steps=6", "lanes=1", "num_workers=0"])
+        want[group] = hashes(first)
+        same(train(words + [group, "max_steps=6", "lanes=4", "num_workers=2"]), first, f"sync_batchnorm, {group}: 4 lanes")
+        stopped = train(words + [group, "max_steps=3", "lanes=2"])
+        levin(["train", "classify", f"out={stopped}", "resume=true", "max_steps=6", "quiet=true"], cores=CORES[:1])
+        check(hashes(stopped) == want[group], f"sync_batchnorm, {group}: resumed on one core")
+    check(want["group=2"] != want["group=6"], "another group is another run")
+    plain, alone = (hashes(train(["batch_size=30", "wgrad_threads=1", "max_steps=3", *more])) for more in ([], ["sync_batchnorm=true", "group=1"]))
+    check(plain == alone, "sync_batchnorm with groups of one shard is batch norm")
+    rounds = train(["batch_size=15", "accumulate_grad_batches=2", "wgrad_threads=1", "sync_batchnorm=true", "max_steps=1"])
+    check("group: 3" in open(f"{rounds}/config.yaml").read(), "the group is a round of the devices: shards / accumulate_grad_batches")
+
+
 def resnets():
     """The same on a network with residual blocks, in the precisions that change its kernels."""
     for precision in ("32-true", "bf16-mixed", "16-mixed", "bf16-true"):
@@ -209,6 +227,7 @@ try:
     dialects()
     groups()
     mixtures()
+    groups_of_shards()
     if "LEVIN_LAW_WITHOUT_RESNETS" in os.environ:
         print("skipped part: the residual networks (LEVIN_LAW_WITHOUT_RESNETS is set)")
     else:

@@ -25,6 +25,7 @@ typedef struct norm_job {
     float *shift, *s1, *s2;              /* sums of blocks: (blocks, cols) */
     const float *gamma;
     float *mean_out, *rstd_out, *unbiased_out, *scale_out;
+    float *variance_out;                 /* of lvni_cpu_batch_norm_moments, which wants no rstd_out and so on */
     double eps;
 } norm_job;
 
@@ -82,6 +83,11 @@ static void statistics_range(const void *job, int64_t begin, int64_t end)
         lvni_cpu_isa()->norm_combine(&sums, c, stop, mean, m2);
         for (int64_t i = c; i < stop; i++) {
             const double variance = m2[i - c] > 0.0 ? m2[i - c] : m2[i - c] * 0.0; /* rounding; a NaN stays */
+            if (j->variance_out != NULL) {
+                j->mean_out[i] = (float)mean[i - c];
+                j->variance_out[i] = (float)(variance / (double)j->rows);
+                continue;
+            }
             const float rstd = (float)(1.0 / lvni_sqrt(variance / (double)j->rows + j->eps));
             j->mean_out[i] = (float)mean[i - c];
             j->rstd_out[i] = rstd;
@@ -271,6 +277,88 @@ lvn_status lvni_cpu_batch_norm_eval_grad(const lvni_args *args)
         v.b[c] = v.d[c] = 0.0f;
     }
     parameter_gradients(&job, &v);
+    par_blocks(&job, grad_apply_range);
+    return LVN_OK;
+}
+
+/* ---- in parts, for statistics of several shards together ---- */
+
+lvn_status lvni_cpu_batch_norm_moments(const lvni_args *args)
+{
+    norm_job job = describe(args->in[0]);
+    const int64_t sums = job.blocks * job.cols;
+    float *memory = lvni_scratch(LVNI_SCRATCH_OWN, (size_t)(3 * sums) * sizeof *memory);
+    if (memory == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    job.x = args->in[0]->data;
+    job.mean_out = LVNI_F32(args->out[0]);
+    job.variance_out = job.mean_out + job.cols;
+    job.shift = memory;
+    job.s1 = memory + sums;
+    job.s2 = memory + 2 * sums;
+    par_blocks(&job, sums_range);
+    lvni_par(job.cols, CHANNELS_PER_ITEM, job.blocks * 4, statistics_range, &job);
+    return LVN_OK;
+}
+
+/* dy, x, gamma, mean, variance, beta as inputs 0 to 5, y as another one; `vectors` (rstd, scale) are scratch. */
+static void describe_gradient(const lvni_args *args, int place_of_y, float *vectors, norm_job *job)
+{
+    const lvni_norm_attr *attr = args->attr;
+    const float *gamma = LVNI_CF32(args->in[2]), *variance = LVNI_CF32(args->in[4]);
+    float *rstd = vectors, *scale = vectors + job->cols;
+    for (int64_t c = 0; c < job->cols; c++) {
+        const double root = lvni_sqrt((double)variance[c] + attr->eps);
+        rstd[c] = (float)(1.0 / root);
+        scale[c] = (float)((double)gamma[c] / root);
+    }
+    job->grad = (lvni_norm_grad){.dy = args->in[0]->data, .x = args->in[1]->data};
+    if (attr->relu) {
+        job->grad.y = optional(args->in[place_of_y]);
+        job->grad.gate = job->grad.y != NULL ? LVNI_GATE_OUTPUT : LVNI_GATE_AGAIN;
+    }
+    job->v = (lvni_norm_vectors){.mean = LVNI_CF32(args->in[3]), .scale = scale, .shift = LVNI_CF32(args->in[5])};
+}
+
+lvn_status lvni_cpu_batch_norm_sums(const lvni_args *args)
+{
+    norm_job job = describe(args->in[0]);
+    const int64_t sums = job.blocks * job.cols;
+    float *memory = lvni_scratch(LVNI_SCRATCH_OWN, (size_t)(2 * sums + 2 * job.cols) * sizeof *memory);
+    if (memory == NULL || lvni_device_dry_run()) {
+        return memory == NULL ? LVN_ERR_MEMORY : LVN_OK;
+    }
+    float *rstd = memory + 2 * sums, *of_g = LVNI_F32(args->out[0]), *of_gx = of_g + job.cols;
+    describe_gradient(args, 6, rstd, &job);
+    job.grad.g = args->out[1] == NULL ? NULL : args->out[1]->data;
+    job.s1 = memory;
+    job.s2 = memory + sums;
+    par_blocks(&job, grad_sums_range);
+    lvni_cpu_isa()->combine(job.s1, job.blocks, job.cols, 1.0, of_g);
+    lvni_cpu_isa()->combine(job.s2, job.blocks, job.cols, 1.0, of_gx);
+    for (int64_t c = 0; c < job.cols; c++) {
+        of_gx[c] *= rstd[c];
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_cpu_batch_norm_group_grad(const lvni_args *args)
+{
+    norm_job job = describe(args->in[0]);
+    float *memory = lvni_scratch(LVNI_SCRATCH_OWN, (size_t)(3 * job.cols) * sizeof *memory);
+    if (memory == NULL || lvni_device_dry_run()) {
+        return memory == NULL ? LVN_ERR_MEMORY : LVN_OK;
+    }
+    const float *share = LVNI_CF32(args->in[6]);
+    float *rstd = memory, *d = memory + 2 * job.cols;
+    describe_gradient(args, 7, rstd, &job);
+    for (int64_t c = 0; c < job.cols; c++) {
+        d[c] = rstd[c] * share[job.cols + c];
+    }
+    job.v.b = share;
+    job.v.d = d;
+    job.y = args->out[0]->data;
     par_blocks(&job, grad_apply_range);
     return LVN_OK;
 }

@@ -69,10 +69,10 @@ lvn_status lvni_ref_batch_norm_eval(const lvni_args *args)
 
 /* The gradient behind relu: of y (or, when that is not given, of the value computed again) only the sign counts. rstd is
  * the channel's. */
-static double behind_relu(const lvni_args *args, int64_t e, int64_t c, double rstd)
+static double behind_relu(const lvni_args *args, int place_of_y, int64_t e, int64_t c, double rstd)
 {
     const double *dy = ref_in(args, 0), *x = ref_in(args, 1), *gamma = ref_in(args, 2), *mean = ref_in(args, 3), *beta = ref_in(args, 5),
-                 *y = ref_optional_in(args, 6);
+                 *y = ref_optional_in(args, place_of_y);
     const lvni_norm_attr *attr = args->attr;
     const double value = y != NULL ? y[e] : (x[e] - mean[c]) * rstd * gamma[c] + beta[c];
     return !attr->relu || value > 0.0 ? dy[e] : 0.0;
@@ -88,7 +88,7 @@ static void norm_grad_channel(const lvni_args *args, const rows *r, int64_t c, d
     double of_gamma = 0.0, of_beta = 0.0;
     for (int64_t n = 0; n < r->n; n++) {
         const int64_t e = n * r->c + c;
-        const double g = behind_relu(args, e, c, rstd);
+        const double g = behind_relu(args, 6, e, c, rstd);
         of_gamma += g * (x[e] - mean[c]) * rstd;
         of_beta += g;
         if (dresidual != NULL) {
@@ -98,7 +98,7 @@ static void norm_grad_channel(const lvni_args *args, const rows *r, int64_t c, d
     for (int64_t n = 0; n < r->n; n++) {
         const int64_t e = n * r->c + c;
         const double moved = constant ? 0.0 : (of_beta + (x[e] - mean[c]) * rstd * of_gamma) / (double)r->n;
-        dx[e] = gamma[c] * rstd * (behind_relu(args, e, c, rstd) - moved);
+        dx[e] = gamma[c] * rstd * (behind_relu(args, 6, e, c, rstd) - moved);
     }
     if (dgamma != NULL) {
         dgamma[c] = of_gamma;
@@ -125,6 +125,68 @@ lvn_status lvni_ref_batch_norm_eval_grad(const lvni_args *args)
     const rows r = make_rows(args->in[1]);
     for (int64_t c = 0; c < r.c; c++) {
         norm_grad_channel(args, &r, c, 1.0 / lvni_sqrt(variance[c] + attr->eps), true);
+    }
+    return LVN_OK;
+}
+
+/* ---- in parts, for statistics of several shards together ---- */
+
+lvn_status lvni_ref_batch_norm_moments(const lvni_args *args)
+{
+    const double *x = ref_in(args, 0);
+    double *mean = ref_out(args, 0);
+    const rows r = make_rows(args->in[0]);
+    double *variance = mean + r.c;
+    for (int64_t c = 0; c < r.c; c++) {
+        double sum = 0.0, squares = 0.0;
+        for (int64_t n = 0; n < r.n; n++) {
+            sum += x[n * r.c + c];
+        }
+        mean[c] = sum / (double)r.n;
+        for (int64_t n = 0; n < r.n; n++) {
+            const double d = x[n * r.c + c] - mean[c];
+            squares += d * d;
+        }
+        variance[c] = squares / (double)r.n;
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_ref_batch_norm_sums(const lvni_args *args)
+{
+    const lvni_norm_attr *attr = args->attr;
+    const double *x = ref_in(args, 1), *mean = ref_in(args, 3), *variance = ref_in(args, 4);
+    double *of_g = ref_out(args, 0), *kept = ref_optional_out(args, 1);
+    const rows r = make_rows(args->in[1]);
+    double *of_gx = of_g + r.c;
+    for (int64_t c = 0; c < r.c; c++) {
+        const double rstd = 1.0 / lvni_sqrt(variance[c] + attr->eps);
+        of_g[c] = of_gx[c] = 0.0;
+        for (int64_t n = 0; n < r.n; n++) {
+            const int64_t e = n * r.c + c;
+            const double g = behind_relu(args, 6, e, c, rstd);
+            of_g[c] += g;
+            of_gx[c] += g * (x[e] - mean[c]) * rstd;
+            if (kept != NULL) {
+                kept[e] = g;
+            }
+        }
+    }
+    return LVN_OK;
+}
+
+/* dx = gamma rstd (g - share of g - xhat share of g xhat) */
+lvn_status lvni_ref_batch_norm_group_grad(const lvni_args *args)
+{
+    const lvni_norm_attr *attr = args->attr;
+    const double *x = ref_in(args, 1), *gamma = ref_in(args, 2), *mean = ref_in(args, 3), *variance = ref_in(args, 4), *share = ref_in(args, 6);
+    double *dx = ref_out(args, 0);
+    const rows r = make_rows(args->in[1]);
+    for (int64_t e = 0; e < r.n * r.c; e++) {
+        const int64_t c = e % r.c;
+        const double rstd = 1.0 / lvni_sqrt(variance[c] + attr->eps);
+        const double moved = share[c] + (x[e] - mean[c]) * rstd * share[r.c + c];
+        dx[e] = gamma[c] * rstd * (behind_relu(args, 7, e, c, rstd) - moved);
     }
     return LVN_OK;
 }

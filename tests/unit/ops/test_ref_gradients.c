@@ -321,6 +321,34 @@ static void batch_norm_eval_grad(void **state)
     }
 }
 
+/* A group of one shard: moments, sums, and the gradient from them are those of the batch norm in one. */
+static void batch_norm_group_grad(void **state)
+{
+    (void)state;
+    lvn_tensor *x = RANDOM("x", 2, 3, 3, 4), *gamma = RANDOM("gamma", 4), *beta = RANDOM("beta", 4);
+    lvn_tensor *dy = RANDOM("dy", 2, 3, 3, 4), *residual = RANDOM("residual", 2, 3, 3, 4);
+    for (int i = 0; i < 4; i++) {
+        const lvni_norm_attr attr = {.eps = 1e-3, .relu = i >= 2};
+        lvn_tensor *added = i % 2 == 1 ? residual : NULL;
+        const lvni_args f = REF(batch_norm_train, &attr, x, gamma, beta, added);
+        lvn_tensor *y = i == 3 ? f.out[0] : NULL, *moments = REF(batch_norm_moments, NULL, x).out[0];
+        const double *m = moments->data;
+        lvn_tensor *mean = F64(DIMS(4), m[0], m[1], m[2], m[3]), *variance = F64(DIMS(4), m[4], m[5], m[6], m[7]);
+        const lvni_args sums = REF(batch_norm_sums, &attr, dy, x, gamma, mean, variance, beta, y);
+        double *s = sums.out[0]->data;
+        check_gradient(LVNI_OP_batch_norm_train, &attr, IN(x, gamma, beta, added), 1, dy, F64(DIMS(4), s[4], s[5], s[6], s[7]));
+        check_gradient(LVNI_OP_batch_norm_train, &attr, IN(x, gamma, beta, added), 2, dy, F64(DIMS(4), s[0], s[1], s[2], s[3]));
+        if (added != NULL) {
+            check_gradient(LVNI_OP_batch_norm_train, &attr, IN(x, gamma, beta, added), 3, dy, sums.out[1]);
+        }
+        for (int c = 0; c < 8; c++) {
+            s[c] /= 18.0; /* values of a channel */
+        }
+        const lvni_args g = REF(batch_norm_group_grad, &attr, dy, x, gamma, mean, variance, beta, sums.out[0], y);
+        check_gradient(LVNI_OP_batch_norm_train, &attr, IN(x, gamma, beta, added), 0, dy, g.out[0]);
+    }
+}
+
 static void softmax_grad(void **state)
 {
     (void)state;
@@ -478,6 +506,7 @@ static const struct CMUnitTest tests[] = {
     TEST(max_pool2d_grad),
     TEST(batch_norm_train_grad),
     TEST(batch_norm_eval_grad),
+    TEST(batch_norm_group_grad),
     TEST(softmax_grad),
     TEST(log_softmax_grad),
     TEST(cross_entropy_grad),

@@ -67,6 +67,33 @@ static lvn_status silent_build(lvn_module *module, lvn_builder *b)
 
 static const lvn_module_class silent_class = {.name = "silent", .size = sizeof(contrast), .build = silent_build, .training_step = contrast_step};
 
+/* A convolution, batch norm with a residual and relu, a linear layer: nothing random. */
+typedef struct norms {
+    lvn_module base;
+    lvn_module *conv, *norm, *head;
+} norms;
+
+static lvn_status norms_build(lvn_module *module, lvn_builder *b)
+{
+    norms *m = (norms *)module;
+    m->conv = lvn_nn_conv2d(b, "conv", 3, 4, 3, .padding = 1);
+    m->norm = lvn_nn_batch_norm(b, "norm", 4, 0.1, .relu = true);
+    m->head = lvn_nn_linear(b, "head", 4, CLASSES);
+    return lvn_builder_status(b);
+}
+
+static lvn_tensor *norms_step(const lvn_module *module, const lvn_batch *batch, lvn_step *step)
+{
+    const norms *m = (const norms *)module;
+    lvn_tensor *x = lvn_forward(m->conv, batch->image);
+    x = lvn_global_avg_pool2d(lvn_forward_residual(m->norm, x, lvn_mul_scalar(x, 0.5)));
+    lvn_tensor *loss = lvn_cross_entropy(lvn_forward(m->head, x), batch->label);
+    lvn_log(step, "loss", loss);
+    return loss;
+}
+
+static const lvn_module_class norms_class = {.name = "norms", .size = sizeof(norms), .build = norms_build, .training_step = norms_step};
+
 /* ---- tests ---- */
 
 static uint64_t hash_of(const memory *data, const setting *s, int steps)
@@ -142,6 +169,69 @@ static void bits_do_not_depend_on_lanes(void **state)
             }
             for (int other = 0; other < g; other++) {
                 assert_true(of_group[g] != of_group[other]); /* another group is another run */
+            }
+        }
+    }
+}
+
+/* Weights and running statistics after some steps of a network with batch norm over the group, against those of one large shard. */
+static void sync_batch_norm_is_that_of_one_shard(void **state)
+{
+    (void)state;
+    memory data;
+    memory_init(&data, 45, 8);
+    const lvni_optim_options optim = {.lr = 0.05};
+    bench one, several;
+    for (int shards = 2; shards <= 5; shards++) {
+        const setting alone = {.cls = &norms_class, .batch_size = 20, .shards = 1, .lanes = 1, .optim = optim};
+        const setting cut = {.cls = &norms_class, .batch_size = 20, .shards = shards, .lanes = shards, .optim = optim, .sync = true};
+        bench_open(&one, &data, &alone);
+        bench_open(&several, &data, &cut);
+        bench_steps(&one, 5);
+        bench_steps(&several, 5);
+        for (int64_t k = 0; k < one.model->n_values; k++) {
+            if (!(fabsf(one.model->weights[k] - several.model->weights[k]) < 2e-5f)) {
+                fail_msg("%d shards, value %d: %.9g, one shard has %.9g", shards, (int)k, (double)several.model->weights[k], (double)one.model->weights[k]);
+            }
+        }
+        bench_close(&one);
+        bench_close(&several);
+    }
+    const setting group = {.cls = &norms_class, .batch_size = 20, .shards = 5, .group = 1, .lanes = 2, .optim = optim, .sync = true};
+    const setting plain = {.cls = &norms_class, .batch_size = 20, .shards = 5, .lanes = 2, .optim = optim};
+    assert_true(hash_of(&data, &group, 4) == hash_of(&data, &plain, 4)); /* groups of one: the plain batch norm, to the bit */
+}
+
+static void sync_batch_norm_has_one_hash(void **state)
+{
+    (void)state;
+    memory data;
+    memory_init(&data, 45, 8);
+    data.unreadable[3] = data.unreadable[17] = true;
+    for (int precision = 0; precision < 2; precision++) {
+        if (precision == 1 && !lvni_cpu_has_bf16()) {
+            print_message("this CPU has no bf16 products: only f32 is compared\n");
+            break;
+        }
+        for (int group = 2; group <= 6; group += 4) {
+            uint64_t first = 0;
+            for (int lanes = 1; lanes <= 6; lanes++) {
+                const setting s = {.cls = lvni_zoo_find("cnn"),
+                                   .batch_size = 20,
+                                   .shards = 6,
+                                   .group = group,
+                                   .lanes = lanes,
+                                   .skip = true,
+                                   .clip = 0.5,
+                                   .sync = true,
+                                   .ema = {.decay = 0.9},
+                                   .precision = precision == 1 ? LVNI_PRECISION_BF16_MIXED : LVNI_PRECISION_32,
+                                   .optim = {.kind = LVNI_OPTIM_ADAMW, .lr = 1e-2, .weight_decay = 0.01, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8}};
+                const uint64_t hash = hash_of(&data, &s, 4);
+                first = lanes == 1 ? hash : first;
+                if (hash != first) {
+                    fail_msg("group=%d: %d lanes give other bits than one", group, lanes);
+                }
             }
         }
     }
@@ -232,6 +322,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_group_is_like_one_shard),
         cmocka_unit_test(bits_do_not_depend_on_lanes),
+        cmocka_unit_test(sync_batch_norm_is_that_of_one_shard),
+        cmocka_unit_test(sync_batch_norm_has_one_hash),
         cmocka_unit_test(shards_without_samples_stay_away),
         cmocka_unit_test(a_failing_shard_is_named),
         cmocka_unit_test(a_chunk_is_alone),

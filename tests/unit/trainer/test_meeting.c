@@ -214,6 +214,145 @@ static void low_types_round_once(void **state)
     shards_close(&s);
 }
 
+/* ---- batch norm over the group ---- */
+
+static lvn_tensor *norm(const shards *all, int shard, lvn_tensor *const *in)
+{
+    (void)all;
+    (void)shard;
+    return lvn_batch_norm_train(in[0], in[1], in[2], 1e-2, NULL, NULL, .sync = true);
+}
+
+static lvn_tensor *norm_relu(const shards *all, int shard, lvn_tensor *const *in)
+{
+    (void)all;
+    (void)shard;
+    return lvn_batch_norm_train(in[0], in[1], in[2], 1e-2, NULL, NULL, .sync = true, .relu = true);
+}
+
+static lvn_tensor *norm_add(const shards *all, int shard, lvn_tensor *const *in)
+{
+    (void)all;
+    (void)shard;
+    return lvn_batch_norm_train(in[0], in[1], in[2], 1e-2, NULL, NULL, .sync = true, .residual = in[3]);
+}
+
+static lvn_tensor *norm_both(const shards *all, int shard, lvn_tensor *const *in)
+{
+    (void)all;
+    (void)shard;
+    return lvn_batch_norm_train(in[0], in[1], in[2], 1e-2, NULL, NULL, .sync = true, .residual = in[3], .relu = true);
+}
+
+/* Shard 0 does not use the result; its x moves that of the others all the same. */
+static lvn_tensor *norm_unused(const shards *all, int shard, lvn_tensor *const *in)
+{
+    lvn_tensor *y = norm(all, shard, in);
+    return shard == 0 ? lvn_add(lvn_square(in[0]), lvn_add(in[1], in[2])) : y;
+}
+
+static void fill_norm(shards *s, lvn_dtype dtype, bool residual)
+{
+    for (int i = 0; i < s->n; i++) {
+        shards_input(s, i, 0, dtype, LVN_SHAPE(rows_of(i), 2, 3));
+        shards_input(s, i, 1, dtype, LVN_SHAPE(3));
+        shards_input(s, i, 2, dtype, LVN_SHAPE(3));
+        memcpy(s->in[i][1]->data, s->in[0][1]->data, (size_t)lvn_numel(s->in[0][1]) * lvn_dtype_size(dtype)); /* gamma is one parameter */
+        if (residual) {
+            shards_input(s, i, 3, dtype, LVN_SHAPE(rows_of(i), 2, 3));
+        }
+    }
+}
+
+static void gradients_of_batch_norm_over_the_group(void **state)
+{
+    (void)state;
+    const struct {
+        const char *name;
+        shard_formula f;
+        bool residual;
+    } rows[] = {{"norm", norm, false}, {"norm, relu", norm_relu, false}, {"norm, residual", norm_add, true}, {"norm, residual, relu", norm_both, true},
+                {"norm, unused", norm_unused, false}};
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        for (int n = 1; n <= 4; n++) {
+            if (k == 4 && n == 1) {
+                continue; /* nobody is left to use it */
+            }
+            shards s;
+            shards_open(&s, n, rows[k].f);
+            fill_norm(&s, LVN_F64, rows[k].residual);
+            s.empty[2] = n == 4;
+            shards_check_gradients(&s, rows[k].name, 1e-6);
+            shards_close(&s);
+        }
+    }
+}
+
+/* Values far from zero, where sums of squares would lose everything: against one batch norm over all rows. */
+static void batch_norm_over_the_group_is_that_of_one_batch(void **state)
+{
+    (void)state;
+    enum { C = 3, ROWS = 12 }; /* of shards 0 to 3: 2, 1, 3 and 1 pictures of 2; shard 1 is empty */
+    shards s;
+    shards_open(&s, 4, norm_both);
+    fill_norm(&s, LVN_F32, true);
+    s.keep = true;
+    s.empty[1] = true;
+    lvn_tensor *x = lvn_tensor_create(LVN_F32, LVN_SHAPE(ROWS, C)), *residual = lvn_tensor_create(LVN_F32, LVN_SHAPE(ROWS, C));
+    if (x == NULL || residual == NULL) {
+        fail();
+        return;
+    }
+    int64_t at = 0;
+    for (int i = 0; i < 4; i++) {
+        for (int64_t e = 0; e < lvn_numel(s.in[i][0]); e++) {
+            LVNI_F32(s.in[i][0])[e] += 1000.0f * (float)(e % C + 1) + (float)i;
+            if (!s.empty[i]) {
+                LVNI_F32(x)[at] = LVNI_F32(s.in[i][0])[e];
+                LVNI_F32(residual)[at++] = LVNI_F32(s.in[i][3])[e];
+            }
+        }
+        for (int k = 1; k < 3; k++) { /* the same parameters */
+            memcpy(s.in[i][k]->data, s.in[0][k]->data, C * sizeof(float));
+        }
+    }
+    assert_int_equal(at, ROWS * C);
+    assert_int_equal(shards_run(&s, false), LVN_OK);
+    assert_int_equal(lvn_scope_open(), LVN_OK);
+    const lvn_tensor *y = lvn_batch_norm_train(x, s.in[0][1], s.in[0][2], 1e-2, NULL, NULL, .residual = residual, .relu = true);
+    at = 0;
+    for (int i = 0; i < 4 && y != NULL; i++) {
+        for (int64_t e = 0; !s.empty[i] && e < lvn_numel(s.y[i]); e++) {
+            assert_true(fabsf(LVNI_CF32(s.y[i])[e] - LVNI_CF32(y)[at++]) < 2e-4f); /* f32 near 3000: 2e-4 */
+        }
+    }
+    assert_int_equal(at, ROWS * C);
+    assert_int_equal(lvn_scope_close(), LVN_OK);
+    for (int i = 0; i < 4; i++) {
+        lvn_release(s.empty[i] ? NULL : s.y[i]);
+    }
+    lvn_release(x);
+    lvn_release(residual);
+    shards_close(&s);
+}
+
+static void one_value_for_a_channel_is_too_few(void **state)
+{
+    (void)state;
+    shards s;
+    shards_open(&s, 2, norm);
+    for (int i = 0; i < 2; i++) {
+        shards_input(&s, i, 0, LVN_F32, LVN_SHAPE(1, 3));
+        shards_input(&s, i, 1, LVN_F32, LVN_SHAPE(3));
+        shards_input(&s, i, 2, LVN_F32, LVN_SHAPE(3));
+    }
+    assert_int_equal(shards_run(&s, true), LVN_OK); /* two shards of one value each are enough */
+    s.empty[1] = true;
+    assert_int_equal(shards_run(&s, true), LVN_ERR_SHAPE);
+    assert_non_null(strstr(lvn_last_error()->message, "the shards of the group have 1 together"));
+    shards_close(&s);
+}
+
 /* ---- what goes wrong ---- */
 
 static void assert_says(const char *text)
@@ -317,6 +456,9 @@ int main(void)
         cmocka_unit_test(a_loss_need_not_depend_on_the_others),
         cmocka_unit_test(gradients_of_gradients),
         cmocka_unit_test(low_types_round_once),
+        cmocka_unit_test(gradients_of_batch_norm_over_the_group),
+        cmocka_unit_test(batch_norm_over_the_group_is_that_of_one_batch),
+        cmocka_unit_test(one_value_for_a_channel_is_too_few),
         cmocka_unit_test(a_failure_frees_those_who_wait),
         cmocka_unit_test(different_calls_are_told),
         cmocka_unit_test(alone_they_give_what_they_get),

@@ -145,7 +145,7 @@ void bench_start_loader(bench *b)
 void bench_open(bench *b, const memory *data, const setting *s)
 {
     const lvni_zoo_arguments arguments = {.image_size = data->side, .n_classes = CLASSES, .dropout = 0.2};
-    must(lvni_model_build(s->cls == NULL ? &softmax_regression : s->cls, &arguments, 4, &b->model), "model");
+    must((s->sync ? lvni_model_build_sync : lvni_model_build)(s->cls == NULL ? &softmax_regression : s->cls, &arguments, 4, &b->model), "model");
     lvni_trainer_options o = {.model = b->model,
                               .train = &data->base,
                               .optim = s->optim,

@@ -52,6 +52,7 @@ typedef struct setting {
     lvni_precision precision;
     bool skip;
     const char *out;
+    bool sync; /* sync_batchnorm */
 } setting;
 
 void bench_open(bench *b, const memory *data, const setting *s);
