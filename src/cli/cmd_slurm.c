@@ -10,20 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The end of each of them: the block of an error or its sentence, and the exit code. */
-static int end(lvn_status s, lvni_notices *notices)
-{
-    int code = LVNI_EXIT_OK;
-    if (s != LVN_OK && notices->error != 0 && lvni_notices_status(notices) == LVN_OK) {
-        fputs(lvni_str_text(&notices->text), stderr);
-        code = lvni_notices_exit(notices);
-    } else {
-        code = lvni_report_status(s);
-    }
-    lvni_notices_free(notices);
-    return code;
-}
-
 static int unknown_word(const char *command, const char *word)
 {
     fprintf(stderr, "error: levin slurm %s takes no %s; `levin help slurm` tells what it takes\n", command, word);
@@ -71,7 +57,7 @@ static int env(int n, const char *const *words)
         }
     }
     const lvn_status s = print_who(&options, f, &notices);
-    return end(s, &notices);
+    return lvni_report_notices(s, &notices);
 }
 
 /* All words behind the options, as one list of hosts. */
@@ -120,7 +106,7 @@ static int expand(int n, const char *const *words)
     const lvn_status s = expand_all(n - i, words + i, &notices, &hosts);
     const int code = s == LVN_OK ? print_hosts(&hosts, first, count, ending) : 0;
     lvni_hosts_free(&hosts);
-    return s == LVN_OK ? code : end(s, &notices);
+    return s == LVN_OK ? code : lvni_report_notices(s, &notices);
 }
 
 static int compress(int n, const char *const *words)
@@ -141,7 +127,7 @@ static int compress(int n, const char *const *words)
     }
     lvni_hosts_free(&hosts);
     lvni_str_free(&out);
-    return end(s, &notices);
+    return lvni_report_notices(s, &notices);
 }
 
 int lvni_cmd_slurm(int n, const char *const *words)

@@ -4,9 +4,7 @@
 #include "core/error_record.h"
 #include "core/notice.h"
 
-#include <ctype.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 const char *lvni_cause_name(lvni_cause_kind kind)
@@ -44,8 +42,5 @@ void lvni_cause_sentence(const lvni_cause *cause, char *out, size_t size)
 
 lvni_exit_code lvni_control_exit_code(const lvn_error *error)
 {
-    const char *m = error->message;
-    const bool numbered = m[0] == 'E' && isdigit((unsigned char)m[1]) && isdigit((unsigned char)m[2]) && isdigit((unsigned char)m[3]) && m[4] == ':';
-    const lvni_notices notice = {.error = numbered ? (int)strtol(m + 1, NULL, 10) : 0};
-    return numbered ? lvni_notices_exit(&notice) : lvni_exit_of_status(error->code);
+    return lvni_exit_of_error(error);
 }

@@ -1,8 +1,10 @@
 /* Blocks and warning lines of notice.h. */
 #include "core/notice.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { LINE = 1024 }; /* bytes of one line; what is longer is cut */
@@ -85,6 +87,13 @@ void lvni_notice_warn(lvni_notices *n, int code, const char *fmt, ...)
 lvni_exit_code lvni_notices_exit(const lvni_notices *n)
 {
     return n->error == 0 ? LVNI_EXIT_OK : kind_of(n->error)->exit;
+}
+
+lvni_exit_code lvni_exit_of_error(const lvn_error *error)
+{
+    const char *m = error->message;
+    const bool numbered = m[0] == 'E' && isdigit((unsigned char)m[1]) && isdigit((unsigned char)m[2]) && isdigit((unsigned char)m[3]) && m[4] == ':';
+    return numbered ? kind_of((int)strtol(m + 1, NULL, 10))->exit : lvni_exit_of_status(error->code);
 }
 
 bool lvni_notices_speak(const lvni_notices *n)

@@ -69,11 +69,13 @@ static lvn_status check_numbers(const lvni_who_ask *ask, const lvni_who *who)
     if (who->rank >= who->world) {
         return lvni_who_inconsistent(who, ask->notices, "rank %d is not below the number of ranks, %d", who->rank, who->world);
     }
-    if (who->local_world > who->world || (who->local_world != LVNI_WHO_UNKNOWN && who->local_rank >= who->local_world)) {
-        return lvni_who_inconsistent(who, ask->notices, "local rank %d of %d does not fit into %d ranks", who->local_rank, who->local_world, who->world);
+    const int locals = who->local_world != LVNI_WHO_UNKNOWN ? who->local_world : who->world;
+    const int nodes = who->nnodes != LVNI_WHO_UNKNOWN ? who->nnodes : who->world;
+    if (locals > who->world || who->local_rank >= locals) {
+        return lvni_who_inconsistent(who, ask->notices, "local rank %d of %d does not fit into %d ranks", who->local_rank, locals, who->world);
     }
-    if (who->nnodes > who->world || (who->nnodes != LVNI_WHO_UNKNOWN && who->node_rank >= who->nnodes)) {
-        return lvni_who_inconsistent(who, ask->notices, "node %d of %d does not fit into %d ranks", who->node_rank, who->nnodes, who->world);
+    if (nodes > who->world || who->node_rank >= nodes) {
+        return lvni_who_inconsistent(who, ask->notices, "node %d of %d does not fit into %d ranks", who->node_rank, nodes, who->world);
     }
     return LVN_OK;
 }

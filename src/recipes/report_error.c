@@ -23,5 +23,19 @@ int lvni_report_status(lvn_status status)
     for (int i = 0; i < e->n_frames; i++) {
         fprintf(stderr, "  in %s\n", e->frames[i]);
     }
-    return status == LVN_ERR_CANCELLED ? code_of_stop() : (int)lvni_exit_of_status(status);
+    if (status == LVN_ERR_CANCELLED) {
+        return code_of_stop();
+    }
+    return (int)(e->code == status ? lvni_exit_of_error(e) : lvni_exit_of_status(status));
+}
+
+int lvni_report_notices(lvn_status status, lvni_notices *notices)
+{
+    const bool block = status != LVN_OK && notices->error != 0 && lvni_notices_status(notices) == LVN_OK;
+    const int code = block ? (int)lvni_notices_exit(notices) : lvni_report_status(status);
+    if (block && lvni_notices_speak(notices)) {
+        fputs(lvni_str_text(&notices->text), stderr);
+    }
+    lvni_notices_free(notices);
+    return code;
 }

@@ -20,7 +20,7 @@ class Words(Case):
         """`levin help` lists the commands; each has its help, by two ways, and says how it is used."""
         overview = self.levin(["help"], OK)[0]
         commands = sorted({line.split()[1] for line in overview.splitlines() if line.startswith("  levin ")})
-        self.assertEqual(commands, ["ckpt", "eval", "export", "help", "ops", "plan", "predict", "train"])
+        self.assertEqual(commands, ["ckpt", "eval", "export", "help", "ops", "plan", "predict", "slurm", "train"])
         for command in commands:
             told = self.levin(["help", command], OK)[0]
             self.assertTrue(told.startswith(f"usage: levin {command} "), told)

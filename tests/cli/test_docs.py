@@ -7,6 +7,7 @@ all else is as it stands there. The commands of README.md are run by test_readme
 """
 import os
 import re
+import shlex
 import struct
 import subprocess
 import sys
@@ -67,7 +68,7 @@ class Docs(unittest.TestCase):
         commands = [(path.name, line) for path in files if path.name != "config.md" for line in COMMAND.findall(path.read_text())]
         self.assertGreaterEqual(len(commands), KNOWN)
         for i, (name, line) in enumerate(commands):
-            words = line.split()
+            words = shlex.split(line)
             if words[0] == "train":
                 words += ["max_steps=2"] + ([] if "out=" in line else [f"out=out/docs{i}"])
             with self.subTest(file=name, command=line):

@@ -292,6 +292,8 @@ static void mistakes(void **state)
         MISTAKE("RANK=2 WORLD_SIZE=2 LOCAL_RANK=0", 102, {"rank 2 is not below"}),
         MISTAKE("RANK=0 WORLD_SIZE=0 LOCAL_RANK=0", 102, {"rank 0 is not below"}),
         MISTAKE("RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 GROUP_RANK=3 GROUP_WORLD_SIZE=2", 102, {"node 3 of 2"}),
+        MISTAKE("RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 GROUP_RANK=2", 102, {"node 2 of 2", "nnodes=unknown"}),
+        MISTAKE("RANK=0 WORLD_SIZE=2 LOCAL_RANK=2", 102, {"local rank 2 of 2", "local_world=unknown"}),
         MISTAKE("RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=3", 102, {"local rank 0 of 3 does not fit into 2 ranks"}),
         MISTAKE("RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 GROUP_WORLD_SIZE=2 GROUP_RANK=0", 109,
                 {"source torchrun", "MASTER_ADDR is not set", "--master-addr HOST", "--rdzv file:DIR"}),
