@@ -38,6 +38,7 @@ int lvni_cmd_export(int n, const char *const *words);
 int lvni_cmd_ckpt(int n, const char *const *words);
 int lvni_cmd_ops(int n, const char *const *words);
 int lvni_cmd_slurm(int n, const char *const *words);
+int lvni_cmd_launch(int n, const char *const *words);
 int lvni_cmd_help(int n, const char *const *words);
 
 #endif

@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 #include "core/edit_distance.h"
 #include "core/exit_code.h"
+#include "launch/launch.h"
 #include "recipes/classify.h"
 #include "recipes/export.h"
 
@@ -36,6 +37,11 @@ const lvni_command lvni_commands[] = {
      .more = "env: --env-source NAME reads the variables of one launcher alone (levin torchrun ompi mvapich2 pals jsm flux pmi slurm single);\n"
              "--export prints lines for a shell's eval. expand: --first prints the first host (exit code 1 when there is none), --count how many\n"
              "there are, -0 ends each with a zero byte. Works without Slurm; docs/launch.md tells more."},
+    {.name = "launch", .run = lvni_cmd_launch,
+     .use = {{"levin launch -n 4 -- PROGRAM [ARGS...]", "any program as several ranks, with torchrun's environment"}},
+     .more = "Options are --key value or key=value; -n is --nproc, -q --quiet, -v --verbose. The first failure is named with its last lines, all\n"
+             "others are stopped, and nothing is left behind. docs/launch.md tells more.",
+     .topic = "launch", .tables = lvni_launch_tables},
     {.name = "ckpt", .run = lvni_cmd_ckpt,
      .use = {{"levin ckpt hash FILE or RUN", "hashes of weights and state in a checkpoint, or in a run's last one"}},
      .more = "`weights` is over parameters and buffers, `state` over all tensors and the position of the run: equal for equal runs on any layout.\n"

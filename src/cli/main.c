@@ -22,7 +22,7 @@ static bool asks_for_help(const char *word)
 
 static int run(const lvni_command *c, int argc, char **argv)
 {
-    for (int i = 2; i < argc; i++) {
+    for (int i = 2; i < argc && strcmp(argv[i], "--") != 0; i++) { /* behind it stands another program, with a help of its own */
         if (asks_for_help(argv[i])) {
             lvni_command_print_help(c);
             return LVNI_EXIT_OK;

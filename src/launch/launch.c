@@ -1,0 +1,252 @@
+/* levin launch: from the words to the exit code. The order of time: options; srun, where an allocation waits for it; what runs where; the
+ * program, looked for once and not by every rank; then attempts (launch_attempt.c) until one is the last. */
+#include "launch/launch.h"
+
+#include "core/alloc.h"
+#include "core/clock.h"
+#include "core/exit_code.h"
+#include "launch/env_vars.h"
+#include "launch/launch_child.h"
+#include "launch/launch_impl.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { FDS_PER_RANK = 8, FDS_OWN = 64 };
+
+/* ---- getting ready ---- */
+
+static lvn_status take_signals(lvni_run *r)
+{
+    static const int ours[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCONT, SIGWINCH, SIGTSTP};
+    sigset_t set;
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) {
+        sigaddset(&set, ours[i]);
+    }
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGCHLD, SIG_DFL); /* ignored, children would vanish without a word */
+    sigprocmask(SIG_BLOCK, &set, &r->signals);
+    sigdelset(&r->signals, SIGCHLD);
+    r->signal_fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+    if (r->signal_fd < 0) {
+        LVN_FAIL(LVN_ERR_INTERNAL, "no signalfd: %s", strerror(errno));
+    }
+    return LVN_OK;
+}
+
+static void raise_file_limit(lvni_run *r)
+{
+    getrlimit(RLIMIT_NOFILE, &r->files);
+    struct rlimit more = r->files;
+    const rlim_t wanted = (rlim_t)r->local * FDS_PER_RANK + FDS_OWN;
+    if (more.rlim_cur < wanted) {
+        more.rlim_cur = more.rlim_max < wanted ? more.rlim_max : wanted;
+        setrlimit(RLIMIT_NOFILE, &more);
+    }
+}
+
+static lvn_status get_ready(lvni_run *r)
+{
+    LVN_TRY(take_signals(r));
+    raise_file_limit(r);
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    lvni_launch_find_others(r);
+    r->oom_kills = lvni_launch_oom_kills();
+    r->begin_ns = lvni_now_ns();
+    return LVN_OK;
+}
+
+static void open_sinks(lvni_run *r)
+{
+    struct stat a, b;
+    lvni_sink_open(&r->sinks[0], STDOUT_FILENO, NULL);
+    r->out = r->err = &r->sinks[0];
+    r->sinks[1] = (lvni_sink){.fd = -1, .spill_fd = -1, .gone = true};
+    if (fstat(STDOUT_FILENO, &a) != 0 || fstat(STDERR_FILENO, &b) != 0 || a.st_dev != b.st_dev || a.st_ino != b.st_ino) {
+        lvni_sink_open(&r->sinks[1], STDERR_FILENO, NULL);
+        r->err = &r->sinks[1];
+    }
+}
+
+/* A reader that is slow is waited for; one wish to end is enough then. */
+static void drain(lvni_run *r)
+{
+    for (;;) {
+        lvni_sink_flush(r->out);
+        lvni_sink_flush(r->err);
+        struct pollfd f[] = {{.fd = lvni_sink_is_empty(r->out) ? -1 : r->out->fd, .events = POLLOUT},
+                             {.fd = lvni_sink_is_empty(r->err) ? -1 : r->err->fd, .events = POLLOUT},
+                             {.fd = r->signal_fd, .events = POLLIN}};
+        if ((f[0].fd < 0 && f[1].fd < 0) || (poll(f, 3, -1) < 0 && errno != EINTR)) {
+            return;
+        }
+        struct signalfd_siginfo info;
+        if (f[2].revents != 0 && read(r->signal_fd, &info, sizeof info) == (ssize_t)sizeof info &&
+            (info.ssi_signo == SIGINT || info.ssi_signo == SIGTERM || info.ssi_signo == SIGHUP || info.ssi_signo == SIGQUIT)) {
+            return;
+        }
+    }
+}
+
+/* ---- what is told ---- */
+
+static void tell_start(lvni_run *r)
+{
+    if (r->notices.n_warnings > 0 && !r->o.quiet) {
+        lvni_sink_put(r->err, lvni_str_text(&r->notices.warnings), r->notices.warnings.len);
+    }
+    if (!r->o.verbose) {
+        return;
+    }
+    lvni_launch_say(r, "run %s: %d ranks here, %d in all; logs and errors in %s", r->run_id, r->local, r->world, r->run_dir);
+    for (int i = 0; i < r->local; i++) {
+        lvni_str cpus = {0};
+        lvni_bind_print(&r->binding, i, &cpus);
+        lvni_launch_say(r, "rank %d: cpus %s", r->node_rank * r->local + i, lvni_str_text(&cpus));
+        lvni_str_free(&cpus);
+    }
+}
+
+static lvn_status print_rank(lvni_run *r, lvni_proc *p)
+{
+    lvni_variables v;
+    LVN_TRY(lvni_launch_environment(r, p, &v));
+    printf("rank %d on %s:", p->rank, r->host);
+    for (int i = 0; i < r->o.n_program; i++) {
+        printf(" %s", r->o.program[i]);
+    }
+    putchar('\n');
+    for (size_t i = 0; i < v.n; i++) {
+        bool inherited = false;
+        for (char *const *e = r->environment; *e != NULL && !inherited; e++) {
+            inherited = strcmp(*e, v.list[i]) == 0;
+        }
+        if (!inherited) {
+            printf("  %s\n", v.list[i]);
+        }
+    }
+    lvni_variables_free(&v);
+    return LVN_OK;
+}
+
+static lvn_status dry_run(lvni_run *r)
+{
+    r->store_fd = r->held_fd = -1;
+    r->held_port = 0;
+    r->procs = lvni_calloc(LVNI_TAG_CORE, (size_t)r->local, sizeof *r->procs);
+    if (r->procs == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    for (int i = 0; i < r->local; i++) {
+        r->procs[i] = (lvni_proc){.local_rank = i, .rank = r->node_rank * r->local + i, .out = {.fd = -1, .log_fd = -1}, .err = {.fd = -1, .log_fd = -1}};
+    }
+    LVN_TRY(lvni_launch_name_files(r));
+    for (int i = 0; i < r->local; i++) {
+        LVN_TRY(print_rank(r, &r->procs[i]));
+    }
+    return LVN_OK;
+}
+
+/* ---- attempts ---- */
+
+static double attempt_length(const lvni_run *r, uint64_t start_ns)
+{
+    return r->stop_ns > start_ns ? (double)(r->stop_ns - start_ns) / 1e9 : 0;
+}
+
+/* Is there any sense in another one? */
+static bool may_restart(const lvni_run *r, int code)
+{
+    const bool kind = r->reason == LVNI_REASON_FAILURE || r->reason == LVNI_REASON_STRAGGLER;
+    return kind && r->signal == 0 && r->attempt < r->o.max_restarts && code != LVNI_EXIT_USAGE && code != LVNI_EXIT_NOT_EXECUTABLE &&
+           code != LVNI_EXIT_NO_PROGRAM;
+}
+
+static lvn_status run_attempts(lvni_run *r, int *code)
+{
+    bool was_short = false;
+    for (r->attempt = 0;; r->attempt++) {
+        const uint64_t start_ns = lvni_now_ns();
+        LVN_TRY(lvni_launch_attempt(r, code));
+        lvni_launch_report(r);
+        *code = lvni_launch_code(r);
+        if (!may_restart(r, *code)) {
+            return LVN_OK;
+        }
+        const bool is_short = attempt_length(r, start_ns) < r->o.crash_loop_s;
+        if (is_short && was_short) {
+            lvni_launch_say(r, "no more restarts: two attempts in a row failed within %g s (crash loop)", r->o.crash_loop_s);
+            return LVN_OK;
+        }
+        was_short = is_short;
+        lvni_launch_say(r, "restart %d of %d", r->attempt + 1, r->o.max_restarts);
+        lvni_launch_attempt_free(r);
+    }
+}
+
+static lvn_status run(lvni_run *r, int *code)
+{
+    bool printed = false;
+    LVN_TRY(lvni_launch_srun(&r->o, r->environment, &r->notices, &printed));
+    if (printed) {
+        return LVN_OK;
+    }
+    LVN_TRY(lvni_launch_layout(r));
+    LVN_TRY(lvni_child_find_program(r->o.program[0], lvni_env_raw(r->environment, "PATH"), &r->program, code));
+    LVN_TRY(lvni_launch_choose_run_dir(r));
+    if (r->o.dry_run) {
+        return dry_run(r);
+    }
+    r->sinks[0].spill_dir = r->sinks[1].spill_dir = r->run_dir;
+    LVN_TRY(get_ready(r));
+    tell_start(r);
+    return run_attempts(r, code);
+}
+
+/* The last words of a launcher that could not do what it was asked. */
+static int report_error(lvni_run *r, lvn_status s, int code)
+{
+    const lvn_error *e = lvn_last_error();
+    if (r->notices.error != 0) {
+        lvni_sink_put(r->err, lvni_str_text(&r->notices.text), r->notices.text.len);
+        return lvni_notices_exit(&r->notices);
+    }
+    lvni_str text = {0};
+    lvni_str_printf(&text, "error: %s", e->message[0] != '\0' ? e->message : lvn_status_text(s));
+    lvni_sink_line(r->err, lvni_str_text(&text));
+    lvni_str_free(&text);
+    return code != LVNI_EXIT_OK ? code : (int)lvni_exit_of_status(s);
+}
+
+int lvni_launch(int n, const char *const *words, char *const *environment)
+{
+    lvni_run r = {.environment = environment, .store_fd = -1, .held_fd = -1, .signal_fd = -1, .oom_kills = -1, .feed = {.from = -1}};
+    int code = LVNI_EXIT_OK;
+    open_sinks(&r);
+    lvn_status s = lvni_launch_options_read(n, words, &r.o);
+    if (s == LVN_OK) {
+        s = run(&r, &code);
+    }
+    if (s != LVN_OK) {
+        code = report_error(&r, s, code);
+    }
+    drain(&r);
+    lvni_launch_attempt_free(&r);
+    lvni_launch_layout_free(&r);
+    lvni_launch_options_free(&r.o);
+    lvni_notices_free(&r.notices);
+    lvni_free(r.others);
+    lvni_sink_close(&r.sinks[0]);
+    lvni_sink_close(&r.sinks[1]);
+    if (r.signal_fd >= 0) {
+        close(r.signal_fd);
+    }
+    return code;
+}

@@ -1,0 +1,20 @@
+/* `levin launch [options] -- PROGRAM [ARGS...]`: any program as several ranks, with what torchrun's programs expect in their
+ * environment, and one true sentence when something dies. Also the way `levin train devices=N` starts its ranks. */
+#ifndef LEVIN_LAUNCH_LAUNCH_H
+#define LEVIN_LAUNCH_LAUNCH_H
+
+#include "core/option.h"
+
+/* The keys of the command. */
+const lvni_option_table *lvni_launch_tables(size_t *n);
+
+/* words: those behind `levin launch`. Returns the exit code of the command; all that is to be said has been said. To be called in the
+ * main thread of a process without others. */
+int lvni_launch(int n, const char *const *words, char *const *environment);
+
+/* Is this process a rank that a launcher started? */
+bool lvni_launch_is_rank(char *const *environment);
+/* Becomes `levin launch OPTIONS -- levin WORDS`: does not return when that works. In a rank it does nothing: nobody launches twice. */
+lvn_status lvni_launch_self(int n_options, const char *const *options, int n_words, const char *const *words, char *const *environment);
+
+#endif

@@ -1,0 +1,426 @@
+/* One attempt: start all ranks, look after them in one poll loop, until the last one and all it left behind are gone. */
+#include "launch/launch_impl.h"
+
+#include "core/alloc.h"
+#include "core/clock.h"
+#include "core/exit_code.h"
+#include "launch/launch_child.h"
+#include "launch/launch_ports.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { WHILE_ENDING_MS = 20, LONGEST_MS = 3600 * 1000 };
+
+/* ---- start ---- */
+
+static lvn_status make_procs(lvni_run *r)
+{
+    r->procs = lvni_calloc(LVNI_TAG_CORE, (size_t)r->local, sizeof *r->procs);
+    if (r->procs == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    for (int i = 0; i < r->local; i++) {
+        lvni_proc *p = &r->procs[i];
+        p->local_rank = i;
+        p->rank = r->node_rank * r->local + i;
+        p->out = (lvni_stream){.id = 2 * i, .fd = -1, .log_fd = -1};
+        p->err = (lvni_stream){.id = 2 * i + 1, .fd = -1, .log_fd = -1, .keeps_tail = true};
+    }
+    return lvni_launch_name_files(r);
+}
+
+static lvn_status open_ports(lvni_run *r)
+{
+    r->store_fd = r->held_fd = -1;
+    r->store_port = r->held_port = 0;
+    if (r->nodes == 1) {
+        LVN_TRY(lvni_port_listen(&r->store_fd, &r->store_port));
+    }
+    if (r->nodes == 1 || r->node_rank == 0) {
+        return lvni_port_hold(r->o.master_port, &r->notices, &r->held_fd, &r->held_port);
+    }
+    r->held_port = lvni_port_number(r->o.master_port);
+    return LVN_OK;
+}
+
+/* The prefix holds the number of the process, so it is made when there is one. */
+static lvn_status make_prefix(const lvni_run *r, lvni_proc *p)
+{
+    const char *pattern = r->o.prefix != NULL ? r->o.prefix : r->local > 1 || r->nodes > 1 ? "[%r] " : "";
+    lvni_rank_name name;
+    lvni_launch_name(r, p, &name);
+    lvni_stream *both[] = {&p->out, &p->err};
+    for (int k = 0; k < 2; k++) {
+        lvni_str s = {0};
+        lvni_pattern_expand(&s, pattern, &name);
+        lvni_str_append(&s, "");
+        LVN_TRY(lvni_str_status(&s));
+        both[k]->prefix = lvni_str_take(&s);
+        if (both[k]->prefix == NULL) {
+            return LVN_ERR_MEMORY;
+        }
+    }
+    if (strlen(p->out.prefix) > LVNI_STREAM_PIECE / 2) {
+        LVN_FAIL(LVN_ERR_USAGE, "prefix: %zu bytes in front of every line are too many", strlen(p->out.prefix));
+    }
+    const bool shown = r->shown[p->rank] && !r->o.redirect;
+    p->out.sink = shown ? r->out : NULL;
+    p->err.sink = shown ? r->err : NULL;
+    return LVN_OK;
+}
+
+static lvn_status open_pipe(int ends[2])
+{
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        LVN_FAIL(LVN_ERR_IO, "no pipe for the output of a process: %s (ulimit -n)", strerror(errno));
+    }
+    fcntl(ends[0], F_SETFL, O_NONBLOCK);
+    return LVN_OK;
+}
+
+static void close_if(int *fd)
+{
+    if (*fd >= 0) {
+        close(*fd);
+        *fd = -1;
+    }
+}
+
+static lvn_status start_with(lvni_run *r, lvni_proc *p, int in, const int *out, const int *err, int *error)
+{
+    lvni_variables v;
+    LVN_TRY(lvni_launch_environment(r, p, &v));
+    const bool bound = r->binding.how != LVNI_BIND_NONE;
+    const lvni_child c = {.path = r->program,
+                          .argv = r->o.program,
+                          .envp = v.list,
+                          .in = in,
+                          .out = out[1],
+                          .err = err[1],
+                          .keep_fd = p->rank == 0 ? r->store_fd : -1,
+                          .own_group = !r->shares_group,
+                          .cpus = bound ? r->binding.cpus[p->local_rank] : NULL,
+                          .cpu_bytes = r->binding.cpu_bytes,
+                          .numa_node = bound ? r->binding.numa[p->local_rank] : -1,
+                          .signals = r->signals,
+                          .files = r->files};
+    p->start_ns = lvni_now_ns();
+    const lvn_status s = lvni_child_start(&c, &p->pid, error);
+    lvni_variables_free(&v);
+    if (p->pid > 0) {
+        p->started = p->alive = p->group_alive = true;
+    }
+    return s;
+}
+
+static lvn_status start_one(lvni_run *r, lvni_proc *p, int in, int *error)
+{
+    int out[2] = {-1, -1}, err[2] = {-1, -1};
+    LVN_TRY(lvni_launch_open_logs(r, p));
+    lvn_status s = open_pipe(out);
+    if (s == LVN_OK) {
+        s = open_pipe(err);
+    }
+    if (s == LVN_OK) {
+        p->pid = 0;
+        s = start_with(r, p, in, out, err, error);
+    }
+    p->out.fd = out[0];
+    p->err.fd = err[0];
+    close_if(&out[1]);
+    close_if(&err[1]);
+    return s == LVN_OK ? make_prefix(r, p) : s;
+}
+
+static lvn_status start_all(lvni_run *r, int *error)
+{
+    int *ends = lvni_calloc(LVNI_TAG_CORE, (size_t)r->local, sizeof *ends);
+    if (ends == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    for (int i = 0; i < r->local; i++) {
+        ends[i] = -1;
+    }
+    lvn_status s = lvni_feed_open(r, ends);
+    for (int i = 0; i < r->local; i++) {
+        if (s == LVN_OK) {
+            s = start_one(r, &r->procs[i], ends[i], error);
+        }
+        close_if(&ends[i]);
+    }
+    lvni_free(ends);
+    return s;
+}
+
+/* ---- what happens ---- */
+
+static void note_end(lvni_run *r, lvni_proc *p, const siginfo_t *info, uint64_t now_ns)
+{
+    p->alive = false;
+    p->end_ns = now_ns;
+    p->how = info->si_code;
+    p->status = info->si_status;
+    const bool by_signal = p->how != CLD_EXITED;
+    const bool of_ours = by_signal ? p->status == SIGTERM || p->status == SIGKILL || p->status == r->signal
+                                   : p->status == LVNI_EXIT_SIGTERM;
+    p->stopped = r->phase != LVNI_PHASE_RUN && of_ours;
+    const int code = lvni_launch_code_of(p);
+    if (code != LVNI_EXIT_OK && code != LVNI_EXIT_REQUEUE && code != LVNI_EXIT_NO_REQUEUE) {
+        lvni_launch_stop(r, LVNI_REASON_FAILURE, SIGTERM, now_ns);
+    }
+}
+
+/* Ranks, and whatever became our child because its parent is gone. */
+static void reap(lvni_run *r, uint64_t now_ns)
+{
+    for (;;) {
+        siginfo_t info = {.si_pid = 0};
+        if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG) != 0 || info.si_pid == 0) {
+            return;
+        }
+        for (int i = 0; i < r->local; i++) {
+            if (r->procs[i].alive && r->procs[i].pid == info.si_pid) {
+                note_end(r, &r->procs[i], &info, now_ns);
+            }
+        }
+    }
+}
+
+static void on_signal(lvni_run *r, const struct signalfd_siginfo *info, uint64_t now_ns)
+{
+    const int number = (int)info->ssi_signo;
+    /* The terminal sends to its whole foreground group: a process that shares ours has it already. */
+    const bool had = r->shares_group && info->ssi_code == SI_KERNEL;
+    switch (number) {
+    case SIGCHLD: return;
+    case SIGINT:
+    case SIGTERM:
+    case SIGHUP:
+    case SIGQUIT: lvni_launch_stop(r, LVNI_REASON_SIGNAL, had && r->phase == LVNI_PHASE_RUN ? 0 : number, now_ns); break;
+    case SIGTSTP:
+        if (!had) {
+            lvni_launch_send(r, number);
+        }
+        kill(getpid(), SIGSTOP);
+        break;
+    default:
+        if (!had) {
+            lvni_launch_send(r, number);
+        }
+    }
+    if (had && r->reason == LVNI_REASON_SIGNAL && r->signal == 0) {
+        r->signal = number;
+    }
+}
+
+static void on_signals(lvni_run *r, uint64_t now_ns)
+{
+    struct signalfd_siginfo info;
+    while (read(r->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
+        on_signal(r, &info, now_ns);
+    }
+}
+
+/* ---- times ---- */
+
+static void sooner(uint64_t *next, uint64_t at)
+{
+    if (at != 0 && (*next == 0 || at < *next)) {
+        *next = at;
+    }
+}
+
+static uint64_t after(uint64_t from_ns, double seconds)
+{
+    return from_ns + (uint64_t)(seconds * 1e9);
+}
+
+/* The rank that ended with 0 first, while others run; NULL: none. */
+static const lvni_proc *early_bird(const lvni_run *r)
+{
+    const lvni_proc *first = NULL;
+    bool others = false;
+    for (int i = 0; i < r->local; i++) {
+        const lvni_proc *p = &r->procs[i];
+        others = others || p->alive;
+        if (!p->alive && (first == NULL || p->end_ns < first->end_ns)) {
+            first = p;
+        }
+    }
+    return others ? first : NULL;
+}
+
+static void check_straggler(lvni_run *r, uint64_t now_ns, uint64_t *next)
+{
+    const lvni_proc *early = r->o.straggler_timeout_s > 0 && r->phase == LVNI_PHASE_RUN ? early_bird(r) : NULL;
+    if (early == NULL) {
+        return;
+    }
+    const uint64_t at = after(early->end_ns, r->o.straggler_timeout_s);
+    if (now_ns >= at) {
+        r->straggler = early->rank;
+        lvni_launch_stop(r, LVNI_REASON_STRAGGLER, SIGTERM, now_ns);
+    }
+    sooner(next, at);
+}
+
+/* Does what is due; returns when the next thing is, 0: nothing is waited for. */
+static uint64_t tick(lvni_run *r, uint64_t now_ns)
+{
+    uint64_t next = 0;
+    for (int i = 0; i < r->local; i++) {
+        sooner(&next, lvni_stream_idle(&r->procs[i].out, now_ns));
+        sooner(&next, lvni_stream_idle(&r->procs[i].err, now_ns));
+    }
+    if (r->o.timeout_s > 0 && r->phase == LVNI_PHASE_RUN) {
+        const uint64_t at = after(r->begin_ns, r->o.timeout_s);
+        if (now_ns >= at) {
+            lvni_launch_stop(r, LVNI_REASON_TIMEOUT, SIGTERM, now_ns);
+        }
+        sooner(&next, at);
+    }
+    check_straggler(r, now_ns, &next);
+    if (r->phase != LVNI_PHASE_RUN) {
+        sooner(&next, now_ns + WHILE_ENDING_MS * 1000000u);
+    }
+    return next;
+}
+
+/* ---- the loop ---- */
+
+typedef struct watch {
+    struct pollfd *fds;
+    int n;
+} watch;
+
+static void watch_fd(watch *w, int fd, short events)
+{
+    w->fds[w->n++] = (struct pollfd){.fd = fd, .events = events};
+}
+
+/* The order here is the order in `serve`. */
+static void watch_all(lvni_run *r, watch *w)
+{
+    w->n = 0;
+    watch_fd(w, r->signal_fd, POLLIN);
+    for (int i = 0; i < r->local; i++) {
+        watch_fd(w, r->procs[i].out.fd, POLLIN);
+        watch_fd(w, r->procs[i].err.fd, POLLIN);
+    }
+    watch_fd(w, lvni_feed_wants(&r->feed) ? r->feed.from : -1, POLLIN);
+    for (int i = 0; i < r->feed.n; i++) {
+        const bool waits = r->feed.to[i].at < r->feed.to[i].kept.len;
+        watch_fd(w, waits ? r->feed.to[i].fd : -1, POLLOUT);
+    }
+    watch_fd(w, lvni_sink_is_empty(r->out) ? -1 : r->out->fd, POLLOUT);
+    watch_fd(w, lvni_sink_is_empty(r->err) ? -1 : r->err->fd, POLLOUT);
+}
+
+static void serve(lvni_run *r, const watch *w, uint64_t now_ns)
+{
+    const struct pollfd *f = w->fds;
+    if ((f++)->revents != 0) {
+        on_signals(r, now_ns);
+    }
+    reap(r, now_ns);
+    for (int i = 0; i < r->local; i++) {
+        if ((f++)->revents != 0) {
+            lvni_stream_read(&r->procs[i].out, now_ns);
+        }
+        if ((f++)->revents != 0) {
+            lvni_stream_read(&r->procs[i].err, now_ns);
+        }
+    }
+    if ((f++)->revents != 0) {
+        lvni_feed_read(&r->feed);
+    }
+    for (int i = 0; i < r->feed.n; i++) {
+        if ((f++)->revents != 0) {
+            lvni_feed_write(&r->feed, i);
+        }
+    }
+}
+
+static void flush(lvni_run *r)
+{
+    lvni_sink_flush(r->out);
+    lvni_sink_flush(r->err);
+}
+
+static lvn_status look_after(lvni_run *r)
+{
+    watch w = {.fds = lvni_calloc(LVNI_TAG_CORE, 4 + 3 * (size_t)r->local, sizeof *w.fds)};
+    if (w.fds == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    for (bool ended = false; !ended;) {
+        const uint64_t before = lvni_now_ns();
+        const uint64_t next = tick(r, before);
+        flush(r);
+        watch_all(r, &w);
+        const uint64_t wait_ns = next == 0 ? (uint64_t)LONGEST_MS * 1000000u : next > before ? next - before : 0;
+        const int wait_ms = wait_ns / 1000000u >= LONGEST_MS ? LONGEST_MS : (int)((wait_ns + 999999u) / 1000000u);
+        if (poll(w.fds, (nfds_t)w.n, wait_ms) < 0 && errno != EINTR) {
+            break;
+        }
+        const uint64_t now = lvni_now_ns();
+        serve(r, &w, now);
+        ended = lvni_launch_stop_tick(r, now);
+    }
+    lvni_free(w.fds);
+    return LVN_OK;
+}
+
+static int code_of_start(int error)
+{
+    return error == 0 ? LVNI_EXIT_OK : error == ENOENT ? LVNI_EXIT_NO_PROGRAM : LVNI_EXIT_NOT_EXECUTABLE;
+}
+
+lvn_status lvni_launch_attempt(lvni_run *r, int *code)
+{
+    int error = 0;
+    r->phase = LVNI_PHASE_RUN;
+    r->reason = LVNI_REASON_NONE;
+    r->signal = 0;
+    r->swept = false;
+    LVN_TRY(make_procs(r));
+    LVN_TRY(open_ports(r));
+    lvn_status s = start_all(r, &error);
+    if (s != LVN_OK) { /* those that were started end again */
+        const lvn_error e = *lvn_last_error();
+        *code = code_of_start(error);
+        lvni_launch_stop(r, LVNI_REASON_FAILURE, SIGKILL, lvni_now_ns());
+        look_after(r);
+        lvn_error_adopt(&e);
+        return s;
+    }
+    s = look_after(r);
+    for (int i = 0; i < r->local; i++) {
+        lvni_stream_end(&r->procs[i].out);
+        lvni_stream_end(&r->procs[i].err);
+    }
+    return s;
+}
+
+void lvni_launch_attempt_free(lvni_run *r)
+{
+    for (int i = 0; r->procs != NULL && i < r->local; i++) {
+        lvni_proc *p = &r->procs[i];
+        lvni_stream_free(&p->out);
+        lvni_stream_free(&p->err);
+        lvni_free(p->out_log);
+        lvni_free(p->err_log);
+        lvni_free(p->record);
+    }
+    lvni_free(r->procs);
+    r->procs = NULL;
+    lvni_feed_close(&r->feed);
+    close_if(&r->store_fd);
+    close_if(&r->held_fd);
+}

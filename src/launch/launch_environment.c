@@ -1,0 +1,216 @@
+/* The environment of one rank: the launcher's own, without what an earlier launcher may have left in it, with who the rank is, in our
+ * words and in those that programs written for torchrun know; last what the user said. */
+#include "launch/launch_impl.h"
+
+#include "core/alloc.h"
+#include "core/vfs.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { ENV_FILE_MAX = 1 << 20 };
+
+void lvni_launch_name(const lvni_run *r, const lvni_proc *p, lvni_rank_name *out)
+{
+    *out = (lvni_rank_name){.rank = p->rank,
+                            .local_rank = p->local_rank,
+                            .node_rank = r->node_rank,
+                            .world = r->world,
+                            .attempt = r->attempt,
+                            .host = r->host,
+                            .run_id = r->run_id,
+                            .pid = p->pid};
+}
+
+static void forget_earlier(lvni_variables *v)
+{
+    static const char *const names[] = {
+        "LEVIN_RANK", "LEVIN_WORLD_SIZE", "LEVIN_LOCAL_RANK", "LEVIN_LOCAL_WORLD_SIZE", "LEVIN_NODE_RANK", "LEVIN_NNODES", "LEVIN_MASTER_ADDR",
+        "LEVIN_MASTER_PORT", "LEVIN_STORE_FD", "LEVIN_RUN_ID", "LEVIN_RESTART_COUNT", "LEVIN_MAX_RESTARTS", "LEVIN_ERROR_FILE", "LEVIN_LAUNCHED",
+        "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "NODE_RANK"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        lvni_variables_unset(v, names[i]);
+    }
+    lvni_variables_unset_prefix(v, "MASTER_");
+    lvni_variables_unset_prefix(v, "TORCHELASTIC_");
+}
+
+/* Two names for each number: ours and torchrun's. */
+static void say_who(const lvni_run *r, const lvni_proc *p, lvni_variables *v)
+{
+    const struct {
+        const char *ours, *theirs;
+        int value;
+    } numbers[] = {{"LEVIN_RANK", "RANK", p->rank},
+                   {"LEVIN_WORLD_SIZE", "WORLD_SIZE", r->world},
+                   {"LEVIN_LOCAL_RANK", "LOCAL_RANK", p->local_rank},
+                   {"LEVIN_LOCAL_WORLD_SIZE", "LOCAL_WORLD_SIZE", r->local},
+                   {"LEVIN_NODE_RANK", "GROUP_RANK", r->node_rank},
+                   {"LEVIN_NNODES", "GROUP_WORLD_SIZE", r->nodes},
+                   {"LEVIN_RESTART_COUNT", "TORCHELASTIC_RESTART_COUNT", r->attempt},
+                   {"LEVIN_MAX_RESTARTS", "TORCHELASTIC_MAX_RESTARTS", r->o.max_restarts}};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        lvni_variables_set_number(v, numbers[i].ours, numbers[i].value);
+        lvni_variables_set_number(v, numbers[i].theirs, numbers[i].value);
+    }
+    lvni_variables_set(v, "LEVIN_RUN_ID", r->run_id);
+    lvni_variables_set(v, "TORCHELASTIC_RUN_ID", r->run_id);
+    lvni_variables_set(v, "LEVIN_LAUNCHED", "1");
+    if (p->record != NULL) {
+        lvni_variables_set(v, "LEVIN_ERROR_FILE", p->record);
+    }
+}
+
+static void set_port(lvni_variables *v, const char *name, int port)
+{
+    if (port > 0) {
+        lvni_variables_set_number(v, name, port);
+    } else {
+        lvni_variables_set(v, name, "auto"); /* a dry run opens none */
+    }
+}
+
+/* On one node the store of rank 0 gets a socket that listens already; MASTER_PORT is a port of its own, since rank 0 of a foreign
+ * program opens it itself. Over nodes both are the port the user gave: a run is one or the other. */
+static void say_where(const lvni_run *r, const lvni_proc *p, lvni_variables *v)
+{
+    lvni_variables_set(v, "LEVIN_MASTER_ADDR", r->master_addr);
+    lvni_variables_set(v, "MASTER_ADDR", r->master_addr);
+    set_port(v, "LEVIN_MASTER_PORT", r->nodes > 1 ? r->held_port : r->store_port);
+    set_port(v, "MASTER_PORT", r->held_port);
+    if (p->rank == 0 && r->store_fd >= 0) {
+        lvni_variables_set_number(v, "LEVIN_STORE_FD", r->store_fd);
+    }
+    if (r->o.rdzv_timeout_s > 0) {
+        char text[32];
+        snprintf(text, sizeof text, "%.15g", r->o.rdzv_timeout_s);
+        lvni_variables_set(v, "LEVIN_RDZV_TIMEOUT", text);
+    }
+}
+
+static void say_devices(const lvni_run *r, lvni_variables *v)
+{
+    if (r->cuda_visible != NULL) {
+        if (lvni_variables_get(v, "CUDA_DEVICE_ORDER") == NULL) {
+            lvni_variables_set(v, "CUDA_DEVICE_ORDER", "PCI_BUS_ID");
+        }
+        lvni_variables_set(v, "CUDA_VISIBLE_DEVICES", r->cuda_visible);
+    }
+    if (r->o.nccl_debug != NULL) {
+        lvni_variables_set(v, "NCCL_DEBUG", r->o.nccl_debug);
+    }
+    if (r->o.ifname != NULL) {
+        lvni_variables_set(v, "NCCL_SOCKET_IFNAME", r->o.ifname);
+    }
+}
+
+/* libgomp's teams spin for long while they wait, which is fine for one process on a machine and slows many ranks down tenfold. */
+static void say_threads(const lvni_run *r, const lvni_proc *p, lvni_variables *v)
+{
+    if (r->o.omp > 0) {
+        lvni_variables_set_number(v, "OMP_NUM_THREADS", r->o.omp);
+    } else if (lvni_variables_get(v, "OMP_NUM_THREADS") == NULL) {
+        lvni_variables_set_number(v, "OMP_NUM_THREADS", lvni_bind_threads(&r->binding, p->local_rank));
+    }
+    if (lvni_variables_get(v, "GOMP_SPINCOUNT") == NULL && lvni_variables_get(v, "OMP_WAIT_POLICY") == NULL) {
+        lvni_variables_set(v, "GOMP_SPINCOUNT", "2000");
+    }
+}
+
+static lvn_status set_from(lvni_variables *v, const char *variable, const lvni_rank_name *name)
+{
+    const char *equals = strchr(variable, '=');
+    lvni_str key = {0}, value = {0};
+    lvni_str_append_n(&key, variable, (size_t)(equals - variable));
+    lvni_pattern_expand_value(&value, equals + 1, name);
+    lvn_status s = lvni_str_status(&key);
+    if (s == LVN_OK) {
+        s = lvni_str_status(&value);
+    }
+    if (s == LVN_OK) {
+        lvni_variables_set(v, lvni_str_text(&key), lvni_str_text(&value));
+    }
+    lvni_str_free(&key);
+    lvni_str_free(&value);
+    return s;
+}
+
+/* Lines NAME=VALUE; empty ones and comments (#) are skipped, `export ` in front and quotes around a value are left out. */
+static lvn_status set_line(lvni_variables *v, char *line, const char *path, int number, const lvni_rank_name *name)
+{
+    line += strspn(line, " \t");
+    if (strncmp(line, "export ", 7) == 0) {
+        line += 7;
+    }
+    size_t n = strlen(line);
+    while (n > 0 && strchr(" \t\r", line[n - 1]) != NULL) {
+        line[--n] = '\0';
+    }
+    if (n == 0 || *line == '#') {
+        return LVN_OK;
+    }
+    char *equals = strchr(line, '=');
+    if (equals == NULL || equals == line) {
+        LVN_FAIL(LVN_ERR_USAGE, "%s:%d: `%.80s` is no NAME=VALUE", path, number, line);
+    }
+    const size_t m = strlen(equals + 1);
+    if (m >= 2 && strchr("\"'", equals[1]) != NULL && equals[1] == equals[m]) {
+        memmove(equals + 1, equals + 2, m - 2);
+        equals[m - 1] = '\0';
+    }
+    return set_from(v, line, name);
+}
+
+static lvn_status set_file(lvni_variables *v, const char *path, const lvni_rank_name *name)
+{
+    char *data;
+    size_t bytes;
+    LVN_TRY(lvni_file_read(path, ENV_FILE_MAX, &data, &bytes));
+    lvn_status s = LVN_OK;
+    int number = 1;
+    for (char *line = data; s == LVN_OK && line != NULL; number++) {
+        char *end = strchr(line, '\n');
+        if (end != NULL) {
+            *end = '\0';
+        }
+        s = set_line(v, line, path, number, name);
+        line = end != NULL ? end + 1 : NULL;
+    }
+    lvni_free(data);
+    return s;
+}
+
+static lvn_status say_wishes(const lvni_run *r, const lvni_proc *p, lvni_variables *v)
+{
+    lvni_rank_name name;
+    lvni_launch_name(r, p, &name);
+    if (r->o.env_file != NULL) {
+        LVN_TRY(set_file(v, r->o.env_file, &name));
+    }
+    for (int i = 0; i < r->o.n_env; i++) {
+        LVN_TRY(set_from(v, r->o.env[i], &name));
+    }
+    for (int i = 0; i < r->o.n_unset; i++) {
+        lvni_variables_unset(v, r->o.unset[i]);
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_launch_environment(const lvni_run *r, const lvni_proc *p, lvni_variables *out)
+{
+    *out = (lvni_variables){0};
+    lvni_variables_copy(out, r->environment);
+    forget_earlier(out);
+    say_who(r, p, out);
+    say_where(r, p, out);
+    say_devices(r, out);
+    say_threads(r, p, out);
+    lvn_status s = say_wishes(r, p, out);
+    if (s == LVN_OK) {
+        s = lvni_variables_status(out);
+    }
+    if (s != LVN_OK) {
+        lvni_variables_free(out);
+    }
+    return s;
+}

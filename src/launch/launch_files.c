@@ -1,0 +1,162 @@
+/* Files of a run: its directory, the log files of its ranks, their error records. */
+#include "launch/launch_impl.h"
+
+#include "core/alloc.h"
+#include "core/vfs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static lvn_status print_path(char **out, const char *fmt, ...) LVN_PRINTF(2, 3);
+
+static lvn_status print_path(char **out, const char *fmt, ...)
+{
+    char text[4096];
+    va_list args;
+    va_start(args, fmt);
+    const int n = vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    if (n < 0 || n >= (int)sizeof text) {
+        LVN_FAIL(LVN_ERR_USAGE, "the path of a file of the run is too long: %.80s...", text);
+    }
+    *out = lvni_strdup(LVNI_TAG_CORE, text);
+    return *out == NULL ? LVN_ERR_MEMORY : LVN_OK;
+}
+
+/* Absolute: ranks may change their directory before they write a record. */
+static lvn_status take_dir(lvni_run *r, const char *path)
+{
+    char here[2048] = "";
+    if (path[0] != '/' && getcwd(here, sizeof here) == NULL) {
+        LVN_FAIL(LVN_ERR_IO, "where are we? %s; give an absolute --run-dir", strerror(errno));
+    }
+    lvni_free(r->run_dir);
+    r->run_dir = NULL;
+    return path[0] == '/' ? print_path(&r->run_dir, "%s", path) : print_path(&r->run_dir, "%s/%s", here, path);
+}
+
+static bool can_make(const char *dir)
+{
+    return lvni_mkdirs(dir) == LVN_OK && access(dir, W_OK) == 0;
+}
+
+lvn_status lvni_launch_choose_run_dir(lvni_run *r)
+{
+    if (r->o.run_dir != NULL) {
+        LVN_TRY(take_dir(r, r->o.run_dir));
+        return r->o.dry_run ? LVN_OK : lvni_mkdirs(r->run_dir);
+    }
+    char name[128];
+    snprintf(name, sizeof name, "levin-runs/%s", r->run_id);
+    LVN_TRY(take_dir(r, name));
+    if (r->o.dry_run || can_make(r->run_dir)) {
+        return LVN_OK;
+    }
+    char elsewhere[128];
+    snprintf(elsewhere, sizeof elsewhere, "/tmp/levin-runs-%u/%s", (unsigned)geteuid(), r->run_id);
+    lvni_launch_say(r, "%s cannot be made here; logs and error records go to %s", name, elsewhere);
+    LVN_TRY(take_dir(r, elsewhere));
+    return lvni_mkdirs(r->run_dir);
+}
+
+/* ---- names ---- */
+
+static lvn_status expand_path(const lvni_run *r, const lvni_proc *p, const char *pattern, char **out)
+{
+    lvni_rank_name name;
+    lvni_launch_name(r, p, &name);
+    lvni_str s = {0};
+    lvni_pattern_expand(&s, pattern, &name);
+    lvni_free(*out);
+    *out = lvni_str_take(&s);
+    return *out == NULL ? LVN_ERR_MEMORY : LVN_OK;
+}
+
+static lvn_status name_logs(const lvni_run *r, lvni_proc *p)
+{
+    if (r->o.output != NULL) {
+        LVN_TRY(expand_path(r, p, r->o.output, &p->out_log));
+    } else {
+        LVN_TRY(print_path(&p->out_log, "%s/logs/attempt_%d/rank_%d/stdout.log", r->run_dir, r->attempt, p->rank));
+    }
+    const char *error = r->o.error != NULL ? r->o.error : r->o.output;
+    if (error != NULL) {
+        return expand_path(r, p, error, &p->err_log);
+    }
+    return print_path(&p->err_log, "%s/logs/attempt_%d/rank_%d/stderr.log", r->run_dir, r->attempt, p->rank);
+}
+
+/* /dev/null and pipes may serve all. */
+static bool is_plain(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) != 0 || S_ISREG(info.st_mode);
+}
+
+static lvn_status check_apart(const char *a, int rank_a, const char *b, int rank_b)
+{
+    if (strcmp(a, b) == 0 && is_plain(a)) {
+        LVN_FAIL(LVN_ERR_USAGE, "ranks %d and %d would write into one file, %s: put %%r into the name, or allow it with --output-append-shared", rank_a, rank_b, a);
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_launch_name_files(lvni_run *r)
+{
+    for (int i = 0; i < r->local; i++) {
+        lvni_proc *p = &r->procs[i];
+        LVN_TRY(print_path(&p->record, "%s/errors/attempt_%d_rank_%d.json", r->run_dir, r->attempt, p->rank));
+        p->pid = i; /* %p: some numbers that differ, until there are processes */
+        LVN_TRY(name_logs(r, p));
+        for (int k = 0; k < i && !r->o.append_shared; k++) {
+            const lvni_proc *q = &r->procs[k];
+            LVN_TRY(check_apart(q->out_log, q->rank, p->out_log, p->rank));
+            LVN_TRY(check_apart(q->err_log, q->rank, p->err_log, p->rank));
+            LVN_TRY(check_apart(q->out_log, q->rank, p->err_log, p->rank));
+            LVN_TRY(check_apart(q->err_log, q->rank, p->out_log, p->rank));
+        }
+    }
+    return LVN_OK;
+}
+
+/* ---- files ---- */
+
+static lvn_status make_folder_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    if (slash == NULL || slash == path) {
+        return LVN_OK;
+    }
+    char *dir;
+    LVN_TRY(print_path(&dir, "%.*s", (int)(slash - path), path));
+    const lvn_status s = lvni_mkdirs(dir);
+    lvni_free(dir);
+    return s;
+}
+
+static lvn_status open_log(const lvni_run *r, const char *path, int *fd)
+{
+    const bool begins = r->attempt == 0 && !r->o.append_shared && is_plain(path);
+    LVN_TRY(make_folder_of(path));
+    return lvni_append_open(path, begins, fd);
+}
+
+/* Before the process starts, but for names with its number. */
+lvn_status lvni_launch_open_logs(const lvni_run *r, lvni_proc *p)
+{
+    LVN_TRY(make_folder_of(p->record));
+    if (r->o.output != NULL || r->o.error != NULL) {
+        LVN_TRY(name_logs(r, p));
+    }
+    LVN_TRY(open_log(r, p->out_log, &p->out.log_fd));
+    if (strcmp(p->out_log, p->err_log) == 0) {
+        p->err.log_fd = fcntl(p->out.log_fd, F_DUPFD_CLOEXEC, 3);
+        return LVN_OK;
+    }
+    return open_log(r, p->err_log, &p->err.log_fd);
+}

@@ -1,0 +1,142 @@
+/* The launcher's state: what was asked, what runs where, and its processes. Shared by the launch_*.c files alone. */
+#ifndef LEVIN_LAUNCH_LAUNCH_IMPL_H
+#define LEVIN_LAUNCH_LAUNCH_IMPL_H
+
+#include "core/error_record.h"
+#include "core/notice.h"
+#include "launch/device_spec.h"
+#include "launch/launch_bind.h"
+#include "launch/launch_options.h"
+#include "launch/launch_pattern.h"
+#include "launch/launch_sink.h"
+#include "launch/launch_stream.h"
+#include "launch/launch_variables.h"
+
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/types.h>
+
+typedef struct lvni_proc {
+    int rank, local_rank;
+    pid_t pid;
+    bool started, alive;
+    bool group_alive; /* somebody in its process group may be left */
+    bool stopped;     /* it ended of what the launcher sent */
+    int how, status;  /* CLD_EXITED, CLD_KILLED or CLD_DUMPED; exit code or signal */
+    uint64_t start_ns, end_ns;
+    lvni_stream out, err;
+    char *out_log, *err_log, *record; /* paths */
+} lvni_proc;
+
+typedef enum lvni_phase {
+    LVNI_PHASE_RUN,
+    LVNI_PHASE_STOP, /* asked to end */
+    LVNI_PHASE_KILL,
+} lvni_phase;
+
+typedef enum lvni_reason {
+    LVNI_REASON_NONE,
+    LVNI_REASON_FAILURE,
+    LVNI_REASON_SIGNAL,
+    LVNI_REASON_TIMEOUT,
+    LVNI_REASON_STRAGGLER,
+} lvni_reason;
+
+/* Copying standard input to processes (launch_stdin.c). */
+typedef struct lvni_feed {
+    int from; /* -1: at its end */
+    int n;
+    struct lvni_feed_to {
+        int fd; /* -1: closed */
+        lvni_str kept;
+        size_t at;
+    } *to;
+} lvni_feed;
+
+typedef struct lvni_run {
+    lvni_launch_options o;
+    char *const *environment; /* the launcher's own; borrowed */
+    lvni_notices notices;
+    /* what runs where (launch_layout.c) */
+    lvni_visible visible;
+    lvni_device_choice devices;
+    char *cuda_visible; /* for CUDA_VISIBLE_DEVICES; NULL: left alone */
+    int *gpu_numa;      /* of each rank's GPU; NULL: no GPUs */
+    int local, world, nodes, node_rank;
+    bool under_slurm;
+    const char *master_addr;
+    char host[256], run_id[65];
+    char *run_dir, *program;
+    bool *shown; /* by rank */
+    lvni_bind_plan binding;
+    lvni_stdin input;
+    bool shares_group; /* the only process stays in the launcher's group, for the terminal's sake */
+    /* one attempt */
+    int attempt;
+    int store_fd, store_port; /* listening, for rank 0; -1, 0: none */
+    int held_fd, held_port;   /* of MASTER_PORT */
+    lvni_proc *procs;         /* local of them */
+    lvni_feed feed;
+    lvni_phase phase;
+    lvni_reason reason;
+    int signal;               /* that the user sent */
+    int straggler;            /* the rank that ended early */
+    uint64_t stop_ns, kill_ns, all_dead_ns;
+    bool swept; /* what processes left behind was asked to end */
+    /* all attempts */
+    uint64_t begin_ns;
+    lvni_sink sinks[2], *out, *err; /* one and the same where standard output and error are */
+    sigset_t signals;               /* the mask that programs get */
+    struct rlimit files;
+    int signal_fd;
+    pid_t *others; /* children that were there before */
+    int n_others;
+    int64_t oom_kills; /* of this control group, at the start; -1: unknown */
+} lvni_run;
+
+/* launch_layout.c: fills what runs where, from the options and the environment. */
+lvn_status lvni_launch_layout(lvni_run *r);
+void lvni_launch_layout_free(lvni_run *r);
+
+/* launch_environment.c: what one rank gets. */
+lvn_status lvni_launch_environment(const lvni_run *r, const lvni_proc *p, lvni_variables *out);
+void lvni_launch_name(const lvni_run *r, const lvni_proc *p, lvni_rank_name *out);
+
+/* launch_files.c: folders, log files and records of an attempt. */
+lvn_status lvni_launch_choose_run_dir(lvni_run *r);
+lvn_status lvni_launch_name_files(lvni_run *r);
+lvn_status lvni_launch_open_logs(const lvni_run *r, lvni_proc *p);
+
+/* launch_attempt.c: one attempt, from the first process to the last. *code: LVNI_EXIT_NO_PROGRAM and its like when a process could not
+ * be started. */
+lvn_status lvni_launch_attempt(lvni_run *r, int *code);
+void lvni_launch_attempt_free(lvni_run *r);
+
+/* launch_stop.c */
+void lvni_launch_send(lvni_run *r, int signal_number);      /* to the group of every rank that may have one left */
+void lvni_launch_stop(lvni_run *r, lvni_reason why, int signal_number, uint64_t now_ns);
+/* Ends what time is over for. Returns true when nothing of the run is left (or nothing that can be ended). */
+bool lvni_launch_stop_tick(lvni_run *r, uint64_t now_ns);
+void lvni_launch_find_others(lvni_run *r);
+
+/* launch_stdin.c */
+lvn_status lvni_feed_open(lvni_run *r, int *ends); /* ends[i]: what rank i reads; -1: the launcher's own standard input */
+bool lvni_feed_wants(const lvni_feed *f);          /* is there room for more input? */
+void lvni_feed_read(lvni_feed *f);
+void lvni_feed_write(lvni_feed *f, int i);
+void lvni_feed_close(lvni_feed *f);
+
+/* launch_report.c */
+void lvni_launch_say(lvni_run *r, const char *fmt, ...) LVN_PRINTF(2, 3); /* "levin launch: ..." on standard error */
+void lvni_launch_report(lvni_run *r);
+int64_t lvni_launch_oom_kills(void);
+/* launch_first.c: the process that failed first, NULL when none did; its record (kind "" when there is none). */
+const lvni_proc *lvni_launch_first(const lvni_run *r, lvni_error_record *record);
+int lvni_launch_code_of(const lvni_proc *p); /* exit code, or 128 + signal */
+int lvni_launch_code(const lvni_run *r);     /* of the launcher */
+
+/* launch_srun.c: in an allocation and outside of a step: becomes srun, if that is to be. On return nothing happened. *printed: it was a
+ * dry run, and the command is on standard output. */
+lvn_status lvni_launch_srun(const lvni_launch_options *o, char *const *environment, lvni_notices *notices, bool *printed);
+
+#endif

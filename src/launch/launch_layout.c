@@ -1,0 +1,242 @@
+/* What runs where: how many processes, which devices, which node this is, which cores each rank gets. Pure decisions and a few looks at
+ * the machine; nothing is started and nothing written. */
+#include "launch/launch_impl.h"
+
+#include "core/alloc.h"
+#include "launch/env_vars.h"
+#include "launch/launch_gpus.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+enum { SIM_MAX = 4096 };
+
+/* ---- devices ---- */
+
+static lvni_accelerator accelerator_of(const char *word)
+{
+    return strcmp(word, "cpu") == 0 ? LVNI_ACCELERATOR_CPU : strcmp(word, "gpu") == 0 ? LVNI_ACCELERATOR_CUDA
+         : strcmp(word, "sim") == 0 ? LVNI_ACCELERATOR_SIM : LVNI_ACCELERATOR_AUTO;
+}
+
+static lvn_status see_simulated(lvni_run *r, const char *value)
+{
+    int n = 0;
+    LVN_TRY(lvni_env_int(r->environment, "LEVIN_SIM_DEVICES", &r->notices, &n));
+    return lvni_visible_make(value, n < SIM_MAX ? n : SIM_MAX, NULL, &r->visible);
+}
+
+static lvn_status see_gpus(lvni_run *r, const char *value, lvni_gpu **gpus, int *n)
+{
+    LVN_TRY(lvni_gpus_find("", gpus, n));
+    const char **uuids = lvni_calloc(LVNI_TAG_CORE, (size_t)*n + 1, sizeof *uuids);
+    if (uuids == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    for (int i = 0; i < *n; i++) {
+        uuids[i] = (*gpus)[i].uuid[0] != '\0' ? (*gpus)[i].uuid : NULL;
+    }
+    const bool known = *n > 0 && uuids[0] != NULL;
+    const lvn_status s = lvni_visible_make(value, *n, known ? uuids : NULL, &r->visible);
+    lvni_free(uuids);
+    return s;
+}
+
+/* -1: auto (as many as there are devices). */
+static lvn_status read_nproc(lvni_run *r, int *nproc)
+{
+    const char *t = r->o.nproc;
+    const char *strategy = r->o.strategy;
+    const bool one = strategy != NULL && (strcmp(strategy, "single") == 0 || strcmp(strategy, "dp") == 0 || strcmp(strategy, "ddp2") == 0);
+    *nproc = strtol(t, NULL, 10) > 0 ? (int)strtol(t, NULL, 10) : one ? 1 : -1;
+    if (one && *nproc != 1) {
+        LVN_FAIL(LVN_ERR_USAGE, "strategy %s is one process per node, which owns all devices; nproc %s asks for more", strategy, t);
+    }
+    if (!one && strcmp(t, "cpu") == 0) {
+        return lvni_bind_count(nproc);
+    }
+    if (!one && strcmp(t, "gpu") == 0) {
+        *nproc = r->visible.n;
+        if (r->visible.n == 0) {
+            const lvn_status s = lvni_notice_error(&r->notices, 106, "nproc=gpu: this process sees no GPU");
+            lvni_notice_fix(&r->notices, "look at the driver (nvidia-smi) and at CUDA_VISIBLE_DEVICES, or give a number of processes");
+            return s;
+        }
+    }
+    return LVN_OK;
+}
+
+static lvn_status choose_devices(lvni_run *r, int nproc)
+{
+    const lvni_launch_options *o = &r->o;
+    const bool all_in_one = nproc == 1 && o->strategy != NULL && strcmp(o->strategy, "single") != 0;
+    const lvni_device_request request = {.key = o->gpus ? "gpus" : "devices",
+                                         .spec = o->devices,
+                                         .accelerator = accelerator_of(o->accelerator),
+                                         .gpus = o->gpus,
+                                         .allow_shared = o->allow_shared_device,
+                                         .nproc = all_in_one || nproc < 0 ? 0 : nproc,
+                                         .env = r->environment};
+    LVN_TRY(lvni_device_choose(&request, &r->visible, &r->notices, &r->devices));
+    const lvni_device_choice *d = &r->devices;
+    r->local = nproc > 0 ? nproc : d->n;
+    const bool asked = d->given || (d->accelerator != LVNI_ACCELERATOR_CPU && request.accelerator != LVNI_ACCELERATOR_AUTO);
+    if (asked && !all_in_one && (d->given ? r->local != d->n : r->local > d->n) && !o->allow_shared_device) {
+        LVN_FAIL(LVN_ERR_USAGE, "%d processes (nproc), but %d %s (%s); leave nproc out, or give as many devices", r->local, d->n,
+                 d->n == 1 ? "device" : "devices", request.key);
+    }
+    return LVN_OK;
+}
+
+static lvn_status note_devices(lvni_run *r, const lvni_gpu *gpus, int n_gpus)
+{
+    const lvni_device_choice *d = &r->devices;
+    if (d->accelerator == LVNI_ACCELERATOR_CPU || d->n == 0) {
+        return LVN_OK;
+    }
+    if (!r->under_slurm) {
+        lvni_str s = {0};
+        lvni_device_choice_print(d, &r->visible, &s);
+        r->cuda_visible = lvni_str_take(&s);
+        if (r->cuda_visible == NULL) {
+            return LVN_ERR_MEMORY;
+        }
+    }
+    if (d->accelerator != LVNI_ACCELERATOR_CUDA || d->n < r->local) {
+        return LVN_OK;
+    }
+    r->gpu_numa = lvni_calloc(LVNI_TAG_CORE, (size_t)r->local, sizeof *r->gpu_numa);
+    if (r->gpu_numa == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    for (int i = 0; i < r->local; i++) {
+        const int physical = r->visible.device[d->index[i]].physical;
+        r->gpu_numa[i] = physical >= 0 && physical < n_gpus ? gpus[physical].numa : -1;
+    }
+    return LVN_OK;
+}
+
+static lvn_status lay_devices(lvni_run *r)
+{
+    const char *value = lvni_env_raw(r->environment, "CUDA_VISIBLE_DEVICES");
+    lvni_gpu *gpus = NULL;
+    int n_gpus = 0, nproc = -1;
+    lvn_status s = strcmp(r->o.accelerator, "sim") == 0 ? see_simulated(r, value) : see_gpus(r, value, &gpus, &n_gpus);
+    if (s == LVN_OK) {
+        s = read_nproc(r, &nproc);
+    }
+    if (s == LVN_OK) {
+        s = choose_devices(r, nproc);
+    }
+    if (s == LVN_OK) {
+        s = note_devices(r, gpus, n_gpus);
+    }
+    lvni_free(gpus);
+    return s;
+}
+
+/* ---- nodes ---- */
+
+static lvn_status lay_nodes(lvni_run *r)
+{
+    lvni_launch_options *o = &r->o;
+    r->nodes = o->nodes;
+    r->node_rank = o->node_rank;
+    r->master_addr = "127.0.0.1";
+    if (r->nodes == 1 && o->node_rank > 0) {
+        LVN_FAIL(LVN_ERR_USAGE, "node_rank %d: with one node there is node 0 alone; give --nodes too", o->node_rank);
+    }
+    if (r->nodes > 1) {
+        const char *addr = o->master_addr != NULL ? o->master_addr : lvni_env_get(r->environment, "MASTER_ADDR");
+        const char *port = strcmp(o->master_port, "auto") != 0 ? o->master_port : lvni_env_get(r->environment, "MASTER_PORT");
+        if (!o->node_rank_given || addr == NULL || port == NULL || strcmp(port, "random") == 0) {
+            const lvn_status s = lvni_notice_error(&r->notices, 109, "%d nodes need %s%s%s on each of them", r->nodes, o->node_rank_given ? "" : "--node-rank ",
+                                                   addr == NULL ? "--master-addr " : "", port == NULL || strcmp(port, "random") == 0 ? "--master-port" : "");
+            lvni_notice_fix(&r->notices, "levin launch --nodes %d --node-rank 0 --master-addr HOST --master-port 29500 -- PROGRAM on the first node, "
+                            "--node-rank 1 on the second, ...", r->nodes);
+            return s;
+        }
+        if (o->node_rank >= r->nodes) {
+            LVN_FAIL(LVN_ERR_USAGE, "node_rank %d: %d nodes are 0 to %d", o->node_rank, r->nodes, r->nodes - 1);
+        }
+        if (o->max_restarts > 0) {
+            LVN_FAIL(LVN_ERR_USAGE, "max_restarts %d: restarts are for one node; over %d nodes restart from outside (requeue)", o->max_restarts, r->nodes);
+        }
+        r->master_addr = addr;
+        o->master_port = port;
+    }
+    r->world = r->local * r->nodes;
+    return LVN_OK;
+}
+
+/* ---- names ---- */
+
+static uint64_t hash_text(uint64_t h, const char *text) /* FNV-1a */
+{
+    for (const char *p = text; *p != '\0'; p++) {
+        h = (h ^ (unsigned char)*p) * 1099511628211u;
+    }
+    return (h ^ 0xff) * 1099511628211u; /* the end counts too: "a" "b" is not "ab" */
+}
+
+static lvn_status name_run(lvni_run *r)
+{
+    const lvni_launch_options *o = &r->o;
+    if (o->run_id != NULL) {
+        static const char good[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz._-";
+        if (o->run_id[0] == '\0' || o->run_id[0] == '.' || strlen(o->run_id) != strspn(o->run_id, good) || strlen(o->run_id) >= sizeof r->run_id) {
+            LVN_FAIL(LVN_ERR_USAGE, "run_id `%.80s`: 1 to %zu letters, digits and . _ -", o->run_id, sizeof r->run_id - 1);
+        }
+        snprintf(r->run_id, sizeof r->run_id, "%s", o->run_id);
+        return LVN_OK;
+    }
+    uint64_t id = 14695981039346656037u;
+    if (r->nodes > 1) {
+        id = hash_text(hash_text(id, r->master_addr), o->master_port);
+        for (int i = 0; i < o->n_program; i++) {
+            id = hash_text(id, o->program[i]);
+        }
+    } else if (getrandom(&id, sizeof id, 0) != (ssize_t)sizeof id) {
+        LVN_FAIL(LVN_ERR_INTERNAL, "the system gives no random numbers; name the run: --run-id NAME");
+    }
+    snprintf(r->run_id, sizeof r->run_id, "%016llx", (unsigned long long)id);
+    return LVN_OK;
+}
+
+static lvn_status lay_output(lvni_run *r)
+{
+    r->shown = lvni_calloc(LVNI_TAG_CORE, (size_t)r->world, sizeof *r->shown);
+    if (r->shown == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    r->input = r->o.standard_input >= 0 ? (lvni_stdin)r->o.standard_input : r->local == 1 ? LVNI_STDIN_RANK0 : LVNI_STDIN_NONE;
+    r->shares_group = r->local == 1 && r->input == LVNI_STDIN_RANK0 && isatty(STDIN_FILENO) == 1;
+    return lvni_rank_list("show", r->o.show, r->world, r->shown);
+}
+
+lvn_status lvni_launch_layout(lvni_run *r)
+{
+    gethostname(r->host, sizeof r->host - 1);
+    r->under_slurm = lvni_env_get(r->environment, "SLURM_JOB_ID") != NULL;
+    LVN_TRY(lay_devices(r));
+    LVN_TRY(lay_nodes(r));
+    LVN_TRY(name_run(r));
+    LVN_TRY(lay_output(r));
+    const bool bound = lvni_env_get(r->environment, "SLURM_STEP_ID") != NULL;
+    return lvni_bind_make(r->o.bind, r->local, r->gpu_numa, bound, &r->notices, &r->binding);
+}
+
+void lvni_launch_layout_free(lvni_run *r)
+{
+    lvni_visible_free(&r->visible);
+    lvni_device_choice_free(&r->devices);
+    lvni_bind_free(&r->binding);
+    lvni_free(r->cuda_visible);
+    lvni_free(r->gpu_numa);
+    lvni_free(r->run_dir);
+    lvni_free(r->program);
+    lvni_free(r->shown);
+}

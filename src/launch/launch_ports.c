@@ -1,0 +1,113 @@
+/* Ports of a run (launch_ports.h). */
+#include "launch/launch_ports.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { BACKLOG = 4096, RANDOM_FIRST = 12000, RANDOM_COUNT = 20000, RANDOM_TRIES = 200 };
+
+lvn_status lvni_port_listen(int *fd, int *port)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n = sizeof a;
+    *fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (*fd < 0 || bind(*fd, (const struct sockaddr *)&a, sizeof a) != 0 || listen(*fd, BACKLOG) != 0 ||
+        getsockname(*fd, (struct sockaddr *)&a, &n) != 0) {
+        const int error = errno;
+        if (*fd >= 0) {
+            close(*fd);
+            *fd = -1;
+        }
+        LVN_FAIL(LVN_ERR_IO, "no listening socket on 127.0.0.1: %s", strerror(error));
+    }
+    *port = ntohs(a.sin_port);
+    return LVN_OK;
+}
+
+/* Of both families where there are two: programs bind either. errno on failure, as -1. */
+static int bind_any(int wanted, int *port)
+{
+    const int on = 1, off = 0;
+    struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)wanted), .sin6_addr = IN6ADDR_ANY_INIT};
+    socklen_t n = sizeof six;
+    int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0) {
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+        if (bind(fd, (const struct sockaddr *)&six, sizeof six) == 0 && getsockname(fd, (struct sockaddr *)&six, &n) == 0) {
+            *port = ntohs(six.sin6_port);
+            return fd;
+        }
+        const int error = errno;
+        close(fd);
+        errno = error;
+        if (error == EADDRINUSE || error == EACCES) {
+            return -1;
+        }
+    }
+    struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons((uint16_t)wanted), .sin_addr.s_addr = htonl(INADDR_ANY)};
+    n = sizeof four;
+    fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0) {
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+        if (bind(fd, (const struct sockaddr *)&four, sizeof four) == 0 && getsockname(fd, (struct sockaddr *)&four, &n) == 0) {
+            *port = ntohs(four.sin_port);
+            return fd;
+        }
+        const int error = errno;
+        close(fd);
+        errno = error;
+    }
+    return -1;
+}
+
+static int hold_random(int *port)
+{
+    for (int i = 0; i < RANDOM_TRIES; i++) {
+        uint32_t drawn;
+        if (getrandom(&drawn, sizeof drawn, 0) != (ssize_t)sizeof drawn) {
+            return -1;
+        }
+        const int fd = bind_any(RANDOM_FIRST + (int)(drawn % RANDOM_COUNT), port);
+        if (fd >= 0) {
+            return fd;
+        }
+    }
+    return -1;
+}
+
+int lvni_port_number(const char *text)
+{
+    return (int)strtol(text, NULL, 10);
+}
+
+lvn_status lvni_port_hold(const char *wanted, lvni_notices *notices, int *fd, int *port)
+{
+    if (strcmp(wanted, "random") == 0) {
+        *fd = hold_random(port);
+        if (*fd < 0) {
+            LVN_FAIL(LVN_ERR_IO, "no free port of %d to %d was found: %s", RANDOM_FIRST, RANDOM_FIRST + RANDOM_COUNT - 1, strerror(errno));
+        }
+        return LVN_OK;
+    }
+    const int number = lvni_port_number(wanted); /* 0 of "auto": any */
+    if (number > 0 && number < 1024) {
+        lvni_notice_warn(notices, 205, "port %d is below 1024, which needs a privilege", number);
+    }
+    *fd = bind_any(number, port);
+    if (*fd < 0 && number != 0 && errno == EADDRINUSE) {
+        const lvn_status s = lvni_notice_error(notices, 110, "port %d is busy: another program listens on it", number);
+        lvni_notice_fix(notices, "give another --master-port, or leave it out");
+        return s;
+    }
+    if (*fd < 0) {
+        LVN_FAIL(LVN_ERR_IO, "port %s cannot be had: %s", wanted, strerror(errno));
+    }
+    return LVN_OK;
+}

@@ -1,0 +1,233 @@
+/* What the launcher says: its own lines, and the report about a failure: who failed first, why, its last lines, and how all ended. */
+#include "launch/launch_impl.h"
+
+#include "core/alloc.h"
+#include "core/exit_code.h"
+#include "core/vfs.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+enum { FILE_MAX = 64 << 10 };
+
+void lvni_launch_say(lvni_run *r, const char *fmt, ...)
+{
+    lvni_str s = {0};
+    va_list args;
+    va_start(args, fmt);
+    char text[2048];
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    lvni_str_printf(&s, "levin launch: %s", text);
+    lvni_sink_line(r->err, lvni_str_text(&s));
+    lvni_str_free(&s);
+}
+
+/* ---- out of memory ---- */
+
+/* The path behind "0::" in /proc/self/cgroup. */
+static bool control_group(char *path, size_t room)
+{
+    char *data;
+    size_t bytes;
+    if (lvni_file_read("/proc/self/cgroup", FILE_MAX, &data, &bytes) != LVN_OK) {
+        return false;
+    }
+    const char *at = strncmp(data, "0::", 3) == 0 ? data : strstr(data, "\n0::");
+    if (at != NULL) {
+        at += *at == '\n' ? 4 : 3;
+        snprintf(path, room, "/sys/fs/cgroup%.*s/memory.events", (int)strcspn(at, "\n"), at);
+    }
+    lvni_free(data);
+    return at != NULL;
+}
+
+int64_t lvni_launch_oom_kills(void)
+{
+    char path[1024];
+    char *data = NULL;
+    size_t bytes;
+    int64_t n = -1;
+    if (control_group(path, sizeof path) && lvni_path_exists(path) && lvni_file_read(path, FILE_MAX, &data, &bytes) == LVN_OK) {
+        const char *at = strstr(data, "oom_kill ");
+        n = at != NULL ? (int64_t)strtoll(at + 9, NULL, 10) : -1;
+        lvni_free(data);
+    }
+    lvn_clear_error();
+    return n;
+}
+
+/* ---- words for ends ---- */
+
+static void print_end(const lvni_proc *p, lvni_str *out)
+{
+    if (p->how == CLD_EXITED) {
+        lvni_str_printf(out, "exit code %d", p->status);
+        return;
+    }
+    const char *name = sigabbrev_np(p->status);
+    if (name != NULL) {
+        lvni_str_printf(out, "killed by SIG%s%s", name, p->how == CLD_DUMPED ? " (core dumped)" : "");
+    } else {
+        lvni_str_printf(out, "killed by signal %d", p->status);
+    }
+}
+
+static void print_device(const lvni_run *r, const lvni_proc *p, lvni_str *out)
+{
+    const lvni_device_choice *d = &r->devices;
+    if (d->accelerator != LVNI_ACCELERATOR_CPU && d->index != NULL && p->local_rank < d->n && d->index[p->local_rank] < r->visible.n) {
+        lvni_str_printf(out, ", %s %s", d->accelerator == LVNI_ACCELERATOR_SIM ? "sim" : "GPU", r->visible.device[d->index[p->local_rank]].name);
+    }
+}
+
+static void headline(lvni_run *r, const lvni_proc *p)
+{
+    lvni_str end = {0}, device = {0};
+    print_end(p, &end);
+    print_device(r, p, &device);
+    lvni_launch_say(r, "rank %d (pid %d, node %s%s) failed first: %s after %.1f s", p->rank, (int)p->pid, r->host, lvni_str_text(&device),
+                    lvni_str_text(&end), (double)(p->end_ns - p->start_ns) / 1e9);
+    lvni_str_free(&end);
+    lvni_str_free(&device);
+}
+
+/* ---- parts of the report ---- */
+
+static void line(lvni_run *r, const char *fmt, ...) LVN_PRINTF(2, 3);
+
+static void line(lvni_run *r, const char *fmt, ...)
+{
+    char text[4096];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    lvni_sink_line(r->err, text);
+}
+
+static void print_record(lvni_run *r, const lvni_error_record *e)
+{
+    if (e->kind[0] == '\0') {
+        return;
+    }
+    line(r, "  %s: %s", e->kind, e->message);
+    if (e->where[0] != '\0') {
+        line(r, "  at %s", e->where);
+    }
+    for (int i = 0; i < e->n_stack; i++) {
+        line(r, "  in %s", e->stack[i]);
+    }
+}
+
+static void print_hints(lvni_run *r, const lvni_proc *p, const lvni_error_record *e)
+{
+    if (p->how != CLD_EXITED && p->status == SIGKILL && e->kind[0] == '\0') {
+        const int64_t n = lvni_launch_oom_kills();
+        if (n > r->oom_kills && r->oom_kills >= 0) {
+            line(r, "  out of memory: the kernel killed here since the start (memory.events: oom_kill %" PRId64 ", before %" PRId64 ")", n, r->oom_kills);
+        } else {
+            line(r, "  possibly out of memory: the kernel kills so, and so does a person or a batch system%s", n >= 0 ? " (memory.events counts no oom_kill since the start)" : "");
+        }
+    }
+}
+
+static void print_tail(lvni_run *r, const lvni_proc *p)
+{
+    char *text;
+    size_t bytes;
+    if (lvni_stream_tail(&p->err, r->o.tail, &text, &bytes) != LVN_OK) {
+        return;
+    }
+    if (bytes > 0) {
+        line(r, "  last lines of its standard error:");
+        for (char *at = text; at < text + bytes;) {
+            char *end = memchr(at, '\n', (size_t)(text + bytes - at));
+            const size_t n = end != NULL ? (size_t)(end - at) : (size_t)(text + bytes - at);
+            lvni_sink_put(r->err, "  | ", 4);
+            lvni_sink_put(r->err, at, n);
+            lvni_sink_put(r->err, "\n", 1);
+            at += n + 1;
+        }
+    }
+    lvni_free(text);
+}
+
+static const char *short_end(const lvni_proc *p, char *text, size_t room)
+{
+    if (!p->started) {
+        snprintf(text, room, "not started");
+    } else if (p->alive) {
+        snprintf(text, room, "alive");
+    } else if (p->how == CLD_EXITED) {
+        snprintf(text, room, "%d", p->status);
+    } else {
+        const char *name = sigabbrev_np(p->status);
+        snprintf(text, room, "%s%s%s", name != NULL ? "SIG" : "signal", name != NULL ? name : "", p->stopped ? " (stopped)" : "");
+    }
+    return text;
+}
+
+static void print_table(lvni_run *r, uint64_t zero_ns)
+{
+    line(r, "  %5s  %-12s  %-18s %9s  %s", "rank", "host", "exit", "time", "log");
+    for (int i = 0; i < r->local; i++) {
+        const lvni_proc *p = &r->procs[i];
+        char end[48];
+        const double at = p->started && !p->alive ? ((double)p->end_ns - (double)zero_ns) / 1e9 : 0;
+        line(r, "  %5d  %-12s  %-18s %+7.2f s  %s", p->rank, r->host, short_end(p, end, sizeof end), at, p->err_log);
+    }
+}
+
+/* Logs that could not be written are no reason to stop, but to be told. */
+static void print_broken_logs(lvni_run *r)
+{
+    for (int i = 0; i < r->local; i++) {
+        const lvni_stream *both[] = {&r->procs[i].out, &r->procs[i].err};
+        for (int k = 0; k < 2; k++) {
+            if (both[k]->log_error != 0) {
+                lvni_launch_say(r, "the log %s is cut: %s", k == 0 ? r->procs[i].out_log : r->procs[i].err_log, strerror(both[k]->log_error));
+            }
+        }
+    }
+}
+
+static void say_reason(lvni_run *r)
+{
+    if (r->reason == LVNI_REASON_TIMEOUT) {
+        lvni_launch_say(r, "stopped: the time of --timeout %g s is over", r->o.timeout_s);
+    } else if (r->reason == LVNI_REASON_SIGNAL) {
+        lvni_launch_say(r, "stopped by SIG%s", sigabbrev_np(r->signal));
+    } else if (r->reason == LVNI_REASON_STRAGGLER) {
+        lvni_launch_say(r, "rank %d ended early: others still ran %g s later (--straggler-timeout)", r->straggler, r->o.straggler_timeout_s);
+    }
+}
+
+void lvni_launch_report(lvni_run *r)
+{
+    print_broken_logs(r);
+    lvni_error_record record;
+    const lvni_proc *first = lvni_launch_first(r, &record);
+    if (r->reason == LVNI_REASON_SIGNAL) {
+        if (first != NULL && !r->o.quiet) {
+            say_reason(r);
+        }
+        return;
+    }
+    say_reason(r);
+    if (r->reason != LVNI_REASON_FAILURE || first == NULL) {
+        if (r->reason != LVNI_REASON_NONE) {
+            print_table(r, r->stop_ns);
+        }
+        return;
+    }
+    headline(r, first);
+    print_record(r, &record);
+    print_hints(r, first, &record);
+    print_tail(r, first);
+    print_table(r, first->end_ns);
+}

@@ -1,0 +1,185 @@
+/* Showing lines without waiting for the reader (launch_sink.h). */
+#include "launch/launch_sink.h"
+
+#include "core/alloc.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { KEEP = 1 << 20, REFILL = 64 << 10 };
+
+/* A descriptor of our own for the same pipe or terminal, so that O_NONBLOCK is not set for everybody who shares it. */
+void lvni_sink_open(lvni_sink *s, int fd, const char *spill_dir)
+{
+    *s = (lvni_sink){.fd = -1, .owner = -1, .spill_fd = -1, .spill_dir = spill_dir};
+    struct stat info;
+    if (fstat(fd, &info) != 0) {
+        s->gone = true;
+        return;
+    }
+    s->socket = S_ISSOCK(info.st_mode);
+    if (S_ISFIFO(info.st_mode) || isatty(fd) == 1) {
+        char path[64];
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        s->fd = open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+        s->blocks = s->fd < 0;
+    }
+    if (s->fd < 0) {
+        s->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    }
+    s->gone = s->fd < 0;
+}
+
+void lvni_sink_close(lvni_sink *s)
+{
+    if (s->fd >= 0) {
+        close(s->fd);
+    }
+    if (s->spill_fd >= 0) {
+        close(s->spill_fd);
+    }
+    lvni_free(s->data);
+    *s = (lvni_sink){.fd = -1, .owner = -1, .gone = true, .spill_fd = -1};
+}
+
+static bool spill_is_empty(const lvni_sink *s)
+{
+    return s->spill_at == s->spill_end;
+}
+
+bool lvni_sink_is_empty(const lvni_sink *s)
+{
+    return s->gone || (s->at == s->n && spill_is_empty(s));
+}
+
+static bool keep(lvni_sink *s, const char *bytes, size_t n)
+{
+    if (s->at > 0 && s->n + n > s->room) {
+        memmove(s->data, s->data + s->at, s->n - s->at);
+        s->n -= s->at;
+        s->at = 0;
+    }
+    if (s->n + n > s->room) {
+        const size_t room = s->n + n < REFILL ? REFILL : (s->n + n) * 2;
+        char *data = lvni_realloc(LVNI_TAG_CORE, s->data, room);
+        if (data == NULL) {
+            return false;
+        }
+        s->data = data;
+        s->room = room;
+    }
+    memcpy(s->data + s->n, bytes, n);
+    s->n += n;
+    return true;
+}
+
+static bool spill(lvni_sink *s, const char *bytes, size_t n)
+{
+    if (s->spill_fd < 0) {
+        const char *dir = s->spill_dir != NULL ? s->spill_dir : "/tmp";
+        s->spill_fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    }
+    while (s->spill_fd >= 0 && n > 0) {
+        const ssize_t done = pwrite(s->spill_fd, bytes, n, s->spill_end);
+        if (done <= 0) {
+            return false;
+        }
+        s->spill_end += done;
+        bytes += done;
+        n -= (size_t)done;
+    }
+    return n == 0;
+}
+
+static void refill(lvni_sink *s)
+{
+    char part[4096];
+    while (s->n - s->at < REFILL && !spill_is_empty(s)) {
+        const ssize_t n = pread(s->spill_fd, part, sizeof part, s->spill_at);
+        if (n <= 0 || !keep(s, part, (size_t)n)) {
+            break;
+        }
+        s->spill_at += n;
+    }
+    if (spill_is_empty(s) && s->spill_end > 0 && ftruncate(s->spill_fd, 0) == 0) {
+        s->spill_at = s->spill_end = 0;
+    }
+}
+
+static ssize_t write_some(lvni_sink *s)
+{
+    const size_t n = s->n - s->at;
+    if (s->socket) {
+        return send(s->fd, s->data + s->at, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+    }
+    if (s->blocks) {
+        struct pollfd p = {.fd = s->fd, .events = POLLOUT};
+        if (poll(&p, 1, 0) != 1) {
+            errno = EAGAIN;
+            return -1;
+        }
+        return write(s->fd, s->data + s->at, n < PIPE_BUF ? n : PIPE_BUF);
+    }
+    return write(s->fd, s->data + s->at, n);
+}
+
+void lvni_sink_flush(lvni_sink *s)
+{
+    while (!lvni_sink_is_empty(s)) {
+        refill(s);
+        const ssize_t done = write_some(s);
+        if (done > 0) {
+            s->at += (size_t)done;
+        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+            return;
+        } else if (errno != EINTR) {
+            s->gone = true; /* the reader went away, the disk is full: the log files have it all */
+        }
+        if (s->at == s->n) {
+            s->at = s->n = 0;
+        }
+    }
+}
+
+/* The last resort, when neither memory nor disk takes any more. */
+static void wait_for_reader(lvni_sink *s)
+{
+    struct pollfd p = {.fd = s->fd, .events = POLLOUT};
+    while (!lvni_sink_is_empty(s)) {
+        poll(&p, 1, 1000);
+        lvni_sink_flush(s);
+    }
+}
+
+void lvni_sink_put(lvni_sink *s, const char *bytes, size_t n)
+{
+    if (s->gone || n == 0) {
+        return;
+    }
+    const bool in_memory = spill_is_empty(s) && s->n - s->at < KEEP;
+    if (in_memory ? keep(s, bytes, n) : spill(s, bytes, n)) {
+        return;
+    }
+    wait_for_reader(s);
+    if (!keep(s, bytes, n)) {
+        s->gone = true;
+    }
+}
+
+void lvni_sink_line(lvni_sink *s, const char *text)
+{
+    if (s->owner >= 0) {
+        lvni_sink_put(s, "\n", 1);
+        s->owner = -1;
+    }
+    lvni_sink_put(s, text, strlen(text));
+    lvni_sink_put(s, "\n", 1);
+}

@@ -1,0 +1,176 @@
+/* `levin launch` in a Slurm allocation, but not in a step: only this one process would run. srun starts the program as the step that
+ * was allocated. */
+#include "launch/launch_impl.h"
+
+#include "core/alloc.h"
+#include "core/exit_code.h"
+#include "launch/env_vars.h"
+#include "launch/launch_child.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { FLAGS = 5, FLAG_BYTES = 64 };
+
+typedef struct allocation {
+    int nodes;
+    int per_node; /* tasks per node; 0: not the same on all */
+    int tasks, cpus_per_task; /* 0: not said */
+} allocation;
+
+/* "2(x2)", "2", "1,2". */
+static void read_tasks_per_node(const char *text, allocation *a)
+{
+    a->per_node = text != NULL && strchr(text, ',') == NULL ? (int)strtol(text, NULL, 10) : 0;
+}
+
+static bool several(const allocation *a, const char *per_node)
+{
+    return a->nodes > 1 || a->per_node > 1 || (per_node != NULL && strchr(per_node, ',') != NULL);
+}
+
+static lvn_status read_allocation(char *const *environment, lvni_notices *notices, allocation *a)
+{
+    *a = (allocation){.nodes = 1};
+    LVN_TRY(lvni_env_int(environment, "SLURM_NNODES", notices, &a->nodes));
+    LVN_TRY(lvni_env_int(environment, "SLURM_JOB_NUM_NODES", notices, &a->nodes));
+    LVN_TRY(lvni_env_int(environment, "SLURM_NTASKS", notices, &a->tasks));
+    LVN_TRY(lvni_env_int(environment, "SLURM_CPUS_PER_TASK", notices, &a->cpus_per_task));
+    const char *vector = lvni_env_get(environment, "SLURM_TASKS_PER_NODE");
+    if (vector == NULL) {
+        vector = lvni_env_get(environment, "SLURM_NTASKS_PER_NODE");
+    }
+    read_tasks_per_node(vector, a);
+    return LVN_OK;
+}
+
+static bool outside_of_steps(char *const *environment)
+{
+    const bool job = lvni_env_get(environment, "SLURM_JOB_ID") != NULL || lvni_env_get(environment, "SLURM_JOBID") != NULL;
+    return job && lvni_env_get(environment, "SLURM_STEP_ID") == NULL && lvni_env_get(environment, "SLURM_STEPID") == NULL;
+}
+
+static lvn_status check_nodes(const lvni_launch_options *o, const allocation *a, lvni_notices *notices)
+{
+    if (!o->nodes_given || o->nodes == a->nodes) {
+        return LVN_OK;
+    }
+    const lvn_status s = lvni_notice_error(notices, 119, "%d nodes are asked for, %d are allocated", o->nodes, a->nodes);
+    lvni_notice_found(notices, "--nodes %d, SLURM_JOB_NUM_NODES=%d", o->nodes, a->nodes);
+    lvni_notice_fix(notices, "change one of them: #SBATCH --nodes=%d, or leave --nodes out", o->nodes);
+    return s;
+}
+
+static int write_flags(const lvni_launch_options *o, const allocation *a, char flags[FLAGS][FLAG_BYTES])
+{
+    int n = 0;
+    const int asked = (int)strtol(o->nproc, NULL, 10);
+    const int per_node = asked > 0 ? asked : a->per_node;
+    snprintf(flags[n++], FLAG_BYTES, "--nodes=%d", a->nodes);
+    if (per_node > 0) {
+        snprintf(flags[n++], FLAG_BYTES, "--ntasks-per-node=%d", per_node);
+        if (asked > 0) {
+            snprintf(flags[n++], FLAG_BYTES, "--ntasks=%d", asked * a->nodes); /* the job's own would win */
+        }
+    } else if (a->tasks > 0) {
+        snprintf(flags[n++], FLAG_BYTES, "--ntasks=%d", a->tasks);
+    }
+    if (a->cpus_per_task > 0) {
+        snprintf(flags[n++], FLAG_BYTES, "--cpus-per-task=%d", a->cpus_per_task);
+    }
+    snprintf(flags[n++], FLAG_BYTES, "--kill-on-bad-exit=1");
+    return n;
+}
+
+/* What of the options reaches the ranks without a launcher of ours. */
+static lvn_status step_environment(const lvni_launch_options *o, char *const *environment, lvni_variables *v)
+{
+    *v = (lvni_variables){0};
+    lvni_variables_copy(v, environment);
+    for (int i = 0; i < o->n_env; i++) {
+        const char *equals = strchr(o->env[i], '=');
+        char name[256];
+        snprintf(name, sizeof name, "%.*s", (int)(equals - o->env[i]), o->env[i]);
+        lvni_variables_set(v, name, equals + 1);
+    }
+    for (int i = 0; i < o->n_unset; i++) {
+        lvni_variables_unset(v, o->unset[i]);
+    }
+    if (o->nccl_debug != NULL) {
+        lvni_variables_set(v, "NCCL_DEBUG", o->nccl_debug);
+    }
+    if (o->ifname != NULL) {
+        lvni_variables_set(v, "NCCL_SOCKET_IFNAME", o->ifname);
+    }
+    if (o->omp > 0) {
+        lvni_variables_set_number(v, "OMP_NUM_THREADS", o->omp);
+    }
+    return lvni_variables_status(v);
+}
+
+static void print_command(int n, const char *const *argv)
+{
+    for (int i = 0; i < n; i++) {
+        printf("%s%s", i > 0 ? " " : "", argv[i]);
+    }
+    putchar('\n');
+}
+
+static lvn_status become_srun(const lvni_launch_options *o, const char *const *argv, char *const *environment)
+{
+    char *path;
+    int code;
+    if (lvni_child_find_program("srun", lvni_env_get(environment, "PATH"), &path, &code) != LVN_OK) {
+        LVN_FAIL(LVN_ERR_NOT_FOUND, "srun, which starts the tasks of this allocation, is not in PATH; --srun never starts processes on this node alone");
+    }
+    lvni_variables v;
+    lvn_status s = step_environment(o, environment, &v);
+    if (s == LVN_OK) {
+        execve(path, (char *const *)(uintptr_t)argv, v.list);
+        s = lvn_error_set(LVN_ERR_NOT_FOUND, __FILE__, __LINE__, "%s cannot be executed: %s", path, strerror(errno));
+    }
+    lvni_variables_free(&v);
+    lvni_free(path);
+    return s;
+}
+
+lvn_status lvni_launch_srun(const lvni_launch_options *o, char *const *environment, lvni_notices *notices, bool *printed)
+{
+    *printed = false;
+    if (o->srun == LVNI_SRUN_NEVER || !outside_of_steps(environment)) {
+        return LVN_OK;
+    }
+    allocation a;
+    LVN_TRY(read_allocation(environment, notices, &a));
+    const char *vector = lvni_env_get(environment, "SLURM_TASKS_PER_NODE");
+    if (o->srun == LVNI_SRUN_AUTO && !several(&a, vector)) {
+        return LVN_OK;
+    }
+    LVN_TRY(check_nodes(o, &a, notices));
+    char flags[FLAGS][FLAG_BYTES];
+    const int n_flags = write_flags(o, &a, flags);
+    const char **argv = lvni_calloc(LVNI_TAG_CORE, (size_t)(n_flags + o->n_program) + 2, sizeof *argv);
+    if (argv == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    int n = 0;
+    argv[n++] = "srun";
+    for (int i = 0; i < n_flags; i++) {
+        argv[n++] = flags[i];
+    }
+    for (int i = 0; i < o->n_program; i++) {
+        argv[n++] = o->program[i];
+    }
+    lvn_status s = LVN_OK;
+    if (o->dry_run) {
+        print_command(n, argv);
+        *printed = true;
+    } else {
+        s = become_srun(o, argv, environment);
+    }
+    lvni_free(argv);
+    return s;
+}

@@ -1,0 +1,241 @@
+/* Output of processes (launch_stream.h). Bytes go unchanged to the log file; on the way to the terminal they are cut into lines, at
+ * '\n' and, for progress bars, at '\r'. */
+#include "launch/launch_stream.h"
+
+#include "core/alloc.h"
+#include "core/vfs.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { READ_BYTES = 64 << 10, READS = 4, LAST_READS = 256 };
+#define SILENCE_NS 1000000000u
+
+/* ---- the log file and the tail ---- */
+
+static void write_log(lvni_stream *s, const char *bytes, size_t n)
+{
+    while (s->log_fd >= 0 && s->log_error == 0 && n > 0) {
+        const ssize_t done = lvni_vfs_get()->write(s->log_fd, bytes, n);
+        if (done < 0 && errno != EINTR) {
+            s->log_error = errno;
+        } else if (done > 0) {
+            bytes += done;
+            n -= (size_t)done;
+        }
+    }
+}
+
+static void keep_tail(lvni_stream *s, const char *bytes, size_t n)
+{
+    if (!s->keeps_tail || n == 0) {
+        return;
+    }
+    if (s->tail == NULL && (s->tail = lvni_alloc(LVNI_TAG_CORE, LVNI_STREAM_PIECE)) == NULL) {
+        s->keeps_tail = false;
+        return;
+    }
+    if (n > LVNI_STREAM_PIECE) {
+        s->n_tail += n - LVNI_STREAM_PIECE;
+        bytes += n - LVNI_STREAM_PIECE;
+        n = LVNI_STREAM_PIECE;
+    }
+    const size_t at = (size_t)(s->n_tail % LVNI_STREAM_PIECE);
+    const size_t first = n < LVNI_STREAM_PIECE - at ? n : LVNI_STREAM_PIECE - at;
+    memcpy(s->tail + at, bytes, first);
+    memcpy(s->tail, bytes + first, n - first);
+    s->n_tail += n;
+}
+
+/* Where the last n lines begin. */
+static size_t last_lines(const char *text, size_t bytes, int n)
+{
+    size_t at = bytes;
+    while (at > 0 && (at == bytes || text[at - 1] != '\n' || --n > 0)) {
+        at--;
+    }
+    return at;
+}
+
+lvn_status lvni_stream_tail(const lvni_stream *s, int n, char **out, size_t *bytes)
+{
+    const size_t kept = s->tail == NULL || n == 0 ? 0 : s->n_tail < LVNI_STREAM_PIECE ? (size_t)s->n_tail : LVNI_STREAM_PIECE;
+    const size_t from = (size_t)((s->n_tail - kept) % LVNI_STREAM_PIECE);
+    *out = lvni_alloc(LVNI_TAG_CORE, kept + 1);
+    if (*out == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    if (kept > 0) {
+        const size_t first = kept < LVNI_STREAM_PIECE - from ? kept : LVNI_STREAM_PIECE - from;
+        memcpy(*out, s->tail + from, first);
+        memcpy(*out + first, s->tail, kept - first);
+    }
+    const size_t skip = last_lines(*out, kept, n);
+    memmove(*out, *out + skip, kept - skip);
+    *bytes = kept - skip;
+    (*out)[*bytes] = '\0';
+    return LVN_OK;
+}
+
+/* ---- lines ---- */
+
+static void show(lvni_stream *s, const char *bytes, size_t n, bool finished)
+{
+    lvni_sink *sink = s->sink;
+    if (sink->owner != s->id) {
+        if (sink->owner >= 0) {
+            lvni_sink_put(sink, "\n", 1);
+        }
+        lvni_sink_put(sink, s->prefix, strlen(s->prefix));
+    }
+    lvni_sink_put(sink, bytes, n);
+    sink->owner = finished ? -1 : s->id;
+}
+
+static size_t piece_room(const lvni_stream *s)
+{
+    return LVNI_STREAM_PIECE - strlen(s->prefix) - 2;
+}
+
+/* More of an unfinished line; whole pieces of it are shown. Without a prefix bytes stay as they are. */
+static void add_to_line(lvni_stream *s, const char *bytes, size_t n)
+{
+    if (s->line == NULL && (s->line = lvni_alloc(LVNI_TAG_CORE, LVNI_STREAM_PIECE)) == NULL) {
+        show(s, bytes, n, false);
+        return;
+    }
+    const size_t room = piece_room(s);
+    while (n > 0) {
+        const size_t part = n < room - s->n_line ? n : room - s->n_line;
+        memcpy(s->line + s->n_line, bytes, part);
+        s->n_line += part;
+        bytes += part;
+        n -= part;
+        if (s->n_line == room) {
+            const bool cut = s->prefix[0] != '\0';
+            if (cut) {
+                memcpy(s->line + room, "\\\n", 2);
+            }
+            show(s, s->line, cut ? room + 2 : room, cut);
+            s->n_line = 0;
+        }
+    }
+}
+
+static void finish_line(lvni_stream *s, const char *bytes, size_t n)
+{
+    if (s->n_line == 0 && n <= piece_room(s)) {
+        show(s, bytes, n, true);
+        return;
+    }
+    add_to_line(s, bytes, n);
+    if (s->n_line > 0) {
+        show(s, s->line, s->n_line, true);
+        s->n_line = 0;
+    } else {
+        s->sink->owner = -1; /* the line's end was the last byte of a piece */
+    }
+}
+
+/* The byte behind the first line in [p, end), NULL when none ends there. "\r\n" is one end; a '\r' at the very end may become one. */
+static const char *line_end(const char *p, const char *end, const char *newline)
+{
+    const char *stop = newline != NULL ? newline : end;
+    const char *cr = memchr(p, '\r', (size_t)(stop - p));
+    if (cr != NULL && cr + 1 < end && cr[1] != '\n') {
+        return cr + 1;
+    }
+    return newline != NULL ? newline + 1 : NULL;
+}
+
+static void show_lines(lvni_stream *s, const char *bytes, size_t n)
+{
+    const char *p = bytes, *end = bytes + n;
+    const char *newline = memchr(p, '\n', n);
+    if (s->n_line > 0 && s->line[s->n_line - 1] == '\r' && *p != '\n') {
+        show(s, s->line, s->n_line, true);
+        s->n_line = 0;
+    }
+    while (p < end) {
+        if (newline != NULL && newline < p) {
+            newline = memchr(p, '\n', (size_t)(end - p));
+        }
+        const char *next = line_end(p, end, newline);
+        if (next == NULL) {
+            add_to_line(s, p, (size_t)(end - p));
+            return;
+        }
+        finish_line(s, p, (size_t)(next - p));
+        p = next;
+    }
+}
+
+lvni_stream_state lvni_stream_read(lvni_stream *s, uint64_t now_ns)
+{
+    static char bytes[READ_BYTES]; /* one launcher, one thread */
+    for (int i = 0; i < READS; i++) {
+        const ssize_t n = read(s->fd, bytes, sizeof bytes);
+        if (n > 0) {
+            s->last_ns = now_ns;
+            write_log(s, bytes, (size_t)n);
+            keep_tail(s, bytes, (size_t)n);
+            if (s->sink != NULL) {
+                show_lines(s, bytes, (size_t)n);
+            }
+        } else if (n < 0 && errno == EINTR) {
+            continue;
+        } else if (n < 0 && errno == EAGAIN) {
+            return LVNI_STREAM_EMPTY;
+        } else {
+            close(s->fd);
+            s->fd = -1;
+            return LVNI_STREAM_END;
+        }
+    }
+    return LVNI_STREAM_MORE;
+}
+
+uint64_t lvni_stream_idle(lvni_stream *s, uint64_t now_ns)
+{
+    if (s->n_line == 0) {
+        return 0;
+    }
+    if (now_ns - s->last_ns < SILENCE_NS) {
+        return s->last_ns + SILENCE_NS;
+    }
+    show(s, s->line, s->n_line, s->line[s->n_line - 1] == '\r');
+    s->n_line = 0;
+    return 0;
+}
+
+void lvni_stream_end(lvni_stream *s)
+{
+    for (int i = 0; i < LAST_READS && s->fd >= 0 && lvni_stream_read(s, s->last_ns) == LVNI_STREAM_MORE; i++) {
+    }
+    if (s->fd >= 0) { /* a process that is none of ours holds the other end */
+        close(s->fd);
+        s->fd = -1;
+    }
+    if (s->n_line > 0) {
+        show(s, s->line, s->n_line, false);
+        s->n_line = 0;
+    }
+    if (s->sink != NULL && s->sink->owner == s->id && s->prefix[0] != '\0') {
+        lvni_sink_put(s->sink, "\n", 1);
+        s->sink->owner = -1;
+    }
+    if (s->log_fd >= 0) {
+        close(s->log_fd);
+        s->log_fd = -1;
+    }
+}
+
+void lvni_stream_free(lvni_stream *s)
+{
+    lvni_stream_end(s);
+    lvni_free(s->prefix);
+    lvni_free(s->line);
+    lvni_free(s->tail);
+    *s = (lvni_stream){.fd = -1, .log_fd = -1};
+}
