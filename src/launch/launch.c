@@ -57,6 +57,7 @@ static lvn_status get_ready(lvni_run *r)
     LVN_TRY(take_signals(r));
     raise_file_limit(r);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
+    LVN_TRY(lvni_guard_start(r));
     lvni_launch_find_others(r);
     r->oom_kills = lvni_launch_oom_kills();
     r->begin_ns = lvni_now_ns();
@@ -227,7 +228,7 @@ static int report_error(lvni_run *r, lvn_status s, int code)
 
 int lvni_launch(int n, const char *const *words, char *const *environment)
 {
-    lvni_run r = {.environment = environment, .store_fd = -1, .held_fd = -1, .signal_fd = -1, .oom_kills = -1, .feed = {.from = -1}};
+    lvni_run r = {.environment = environment, .store_fd = -1, .held_fd = -1, .signal_fd = -1, .guard_fd = -1, .oom_kills = -1, .feed = {.from = -1}};
     int code = LVNI_EXIT_OK;
     open_sinks(&r);
     lvn_status s = lvni_launch_options_read(n, words, &r.o);
@@ -238,6 +239,7 @@ int lvni_launch(int n, const char *const *words, char *const *environment)
         code = report_error(&r, s, code);
     }
     drain(&r);
+    lvni_guard_end(&r);
     lvni_launch_attempt_free(&r);
     lvni_launch_layout_free(&r);
     lvni_launch_options_free(&r.o);

@@ -122,8 +122,11 @@ static lvn_status start_with(lvni_run *r, lvni_proc *p, int in, const int *out, 
 static lvn_status start_one(lvni_run *r, lvni_proc *p, int in, int *error)
 {
     int out[2] = {-1, -1}, err[2] = {-1, -1};
-    LVN_TRY(lvni_launch_open_logs(r, p));
-    lvn_status s = open_pipe(out);
+    const bool by_pid = lvni_launch_logs_by_pid(r);
+    lvn_status s = by_pid ? LVN_OK : lvni_launch_open_logs(r, p); /* an error then comes before the process */
+    if (s == LVN_OK) {
+        s = open_pipe(out);
+    }
     if (s == LVN_OK) {
         s = open_pipe(err);
     }
@@ -135,6 +138,9 @@ static lvn_status start_one(lvni_run *r, lvni_proc *p, int in, int *error)
     p->err.fd = err[0];
     close_if(&out[1]);
     close_if(&err[1]);
+    if (s == LVN_OK && by_pid) {
+        s = lvni_launch_open_logs(r, p);
+    }
     return s == LVN_OK ? make_prefix(r, p) : s;
 }
 

@@ -72,13 +72,15 @@ static lvn_status expand_path(const lvni_run *r, const lvni_proc *p, const char 
     lvni_launch_name(r, p, &name);
     lvni_str s = {0};
     lvni_pattern_expand(&s, pattern, &name);
-    lvni_free(*out);
     *out = lvni_str_take(&s);
     return *out == NULL ? LVN_ERR_MEMORY : LVN_OK;
 }
 
 static lvn_status name_logs(const lvni_run *r, lvni_proc *p)
 {
+    lvni_free(p->out_log);
+    lvni_free(p->err_log);
+    p->out_log = p->err_log = NULL;
     if (r->o.output != NULL) {
         LVN_TRY(expand_path(r, p, r->o.output, &p->out_log));
     } else {
@@ -146,13 +148,26 @@ static lvn_status open_log(const lvni_run *r, const char *path, int *fd)
     return lvni_append_open(path, begins, fd);
 }
 
-/* Before the process starts, but for names with its number. */
+bool lvni_launch_logs_by_pid(const lvni_run *r)
+{
+    const lvni_rank_name one = {.host = "", .run_id = "", .pid = 1}, two = {.host = "", .run_id = "", .pid = 2};
+    const char *patterns[] = {r->o.output, r->o.error};
+    bool differ = false;
+    for (int i = 0; i < 2; i++) {
+        lvni_str a = {0}, b = {0};
+        lvni_pattern_expand(&a, patterns[i] != NULL ? patterns[i] : "", &one);
+        lvni_pattern_expand(&b, patterns[i] != NULL ? patterns[i] : "", &two);
+        differ = differ || strcmp(lvni_str_text(&a), lvni_str_text(&b)) != 0;
+        lvni_str_free(&a);
+        lvni_str_free(&b);
+    }
+    return differ;
+}
+
 lvn_status lvni_launch_open_logs(const lvni_run *r, lvni_proc *p)
 {
     LVN_TRY(make_folder_of(p->record));
-    if (r->o.output != NULL || r->o.error != NULL) {
-        LVN_TRY(name_logs(r, p));
-    }
+    LVN_TRY(name_logs(r, p));
     LVN_TRY(open_log(r, p->out_log, &p->out.log_fd));
     if (strcmp(p->out_log, p->err_log) == 0) {
         p->err.log_fd = fcntl(p->out.log_fd, F_DUPFD_CLOEXEC, 3);

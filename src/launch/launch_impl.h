@@ -89,7 +89,9 @@ typedef struct lvni_run {
     sigset_t signals;               /* the mask that programs get */
     struct rlimit files;
     int signal_fd;
-    pid_t *others; /* children that were there before */
+    pid_t guard; /* launch_guard.c; 0: none */
+    int guard_fd;
+    pid_t *others; /* children that were there before, and the guard */
     int n_others;
     int64_t oom_kills; /* of this control group, at the start; -1: unknown */
 } lvni_run;
@@ -105,6 +107,7 @@ void lvni_launch_name(const lvni_run *r, const lvni_proc *p, lvni_rank_name *out
 /* launch_files.c: folders, log files and records of an attempt. */
 lvn_status lvni_launch_choose_run_dir(lvni_run *r);
 lvn_status lvni_launch_name_files(lvni_run *r);
+bool lvni_launch_logs_by_pid(const lvni_run *r); /* names that are known only when there is a process */
 lvn_status lvni_launch_open_logs(const lvni_run *r, lvni_proc *p);
 
 /* launch_attempt.c: one attempt, from the first process to the last. *code: LVNI_EXIT_NO_PROGRAM and its like when a process could not
@@ -134,6 +137,10 @@ int64_t lvni_launch_oom_kills(void);
 const lvni_proc *lvni_launch_first(const lvni_run *r, lvni_error_record *record);
 int lvni_launch_code_of(const lvni_proc *p); /* exit code, or 128 + signal */
 int lvni_launch_code(const lvni_run *r);     /* of the launcher */
+
+/* launch_guard.c: from now on what the ranks start ends also when this process is killed; until the end. */
+lvn_status lvni_guard_start(lvni_run *r);
+void lvni_guard_end(lvni_run *r);
 
 /* launch_srun.c: in an allocation and outside of a step: becomes srun, if that is to be. On return nothing happened. *printed: it was a
  * dry run, and the command is on standard output. */
