@@ -144,7 +144,7 @@ static lvn_status cut_cores(const machine *m, lvni_bind_plan *p)
 /* The k-th of our cores that lies in the node, NULL when it has no more. */
 static hwloc_obj_t core_of_node(const machine *m, int node, int k)
 {
-    const hwloc_obj_t memory = hwloc_get_numanode_obj_by_os_index(m->topology, (unsigned)node);
+    struct hwloc_obj *const memory = hwloc_get_numanode_obj_by_os_index(m->topology, (unsigned)node);
     for (int i = 0; memory != NULL && memory->cpuset != NULL && i < m->n_cores; i++) {
         if (hwloc_bitmap_intersects(memory->cpuset, m->cores[i]->cpuset) && k-- == 0) {
             return m->cores[i];

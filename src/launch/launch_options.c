@@ -121,20 +121,17 @@ const lvni_option_table *lvni_launch_tables(size_t *n)
 
 /* ---- words that the table does not read ---- */
 
-/* The value of `--name V`, `--name=V` or `name=V` at words[*i], NULL when it is another word; *i moves to its last word. */
-static lvn_status repeated(int n, const char *const *words, int *i, const char *name, const char **value)
+/* Is words[*i] `--name V`, `--name=V` or `name=V`? Then *value is V, and *i moves to its last word. */
+static lvn_status repeated(int n, const char *const *words, int *i, const char *name, bool *is, const char **value)
 {
     const char *word = words[*i];
     const bool dashes = strncmp(word, "--", 2) == 0;
     const char *key = dashes ? word + 2 : word;
     const size_t length = strlen(name);
-    *value = NULL;
-    if (strncmp(key, name, length) != 0) {
-        return LVN_OK;
-    }
-    if (key[length] == '=') {
+    *is = strncmp(key, name, length) == 0 && (key[length] == '=' || (key[length] == '\0' && dashes));
+    if (*is && key[length] == '=') {
         *value = key + length + 1;
-    } else if (key[length] == '\0' && dashes) {
+    } else if (*is) {
         if (*i + 1 >= n) {
             LVN_FAIL(LVN_ERR_USAGE, "`%s` needs a value", word);
         }
@@ -167,15 +164,16 @@ static lvn_status check_variable(const char *option, const char *text, bool with
 static lvn_status sort_words(int n, const char *const *words, lvni_launch_options *o, const char **rest, int *n_rest)
 {
     for (int i = 0; i < n; i++) {
-        const char *value;
-        LVN_TRY(repeated(n, words, &i, "env", &value));
-        if (value != NULL) {
+        const char *value = "";
+        bool is;
+        LVN_TRY(repeated(n, words, &i, "env", &is, &value));
+        if (is) {
             LVN_TRY(check_variable("--env", value, true));
             o->env[o->n_env++] = value;
             continue;
         }
-        LVN_TRY(repeated(n, words, &i, "unset", &value));
-        if (value != NULL) {
+        LVN_TRY(repeated(n, words, &i, "unset", &is, &value));
+        if (is) {
             LVN_TRY(check_variable("--unset", value, false));
             o->unset[o->n_unset++] = value;
             continue;
