@@ -77,7 +77,7 @@ typedef struct lvni_control_options {
     double greeting_timeout_s; /* [5] how long a server may take to prove that it is ours */
     double heartbeat_s;      /* [2] */
     double peer_timeout_s;   /* [10] a store silent for longer is lost */
-    /* Called once, on the channel's own thread, when the run is over: wake whoever waits for a peer (abort the transports). It may
+    /* Called once, on the channel's own thread (or in lvni_control_fail, when the store is silent), when the run is over: wake whoever waits for a peer (abort the transports). It may
      * call lvni_control_cause and nothing else of this channel. NULL: none. */
     void (*on_abort)(void *user, const lvni_cause *cause);
     void *user;

@@ -6,6 +6,7 @@
 #include "core/clock.h"
 #include "core/thread.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -215,6 +216,7 @@ static lvn_status create(const lvni_store_options *o, int *fd, lvni_store **out)
         LVN_TRY(lvni_store_listen(o->address, o->ports, o->n_ports, fd, &port));
     } else {
         LVN_TRY(lvni_store_port_of(*fd, &port));
+        fcntl(*fd, F_SETFD, FD_CLOEXEC); /* what this process starts must not keep the port */
     }
     lvni_store *store = LVNI_NEW(LVNI_TAG_CONTROL, lvni_store);
     if (store == NULL) {

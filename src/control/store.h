@@ -19,7 +19,8 @@ typedef struct lvni_store lvni_store;
 typedef struct lvni_store_options {
     /* Where: an inherited socket, or address and ports. */
     int listen_fd;       /* bound, whether listening or not; the store's from now on, also when create fails. -1: none */
-    const char *address; /* bind to this name or address alone; NULL: every interface, IPv4 and IPv6 */
+    const char *address; /* bind to this name or address alone: 127.0.0.1 where all ranks are here, or what the user gave. A host's own name may
+                          * stand for its loopback: for the name of a host list give NULL, every interface, IPv4 and IPv6 */
     const int *ports;    /* the first free one is taken; 0 among them: any */
     size_t n_ports;
     /* Whose: equal to those of the ranks. Copied. */

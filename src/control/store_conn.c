@@ -270,8 +270,10 @@ static void on_greet(store_conn *conn, const lvni_frame *frame)
         refuse(conn, &greet, store->refused_status, store->refused);
     } else if (misfit(store, &greet, message, sizeof message)) {
         refuse(conn, &greet, LVN_ERR_USAGE, message);
-        if (store->phase == STORE_MEETING) { /* the ranks can never be complete; a running job is left alone */
+        if (store->phase == STORE_MEETING) { /* the ranks can never be complete; a running job goes on */
             lvni_store_refuse_all(store, LVN_ERR_USAGE, message);
+        } else if (store->o.say != NULL) {
+            store->o.say(store->o.user, message);
         }
     } else {
         welcome(conn, &greet);

@@ -68,3 +68,30 @@ put("npy/f4", npy("<f4", False, "(2, 3)", bytes(24)))
 put("npy/i8", npy(">i8", True, "(2, 2)", bytes(32)))
 put("npy/scalar", npy("|u1", False, "()", bytes(1), 2))
 put("npy/f2", npy("<f2", False, "(3,)", bytes(6), 3))
+
+
+# Frames of the control channel (src/control/frame.h); the first byte is the size of the pieces they come in, less one.
+def text(value, end=b""):
+    return struct.pack("<I", len(value.encode() + end)) + value.encode() + end
+
+
+def frame(kind, body):
+    return struct.pack("<IHH", len(body), kind, 0) + body
+
+
+MAGIC = b"levinctl"
+TOKEN = bytes(range(16))
+HELLO = frame(1, MAGIC + TOKEN)
+GREET = frame(2, MAGIC + struct.pack("<IIIQQ", 1, 4, 2, 7, 4711) + text("n08") + text("0.1.0") + TOKEN + TOKEN)
+CAUSE = struct.pack("<IIqqQ", 1, 2, 812, 4711, 10**18) + text("n08") + text("the loss is not finite")
+FACTS = struct.pack("<IiiIqq", 1, 0, -1, 16, 4711, -1) + TOKEN + b"".join(
+    text(t, b"\0") for t in ("n08", "boot", "0.1.0", "GPU-1", "cuda", "", "lr: 0.1\nbatch_size: 64\n"))
+TABLE = struct.pack("<II", 2, 3) + b"".join(text(t, b"\0") for t in ("n08", "n09", "")) + b"".join(
+    struct.pack("<6Iq5I", r, r % 2, 2, r // 2, r // 2, 16, 100 + r, r // 2, r // 2, 2, 2, 2) for r in range(3))
+put("frames/hello", b"\xff" + HELLO)
+put("frames/greet", b"\x00" + GREET + frame(12, struct.pack("<q", 5)))
+put("frames/cause", b"\x1f" + frame(13, CAUSE) + frame(14, CAUSE))
+put("frames/facts", b"\xff" + frame(5, FACTS))
+put("frames/table", b"\x3f" + frame(11, TABLE))
+put("frames/values", b"\x07" + frame(6, struct.pack("<I", 1) + text("key") + text("value")) + frame(9, text("name") + text("bytes")))
+put("frames/refuse", b"\xff" + frame(4, TOKEN + struct.pack("<i", -15) + text("E115: rank 1 is there twice")))

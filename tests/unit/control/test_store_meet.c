@@ -300,6 +300,7 @@ static void a_second_rank_does_not_harm_a_running_job(void **state)
         assert_int_equal(g.ranks[r].aborts, 0);
     }
     group_end(&g);
+    assert_non_null(strstr(g.lines, "E115: rank 1"));
 }
 
 static void another_protocol_is_told(void **state)
@@ -413,6 +414,7 @@ static void an_inherited_socket_is_found_among_candidates(void **state)
     g.store_options.listen_fd = fd;
     assert_int_equal(lvni_store_create(&g.store_options, &g.store), LVN_OK);
     assert_int_equal(lvni_store_port(g.store), ports[2]);
+    assert_int_equal(fcntl(fd, F_GETFD), FD_CLOEXEC);
     lvni_control_options o = g.options;
     o.world = 1;
     o.host = "localhost";

@@ -1,0 +1,41 @@
+/* A store of 1,024 ranks. */
+#include "control_support.h"
+
+#include "core/alloc.h"
+#include "support/many_ranks.h"
+
+static void a_thousand_ranks_meet(void **state)
+{
+    (void)state;
+    enum { WORLD = 1024 };
+    static const int any = 0;
+    lvni_store_options o;
+    lvni_store *store = NULL;
+    many_ranks_times t;
+    if (many_ranks_allow(WORLD) != LVN_OK) {
+        print_message("skipped: %s\n", lvn_last_error()->message);
+        skip();
+    }
+    lvni_store_options_init(&o);
+    o.address = "127.0.0.1";
+    o.ports = &any;
+    o.n_ports = 1;
+    o.world = WORLD;
+    o.job_key = "many";
+    assert_int_equal(lvni_store_create(&o, &store), LVN_OK);
+    const lvn_status status = many_ranks_run(lvni_store_port(store), WORLD, &t);
+    if (status != LVN_OK) {
+        print_message("%s\n", lvn_last_error()->message);
+    }
+    assert_int_equal(status, LVN_OK);
+    print_message("%d ranks: table %.3f s, gather %.3f s, goodbye %.3f s\n", WORLD, t.table_s, t.gather_s, t.leave_s);
+    assert_int_equal(lvni_store_wait(store, 20), LVN_OK);
+    lvni_store_destroy(store);
+    assert_int_equal(lvni_alloc_get_stats(LVNI_TAG_CONTROL).live_bytes, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_thousand_ranks_meet)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
