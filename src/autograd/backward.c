@@ -198,26 +198,69 @@ lvn_tensor *lvni_seed_gradient(const lvn_tensor *y, double seed)
     return lvni_tensor_number(&d, seed, lvni_device_of(y->data));
 }
 
+/* The set of the shard in work when somebody waits for its gradients one by one. */
+static const lvni_gradients *watched(void)
+{
+    const lvni_gradients *g = lvni_ctx_get()->gradients;
+    return g != NULL && g->final != NULL ? g : NULL;
+}
+
+static void find_oldest(const struct lvni_tape *tape, const lvni_gradients *g)
+{
+    memset(g->oldest, 0, (size_t)g->n * sizeof *g->oldest);
+    for (const lvni_node *node = tape->last; node != NULL; node = node->previous) {
+        for (int i = 0; i < LVNI_NODE_IN; i++) {
+            if (node->leaf[i] != NULL && node->leaf[i]->param >= 0 && node->leaf[i]->param < g->n) {
+                g->oldest[node->leaf[i]->param] = node;
+            }
+        }
+    }
+}
+
+/* The walk has passed a node, whether or not it led to the loss. */
+static void tell_final(const lvni_node *node, const lvni_gradients *g)
+{
+    for (int i = 0; i < LVNI_NODE_IN; i++) {
+        const int parameter = node->leaf[i] == NULL ? -1 : node->leaf[i]->param;
+        if (parameter >= 0 && parameter < g->n && g->oldest[parameter] == node) {
+            g->oldest[parameter] = NULL;
+            g->final(g->user, parameter);
+        }
+    }
+}
+
+static lvn_status walk_node(lvni_node *node)
+{
+    node->wanted = 0;
+    for (int i = 0; i < LVNI_NODE_IN; i++) {
+        node->wanted |= node->source[i] != NULL || node->leaf[i] != NULL ? 1u << i : 0u;
+    }
+    const lvn_status s = node->backward(node, node->grad);
+    if (s != LVN_OK) {
+        lvn_error_frame("backward of %s", node->name);
+        return s;
+    }
+    lvn_release(node->grad);
+    node->grad = NULL;
+    for (int i = 0; i < LVNI_NODE_SAVED; i++) { /* memory for the nodes still to come */
+        lvn_release(node->saved[i]);
+        node->saved[i] = NULL;
+    }
+    return LVN_OK;
+}
+
 static lvn_status walk(struct lvni_tape *tape)
 {
+    const lvni_gradients *g = watched();
+    if (g != NULL) {
+        find_oldest(tape, g);
+    }
     for (lvni_node *node = tape->last; node != NULL; node = node->previous) {
-        if (node->grad == NULL && !node->meets) {
-            continue; /* does not lead to the loss */
+        if (node->grad != NULL || node->meets) { /* else it does not lead to the loss */
+            LVN_TRY(walk_node(node));
         }
-        node->wanted = 0;
-        for (int i = 0; i < LVNI_NODE_IN; i++) {
-            node->wanted |= node->source[i] != NULL || node->leaf[i] != NULL ? 1u << i : 0u;
-        }
-        const lvn_status s = node->backward(node, node->grad);
-        if (s != LVN_OK) {
-            lvn_error_frame("backward of %s", node->name);
-            return s;
-        }
-        lvn_release(node->grad);
-        node->grad = NULL;
-        for (int i = 0; i < LVNI_NODE_SAVED; i++) { /* memory for the nodes still to come */
-            lvn_release(node->saved[i]);
-            node->saved[i] = NULL;
+        if (g != NULL) {
+            tell_final(node, g);
         }
     }
     return LVN_OK;

@@ -90,6 +90,11 @@ typedef struct lvni_gradients {
     const int64_t *offset; /* of parameter i, in elements */
     bool *written;         /* parameter i has its gradient (else its slice holds rubbish) */
     int n;
+    /* Told as soon as nothing can be added to the gradient of a parameter any more, while lvn_backward goes on with older nodes; NULL:
+     * nobody wants to know. Parameters that the tape does not mention are not told. */
+    void (*final)(void *user, int parameter);
+    void *user;
+    const lvni_node **oldest; /* n entries, the walk's own: the last node that can add to parameter i; needed by `final` alone */
 } lvni_gradients;
 
 /* ---- recording ---- */

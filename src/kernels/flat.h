@@ -51,6 +51,9 @@ typedef struct lvni_flat_adamw_params {
  * w -= (lr / correction1) m / (sqrt(v) / sqrt(correction2) + eps). */
 void lvni_flat_adamw(float *w, const float *g, float *m, float *v, int64_t n, const lvni_flat_adamw_params *p);
 
+/* work(user) once on every thread of the calling context's team, and wait for all. */
+void lvni_flat_team(void (*work)(void *user), void *user);
+
 /* Each of the n numbers becomes the nearest bf16 (ties to even), kept as f32. */
 void lvni_flat_round_bf16(float *w, int64_t n);
 

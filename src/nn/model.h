@@ -86,9 +86,12 @@ typedef struct lvni_set {
     bool *recorded;          /* per buffer */
     double weight;           /* of the shard: samples */
     const lvni_model *model;
+    bool borrowed;           /* `data` is somebody else's */
 } lvni_set;
 
 lvn_status lvni_set_create(const lvni_model *model, lvni_set **out);
+/* The same over n_weights + n_records zeros that live longer than the set. */
+lvn_status lvni_set_create_in(const lvni_model *model, float *data, lvni_set **out);
 void lvni_set_destroy(lvni_set *set);
 /* Before a shard: nothing written yet. */
 void lvni_set_begin(lvni_set *set, double weight);

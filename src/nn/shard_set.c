@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-lvn_status lvni_set_create(const lvni_model *m, lvni_set **out)
+/* NULL data: memory of its own. */
+static lvn_status create(const lvni_model *m, float *data, lvni_set **out)
 {
     *out = NULL;
     lvni_set *set = LVNI_NEW(LVNI_TAG_MODEL, lvni_set);
@@ -12,11 +13,13 @@ lvn_status lvni_set_create(const lvni_model *m, lvni_set **out)
         return LVN_ERR_MEMORY;
     }
     set->model = m;
-    set->data = lvni_mem_calloc(LVNI_TAG_MODEL, (size_t)(m->n_weights + m->n_records), sizeof *set->data);
+    set->borrowed = data != NULL;
+    set->data = data != NULL ? data : lvni_mem_calloc(LVNI_TAG_MODEL, (size_t)(m->n_weights + m->n_records), sizeof *set->data);
     set->recorded = lvni_calloc(LVNI_TAG_MODEL, (size_t)m->n_buffers, sizeof *set->recorded);
     set->gradients = (lvni_gradients){.data = set->data, .offset = m->offset, .n = m->n_parameters};
     set->gradients.written = lvni_calloc(LVNI_TAG_MODEL, (size_t)m->n_parameters, sizeof(bool));
-    if (set->data == NULL || set->recorded == NULL || set->gradients.written == NULL) {
+    set->gradients.oldest = lvni_calloc(LVNI_TAG_MODEL, (size_t)m->n_parameters, sizeof *set->gradients.oldest);
+    if (set->data == NULL || set->recorded == NULL || set->gradients.written == NULL || set->gradients.oldest == NULL) {
         lvni_set_destroy(set);
         return lvn_last_error()->code;
     }
@@ -24,14 +27,27 @@ lvn_status lvni_set_create(const lvni_model *m, lvni_set **out)
     return LVN_OK;
 }
 
+lvn_status lvni_set_create(const lvni_model *m, lvni_set **out)
+{
+    return create(m, NULL, out);
+}
+
+lvn_status lvni_set_create_in(const lvni_model *m, float *data, lvni_set **out)
+{
+    return create(m, data, out);
+}
+
 void lvni_set_destroy(lvni_set *set)
 {
     if (set == NULL) {
         return;
     }
-    lvni_mem_free(set->data, (size_t)(set->model->n_weights + set->model->n_records), sizeof *set->data);
+    if (!set->borrowed) {
+        lvni_mem_free(set->data, (size_t)(set->model->n_weights + set->model->n_records), sizeof *set->data);
+    }
     lvni_free(set->recorded);
     lvni_free(set->gradients.written);
+    lvni_free(set->gradients.oldest);
     lvni_free(set);
 }
 

@@ -5,6 +5,8 @@
 #include "kernels/flat.h"
 #include "tensor/device.h"
 
+#include <string.h>
+
 #define TRUST_LIMIT 1e30
 
 static bool is_adam(const lvni_optim_options *p)
@@ -166,4 +168,11 @@ void lvni_optim_step(lvni_optim *o, float *w, const float *g, double lr, double 
 double lvni_optim_gradient_norm(lvni_optim *o, const float *g)
 {
     return norm(o, g, o->n);
+}
+
+double lvni_optim_norm_of_blocks(lvni_optim *o, const double *sums)
+{
+    const int64_t blocks = lvni_flat_blocks(o->n);
+    memcpy(o->partial, sums, (size_t)blocks * sizeof *sums);
+    return lvni_sqrt(lvni_flat_sum_tree(o->partial, blocks));
 }

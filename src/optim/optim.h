@@ -53,6 +53,8 @@ void lvni_optim_destroy(lvni_optim *optim);
 void lvni_optim_step(lvni_optim *optim, float *w, const float *g, double lr, double grad_scale);
 /* 2-norm of n gradients: sums over fixed blocks added in the tree over block numbers, in f64. Not finite when a gradient is not. */
 double lvni_optim_gradient_norm(lvni_optim *optim, const float *g);
+/* The same from the sums of squares of all blocks (lvni_flat_block_sumsq). */
+double lvni_optim_norm_of_blocks(lvni_optim *optim, const double *sums);
 
 typedef enum lvni_schedule_kind {
     LVNI_SCHEDULE_CONSTANT,

@@ -1,4 +1,4 @@
-/* Evaluation and prediction: fixed chunks, dealt to the lanes in waves, results taken in order. */
+/* Evaluation and prediction: fixed chunks, dealt to ranks, and there to the lanes in waves; results taken in order. */
 #include "core/alloc.h"
 #include "autograd/tape.h"
 #include "tensor/device.h"
@@ -15,6 +15,7 @@ typedef struct evaluation {
     lvn_step step[MAX_LANES];
     lvn_tensor *probability[MAX_LANES]; /* prediction only; in host memory, kept until the rows are out */
     bool predict;
+    lvni_message *said; /* with several ranks: the chunks of this one */
 } evaluation;
 
 static void forward_chunk(evaluation *e, int lane, const lvn_batch *batch)
@@ -74,6 +75,15 @@ static lvn_status check_stop(void)
     return LVN_OK;
 }
 
+static lvn_status take_chunk(const evaluation *e, int lane, lvn_step *sum)
+{
+    if (e->said != NULL) {
+        return lvni_message_add(e->said, &e->step[lane], 0);
+    }
+    lvni_metrics_add(sum, &e->step[lane]);
+    return LVN_OK;
+}
+
 /* All chunks; in each wave results are added, or rows given out, in chunk order. */
 static lvn_status run(evaluation *e, lvni_loader *loader, lvni_lanes *lanes, lvn_step *sum, lvni_predict_row row, void *user)
 {
@@ -96,7 +106,7 @@ static lvn_status run(evaluation *e, lvni_loader *loader, lvni_lanes *lanes, lvn
             if (s == LVN_OK && e->predict) {
                 s = give_rows(e, i, row, user);
             } else if (s == LVN_OK) {
-                lvni_metrics_add(sum, &e->step[i]);
+                s = take_chunk(e, i, sum);
             }
             lvni_loader_release(loader, e->batch[i]);
         }
@@ -104,15 +114,51 @@ static lvn_status run(evaluation *e, lvni_loader *loader, lvni_lanes *lanes, lvn
     return s;
 }
 
-lvn_status lvni_evaluate(const lvni_model *model, lvni_loader *loader, lvni_lanes *lanes, lvn_step *result)
+static void add_chunk(void *sum, const lvni_message_part *part, const lvn_step *metrics)
+{
+    (void)part;
+    lvni_metrics_add(sum, metrics);
+}
+
+/* The chunks of a rank are a contiguous run: rank order is chunk order. */
+static lvn_status add_ranks(lvni_comm *comm, const lvni_message *mine, lvn_step *sum)
+{
+    const int world = lvni_comm_world(comm);
+    void *all = NULL;
+    size_t *size = lvni_calloc(LVNI_TAG_TRAINER, (size_t)world, sizeof *size);
+    lvn_status s = size == NULL ? LVN_ERR_MEMORY : lvni_comm_all_gather_sized(comm, mine->data, mine->size, &all, size);
+    const unsigned char *at = all;
+    for (int rank = 0; rank < world && s == LVN_OK; rank++) {
+        lvni_message_head head;
+        s = lvni_message_read(at, size[rank], &head, add_chunk, sum);
+        lvni_stop_note(s == LVN_OK ? (int)head.signal : 0);
+        at += size[rank];
+    }
+    lvni_free(all);
+    lvni_free(size);
+    return s == LVN_OK ? check_stop() : s;
+}
+
+lvn_status lvni_evaluate(const lvni_model *model, lvni_loader *loader, lvni_lanes *lanes, lvni_comm *comm, lvn_step *result)
 {
     *result = (lvn_step){0};
+    lvni_message said = {0};
     evaluation *e = LVNI_NEW(LVNI_TAG_TRAINER, evaluation);
-    if (e == NULL) {
-        return LVN_ERR_MEMORY;
+    lvn_status s = e == NULL ? LVN_ERR_MEMORY : comm == NULL ? LVN_OK : lvni_message_create(&said, 1);
+    if (s == LVN_OK && comm == NULL) {
+        e->model = model;
+        s = run(e, loader, lanes, result, NULL, NULL);
+    } else if (s == LVN_OK) {
+        e->model = model;
+        e->said = &said;
+        lvni_message_begin(&said);
+        s = run(e, loader, lanes, result, NULL, NULL);
+        if (s == LVN_OK || s == LVN_ERR_CANCELLED) { /* the others learn that this rank was asked to stop */
+            ((lvni_message_head *)(void *)said.data)->signal = lvni_stop_signal();
+            s = add_ranks(comm, &said, result);
+        }
     }
-    e->model = model;
-    const lvn_status s = run(e, loader, lanes, result, NULL, NULL);
+    lvni_message_free(&said);
     lvni_free(e);
     return s;
 }

@@ -81,7 +81,7 @@ static lvn_status check_weights(const lvni_trainer *t)
 lvn_status lvni_loop_save(lvni_trainer *t, bool best)
 {
     LVN_TRY(check_weights(t));
-    return lvni_trainer_save_start(t, best);
+    return t->o.plan.rank == 0 ? lvni_trainer_save_start(t, best) : LVN_OK;
 }
 
 /* The state of now, on the disk when this returns; `started`: its save is in work already. What failed is tried once more: disks that were
@@ -122,6 +122,7 @@ lvn_status lvni_loop_stop(lvni_trainer *t, int signal_number, bool saved)
  * error where the run can go on. */
 lvn_status lvni_loop_keep(lvni_trainer *t, lvn_status failed)
 {
+    lvni_loop_tell_ranks(t, failed);
     lvn_error error = *lvn_last_error();
     const size_t n = strlen(error.message);
     if (failed == LVN_ERR_NON_FINITE || failed == LVN_ERR_INTERNAL || t->o.out == NULL || t->at.step == 0) {
@@ -140,6 +141,27 @@ lvn_status lvni_loop_keep(lvni_trainer *t, lvn_status failed)
         }
     }
     return lvn_error_adopt(&error);
+}
+
+lvn_status lvni_loop_agree_stop(lvni_trainer *t)
+{
+    int32_t signal_number = lvni_stop_signal();
+    if (t->o.comm != NULL) {
+        LVN_TRY(lvni_comm_all_reduce(t->o.comm, &signal_number, &signal_number, 1, LVN_I32, LVNI_REDUCE_MAX));
+    }
+    lvni_stop_note(signal_number);
+    t->signal = signal_number;
+    return LVN_OK;
+}
+
+void lvni_loop_tell_ranks(lvni_trainer *t, lvn_status failed)
+{
+    const bool own = failed != LVN_OK && failed != LVN_ERR_PEER && (failed != LVN_ERR_CANCELLED || t->signal == 0);
+    if (own && t->o.comm != NULL) {
+        const lvn_error error = *lvn_last_error();
+        lvni_comm_abort(t->o.comm, error.message);
+        lvn_error_adopt(&error);
+    }
 }
 
 /* After a value that is not finite: what is left to go on from. */

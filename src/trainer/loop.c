@@ -42,8 +42,8 @@ static lvn_status save(lvni_trainer *t, bool best)
 static lvn_status end_epoch(lvni_trainer *t)
 {
     const lvn_status s = t->o.val != NULL ? lvni_loop_validate(t) : LVN_OK;
-    if (s == LVN_ERR_CANCELLED && lvni_stop_signal() != 0) {
-        return lvni_loop_stop(t, lvni_stop_signal(), false);
+    if (s == LVN_ERR_CANCELLED && t->signal != 0) {
+        return lvni_loop_stop(t, t->signal, false);
     }
     if (s != LVN_OK) {
         return lvni_loop_keep(t, s);
@@ -80,14 +80,17 @@ static lvn_status after_step(lvni_trainer *t)
         LVN_TRY(save(t, t->at.finished && isnan(t->at.best_score)));
         saved = true;
     }
-    const int signal_number = lvni_stop_signal();
-    return signal_number == 0 || finished(t) ? LVN_OK : lvni_loop_stop(t, signal_number, saved);
+    if (t->o.comm == NULL) {
+        t->signal = lvni_stop_signal(); /* it may have come after the step */
+    }
+    return t->signal == 0 || finished(t) ? LVN_OK : lvni_loop_stop(t, t->signal, saved);
 }
 
 static lvn_status loop(lvni_trainer *t)
 {
-    if (lvni_stop_signal() != 0) { /* it came while the run was made ready */
-        return lvni_loop_stop(t, lvni_stop_signal(), t->saved_step == t->at.step);
+    LVN_TRY(lvni_loop_agree_stop(t));
+    if (t->signal != 0) { /* it came while the run was made ready */
+        return lvni_loop_stop(t, t->signal, t->saved_step == t->at.step);
     }
     if (epoch_done(t)) {
         LVN_TRY(end_epoch(t)); /* resumed where the validation is missing */
@@ -130,6 +133,7 @@ lvn_status lvni_trainer_fit(lvni_trainer *t)
     }
     LVN_TRY(lvni_report_open(t));
     const lvn_status s = finish_saving(t, loop(t));
+    lvni_loop_tell_ranks(t, s);
     if (s == LVN_ERR_NON_FINITE) {
         lvni_loop_tell_last_good(t);
     }

@@ -17,6 +17,10 @@ lvn_status lvni_loop_save(lvni_trainer *t, bool best);
 lvn_status lvni_loop_stop(lvni_trainer *t, int signal_number, bool saved);
 /* An error between steps: save what was learned before it, and add to the error where the run can go on. Returns `failed`. */
 lvn_status lvni_loop_keep(lvni_trainer *t, lvn_status failed);
+/* t->signal: what asked any rank to stop so far. A collective. */
+lvn_status lvni_loop_agree_stop(lvni_trainer *t);
+/* This rank has failed with the thread's last error: the others stop waiting for it. What another rank began is not told on. */
+void lvni_loop_tell_ranks(lvni_trainer *t, lvn_status failed);
 /* After a value that is not finite: add to the error what is left to go on from. */
 void lvni_loop_tell_last_good(const lvni_trainer *t);
 

@@ -312,6 +312,9 @@ lvn_status lvni_trainer_predict_memory(const lvni_trainer_options *o, lvni_memor
     *need = (lvni_memory_need){.weights = values + average,
                                .gradients = (uint64_t)lvni_plan_sets(&o->plan) * (weights + (uint64_t)m->n_records * element),
                                .optimizer = slots * weights};
+    if (o->plan.devices > 1) { /* the total over all ranks */
+        need->gradients += weights + (uint64_t)m->n_records * element;
+    }
     if (o->out != NULL || o->export_model != NULL) {
         need->saving = values + average + slots * weights + (o->export_model != NULL ? weights : 0);
     }

@@ -1,5 +1,5 @@
 /* One optimizer step, in the order of time: load the shards, forward and backward on the lanes, merge gradients in the
- * fixed tree over shard numbers, divide and clip, update weights and buffers. */
+ * fixed tree over shard numbers (with other ranks: reduce.h), divide and clip, update weights and buffers. */
 #include "autograd/tape.h"
 #include "core/math.h"
 #include "kernels/flat.h"
@@ -78,6 +78,9 @@ static lvn_status shard_work(void *user, int lane)
     }
     const int index = (int)(job->batch->shard % t->o.plan.group); /* in its group */
     lvni_ctx *ctx = lvni_ctx_get();
+    if (t->watching) {
+        lvni_reducer_watch(t->reducer, lane, job->set);
+    }
     lvni_loader_batch batch;
     lvni_shard_job there = {.batch = &batch, .set = job->set};
     ctx->group = job->meeting == NULL ? NULL : lvni_meeting_group(job->meeting, index);
@@ -88,6 +91,8 @@ static lvn_status shard_work(void *user, int lane)
     job->step = there.step;
     if (s != LVN_OK) {
         lvn_error_frame("step %lld, shard %lld", (long long)t->at.step, (long long)job->batch->shard);
+    } else if (t->watching) {
+        lvni_reducer_shard_done(t->reducer, lane);
     }
     if (job->meeting != NULL) {
         lvni_meeting_leave(job->meeting, index, s);
@@ -108,40 +113,142 @@ static void merge(lvni_trainer *t, lvni_tree *tree, int slot)
     }
 }
 
-/* The next n shards, one per lane, and their merges in ascending order. */
-static lvn_status run_wave(lvni_trainer *t, int n, lvni_tree *tree, lvni_step_result *r)
+static lvn_status load_wave(lvni_trainer *t, int n, int *got)
 {
-    lvn_status s = LVN_OK;
+    for (*got = 0; *got < n; (*got)++) {
+        lvni_shard_job *job = &t->job[*got];
+        LVN_TRY(lvni_loader_next(t->loader, &job->batch));
+        if (job->batch == NULL) {
+            LVN_FAIL(LVN_ERR_INTERNAL, "the loader ended before step %lld", (long long)t->at.step);
+        }
+        t->slot[*got] = t->free_set[--t->n_free];
+        job->set = t->set[t->slot[*got]];
+    }
+    return LVN_OK;
+}
+
+/* The nodes of this rank when its last n shards are done: those that wait in the tree, and these shards as they are. */
+static lvn_status open_reduction(lvni_trainer *t, const lvni_tree *tree, int n)
+{
+    int leaves = 0, active = 0;
+    for (int i = 0; i < tree->n_pending; i++) {
+        if (tree->pending[i].slot != LVNI_TREE_EMPTY) {
+            t->leaf[leaves++] = tree->pending[i];
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        if (t->job[i].batch->batch.size > 0) {
+            const int shard = tree->next + i;
+            t->leaf[leaves++] = (lvni_tree_node){.begin = shard, .end = shard + 1, .slot = t->slot[i]};
+            active++;
+        }
+    }
+    return lvni_reducer_open(t->reducer, t->leaf, leaves, active);
+}
+
+/* Shard i of a wave is done. */
+static lvn_status take_shard(lvni_trainer *t, int i, lvni_tree *tree, lvni_step_result *r)
+{
+    const int64_t size = t->job[i].batch->batch.size;
+    if (t->reducer != NULL) { /* with those of the other ranks, in finish_reduction */
+        LVN_TRY(lvni_message_add(&t->said, &t->job[i].step, size));
+    } else {
+        lvni_metrics_add(&r->metrics, &t->job[i].step);
+        r->samples += size;
+    }
+    if (t->watching) {
+        return LVN_OK; /* the reduction reads the set */
+    }
+    merge(t, tree, size > 0 ? t->slot[i] : LVNI_TREE_EMPTY);
+    if (size == 0) {
+        t->free_set[t->n_free++] = t->slot[i];
+    }
+    return LVN_OK;
+}
+
+/* The next n shards, one per lane, and their merges in ascending order. */
+static lvn_status run_wave(lvni_trainer *t, int n, bool last, lvni_tree *tree, lvni_step_result *r)
+{
     int got = 0;
-    int *slot = t->slot;
-    for (; got < n && s == LVN_OK; got++) {
-        s = lvni_loader_next(t->loader, &t->job[got].batch);
-        if (s == LVN_OK && t->job[got].batch == NULL) {
-            s = lvn_error_set(LVN_ERR_INTERNAL, __FILE__, __LINE__, "the loader ended before step %lld", (long long)t->at.step);
-        }
-        if (s != LVN_OK) {
-            break;
-        }
-        slot[got] = t->free_set[--t->n_free];
-        t->job[got].set = t->set[slot[got]];
+    lvn_status s = load_wave(t, n, &got);
+    t->watching = last && t->reducer != NULL && !lvni_reducer_merges(t->reducer);
+    if (s == LVN_OK && t->watching) {
+        s = open_reduction(t, tree, n);
     }
     if (s == LVN_OK) {
         open_meetings(t, n);
         s = first_failure(t, lvni_lanes_run(t->lanes, n, shard_work, t));
     }
     for (int i = 0; i < got; i++) {
-        const int64_t size = t->job[i].batch->batch.size;
         if (s == LVN_OK) {
-            lvni_metrics_add(&r->metrics, &t->job[i].step);
-            r->samples += size;
-            merge(t, tree, size > 0 ? slot[i] : LVNI_TREE_EMPTY);
-        }
-        if (s != LVN_OK || size == 0) {
-            t->free_set[t->n_free++] = slot[i];
+            s = take_shard(t, i, tree, r);
         }
         lvni_loader_release(t->loader, t->job[i].batch);
     }
     return s;
+}
+
+/* Sums over all shards of all ranks, in the order of shards. */
+typedef struct all_shards {
+    lvni_trainer *trainer;
+    lvni_step_result *result;
+    int next;
+} all_shards;
+
+static void add_shard(void *user, const lvni_message_part *part, const lvn_step *metrics)
+{
+    all_shards *all = user;
+    lvni_metrics_add(&all->result->metrics, metrics);
+    all->result->samples += part->samples;
+    if (all->next < all->trainer->o.plan.shards) {
+        all->trainer->shard_weight[all->next++] = part->weight;
+    }
+}
+
+/* The weight of a node of the tree, as merging its sets would add it. */
+static double tree_weight(const double *weight, int64_t n)
+{
+    const int64_t left = n > 1 ? lvni_tree_split(n) : 0;
+    return n == 1 ? weight[0] : tree_weight(weight, left) + tree_weight(weight + left, n - left);
+}
+
+/* The total over all ranks, what they say of their shards, and whether one of them was asked to stop. */
+static lvn_status finish_reduction(lvni_trainer *t, const lvni_tree *tree, lvni_step_result *r, lvni_set **total)
+{
+    if (lvni_reducer_merges(t->reducer)) {
+        LVN_TRY(lvni_reducer_stage(t->reducer, tree->pending, tree->n_pending, t->set));
+    }
+    lvni_message_head *mine = (void *)t->said.data;
+    mine->signal = lvni_stop_signal();
+    LVN_TRY(lvni_reducer_finish(t->reducer, t->said.data, t->said.size, total));
+    all_shards all = {.trainer = t, .result = r};
+    t->signal = 0;
+    for (int rank = 0; rank < t->o.plan.devices; rank++) {
+        size_t size;
+        lvni_message_head head;
+        const void *said = lvni_reducer_said(t->reducer, rank, &size);
+        LVN_TRY(lvni_message_read(said, size, &head, add_shard, &all));
+        t->signal = t->signal != 0 ? t->signal : (int)head.signal;
+    }
+    lvni_stop_note(t->signal);
+    if (*total != NULL) {
+        (*total)->weight = tree_weight(t->shard_weight, t->o.plan.shards);
+    }
+    return LVN_OK;
+}
+
+/* A rank alone: what is left in the tree. */
+static void take_root(lvni_trainer *t, const lvni_tree *tree, lvni_set **total)
+{
+    const int root = tree->n_pending > 0 ? tree->pending[0].slot : LVNI_TREE_EMPTY;
+    *total = root != LVNI_TREE_EMPTY ? t->set[root] : NULL;
+    t->signal = lvni_stop_signal();
+}
+
+static double norm_of(const lvni_trainer *t, const lvni_set *total)
+{
+    return t->reducer != NULL ? lvni_optim_norm_of_blocks(t->optim, lvni_reducer_blocks(t->reducer))
+                              : lvni_optim_gradient_norm(t->optim, total->data);
 }
 
 /* Weights, buffers, optimizer state and average from the step's summed gradient. */
@@ -150,7 +257,7 @@ static lvn_status update(lvni_trainer *t, const lvni_set *total, lvni_step_resul
     lvni_model *model = t->o.model;
     const double divisor = total->weight * t->scaler.scale;
     r->lr = t->o.optim.lr * lvni_schedule_factor(&t->o.schedule, t->at.step - t->scaler.skipped);
-    r->grad_norm = lvni_optim_gradient_norm(t->optim, total->data) / divisor;
+    r->grad_norm = norm_of(t, total) / divisor;
     LVN_TRY(lvni_device_take_error()); /* of the merges and the norm; what follows computes later and is told after the next step */
     r->skipped = t->scaler.on && !isfinite(r->grad_norm);
     if (t->scaler.on) {
@@ -188,16 +295,25 @@ lvn_status lvni_trainer_step(lvni_trainer *t, lvni_step_result *r)
     const int begin = t->o.plan.shard_begin, end = t->o.plan.shard_end;
     lvni_tree tree;
     lvni_tree_init(&tree, t->o.plan.shards, begin, end);
-    for (int shard = begin; shard < end;) {
-        const lvni_range wave = lvni_plan_wave(&t->o.plan, shard);
-        LVN_TRY(run_wave(t, (int)wave.count, &tree, r));
-        shard += (int)wave.count;
+    for (t->n_free = 0; t->n_free < t->n_sets; t->n_free++) {
+        t->free_set[t->n_free] = t->n_free;
     }
-    const int root = tree.n_pending > 0 ? tree.pending[0].slot : LVNI_TREE_EMPTY;
-    if (root != LVNI_TREE_EMPTY) { /* else no sample of the step could be read: nothing to learn from */
-        const lvn_status s = update(t, t->set[root], r);
-        t->free_set[t->n_free++] = root;
-        LVN_TRY(s); /* the position stays with the weights */
+    if (t->reducer != NULL) {
+        lvni_message_begin(&t->said);
+    }
+    for (int shard = begin; shard < end;) {
+        const int count = (int)lvni_plan_wave(&t->o.plan, shard).count;
+        shard += count;
+        LVN_TRY(run_wave(t, count, shard >= end, &tree, r));
+    }
+    lvni_set *total = NULL;
+    if (t->reducer != NULL) {
+        LVN_TRY(finish_reduction(t, &tree, r, &total));
+    } else {
+        take_root(t, &tree, &total);
+    }
+    if (total != NULL) { /* else no sample of the step could be read: nothing to learn from */
+        LVN_TRY(update(t, total, r)); /* the position stays with the weights */
     }
     t->at.step++;
     t->at.step_in_epoch++;

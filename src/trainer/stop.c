@@ -100,3 +100,10 @@ int lvni_stop_signal(void)
 {
     return asked;
 }
+
+void lvni_stop_note(int signal_number)
+{
+    if (asked == 0 && signal_number != 0) {
+        asked = signal_number;
+    }
+}

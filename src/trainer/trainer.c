@@ -8,6 +8,27 @@
 
 #include <math.h>
 
+/* What several ranks need beside their sets. */
+static lvn_status make_reducer(lvni_trainer *t, int lanes, int sets)
+{
+    const lvni_plan *plan = &t->o.plan;
+    const int64_t most = lvni_plan_shards_of(plan, 0).count; /* shards of a rank: the first has no fewer than any other */
+    const lvni_reducer_options o = {.comm = t->o.comm,
+                                    .model = t->o.model,
+                                    .shards = plan->shards,
+                                    .sets = sets,
+                                    .lanes = lanes,
+                                    .bucket_bytes = t->o.bucket_bytes,
+                                    .message = lvni_message_limit(most)};
+    t->leaf = lvni_calloc(LVNI_TAG_TRAINER, (size_t)(LVNI_TREE_PENDING + lanes), sizeof *t->leaf);
+    t->shard_weight = lvni_calloc(LVNI_TAG_TRAINER, (size_t)plan->shards, sizeof *t->shard_weight);
+    if (t->leaf == NULL || t->shard_weight == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    LVN_TRY(lvni_message_create(&t->said, most));
+    return lvni_reducer_create(&o, &t->reducer);
+}
+
 static lvn_status make_lanes_and_sets(lvni_trainer *t)
 {
     const lvni_plan *plan = &t->o.plan;
@@ -28,9 +49,10 @@ static lvn_status make_lanes_and_sets(lvni_trainer *t)
     if (t->job == NULL || t->slot == NULL || t->set == NULL || t->free_set == NULL) {
         return LVN_ERR_MEMORY;
     }
+    LVN_TRY(t->o.comm != NULL && plan->devices > 1 ? make_reducer(t, lanes, n) : LVN_OK);
     for (; t->n_sets < n; t->n_sets++) {
-        LVN_TRY(lvni_set_create(t->o.model, &t->set[t->n_sets]));
-        t->free_set[t->n_free++] = t->n_sets;
+        lvni_set **set = &t->set[t->n_sets];
+        LVN_TRY(t->reducer != NULL ? lvni_reducer_make_set(t->reducer, t->n_sets, set) : lvni_set_create(t->o.model, set));
     }
     return LVN_OK;
 }
@@ -125,6 +147,10 @@ void lvni_trainer_destroy(lvni_trainer *t)
     for (int i = 0; i < t->n_sets; i++) {
         lvni_set_destroy(t->set[i]);
     }
+    lvni_reducer_destroy(t->reducer);
+    lvni_message_free(&t->said);
+    lvni_free(t->leaf);
+    lvni_free(t->shard_weight);
     lvni_free(t->set);
     lvni_free(t->free_set);
     lvni_free(t->slot);

@@ -3,6 +3,7 @@
  *   meeting.c   what coupled shards do together
  *   scaler.c    precision, and the loss scale of 16-mixed
  *   step.c      one optimizer step: load, forward and backward per shard, merge in the tree, clip, update
+ *   reduce.c    the same tree over several ranks; step_message.c: what they say of their shards
  *   trainer.c   create and destroy; parameters.c: the model's parameters as the optimizer sees them
  *   loop.c      epochs: steps, reports, validation, checkpoints, stopping
  *   keep.c      checkpoints, the best epoch, stopping; validate.c: validation after an epoch
@@ -23,7 +24,9 @@
 #include "plan/tree.h"
 #include "trainer/lanes.h"
 #include "trainer/meeting.h"
+#include "trainer/reduce.h"
 #include "trainer/scaler.h"
+#include "trainer/step_message.h"
 
 struct lvni_metrics; /* log/metrics.h */
 typedef struct lvni_saver lvni_saver; /* save.c */
@@ -46,6 +49,9 @@ typedef struct lvni_trainer_options {
     int workers;                /* loader threads */
     size_t worker_bytes;        /* that each of them keeps to decode with; for the prediction of memory alone */
     bool skip_unreadable;
+    lvni_comm *comm;            /* of plan.devices ranks; NULL: one. Every rank has a trainer, all options alike but for plan.rank; out,
+                                   export_model and the words of a run are rank 0's */
+    int64_t bucket_bytes;       /* of gradients that travel at once; with a comm */
     const char *out;            /* run directory, exists; NULL: nothing is written */
     int64_t save_every_n_steps; /* 0: at the end of epochs only */
     int64_t log_every_n_steps;
@@ -85,6 +91,12 @@ typedef struct lvni_trainer {
     int *slot;               /* per lane: number of the set it works in */
     lvni_meeting **meeting;  /* coupled shards: one for each group in work; else NULL */
     int n_meetings;
+    lvni_reducer *reducer;   /* several ranks; NULL: one */
+    lvni_tree_node *leaf;    /* with a reducer: the nodes of this rank in a step */
+    double *shard_weight;    /* with a reducer: of all shards of all ranks */
+    lvni_message said;       /* with a reducer: what this rank tells of its shards */
+    bool watching;           /* the wave in work goes into the reduction as it is */
+    int signal;              /* that asked some rank to stop, as of the last step; the same on all ranks */
     lvni_optim *optim;
     lvni_scaler scaler;
     lvni_ema *ema;           /* of the model's n_values values; NULL: off */
@@ -141,8 +153,9 @@ void lvni_saver_destroy(lvni_saver *saver);                     /* waits; NULL i
 lvn_status lvni_epoch_sums_write(const lvn_step *sums, lvni_str *out);
 lvn_status lvni_epoch_sums_read(const char *text, lvn_step *sums);
 
-/* Metrics of a dataset in evaluation mode: chunks of plan->eval_batch_size dealt to the lanes, added in chunk order. */
-lvn_status lvni_evaluate(const lvni_model *model, lvni_loader *loader, lvni_lanes *lanes, lvn_step *result);
+/* Metrics of a dataset in evaluation mode: chunks of plan->eval_batch_size dealt to the lanes, added in chunk order; over all ranks of `comm`
+ * (NULL: one), each of which has a loader of its chunks, with the same result. LVN_ERR_CANCELLED on all ranks when one was sent a signal. */
+lvn_status lvni_evaluate(const lvni_model *model, lvni_loader *loader, lvni_lanes *lanes, lvni_comm *comm, lvn_step *result);
 /* Let the model stand for its average, if there is one and use_ema is on, and for its own weights again. */
 void lvni_trainer_show_average(const lvni_trainer *trainer, bool average);
 /* Probabilities: row(user, sample index, K probabilities) in order. */
@@ -157,6 +170,7 @@ void lvni_stop_install(void);
 void lvni_stop_install_early(void);
 void lvni_stop_remove(void);  /* the handlers from before are back; the signal stays noted until the next install */
 int lvni_stop_signal(void); /* 0: none */
+void lvni_stop_note(int signal_number); /* another rank was sent it: as if this process had been */
 const char *lvni_stop_name(int signal_number); /* "Ctrl-C", "SIGTERM", ... */
 
 #endif

@@ -42,8 +42,9 @@ lvn_status lvni_loop_validate(lvni_trainer *t)
 {
     LVN_TRY(start_validation(t));
     lvni_trainer_show_average(t, true);
-    const lvn_status s = lvni_evaluate(t->o.model, t->val_loader, t->lanes, &t->last_val);
+    const lvn_status s = lvni_evaluate(t->o.model, t->val_loader, t->lanes, t->o.comm, &t->last_val);
     lvni_trainer_show_average(t, false);
+    t->signal = s == LVN_ERR_CANCELLED ? lvni_stop_signal() : t->signal;
     LVN_TRY(s);
     lvni_loop_tell_unreadable(t->val_loader);
     const double loss = lvni_metric_mean(&t->last_val, "loss");
@@ -59,7 +60,8 @@ lvn_status lvni_loop_validate(lvni_trainer *t)
 /* With on_error=skip: a run that learned nothing must not end as if it had. */
 lvn_status lvni_loop_check_readable(const lvni_trainer *t)
 {
-    if (lvni_loader_get_stats(t->loader).unreadable == t->o.plan.n_samples || t->at.samples_seen == 0) {
+    const bool none = t->o.comm == NULL && lvni_loader_get_stats(t->loader).unreadable == t->o.plan.n_samples; /* a loader knows its rank's alone */
+    if (none || t->at.samples_seen == 0) {
         LVN_FAIL(LVN_ERR_CORRUPT,
                  "none of the training samples read in %lld steps (of %lld samples in all) could be used: "
                  "see the warnings for their names",

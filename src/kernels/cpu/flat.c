@@ -144,3 +144,24 @@ void lvni_flat_round_bf16(float *w, int64_t n)
     const flat_job job = {.w = w};
     run(n, LVNI_FLAT_BLOCK, 1, round_range, &job, 0);
 }
+
+typedef struct team_job {
+    void (*work)(void *user);
+    void *user;
+} team_job;
+
+static void team_member(const void *job, int64_t begin, int64_t end)
+{
+    (void)begin;
+    (void)end; /* several members' shares where the team is smaller than asked for: the work itself knows when it is done */
+    const team_job *j = job;
+    j->work(j->user);
+}
+
+void lvni_flat_team(void (*work)(void *user), void *user)
+{
+    static const int64_t LARGE = 1 << 20;
+    const lvni_ctx *ctx = lvni_ctx_get();
+    const team_job job = {.work = work, .user = user};
+    lvni_par(ctx == NULL ? 1 : ctx->team, 1, LARGE, team_member, &job);
+}

@@ -1,0 +1,94 @@
+/* Messages of a step or an evaluation as bytes (step_message.h). Ranks run the same program on the same kind of machine: structs go as they
+ * lie in memory. */
+#include "trainer/step_message.h"
+
+#include "core/alloc.h"
+
+#include <string.h>
+
+size_t lvni_message_limit(int64_t n_parts)
+{
+    return sizeof(lvni_message_head) + (size_t)n_parts * (sizeof(lvni_message_part) + LVNI_METRICS * sizeof(lvni_step_metric));
+}
+
+lvn_status lvni_message_create(lvni_message *m, int64_t n_parts)
+{
+    *m = (lvni_message){.capacity = lvni_message_limit(n_parts)};
+    m->data = lvni_calloc(LVNI_TAG_TRAINER, 1, m->capacity);
+    return m->data == NULL ? LVN_ERR_MEMORY : LVN_OK;
+}
+
+void lvni_message_free(lvni_message *m)
+{
+    lvni_free(m->data);
+    *m = (lvni_message){0};
+}
+
+lvni_message_head *lvni_message_begin(lvni_message *m)
+{
+    lvni_message_head *head = (void *)m->data;
+    *head = (lvni_message_head){0};
+    m->size = sizeof *head;
+    return head;
+}
+
+static lvn_status make_room(lvni_message *m, size_t bytes)
+{
+    if (m->size + bytes <= m->capacity) {
+        return LVN_OK;
+    }
+    const size_t capacity = 2 * m->capacity + bytes;
+    unsigned char *data = lvni_realloc(LVNI_TAG_TRAINER, m->data, capacity);
+    if (data == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    m->data = data;
+    m->capacity = capacity;
+    return LVN_OK;
+}
+
+lvn_status lvni_message_add(lvni_message *m, const lvn_step *metrics, int64_t samples)
+{
+    const lvni_message_part part = {.weight = metrics->weight, .samples = samples, .n_metrics = metrics->n_metrics};
+    const size_t bytes = (size_t)part.n_metrics * sizeof *metrics->metric;
+    LVN_TRY(make_room(m, sizeof part + bytes));
+    memcpy(m->data + m->size, &part, sizeof part);
+    memcpy(m->data + m->size + sizeof part, metrics->metric, bytes);
+    m->size += sizeof part + bytes;
+    ((lvni_message_head *)(void *)m->data)->n_parts++;
+    return LVN_OK;
+}
+
+lvn_status lvni_message_read(const void *data, size_t size, lvni_message_head *head, lvni_message_part_fn give, void *user)
+{
+    const unsigned char *at = data, *end = at + size;
+    lvni_message_head h = {0};
+    lvni_message_part part;
+    if (size >= sizeof h) {
+        memcpy(&h, at, sizeof h);
+        at += sizeof h;
+    }
+    for (int64_t i = 0; i < h.n_parts && (size_t)(end - at) >= sizeof part; i++) {
+        lvn_step metrics = {0};
+        memcpy(&part, at, sizeof part);
+        at += sizeof part;
+        const bool fits = part.n_metrics >= 0 && part.n_metrics <= LVNI_METRICS &&
+                          (size_t)(end - at) >= (size_t)part.n_metrics * sizeof *metrics.metric;
+        if (!fits) {
+            break;
+        }
+        metrics.weight = part.weight;
+        metrics.n_metrics = (int)part.n_metrics;
+        memcpy(metrics.metric, at, (size_t)part.n_metrics * sizeof *metrics.metric);
+        at += (size_t)part.n_metrics * sizeof *metrics.metric;
+        give(user, &part, &metrics);
+    }
+    if (at != end || size < sizeof h) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "a rank's message of %zu bytes does not hold the %lld parts that it names: ranks of different versions?", size,
+                 (long long)h.n_parts);
+    }
+    if (head != NULL) {
+        *head = h;
+    }
+    return LVN_OK;
+}

@@ -1,0 +1,38 @@
+/* What a rank says to all others beside the buckets of a step: the metrics of its shards, and whether it was asked to stop. Every rank reads
+ * every message, in rank order, which is shard order: sums of metrics and weights have the same bits everywhere. For this folder. */
+#ifndef LEVIN_TRAINER_STEP_MESSAGE_H
+#define LEVIN_TRAINER_STEP_MESSAGE_H
+
+#include "nn/model.h"
+
+typedef struct lvni_message {
+    unsigned char *data;
+    size_t size, capacity;
+} lvni_message;
+
+/* About one rank, at its head. */
+typedef struct lvni_message_head {
+    int64_t signal;  /* that this rank was sent (trainer.h), 0: none */
+    int64_t n_parts; /* shards or chunks that follow */
+} lvni_message_head;
+
+/* One shard's or chunk's. */
+typedef struct lvni_message_part {
+    double weight;
+    int64_t samples, n_metrics; /* metrics follow */
+} lvni_message_part;
+
+/* The most bytes of a message with n parts. */
+size_t lvni_message_limit(int64_t n_parts);
+/* Room for n parts; head zero. LVN_ERR_MEMORY. */
+lvn_status lvni_message_create(lvni_message *message, int64_t n_parts);
+void lvni_message_free(lvni_message *message);
+lvni_message_head *lvni_message_begin(lvni_message *message);
+/* Grows when it must (evaluation, whose number of chunks nobody knows before). */
+lvn_status lvni_message_add(lvni_message *message, const lvn_step *metrics, int64_t samples);
+
+/* Calls part(user, weight, samples, metrics) for each; `head` may be NULL. LVN_ERR_CORRUPT when the bytes are no message. */
+typedef void (*lvni_message_part_fn)(void *user, const lvni_message_part *part, const lvn_step *metrics);
+lvn_status lvni_message_read(const void *data, size_t size, lvni_message_head *head, lvni_message_part_fn part, void *user);
+
+#endif
