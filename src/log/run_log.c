@@ -170,8 +170,20 @@ static void to_file(lvni_log_level level, char *text, size_t n)
     }
 }
 
+static _Thread_local bool follower;
+
+bool lvni_log_set_follower(bool is_one)
+{
+    const bool was = follower;
+    follower = is_one;
+    return was;
+}
+
 void lvni_log_line(lvni_log_level level, const char *fmt, ...)
 {
+    if (follower && level != LVNI_LOG_ERROR) {
+        return;
+    }
     const lvn_error before = *lvn_last_error(); /* often the very error that is being told */
     char line[PREFIX + LINE + 2];               /* room for a prefix in front and the newline behind */
     va_list ap;

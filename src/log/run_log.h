@@ -20,6 +20,9 @@ void lvni_log_keep(void);
 lvn_status lvni_log_open(const char *path, bool append);
 void lvni_log_close(void); /* and forgets kept lines */
 void lvni_log_set_quiet(bool quiet);
+/* The calling thread belongs to a rank that does not lead: what it would say rank 0 says as well, so only errors are told. Returns what was set
+ * before: a warning that no other rank has goes between two calls. */
+bool lvni_log_set_follower(bool follower);
 
 void lvni_log_line(lvni_log_level level, const char *fmt, ...) LVN_PRINTF(2, 3);
 

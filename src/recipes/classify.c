@@ -69,6 +69,13 @@ static void describe(void *user, lvni_str *out)
 
 typedef lvn_status (*fit_function)(const lvni_fit_request *request);
 
+/* A command at work. */
+typedef struct work {
+    lvni_config *config;
+    lvni_ranks ranks; /* training */
+    fit_function fit;
+} work;
+
 static lvn_status resolve(lvni_config *c, const char *name, double value)
 {
     char text[32];
@@ -76,8 +83,9 @@ static lvn_status resolve(lvni_config *c, const char *name, double value)
     return lvni_config_is_set(c, name) ? LVN_OK : lvni_config_set(c, name, text, "resolved at start");
 }
 
-static lvn_status fit_with(lvni_config *c, const lvni_image_data *data, fit_function fit)
+static lvn_status fit_with(const work *w, const lvni_image_data *data)
 {
+    lvni_config *c = w->config;
     const char *name = lvni_config_str(c, "model.name");
     LVN_TRY(resolve(c, "image_size", data->transform.size));
     LVN_TRY(resolve(c, "model.dropout", lvni_zoo_dropout(name)));
@@ -102,6 +110,7 @@ static lvn_status fit_with(lvni_config *c, const lvni_image_data *data, fit_func
     lvni_mix mix;
     lvni_mix_init(&mix, lvni_zoo_find(name), mixup, cutmix);
     const lvni_fit_request request = {.config = c,
+                                      .ranks = &w->ranks,
                                       .recipe = "classify",
                                       .cls = mixing ? &mix.cls : lvni_zoo_find(name),
                                       .arguments = &arguments,
@@ -114,14 +123,14 @@ static lvn_status fit_with(lvni_config *c, const lvni_image_data *data, fit_func
                                       .write_files = write_files,
                                       .kept_file = lvni_config_str(c, "data.index"),
                                       .user = &e};
-    return fit(&request);
+    return w->fit(&request);
 }
 
-static lvn_status with_data(lvni_config *c, fit_function fit)
+static lvn_status with_data(const work *w)
 {
     lvni_image_data data;
-    LVN_TRY(lvni_image_data_open(c, &data));
-    const lvn_status s = fit_with(c, &data, fit);
+    LVN_TRY(lvni_image_data_open(w->config, &data));
+    const lvn_status s = fit_with(w, &data);
     lvni_image_data_free(&data);
     return s;
 }
@@ -135,16 +144,24 @@ static lvn_status check_out(const lvni_config *c)
     return LVN_OK;
 }
 
+static lvn_status train_with(work *w)
+{
+    LVN_TRY(check_out(w->config));
+    LVN_TRY(lvni_ranks_open(w->config, &w->ranks));
+    const lvn_status s = with_data(w);
+    lvni_ranks_close(&w->ranks);
+    return s;
+}
+
 static lvn_status run(int n, const char *const *words, fit_function fit)
 {
     size_t n_tables;
     const lvni_option_table *tables = lvni_classify_train_tables(&n_tables);
-    lvni_config *c;
-    LVN_TRY(lvni_read_config(tables, n_tables, "levin help train.classify", NULL, n, words, &c));
-    lvni_log_set_quiet(lvni_config_bool(c, "quiet"));
-    lvn_status s = fit == lvni_fit ? check_out(c) : LVN_OK;
-    s = s == LVN_OK ? with_data(c, fit) : s;
-    lvni_config_destroy(c);
+    work w = {.fit = fit};
+    LVN_TRY(lvni_read_config(tables, n_tables, "levin help train.classify", NULL, n, words, &w.config));
+    lvni_log_set_quiet(lvni_config_bool(w.config, "quiet"));
+    const lvn_status s = fit == lvni_fit ? train_with(&w) : with_data(&w);
+    lvni_config_destroy(w.config);
     return s;
 }
 

@@ -167,7 +167,7 @@ static lvn_status run_model(use *u)
     plan.lanes = lanes;
     const lvni_loader_options lo = {.dataset = u->data.train,
                                     .plan = &plan,
-                                    .workers = lvni_worker_count(c),
+                                    .workers = lvni_worker_count(c, cores),
                                     .skip_unreadable = strcmp(lvni_config_str(c, "on_error"), "skip") == 0};
     lvni_loader *loader = NULL;
     lvni_lanes *all = NULL;

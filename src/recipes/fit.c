@@ -2,6 +2,7 @@
 #include "recipes/fit.h"
 
 #include "core/alloc.h"
+#include "core/clock.h"
 #include "core/machine_memory.h"
 #include "core/str.h"
 #include "core/vfs.h"
@@ -19,6 +20,7 @@
 #include "trainer/memory.h"
 
 #include <levin/version.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -81,9 +83,10 @@ lvn_status lvni_read_config(const lvni_option_table *tables, size_t n_tables, co
     return LVN_OK;
 }
 
-/* Everything a run needs beside the request. */
+/* Everything a rank of the run needs beside the request. Rank 0 leads: the directory, what is written there and what is said are its alone. */
 typedef struct run {
     const lvni_fit_request *request;
+    lvni_rank rank;
     lvni_plan plan;
     lvni_schedule schedule;
     char *dir;
@@ -94,6 +97,11 @@ typedef struct run {
     lvni_trainer *trainer;
     lvni_ckpt *saved; /* where a resumed run goes on; NULL: from the beginning */
 } run;
+
+static bool leads(const run *r)
+{
+    return r->rank.rank == 0;
+}
 
 static void banner(const run *r)
 {
@@ -108,6 +116,9 @@ static void banner(const run *r)
         lvni_log_line(LVNI_LOG_INFO, "%s", lvni_str_text(&device));
     }
     lvni_str_free(&device);
+    if (r->rank.world > 1) {
+        lvni_log_line(LVNI_LOG_INFO, "%d ranks: %s (strategy=%s)", r->rank.world, r->request->ranks->how, lvni_config_str(c, "strategy"));
+    }
     if (r->request->note != NULL) {
         lvni_log_line(LVNI_LOG_INFO, "%s", r->request->note);
     }
@@ -175,16 +186,18 @@ static lvn_status make_options(run *r, lvni_trainer_options *out)
         .seed = (uint64_t)lvni_config_int(c, "seed"),
         .max_epochs = lvni_config_int(c, "max_epochs"),
         .max_steps = lvni_config_int(c, "max_steps"),
-        .workers = lvni_worker_count(c),
+        .workers = lvni_worker_count(c, r->rank.cores),
         .worker_bytes = r->request->decode_bytes,
         .skip_unreadable = strcmp(lvni_config_str(c, "on_error"), "skip") == 0,
-        .out = r->dir,
+        .comm = r->rank.comm,
+        .bucket_bytes = lvni_config_int(c, "bucket_bytes"),
+        .out = leads(r) ? r->dir : NULL,
         .save_every_n_steps = lvni_config_int(c, "checkpoint.every_n_steps"),
         .log_every_n_steps = lvni_config_int(c, "log_every_n_steps"),
-        .quiet = lvni_config_bool(c, "quiet"),
+        .quiet = !leads(r) || lvni_config_bool(c, "quiet"),
         .config_json = lvni_str_text(&r->json),
         .card = r->card.len > 0 ? (lvni_st_meta){LVNI_CARD, lvni_str_text(&r->card)} : (lvni_st_meta){0},
-        .export_model = r->request->export_model == NULL ? NULL : export_named,
+        .export_model = r->request->export_model == NULL || !leads(r) ? NULL : export_named,
         .user = r};
     LVN_TRY(lvni_read_optim(c, &out->optim));
     lvni_read_rules(c, &out->rules);
@@ -250,7 +263,7 @@ static lvn_status predict_memory(run *r)
     }
     if (s == LVN_OK) {
         lvni_memory_print(&need, o.plan.lanes, &r->memory);
-        compare_memory(need.total, &r->scarce);
+        compare_memory(need.total * (uint64_t)r->rank.world, &r->scarce);
         LVN_TRY(compare_device(&need, &r->scarce));
     } else {
         lvni_str_printf(&r->memory, "memory: not known (%s)", lvn_last_error()->message);
@@ -314,7 +327,7 @@ static lvn_status resume(run *r)
                             .use_ema = lvni_config_bool(r->request->config, "use_ema"),
                             .export_model = r->request->export_model == NULL ? NULL : export_alone,
                             .user = r};
-    return lvni_mend_exports(&mend);
+    return leads(r) ? lvni_mend_exports(&mend) : LVN_OK;
 }
 
 /* Before there is a run directory: what the trainer would refuse. */
@@ -344,32 +357,61 @@ static lvn_status build_model(run *r)
 static lvn_status prepare(run *r)
 {
     lvni_config *c = r->request->config;
-    lvni_log_set_quiet(lvni_config_bool(c, "quiet"));
     LVN_TRY(lvni_cpu_start());
     LVN_TRY(lvni_check_precision(c)); /* before overwrite=true empties the run that is there */
-    LVN_TRY(lvni_accelerator_use(c, 0));
+    LVN_TRY(lvni_accelerator_use(c, r->rank.device));
     const int64_t n = r->request->train->cls->length(r->request->train);
     LVN_TRY(build_model(r));
-    LVN_TRY(lvni_make_plan(c, n, r->model->coupled, &r->plan));
+    LVN_TRY(lvni_make_plan(c, n, &r->rank, r->model->coupled, &r->plan));
     LVN_TRY(lvni_read_schedule(c, &r->plan, &r->schedule));
     LVN_TRY(check_optim(r));
     LVN_TRY(predict_memory(r));
     return lvni_config_bool(c, "resume") ? LVN_OK : load_weights(r); /* a checkpoint has its own; the file may be gone by then */
 }
 
-static lvn_status train(run *r)
+/* What rank 0 does before the others begin. */
+static lvn_status lead(run *r)
 {
     const lvni_config *c = r->request->config;
+    const bool resuming = lvni_config_bool(c, "resume");
+    lvni_log_set_quiet(lvni_config_bool(c, "quiet"));
     LVN_TRY(lvni_run_dir_choose(c, r->request->recipe, &r->dir));
     LVN_TRY(prepare(r));
-    const bool resuming = lvni_config_bool(c, "resume");
     lvni_stop_install(); /* from here on there is something to lose */
     LVN_TRY(lvni_run_dir_make(r->dir, lvni_config_bool(c, "overwrite"), resuming, r->request->kept_file));
     banner(r);
-    LVN_TRY(resuming ? find_saved(r) : LVN_OK);
+    return resuming ? find_saved(r) : LVN_OK;
+}
+
+/* The others wait for rank 0, which decides what is resumed; the configuration is resolved by then. */
+static lvn_status follow(run *r)
+{
+    char path[4096] = "";
+    LVN_TRY(lvni_comm_broadcast(r->rank.comm, path, sizeof path, 0));
+    lvni_stop_install();
+    LVN_TRY(prepare(r));
+    const bool fresh = lvni_config_bool(r->request->config, "resume") && path[0] == '\0';
+    LVN_TRY(fresh ? load_weights(r) : LVN_OK);
+    return path[0] == '\0' ? LVN_OK : lvni_ckpt_load(path, &r->saved);
+}
+
+static lvn_status tell_followers(const run *r)
+{
+    char path[4096] = "";
+    if (r->saved != NULL && snprintf(path, sizeof path, "%s", r->saved->path) >= (int)sizeof path) {
+        LVN_FAIL(LVN_ERR_UNSUPPORTED, "the path %s is too long to tell it to the other ranks", r->saved->path);
+    }
+    return lvni_comm_broadcast(r->rank.comm, path, sizeof path, 0);
+}
+
+static lvn_status train(run *r)
+{
+    const lvni_config *c = r->request->config;
+    LVN_TRY(leads(r) ? lead(r) : follow(r));
+    LVN_TRY(leads(r) && r->rank.world > 1 ? tell_followers(r) : LVN_OK);
     LVN_TRY(make_trainer(r));
     LVN_TRY(r->saved != NULL ? resume(r) : LVN_OK);
-    if (!lvni_trainer_finished(r->trainer)) { /* only now: keys that do not fit, or train nothing, must not spoil the run that is there */
+    if (leads(r) && !lvni_trainer_finished(r->trainer)) { /* only now: keys that do not fit, or train nothing, must not spoil the run that is there */
         LVN_TRY(lvni_run_dir_write_config(r->dir, c));
         LVN_TRY(r->request->write_files == NULL ? LVN_OK : r->request->write_files(r->request->user, r->dir));
     }
@@ -392,17 +434,106 @@ static void run_free(run *r)
     lvni_free(r->dir);
 }
 
+/* A rank on its thread. */
+typedef struct member {
+    const lvni_fit_request *request;
+    lvni_rank rank;
+    pthread_t thread;
+    lvn_status status;
+    lvn_error error;
+    int64_t saved_step;
+    uint64_t ended_ns;
+} member;
+
+static void *member_main(void *argument)
+{
+    member *m = argument;
+    const lvn_device before = lvn_device_in_use();
+    run r = {.request = m->request, .rank = m->rank};
+    lvni_log_set_follower(m->rank.rank > 0);
+    lvni_thread_set_ftz();
+    m->status = train(&r);
+    m->ended_ns = lvni_now_ns();
+    if (m->status != LVN_OK) {
+        m->error = *lvn_last_error();
+        if (r.rank.comm != NULL && m->status != LVN_ERR_CANCELLED) { /* what a stop asked for, all ranks do by themselves */
+            lvni_comm_abort(r.rank.comm, m->error.message);
+        }
+    }
+    m->saved_step = r.trainer == NULL ? -1 : r.trainer->saved_step;
+    run_free(&r);
+    lvn_device_use(before);
+    lvni_log_set_follower(false);
+    return NULL;
+}
+
+/* The rank whose failure made the others stop: the first that is not about another one. */
+static const member *first_failed(const member *m, int n)
+{
+    const member *first = NULL;
+    for (int i = 0; i < n; i++) {
+        const bool own = m[i].status != LVN_OK && m[i].status != LVN_ERR_PEER;
+        if (own && (first == NULL || m[i].ended_ns < first->ended_ns)) {
+            first = &m[i];
+        }
+    }
+    for (int i = 0; i < n && first == NULL; i++) {
+        first = m[i].status != LVN_OK ? &m[i] : NULL;
+    }
+    return first;
+}
+
+static lvn_status tell_first(const member *m, int n)
+{
+    const member *first = first_failed(m, n);
+    if (first == NULL) {
+        return LVN_OK;
+    }
+    lvn_error_adopt(&first->error);
+    if (first != m && first->status != LVN_ERR_CANCELLED) {
+        lvn_error_frame("rank %d of %d", first->rank.rank, first->rank.world);
+    }
+    if (first != m && first->status != LVN_ERR_CANCELLED && m[0].saved_step >= 0) {
+        const lvn_error *e = &first->error;
+        lvn_error_set(e->code, e->file, e->line, "%s; step %lld is saved: resume=true goes on from there", e->message, (long long)m[0].saved_step);
+    }
+    return first->status;
+}
+
+/* Rank 0 of this process on the calling thread, the others beside it. */
+static lvn_status run_members(const lvni_fit_request *request)
+{
+    const int n = request->ranks->n;
+    member *m = lvni_calloc(LVNI_TAG_TRAINER, (size_t)n, sizeof *m);
+    if (m == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    int started = 1;
+    for (int i = 0; i < n; i++) {
+        m[i] = (member){.request = request, .rank = request->ranks->rank[i], .saved_step = -1};
+    }
+    for (; started < n; started++) {
+        if (pthread_create(&m[started].thread, NULL, member_main, &m[started]) != 0) {
+            lvni_comm_abort(m[0].rank.comm, "its thread could not be started");
+            break;
+        }
+    }
+    member_main(m);
+    for (int i = 1; i < started; i++) {
+        pthread_join(m[i].thread, NULL);
+    }
+    const lvn_status s = tell_first(m, n);
+    lvni_free(m);
+    return s;
+}
+
 lvn_status lvni_fit(const lvni_fit_request *request)
 {
-    const lvn_device before = lvn_device_in_use();
-    run r = {.request = request};
-    const lvn_status s = train(&r);
+    const lvn_status s = run_members(request);
     lvni_stop_remove();
     if (s != LVN_OK) {
         lvni_log_line(LVNI_LOG_DEBUG, "stopped: %s", lvn_last_error()->message); /* for train.log; the command tells the person */
     }
-    run_free(&r);
-    lvn_device_use(before);
     lvni_log_close();
     lvni_run_dir_release();
     return s;
@@ -430,7 +561,9 @@ lvn_status lvni_fit_plan(const lvni_fit_request *request)
 {
     const lvn_device before = lvn_device_in_use();
     run r = {.request = request};
-    lvn_status s = prepare(&r);
+    lvni_log_set_quiet(lvni_config_bool(request->config, "quiet"));
+    lvn_status s = lvni_ranks_foresee(request->config, &r.rank);
+    s = s == LVN_OK ? prepare(&r) : s;
     if (s == LVN_OK) {
         if (request->note != NULL) {
             printf("%s\n", request->note);

@@ -34,9 +34,14 @@ static lvn_status train(const lvn_job *job, int n, const char *const *words)
     const lvni_option_table *t = tables(&n_tables);
     lvni_config *c;
     LVN_TRY(lvni_read_config(t, n_tables, "PROGRAM help", job->options, n, words, &c));
-    const lvni_fit_request request = {
-        .config = c, .recipe = job->module->name, .cls = job->module, .train = job->train, .val = job->val};
-    const lvn_status s = lvni_fit(&request);
+    lvni_ranks ranks;
+    lvn_status s = lvni_ranks_open(c, &ranks);
+    if (s == LVN_OK) {
+        const lvni_fit_request request = {
+            .config = c, .ranks = &ranks, .recipe = job->module->name, .cls = job->module, .train = job->train, .val = job->val};
+        s = lvni_fit(&request);
+        lvni_ranks_close(&ranks);
+    }
     lvni_config_destroy(c);
     return s;
 }

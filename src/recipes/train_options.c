@@ -8,21 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ONE_DEVICE "several devices come with a later version; this one trains on one CPU device (devices=1)"
-
-/* Every other number or list means several devices; the rest is no such value. */
-static lvn_status check_devices(const lvni_option *row, const lvni_value *value, const char *origin)
-{
-    const char *text = value->text;
-    if (strcmp(text, "1") == 0 || strcmp(text, "[0]") == 0 || strcmp(text, "auto") == 0) {
-        return LVN_OK;
-    }
-    if (strcmp(text, "0") == 0 || strpbrk(text, "0123456789") == NULL || text[strspn(text, "0123456789-,:[] ")] != '\0') {
-        return lvni_option_fail(row, value, origin, "expected how many devices (1 in this version) or auto");
-    }
-    return lvni_option_fail_later(row, value, origin);
-}
-
 /* 0 would be a run that does nothing and leaves no checkpoint. */
 static lvn_status check_limit(const lvni_option *row, const lvni_value *value, const char *origin)
 {
@@ -60,10 +45,11 @@ static const lvni_option run_rows[] = {
     {.name = "accelerator", .type = LVNI_OPT_CHOICE, .choices = "auto|cpu|gpu|sim", .fallback = "auto", .spellings = "cuda=gpu",
      .help = "Kind of device; auto: cpu, as this build has no GPU backend yet; sim: a pretend accelerator, which LEVIN_SIM_DEVICES=1 and "
              "LEVIN_SIM_MEMORY=2GiB in the environment make."},
-    {.name = "devices", .type = LVNI_OPT_STRING, .fallback = "auto",
-     .check = check_devices, .later_note = ONE_DEVICE, .help = "How many devices, or which; auto: all that this process may use."},
-    {.name = "strategy", .type = LVNI_OPT_CHOICE, .choices = "auto|single|dp|ddp|ddp2|sharded|balance", .fallback = "auto",
-     .later = "dp|ddp|ddp2|sharded|balance", .later_note = ONE_DEVICE, .help = "How devices share the work."},
+    {.name = "devices", .type = LVNI_OPT_STRING, .fallback = "auto", .flags = LVNI_OPT_LAYOUT,
+     .help = "How many devices, or which (2, [0,2], -1: all); auto: all that this process may use, on the CPU one."},
+    {.name = "strategy", .type = LVNI_OPT_CHOICE, .choices = "auto|single|dp|ddp|ddp2|sharded|balance", .fallback = "auto", .flags = LVNI_OPT_LAYOUT,
+     .spellings = "none=single", .later = "sharded|balance", .later_note = "strategy=sharded and strategy=balance come with a later version; use ddp or dp",
+     .help = "How devices share the work: ddp (a process each, the default), dp (threads of one process); ddp2 is dp on each node."},
     {.name = "num_nodes", .type = LVNI_OPT_INT, .fallback = "1", .range = LVNI_AT_LEAST(1), .flags = LVNI_OPT_LATER,
      .later_note = "several nodes come with a later version (num_nodes=1)", .help = "Machines in the run."},
     {.name = "deterministic", .type = LVNI_OPT_BOOL, .fallback = "true", .flags = LVNI_OPT_LATER,
@@ -100,6 +86,8 @@ static const lvni_option batch_rows[] = {
      .help = "Consecutive shards that may see each other's values; pins the bits of a run."},
     {.name = "wgrad_threads", .type = LVNI_OPT_INT, .unit = "threads", .range = LVNI_BETWEEN(1, 16), .flags = LVNI_OPT_AUTO,
      .help = "Virtual team of the kernels whose sums depend on it; pins the bits of a run."},
+    {.name = "bucket_bytes", .type = LVNI_OPT_INT, .unit = "bytes", .fallback = "4194304", .range = LVNI_BETWEEN(16384, 1099511627776),
+     .flags = LVNI_OPT_LAYOUT, .help = "Gradients that several ranks add at once while the backward pass goes on; for speed alone."},
     {.name = "lanes", .type = LVNI_OPT_INT, .range = LVNI_BETWEEN(1, 64), .flags = LVNI_OPT_AUTO | LVNI_OPT_LAYOUT,
      .help = "Shards in work at once; for speed alone."},
     {.name = "sync_batchnorm", .type = LVNI_OPT_BOOL, .fallback = "false",
@@ -117,9 +105,8 @@ int lvni_usable_cores(void)
     return n > 0 ? n : 1;
 }
 
-int lvni_worker_count(const lvni_config *c)
+int lvni_worker_count(const lvni_config *c, int cores)
 {
-    const int cores = lvni_usable_cores();
     return lvni_config_is_set(c, "num_workers") ? (int)lvni_config_int(c, "num_workers") : cores < 8 ? cores : 8;
 }
 
@@ -135,18 +122,6 @@ static lvn_status resolve(lvni_config *c, const char *name, int64_t value)
     return lvni_config_is_set(c, name) ? LVN_OK : lvni_config_set(c, name, text, "resolved at start");
 }
 
-/* A later version that knows more devices must go on with a run on those that it began with. */
-static lvn_status resolve_devices(lvni_config *c)
-{
-    static const char *const auto_is[][2] = {{"devices", "1"}, {"strategy", "single"}};
-    for (size_t i = 0; i < sizeof auto_is / sizeof *auto_is; i++) {
-        if (strcmp(lvni_config_str(c, auto_is[i][0]), "auto") == 0) {
-            LVN_TRY(lvni_config_set(c, auto_is[i][0], auto_is[i][1], "resolved at start"));
-        }
-    }
-    return LVN_OK;
-}
-
 lvn_status lvni_check_precision(const lvni_config *c)
 {
     const char *precision = lvni_config_str(c, "precision");
@@ -156,26 +131,36 @@ lvn_status lvni_check_precision(const lvni_config *c)
     return LVN_OK;
 }
 
-lvn_status lvni_make_plan(lvni_config *c, int64_t n_samples, bool coupled, lvni_plan *out)
+/* A resumed run keeps its effective batch whatever the number of devices: batch_size is written back at the first start. */
+static int64_t kept_batch(const lvni_config *c)
+{
+    const bool kept = lvni_config_bool(c, "resume") && lvni_config_is_set(c, "batch_size") && lvni_config_is_set(c, "batch_size_per_device");
+    return kept ? lvni_config_int(c, "batch_size") * lvni_config_int(c, "accumulate_grad_batches") : 0;
+}
+
+lvn_status lvni_make_plan(lvni_config *c, int64_t n_samples, const lvni_rank *rank, bool coupled, lvni_plan *out)
 {
     if (!lvni_config_is_set(c, "batch_size") && !lvni_config_is_set(c, "batch_size_per_device")) {
         LVN_TRY(lvni_config_set(c, "batch_size", "32", "default"));
     }
     const lvni_plan_options o = {.n_samples = n_samples,
+                                 .effective_batch = kept_batch(c),
                                  .batch_size = or_zero(c, "batch_size"),
                                  .batch_size_per_device = or_zero(c, "batch_size_per_device"),
                                  .accumulate_grad_batches = (int)lvni_config_int(c, "accumulate_grad_batches"),
-                                 .devices = 1,
+                                 .devices = rank->world,
+                                 .rank = rank->rank,
                                  .shards = (int)or_zero(c, "shards"),
                                  .group = (int)or_zero(c, "group"),
                                  .wgrad_threads = (int)or_zero(c, "wgrad_threads"),
                                  .lanes = (int)or_zero(c, "lanes"),
-                                 .cores = lvni_usable_cores(),
+                                 .cores = rank->cores,
+                                 .cores_all = rank->cores_all,
                                  .eval_batch_size = or_zero(c, "eval_batch_size"),
                                  .drop_last = lvni_config_bool(c, "drop_last"),
                                  .coupled = coupled};
     LVN_TRY(lvni_plan_make(&o, out));
-    LVN_TRY(resolve_devices(c));
+    LVN_TRY(resolve(c, "batch_size", out->effective_batch / out->accumulate));
     LVN_TRY(resolve(c, "shards", out->shards));
     LVN_TRY(resolve(c, "group", out->group));
     LVN_TRY(resolve(c, "wgrad_threads", out->wgrad_threads));

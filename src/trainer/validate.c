@@ -8,8 +8,10 @@
 void lvni_loop_tell_unreadable(lvni_loader *loader)
 {
     lvni_str text = {0};
-    if (lvni_loader_report(loader, &text)) {
+    if (lvni_loader_report(loader, &text)) { /* of this rank's samples */
+        const bool follower = lvni_log_set_follower(false);
         lvni_log_line(LVNI_LOG_WARNING, "%s", lvni_str_text(&text));
+        lvni_log_set_follower(follower);
     }
     lvni_str_free(&text);
 }
