@@ -1,8 +1,7 @@
 /* The common part of every training command (fit.h): configuration, plan, run directory, trainer. Beginnings are in fit_resume.c. */
-#include "recipes/fit.h"
+#include "recipes/fit_impl.h"
 
 #include "core/alloc.h"
-#include "core/clock.h"
 #include "core/machine_memory.h"
 #include "core/str.h"
 #include "core/vfs.h"
@@ -20,7 +19,6 @@
 #include "trainer/memory.h"
 
 #include <levin/version.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -83,27 +81,12 @@ lvn_status lvni_read_config(const lvni_option_table *tables, size_t n_tables, co
     return LVN_OK;
 }
 
-/* Everything a rank of the run needs beside the request. Rank 0 leads: the directory, what is written there and what is said are its alone. */
-typedef struct run {
-    const lvni_fit_request *request;
-    lvni_rank rank;
-    lvni_plan plan;
-    lvni_schedule schedule;
-    char *dir;
-    lvni_str json, card;
-    lvni_str memory; /* a line: what the run will take */
-    lvni_str scarce; /* a line: the machine has less */
-    lvni_model *model;
-    lvni_trainer *trainer;
-    lvni_ckpt *saved; /* where a resumed run goes on; NULL: from the beginning */
-} run;
-
-static bool leads(const run *r)
+static bool leads(const lvni_fit_run *r)
 {
     return r->rank.rank == 0;
 }
 
-static void banner(const run *r)
+static void banner(const lvni_fit_run *r)
 {
     const lvni_config *c = r->request->config;
     lvni_str plan = {0};
@@ -132,7 +115,7 @@ static void banner(const run *r)
     lvni_str_free(&plan);
 }
 
-static lvn_status exported_path(const run *r, const char *name, char **out)
+static lvn_status exported_path(const lvni_fit_run *r, const char *name, char **out)
 {
     lvni_str path = {0};
     lvni_str_printf(&path, "%s/exported_models/exported_%s.safetensors", r->dir, name);
@@ -142,7 +125,7 @@ static lvn_status exported_path(const run *r, const char *name, char **out)
 
 static lvn_status export_alone(void *user, const char *name, const float *values, int64_t step)
 {
-    const run *r = user;
+    const lvni_fit_run *r = user;
     char *path;
     LVN_TRY(exported_path(r, name, &path));
     const lvn_status s = r->request->export_model(r->request->user, r->model, values, step, path);
@@ -153,7 +136,7 @@ static lvn_status export_alone(void *user, const char *name, const float *values
 /* best is the last one just written: the same file */
 static lvn_status export_named(void *user, const char *name, const float *values, int64_t step)
 {
-    const run *r = user;
+    const lvni_fit_run *r = user;
     char *last, *best;
     if (strcmp(name, "best") != 0) {
         return export_alone(user, name, values, step);
@@ -166,7 +149,7 @@ static lvn_status export_named(void *user, const char *name, const float *values
     return s;
 }
 
-static lvn_status make_options(run *r, lvni_trainer_options *out)
+static lvn_status make_options(lvni_fit_run *r, lvni_trainer_options *out)
 {
     const lvni_config *c = r->request->config;
     LVN_TRY(lvni_config_to_json(c, &r->json));
@@ -245,7 +228,7 @@ static lvn_status compare_device(const lvni_memory_need *n, lvni_str *out)
 }
 
 /* A dry run of each size of shard. What fails in it otherwise says why when it is to run. */
-static lvn_status predict_memory(run *r)
+static lvn_status predict_memory(lvni_fit_run *r)
 {
     lvni_trainer_options o;
     lvni_memory_need need;
@@ -273,14 +256,14 @@ static lvn_status predict_memory(run *r)
     return lvni_str_status(&r->memory);
 }
 
-static void warn_scarce(const run *r)
+static void warn_scarce(const lvni_fit_run *r)
 {
     if (r->scarce.len > 0) {
         lvni_log_line(LVNI_LOG_WARNING, "%s", lvni_str_text(&r->scarce));
     }
 }
 
-static lvn_status make_trainer(run *r)
+static lvn_status make_trainer(lvni_fit_run *r)
 {
     lvni_trainer_options o;
     LVN_TRY(make_options(r, &o));
@@ -295,13 +278,13 @@ static void warn(void *user, const char *text)
     lvni_log_line(LVNI_LOG_WARNING, "%s", text);
 }
 
-static lvn_status load_weights(const run *r)
+static lvn_status load_weights(const lvni_fit_run *r)
 {
     return lvni_load_start(r->request->config, r->model);
 }
 
 /* Before there is a trainer: without a checkpoint it is made of the first weights, as at a fresh start (rounded, averaged). */
-static lvn_status find_saved(run *r)
+static lvn_status find_saved(lvni_fit_run *r)
 {
     char *dir = lvni_path_join(r->dir, "checkpoints");
     const lvn_status s = dir == NULL ? LVN_ERR_MEMORY : lvni_ckpt_newest_valid(dir, warn, NULL, &r->saved);
@@ -313,7 +296,7 @@ static lvn_status find_saved(run *r)
     return s == LVN_OK ? lvni_check_start(r->request->config, r->saved) : s;
 }
 
-static lvn_status resume(run *r)
+static lvn_status resume(lvni_fit_run *r)
 {
     const lvni_ckpt *ckpt = r->saved;
     LVN_TRY(lvni_check_saved_classes(ckpt, lvni_str_text(&r->card)));
@@ -331,7 +314,7 @@ static lvn_status resume(run *r)
 }
 
 /* Before there is a run directory: what the trainer would refuse. */
-static lvn_status check_optim(const run *r)
+static lvn_status check_optim(const lvni_fit_run *r)
 {
     lvni_optim_options optim;
     lvni_optim_rules rules;
@@ -343,7 +326,7 @@ static lvn_status check_optim(const run *r)
     return LVN_OK;
 }
 
-static lvn_status build_model(run *r)
+static lvn_status build_model(lvni_fit_run *r)
 {
     const lvni_config *c = r->request->config;
     const bool sync = lvni_config_bool(c, "sync_batchnorm");
@@ -354,7 +337,7 @@ static lvn_status build_model(run *r)
     return LVN_OK;
 }
 
-static lvn_status prepare(run *r)
+static lvn_status prepare(lvni_fit_run *r)
 {
     lvni_config *c = r->request->config;
     LVN_TRY(lvni_cpu_start());
@@ -370,7 +353,7 @@ static lvn_status prepare(run *r)
 }
 
 /* What rank 0 does before the others begin. */
-static lvn_status lead(run *r)
+static lvn_status lead(lvni_fit_run *r)
 {
     const lvni_config *c = r->request->config;
     const bool resuming = lvni_config_bool(c, "resume");
@@ -384,7 +367,7 @@ static lvn_status lead(run *r)
 }
 
 /* The others wait for rank 0, which decides what is resumed; the configuration is resolved by then. */
-static lvn_status follow(run *r)
+static lvn_status follow(lvni_fit_run *r)
 {
     char path[4096] = "";
     LVN_TRY(lvni_comm_broadcast(r->rank.comm, path, sizeof path, 0));
@@ -395,7 +378,7 @@ static lvn_status follow(run *r)
     return path[0] == '\0' ? LVN_OK : lvni_ckpt_load(path, &r->saved);
 }
 
-static lvn_status tell_followers(const run *r)
+static lvn_status tell_followers(const lvni_fit_run *r)
 {
     char path[4096] = "";
     if (r->saved != NULL && snprintf(path, sizeof path, "%s", r->saved->path) >= (int)sizeof path) {
@@ -404,7 +387,7 @@ static lvn_status tell_followers(const run *r)
     return lvni_comm_broadcast(r->rank.comm, path, sizeof path, 0);
 }
 
-static lvn_status train(run *r)
+lvn_status lvni_fit_rank(lvni_fit_run *r)
 {
     const lvni_config *c = r->request->config;
     LVN_TRY(leads(r) ? lead(r) : follow(r));
@@ -422,7 +405,7 @@ static lvn_status train(run *r)
     return LVN_OK;
 }
 
-static void run_free(run *r)
+void lvni_fit_run_free(lvni_fit_run *r)
 {
     lvni_ckpt_free(r->saved);
     lvni_trainer_destroy(r->trainer);
@@ -434,113 +417,8 @@ static void run_free(run *r)
     lvni_free(r->dir);
 }
 
-/* A rank on its thread. */
-typedef struct member {
-    const lvni_fit_request *request;
-    lvni_rank rank;
-    pthread_t thread;
-    lvn_status status;
-    lvn_error error;
-    int64_t saved_step;
-    uint64_t ended_ns;
-} member;
-
-static void *member_main(void *argument)
-{
-    member *m = argument;
-    const lvn_device before = lvn_device_in_use();
-    run r = {.request = m->request, .rank = m->rank};
-    lvni_log_set_follower(m->rank.rank > 0);
-    lvni_thread_set_ftz();
-    m->status = train(&r);
-    m->ended_ns = lvni_now_ns();
-    if (m->status != LVN_OK) {
-        m->error = *lvn_last_error();
-        if (r.rank.comm != NULL && m->status != LVN_ERR_CANCELLED) { /* what a stop asked for, all ranks do by themselves */
-            lvni_comm_abort(r.rank.comm, m->error.message);
-        }
-    }
-    m->saved_step = r.trainer == NULL ? -1 : r.trainer->saved_step;
-    run_free(&r);
-    lvn_device_use(before);
-    lvni_log_set_follower(false);
-    return NULL;
-}
-
-/* The rank whose failure made the others stop: the first that is not about another one. */
-static const member *first_failed(const member *m, int n)
-{
-    const member *first = NULL;
-    for (int i = 0; i < n; i++) {
-        const bool own = m[i].status != LVN_OK && m[i].status != LVN_ERR_PEER;
-        if (own && (first == NULL || m[i].ended_ns < first->ended_ns)) {
-            first = &m[i];
-        }
-    }
-    for (int i = 0; i < n && first == NULL; i++) {
-        first = m[i].status != LVN_OK ? &m[i] : NULL;
-    }
-    return first;
-}
-
-static lvn_status tell_first(const member *m, int n)
-{
-    const member *first = first_failed(m, n);
-    if (first == NULL) {
-        return LVN_OK;
-    }
-    lvn_error_adopt(&first->error);
-    if (first != m && first->status != LVN_ERR_CANCELLED) {
-        lvn_error_frame("rank %d of %d", first->rank.rank, first->rank.world);
-    }
-    if (first != m && first->status != LVN_ERR_CANCELLED && m[0].saved_step >= 0) {
-        const lvn_error *e = &first->error;
-        lvn_error_set(e->code, e->file, e->line, "%s; step %lld is saved: resume=true goes on from there", e->message, (long long)m[0].saved_step);
-    }
-    return first->status;
-}
-
-/* Rank 0 of this process on the calling thread, the others beside it. */
-static lvn_status run_members(const lvni_fit_request *request)
-{
-    const int n = request->ranks->n;
-    member *m = lvni_calloc(LVNI_TAG_TRAINER, (size_t)n, sizeof *m);
-    if (m == NULL) {
-        return LVN_ERR_MEMORY;
-    }
-    int started = 1;
-    for (int i = 0; i < n; i++) {
-        m[i] = (member){.request = request, .rank = request->ranks->rank[i], .saved_step = -1};
-    }
-    for (; started < n; started++) {
-        if (pthread_create(&m[started].thread, NULL, member_main, &m[started]) != 0) {
-            lvni_comm_abort(m[0].rank.comm, "its thread could not be started");
-            break;
-        }
-    }
-    member_main(m);
-    for (int i = 1; i < started; i++) {
-        pthread_join(m[i].thread, NULL);
-    }
-    const lvn_status s = tell_first(m, n);
-    lvni_free(m);
-    return s;
-}
-
-lvn_status lvni_fit(const lvni_fit_request *request)
-{
-    const lvn_status s = run_members(request);
-    lvni_stop_remove();
-    if (s != LVN_OK) {
-        lvni_log_line(LVNI_LOG_DEBUG, "stopped: %s", lvn_last_error()->message); /* for train.log; the command tells the person */
-    }
-    lvni_log_close();
-    lvni_run_dir_release();
-    return s;
-}
-
 /* How long the whole run is, and whether its directory is free. */
-static void print_length(const run *r)
+static void print_length(const lvni_fit_run *r)
 {
     const lvni_config *c = r->request->config;
     const int64_t epochs = lvni_config_int(c, "max_epochs"), steps = lvni_config_int(c, "max_steps");
@@ -560,7 +438,7 @@ static void print_length(const run *r)
 lvn_status lvni_fit_plan(const lvni_fit_request *request)
 {
     const lvn_device before = lvn_device_in_use();
-    run r = {.request = request};
+    lvni_fit_run r = {.request = request};
     lvni_log_set_quiet(lvni_config_bool(request->config, "quiet"));
     lvn_status s = lvni_ranks_foresee(request->config, &r.rank);
     s = s == LVN_OK ? prepare(&r) : s;
@@ -575,7 +453,7 @@ lvn_status lvni_fit_plan(const lvni_fit_request *request)
         fflush(stdout); /* the warning stands behind it */
         warn_scarce(&r);
     }
-    run_free(&r);
+    lvni_fit_run_free(&r);
     lvn_device_use(before);
     return s;
 }

@@ -289,15 +289,19 @@ static lvn_status update(lvni_trainer *t, const lvni_set *total, lvni_step_resul
     return LVN_OK;
 }
 
-lvn_status lvni_trainer_step(lvni_trainer *t, lvni_step_result *r)
+static void free_sets(lvni_trainer *t)
+{
+    for (t->n_free = 0; t->n_free < t->n_sets; t->n_free++) {
+        t->free_set[t->n_free] = t->n_free;
+    }
+}
+
+static lvn_status run_step(lvni_trainer *t, lvni_step_result *r)
 {
     *r = (lvni_step_result){0};
     const int begin = t->o.plan.shard_begin, end = t->o.plan.shard_end;
     lvni_tree tree;
     lvni_tree_init(&tree, t->o.plan.shards, begin, end);
-    for (t->n_free = 0; t->n_free < t->n_sets; t->n_free++) {
-        t->free_set[t->n_free] = t->n_free;
-    }
     if (t->reducer != NULL) {
         lvni_message_begin(&t->said);
     }
@@ -322,4 +326,12 @@ lvn_status lvni_trainer_step(lvni_trainer *t, lvni_step_result *r)
         lvni_metrics_add(&t->epoch_sum, &r->metrics);
     }
     return LVN_OK;
+}
+
+lvn_status lvni_trainer_step(lvni_trainer *t, lvni_step_result *r)
+{
+    free_sets(t);
+    const lvn_status s = run_step(t, r);
+    free_sets(t);
+    return s;
 }

@@ -309,7 +309,7 @@ static void a_chunk_is_alone(void **state)
         const lvni_loader_options o = {.dataset = &data.base, .plan = &t->o.plan};
         lvn_step sum;
         assert_int_equal(lvni_loader_create(&o, &t->val_loader), LVN_OK);
-        assert_int_equal(lvni_evaluate(b.model, t->val_loader, t->lanes, &sum), LVN_OK);
+        assert_int_equal(lvni_evaluate(b.model, t->val_loader, t->lanes, NULL, &sum), LVN_OK);
         loss[i] = lvni_metric_mean(&sum, "loss");
         assert_true(lvni_metric_mean(&sum, "rows") < 7.001);
         bench_close(&b);

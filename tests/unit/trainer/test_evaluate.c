@@ -69,7 +69,7 @@ static void metrics_are_means_over_the_set(void **state)
         assert_int_equal(lvni_lanes_create(lanes, 1, 1, &all), LVN_OK);
         for (int again = 0; again < 2; again++) {
             lvn_step result;
-            assert_int_equal(lvni_evaluate(m, loader, all, &result), LVN_OK);
+            assert_int_equal(lvni_evaluate(m, loader, all, NULL, &result), LVN_OK);
             assert_int_equal(result.n_metrics, 2);
             assert_true(result.metric[0].weight == N);
             assert_true(fabs(lvni_metric_mean(&result, "loss") - loss) <= 1e-6);

@@ -65,7 +65,7 @@ static void evaluate(bench *b, lvn_step *result)
     lvni_loader *loader;
     const lvni_loader_options o = {.dataset = b->trainer->o.train, .plan = &b->trainer->o.plan};
     assert_int_equal(lvni_loader_create(&o, &loader), LVN_OK);
-    assert_int_equal(lvni_evaluate(b->model, loader, b->trainer->lanes, result), LVN_OK);
+    assert_int_equal(lvni_evaluate(b->model, loader, b->trainer->lanes, NULL, result), LVN_OK);
     lvni_loader_destroy(loader);
 }
 

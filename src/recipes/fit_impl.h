@@ -1,0 +1,28 @@
+/* One rank's way through a training command. For this folder: fit.c, fit_ranks.c. */
+#ifndef LEVIN_RECIPES_FIT_IMPL_H
+#define LEVIN_RECIPES_FIT_IMPL_H
+
+#include "core/str.h"
+#include "recipes/fit.h"
+#include "trainer/trainer.h"
+
+/* Everything a rank of the run needs beside the request. Rank 0 leads: the directory, what is written there and what is said are its alone. */
+typedef struct lvni_fit_run {
+    const lvni_fit_request *request;
+    lvni_rank rank;
+    lvni_plan plan;
+    lvni_schedule schedule;
+    char *dir;
+    lvni_str json, card;
+    lvni_str memory; /* a line: what the run will take */
+    lvni_str scarce; /* a line: the machine has less */
+    lvni_model *model;
+    lvni_trainer *trainer;
+    lvni_ckpt *saved; /* where a resumed run goes on; NULL: from the beginning */
+} lvni_fit_run;
+
+/* The whole run of a rank, from the directory to the last checkpoint. A collective of the ranks. */
+lvn_status lvni_fit_rank(lvni_fit_run *run);
+void lvni_fit_run_free(lvni_fit_run *run);
+
+#endif
