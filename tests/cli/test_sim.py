@@ -21,7 +21,7 @@ for name in ("LEVIN_SIM_DEVICES", "LEVIN_SIM_MEMORY"):
     os.environ.pop(name, None)
 SIM = {"LEVIN_SIM_DEVICES": "2", "LEVIN_SIM_MEMORY": "256MiB"}
 SHAPES = ["data=builtin:shapes", "data.count=60", "image_size=16"]
-COMMON = ["model=cnn", "batch_size=12", "shards=3", "lanes=2", "wgrad_threads=1", "val_split=0.2", "log_every_n_steps=1", "seed=3", "quiet=true"]
+COMMON = ["model=cnn", "batch_size=12", "shards=3", "lanes=2", "wgrad_threads=1", "val_split=0.2", "log_every_n_steps=1", "seed=3", "quiet=true", "devices=1"]
 
 
 def metric(run, name):
