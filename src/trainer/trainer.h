@@ -3,7 +3,7 @@
  *   meeting.c   what coupled shards do together
  *   scaler.c    precision, and the loss scale of 16-mixed
  *   step.c      one optimizer step: load, forward and backward per shard, merge in the tree, clip, update
- *   reduce.c    the same tree over several ranks; step_message.c: what they say of their shards
+ *   reducer.c    the same tree over several ranks; step_message.c: what they say of their shards
  *   trainer.c   create and destroy; parameters.c: the model's parameters as the optimizer sees them
  *   loop.c      epochs: steps, reports, validation, checkpoints, stopping
  *   keep.c      checkpoints, the best epoch, stopping; validate.c: validation after an epoch
@@ -24,7 +24,7 @@
 #include "plan/tree.h"
 #include "trainer/lanes.h"
 #include "trainer/meeting.h"
-#include "trainer/reduce.h"
+#include "trainer/reducer.h"
 #include "trainer/scaler.h"
 #include "trainer/step_message.h"
 

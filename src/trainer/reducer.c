@@ -1,6 +1,6 @@
-/* From "this gradient is final" to "this bucket is ready" (reduce.h). A bucket is final in a shard when all its parameters are, and
+/* From "this gradient is final" to "this bucket is ready" (reducer.h). A bucket is final in a shard when all its parameters are, and
  * ready when it is final in all shards of the wave. */
-#include "trainer/reduce.h"
+#include "trainer/reducer.h"
 
 #include "kernels/flat.h"
 #include "tensor/device.h"
