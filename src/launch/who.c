@@ -132,6 +132,23 @@ static lvni_source find_source(const lvni_who_ask *ask, const lvni_slurm_job *jo
     return LVNI_SOURCE_SINGLE;
 }
 
+/* RANK without its companions: one of several processes that would each train alone. A lone WORLD_SIZE is what batch scripts export. */
+static lvn_status check_partial(const lvni_who_ask *ask)
+{
+    static const char *const names[] = {"RANK", "WORLD_SIZE", "LOCAL_RANK"};
+    const char *size = lvni_env_get(ask->env, "WORLD_SIZE");
+    if (lvni_env_get(ask->env, "RANK") == NULL || (size != NULL && strcmp(size, "1") == 0)) {
+        return LVN_OK;
+    }
+    const lvn_status s = lvni_notice_error(ask->notices, 100, "RANK is set, but not all of WORLD_SIZE and LOCAL_RANK: which rank is this?");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        lvni_env_found(ask->env, names[i], ask->notices);
+    }
+    lvni_notice_fix(ask->notices, "set all three, or start the ranks with levin launch, torchrun or srun; for a process of its own unset RANK");
+    ask->notices->own = true;
+    return s;
+}
+
 static void alone(const lvni_who_ask *ask, lvni_who *who)
 {
     who->rank = who->local_rank = who->node_rank = 0;
@@ -223,6 +240,9 @@ static lvn_status detect(const lvni_who_ask *ask, lvni_who *who)
     LVN_TRY(read_forced(ask, &forced));
     LVN_TRY(lvni_who_read_job(ask, &who->slurm));
     who->source = forced != LVNI_SOURCE_COUNT ? forced : find_source(ask, &who->slurm);
+    if (who->source == LVNI_SOURCE_SINGLE && forced == LVNI_SOURCE_COUNT && !ask->options->launcher) {
+        LVN_TRY(check_partial(ask));
+    }
     LVN_TRY(read_source(ask, who));
     if (who->source == LVNI_SOURCE_TORCHRUN && forced == LVNI_SOURCE_COUNT) {
         LVN_TRY(lvni_who_check_stale(ask, who));

@@ -69,8 +69,8 @@ typedef struct lvni_slurm_job {
     bool interactive;     /* the step is somebody's shell */
     uint64_t job_id, step_id;
     int restart;
-    int tasks, nodes;             /* of the allocation, or of the step where it tells no more */
-    int het_size;                 /* parts of a heterogeneous job; 0: an ordinary one */
+    int tasks, nodes;             /* of the allocation, outside of steps */
+    int het_size;                 /* parts of a heterogeneous job, outside of steps; 0: an ordinary one */
     int cpus_per_task;            /* asked for; 0: unset */
     int cpus_on_node;             /* of the step; 0: unset */
     char requeue_id[48];          /* "77", "8_3"; "": no job */

@@ -8,7 +8,9 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 enum { ADDRESSES = 64, TEXT = NI_MAXHOST };
 
@@ -94,9 +96,22 @@ static bool loops_back(const addresses *a)
     return a->n > 0 && (strncmp(a->text[0], "127.", 4) == 0 || strcmp(a->text[0], "::1") == 0);
 }
 
+/* A host knows its own name, with or without the domain, also where no resolver answers. */
+static bool own_name(const char *name)
+{
+    char own[256];
+    if (gethostname(own, sizeof own) != 0) {
+        return false;
+    }
+    own[sizeof own - 1] = '\0';
+    const size_t a = strcspn(own, "."), b = strcspn(name, ".");
+    const bool both_full = own[a] == '.' && name[b] == '.';
+    return both_full ? strcasecmp(own, name) == 0 : a == b && strncasecmp(own, name, a) == 0;
+}
+
 lvn_status lvni_who_check_address_here(const lvni_who *who, lvni_notices *notices)
 {
-    if (!who->store_host || !who->master_given || who->rdzv != LVNI_RDZV_TCP) {
+    if (!who->store_host || !who->master_given || who->rdzv != LVNI_RDZV_TCP || own_name(who->master_addr)) {
         return LVN_OK;
     }
     addresses *both = lvni_calloc(LVNI_TAG_CORE, 2, sizeof *both);

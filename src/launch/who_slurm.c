@@ -109,8 +109,7 @@ lvn_status lvni_who_read_job(const lvni_who_ask *ask, lvni_slurm_job *job)
     }
     LVN_TRY(read_id(ask, step_id, &job->step, &job->step_id));
     job->task = lvni_env_get(ask->env, "SLURM_PROCID") != NULL;
-    LVN_TRY(find_interactive(ask, job));
-    LVN_TRY(read_allocation(ask, job));
+    LVN_TRY(job->step ? find_interactive(ask, job) : read_allocation(ask, job));
     LVN_TRY(lvni_env_int(ask->env, "SLURM_RESTART_COUNT", ask->notices, &job->restart));
     LVN_TRY(lvni_env_int(ask->env, "SLURM_CPUS_PER_TASK", ask->notices, &job->cpus_per_task));
     LVN_TRY(lvni_env_int(ask->env, "SLURM_CPUS_ON_NODE", ask->notices, &job->cpus_on_node));

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Environments are words between blanks, later ones winning; "S:" stands for "SLURM_", '~' for a blank in a value. */
 #define CYCLIC                                                                                                                  \
@@ -190,6 +191,11 @@ static void launchers(void **state)
         ROW("", "source=single rank=0 world=1 local_rank=0 local_world=1 node_rank=0 nnodes=1 rdzv=none job_key=single store_host=no master_port="),
         ROW("RANK= WORLD_SIZE=2 LOCAL_RANK=0", "source=single"),
         ROW("WORLD_SIZE=8", "source=single world=1"),
+        ROW("LOCAL_RANK=0", "source=single"),
+        ROW("RANK=0 WORLD_SIZE=1", "source=single"),
+        ROW("RANK=1", "source=single", .options = {.source = "single"}),
+        ROW("RANK=1", "source=single", .options = {.launcher = true}), /* the launcher sets its own */
+        ROW(BLOCK "RANK=1", "source=slurm rank=2"),
         ROW("RANK=3 WORLD_SIZE=8 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 GROUP_RANK=1 GROUP_WORLD_SIZE=4 MASTER_ADDR=10.0.0.1 MASTER_PORT=29500",
             "source=torchrun rank=3 world=8 local_rank=1 local_world=2 node_rank=1 nnodes=4 master_addr=10.0.0.1 master_port=29500 store_host=no rdzv=tcp"),
         ROW("RANK=3 WORLD_SIZE=8 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 GROUP_RANK=1 GROUP_WORLD_SIZE=4 MASTER_ADDR=10.0.0.1 MASTER_PORT=29500 "
@@ -302,6 +308,8 @@ static void mistakes(void **state)
         MISTAKE(BLOCK "MASTER_PORT=0", 100, {"MASTER_PORT='0'"}),
         MISTAKE("LEVIN_ENV=slurm", 100, {"LEVIN_ENV=slurm", "SLURM_JOB_ID is not set", "SLURM_STEP_ID is not set", "SLURM_PROCID is not set"}),
         {"RANK=1 LEVIN_ENV=slurm", 100, {"--env-source=torchrun", "WORLD_SIZE is not set", "LOCAL_RANK is not set"}, .options = {.source = "torchrun"}},
+        MISTAKE("RANK=1", 100, {"RANK=1", "WORLD_SIZE is not set", "LOCAL_RANK is not set", "unset RANK"}),
+        MISTAKE("RANK=1 WORLD_SIZE=2", 100, {"WORLD_SIZE=2", "LOCAL_RANK is not set"}),
         MISTAKE("LEVIN_ENV=mpi", 100, {"LEVIN_ENV='mpi'", "auto, levin, torchrun, ompi"}),
         MISTAKE(ONE_TASK "LEVIN_INTERACTIVE=yes", 100, {"LEVIN_INTERACTIVE='yes'"}),
         {CYCLIC, 119, {"3 nodes are asked for, but the ranks run on 2", "num_nodes=3", "SLURM_STEP_NUM_NODES=2"}, .options = {.nodes = 3}},
@@ -454,6 +462,8 @@ static void the_address_of_the_store(void **state)
     assert_int_equal(lvni_who_check_address_here(&who, &n), LVN_ERR_USAGE); /* 192.0.2.0/24 is nobody's */
     lvni_notices_free(&n);
     strcpy(who.master_addr, "127.0.0.1");
+    assert_int_equal(lvni_who_check_address_here(&who, &n), LVN_OK);
+    assert_int_equal(gethostname(who.master_addr, sizeof who.master_addr), 0);
     assert_int_equal(lvni_who_check_address_here(&who, &n), LVN_OK);
     strcpy(who.master_addr, "localhost");
     assert_int_equal(lvni_who_check_address_here(&who, &n), LVN_OK);
