@@ -78,7 +78,7 @@ lvn_status lvni_control_connect(const lvni_control_options *options, lvni_contro
     *out = NULL;
     LVN_ARG(options->world >= 1 && options->rank >= 0 && options->rank < options->world, "rank %d of %d does not exist", options->rank,
             options->world);
-    LVN_ARG(options->n_ports > 0, "no port of the store was given");
+    LVN_ARG(options->n_ports > 0 || options->rdzv_dir != NULL, "no port of the store was given");
     control_link link = {.fd = -1};
     LVN_TRY(lvni_control_find(options, &link));
     lvni_control *c = make(options, &link);

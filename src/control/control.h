@@ -69,6 +69,7 @@ typedef struct lvni_control_options {
     const char *host;   /* of the store: name or address; NULL: 127.0.0.1 */
     const int *ports;   /* candidates, tried in turn; one where the port is exact */
     size_t n_ports;
+    const char *rdzv_dir; /* where no address is known: the store's own, of which a file there tells the rest. NULL: host and ports count */
     int rank, world;
     const char *job_key, *run_id; /* equal on all ranks of a run; NULL counts as "" */
     const char *secret; /* LEVIN_TOKEN: who does not know it is a stranger; NULL: none */

@@ -1,6 +1,8 @@
 /* How a rank finds its store among candidate ports: connects, lets the server prove itself, and tries on until the time is over. */
 #include "control_impl.h"
 
+#include "rdzv_file.h"
+
 #include "core/clock.h"
 
 #include <levin/version.h>
@@ -24,6 +26,8 @@ typedef struct search {
     double patience_s;  /* with a server that says nothing */
     char last[200];     /* what the last attempt ended with */
     char resolved[120]; /* what the name stands for */
+    lvni_str file;      /* of rdzv_dir */
+    char boot_id[64];
 } search;
 
 typedef enum found { FOUND, NOT_HERE, REFUSED } found;
@@ -192,27 +196,52 @@ static void note_resolved(search *s, const char *host, const struct addrinfo *ad
     snprintf(s->resolved, sizeof s->resolved, strcmp(host, text) == 0 ? "%.60s" : "%.60s (%s)", host, text);
 }
 
+static found try_port(search *s, const char *host, int port, control_link *link)
+{
+    const struct addrinfo want = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+    struct addrinfo *all = NULL;
+    char service[16];
+    found what = NOT_HERE;
+    snprintf(service, sizeof service, "%d", port);
+    const int error = getaddrinfo(host, service, &want, &all);
+    if (error != 0) {
+        snprintf(s->resolved, sizeof s->resolved, "%.60s (does not resolve)", host);
+        note(s, false, gai_strerror(error));
+        return NOT_HERE;
+    }
+    note_resolved(s, host, all);
+    for (const struct addrinfo *a = all; a != NULL && what == NOT_HERE; a = a->ai_next) {
+        what = attempt(s, a, link);
+    }
+    freeaddrinfo(all);
+    return what;
+}
+
+/* Where the file says; on the store's own host through loopback, which needs no network. */
+static found try_file(search *s, control_link *link)
+{
+    lvni_rdzv_where w;
+    snprintf(s->resolved, sizeof s->resolved, "%.110s", s->file.data);
+    if (!lvni_rdzv_file_read(s->file.data, &w)) {
+        note(s, false, "the file is not there");
+        return NOT_HERE;
+    }
+    found what = strcmp(w.boot_id, s->boot_id) == 0 ? try_port(s, "127.0.0.1", w.port, link) : NOT_HERE;
+    for (int i = 0; i < w.n && what == NOT_HERE && strcmp(w.boot_id, s->boot_id) != 0; i++) {
+        what = try_port(s, w.address[i], w.port, link);
+    }
+    return what;
+}
+
 /* All ports once. */
 static found try_all(search *s, control_link *link)
 {
-    const char *host = s->o->host == NULL ? "127.0.0.1" : s->o->host;
-    const struct addrinfo want = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
     found what = NOT_HERE;
+    if (s->o->rdzv_dir != NULL) {
+        return try_file(s, link);
+    }
     for (size_t i = 0; i < s->o->n_ports && what == NOT_HERE; i++) {
-        struct addrinfo *all = NULL;
-        char service[16];
-        snprintf(service, sizeof service, "%d", s->o->ports[i]);
-        const int error = getaddrinfo(host, service, &want, &all);
-        if (error != 0) {
-            snprintf(s->resolved, sizeof s->resolved, "%.60s (does not resolve)", host);
-            snprintf(s->last, sizeof s->last, "%s", gai_strerror(error));
-            return NOT_HERE;
-        }
-        note_resolved(s, host, all);
-        for (const struct addrinfo *a = all; a != NULL && what == NOT_HERE; a = a->ai_next) {
-            what = attempt(s, a, link);
-        }
-        freeaddrinfo(all);
+        what = try_port(s, s->o->host == NULL ? "127.0.0.1" : s->o->host, s->o->ports[i], link);
     }
     return what;
 }
@@ -220,13 +249,13 @@ static found try_all(search *s, control_link *link)
 static lvn_status not_found(const search *s)
 {
     char ports[100] = "";
-    for (size_t i = 0, n = 0; i < s->o->n_ports && n < sizeof ports - 8; i++) {
-        n += (size_t)snprintf(ports + n, sizeof ports - n, " %d", s->o->ports[i]);
+    for (size_t i = 0, n = 0; s->o->rdzv_dir == NULL && i < s->o->n_ports && n < sizeof ports - 16; i++) {
+        n += (size_t)snprintf(ports + n, sizeof ports - n, "%s %d", i > 0 ? "" : s->o->n_ports == 1 ? ", port" : ", ports", s->o->ports[i]);
     }
     LVN_FAIL(LVN_ERR_TIMEOUT,
-             "E114: rank %d found no store of this run within %.0f s\n  found: %s, port%s%s: %s\n  fix: does the rank that holds the store run? "
+             "E114: rank %d found no store of this run within %.0f s\n  found: %s%s: %s\n  fix: does the rank that holds the store run? "
              "does this host reach it (name, interface, firewall)?",
-             s->o->rank, s->o->rdzv_timeout_s, s->resolved, s->o->n_ports == 1 ? "" : "s", ports, s->last);
+             s->o->rank, s->o->rdzv_timeout_s, s->resolved, ports, s->last);
 }
 
 static lvn_status prepare(search *s)
@@ -241,31 +270,46 @@ static lvn_status prepare(search *s)
         snprintf(s->greet.host, sizeof s->greet.host, "?");
     }
     snprintf(s->greet.version, sizeof s->greet.version, "%s", lvn_version());
+    if (o->rdzv_dir != NULL) {
+        lvni_facts facts;
+        lvni_facts_room room;
+        lvni_facts_init(&facts, &room);
+        snprintf(s->boot_id, sizeof s->boot_id, "%s", room.boot_id);
+        LVN_TRY(lvni_rdzv_file_path(o->rdzv_dir, o->job_key, o->run_id, o->secret, o->world, &s->file));
+    }
     s->until_ns = lvni_now_ns() + (uint64_t)(o->rdzv_timeout_s * 1e9);
     s->patience_s = o->greeting_timeout_s < 1 ? o->greeting_timeout_s : 1;
     return LVN_OK;
 }
 
-lvn_status lvni_control_find(const lvni_control_options *options, control_link *out)
+static lvn_status look(search *s, control_link *out)
 {
-    search s = {.o = options};
-    LVN_TRY(prepare(&s));
+    const uint64_t longest_ns = s->o->rdzv_dir != NULL ? 100000000U : 1000000000U;
     uint64_t wait_ns = 50000000;
     for (uint64_t turn = 0;; turn++) {
-        const found what = try_all(&s, out);
+        const found what = try_all(s, out);
         if (what != NOT_HERE) {
             return what == FOUND ? LVN_OK : lvn_last_error()->code;
         }
         /* Between a half and the whole of it: ranks that start together do not knock together. */
-        uint64_t jittered = wait_ns / 2 + (s.greet.instance >> (turn % 32)) % (wait_ns / 2);
+        uint64_t jittered = wait_ns / 2 + (s->greet.instance >> (turn % 32)) % (wait_ns / 2);
         const uint64_t now = lvni_now_ns();
-        if (now >= s.until_ns) {
-            return not_found(&s);
+        if (now >= s->until_ns) {
+            return not_found(s);
         }
-        jittered = now + jittered > s.until_ns ? s.until_ns - now : jittered;
+        jittered = now + jittered > s->until_ns ? s->until_ns - now : jittered;
         const struct timespec pause = {.tv_sec = (time_t)(jittered / 1000000000U), .tv_nsec = (long)(jittered % 1000000000U)};
         nanosleep(&pause, NULL);
-        wait_ns = wait_ns * 2 > 1000000000U ? 1000000000U : wait_ns * 2;
-        s.patience_s = s.patience_s * 2 > options->greeting_timeout_s ? options->greeting_timeout_s : s.patience_s * 2;
+        wait_ns = wait_ns * 2 > longest_ns ? longest_ns : wait_ns * 2;
+        s->patience_s = s->patience_s * 2 > s->o->greeting_timeout_s ? s->o->greeting_timeout_s : s->patience_s * 2;
     }
+}
+
+lvn_status lvni_control_find(const lvni_control_options *options, control_link *out)
+{
+    search s = {.o = options};
+    lvn_status status = prepare(&s);
+    status = status == LVN_OK ? look(&s, out) : status;
+    lvni_str_free(&s.file);
+    return status;
 }

@@ -2,6 +2,8 @@
  * store_watch.c. */
 #include "store_impl.h"
 
+#include "rdzv_file.h"
+
 #include "core/alloc.h"
 #include "core/clock.h"
 #include "core/thread.h"
@@ -68,6 +70,10 @@ static void free_store(lvni_store *store)
     for (int r = 0; store->ranks != NULL && r < store->o.world; r++) {
         lvni_free(store->ranks[r].facts_block);
     }
+    if (store->file.len > 0) {
+        lvni_rdzv_file_remove(store->file.data, store->port);
+    }
+    lvni_str_free(&store->file);
     lvni_store_free_keys(store);
     lvni_store_free_gathers(store);
     lvni_store_unref(store->table);
@@ -231,6 +237,10 @@ static lvn_status create(const lvni_store_options *o, int *fd, lvni_store **out)
     pthread_cond_init(&store->changed, &attr);
     pthread_condattr_destroy(&attr);
     lvn_status status = prepare(store, o);
+    if (status == LVN_OK && o->rdzv_dir != NULL) { /* the socket listens: who comes now is served in a moment */
+        status = lvni_rdzv_file_path(o->rdzv_dir, o->job_key, o->run_id, o->secret, o->world, &store->file);
+        status = status == LVN_OK ? lvni_rdzv_file_write(store->file.data, port) : status;
+    }
     if (status == LVN_OK) {
         status = start(store, fd);
     }

@@ -23,6 +23,7 @@ typedef struct lvni_store_options {
                           * stand for its loopback: for the name of a host list give NULL, every interface, IPv4 and IPv6 */
     const int *ports;    /* the first free one is taken; 0 among them: any */
     size_t n_ports;
+    const char *rdzv_dir; /* a directory that all nodes share: where the store listens is written there, and removed at the end. NULL: not */
     /* Whose: equal to those of the ranks. Copied. */
     int world, rank; /* rank: of the process that holds the store */
     const char *job_key, *run_id, *secret; /* NULL counts as "" */

@@ -59,6 +59,7 @@ enum { STORE_BUCKETS = 4096, STORE_READ = 64 << 10 };
 struct lvni_store {
     lvni_store_options o; /* its texts are not kept, but for rank_hosts */
     char **rank_hosts;
+    lvni_str file; /* rdzv_file.h; empty: none */
     char host[64];
     lvni_token key;
     int port;

@@ -2,6 +2,7 @@
 #include "control_support.h"
 
 #include "control/message.h"
+#include "control/rdzv_file.h"
 #include "core/alloc.h"
 #include "core/clock.h"
 
@@ -9,6 +10,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -461,6 +463,72 @@ static void ranks_wait_for_a_store_that_comes_later(void **state)
     group_end(&g);
 }
 
+/* ---- The file ---- */
+
+static void a_file_tells_where_the_store_is(void **state)
+{
+    (void)state;
+    static const int any = 0;
+    char dir[] = "/tmp/levin-rdzv-XXXXXX", inner[64];
+    lvni_str s = {0};
+    char path[128];
+    lvni_rdzv_where where;
+    assert_non_null(mkdtemp(dir));
+    snprintf(inner, sizeof inner, "%s/run", dir); /* made by the store */
+    group g;
+    group_init(&g, 1);
+    assert_int_equal(lvni_rdzv_file_path(inner, "test", NULL, NULL, 1, &s), LVN_OK);
+    snprintf(path, sizeof path, "%s", lvni_str_text(&s));
+    lvni_str_free(&s);
+    lvni_control_options o = g.options;
+    o.world = 1;
+    o.rdzv_dir = inner;
+    o.rdzv_timeout_s = 0.2;
+    assert_int_equal(lvni_control_connect(&o, &g.ranks[0].control), LVN_ERR_TIMEOUT);
+    ASSERT_SAYS(lvn_last_error(), LVN_ERR_TIMEOUT, "E114: ", "the file is not there", dir);
+    /* One of an earlier run lies there, at a port where nobody listens: it is overwritten. */
+    assert_int_equal(lvni_rdzv_file_write(path, 1), LVN_OK);
+    g.store_options.address = NULL;
+    g.store_options.ports = &any;
+    g.store_options.rdzv_dir = inner;
+    assert_int_equal(lvni_store_create(&g.store_options, &g.store), LVN_OK);
+    assert_true(lvni_rdzv_file_read(path, &where));
+    assert_int_equal(where.port, lvni_store_port(g.store));
+    assert_int_equal(where.pid, getpid());
+    o.rdzv_timeout_s = 20;
+    assert_int_equal(lvni_control_connect(&o, &g.ranks[0].control), LVN_OK);
+    assert_int_equal(lvni_control_rendezvous(g.ranks[0].control, &g.ranks[0].facts), LVN_OK);
+    assert_int_equal(lvni_control_leave(g.ranks[0].control), LVN_OK);
+    group_end(&g);
+    assert_int_equal(access(path, F_OK), -1); /* gone with its store */
+    for (int i = 0; i < where.n; i++) {
+        assert_true(where.address[i][0] != '\0' && strncmp(where.address[i], "127.", 4) != 0);
+    }
+    assert_int_equal(rmdir(inner), 0);
+    assert_int_equal(rmdir(dir), 0);
+}
+
+static void files_of_others_are_no_address(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"", "\n", "host\n", "host port 1 b\n", "host 0 1 b\n", "host 65536 1 b\n", "host 80 1\n"};
+    char path[] = "/tmp/levin-rdzv-XXXXXX";
+    const int fd = mkstemp(path);
+    lvni_rdzv_where where;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        assert_int_equal(ftruncate(fd, 0), 0);
+        assert_int_equal(pwrite(fd, texts[i], strlen(texts[i]), 0), (ssize_t)strlen(texts[i]));
+        assert_false(lvni_rdzv_file_read(path, &where));
+    }
+    assert_int_equal(pwrite(fd, "host 80 1 b\n10.0.0.1\n", 22, 0), 22);
+    assert_true(lvni_rdzv_file_read(path, &where));
+    assert_int_equal(where.n, 1);
+    lvni_rdzv_file_remove(path, 80); /* of another process */
+    assert_int_equal(access(path, F_OK), 0);
+    close(fd);
+    unlink(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -481,6 +549,8 @@ int main(void)
         cmocka_unit_test(a_foreign_address_is_told_at_once),
         cmocka_unit_test(an_inherited_socket_is_found_among_candidates),
         cmocka_unit_test(ranks_wait_for_a_store_that_comes_later),
+        cmocka_unit_test(a_file_tells_where_the_store_is),
+        cmocka_unit_test(files_of_others_are_no_address),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
