@@ -299,8 +299,9 @@ static void count_device(const lvni_trainer_options *o, uint64_t slots, lvni_mem
     }
     need->device_name = lvni_device_name(device);
     need->device_limit = lvni_device_get_stats(device).limit;
+    const uint64_t sets = (uint64_t)lvni_plan_sets(&o->plan) + (o->plan.devices > 1 ? 1 : 0); /* the total over all ranks comes back from the host */
     need->device_fixed = values + (o->ema.decay > 0.0 ? values : 0) + slots * block((uint64_t)m->n_weights * element) +
-                         (uint64_t)lvni_plan_sets(&o->plan) * block((uint64_t)(m->n_weights + m->n_records) * element);
+                         sets * block((uint64_t)(m->n_weights + m->n_records) * element);
     need->device += need->device_fixed;
 }
 

@@ -130,7 +130,7 @@ static void ranks_are_threads(void **state)
 static lvn_status try_to_train(const memory *data, lvni_device *device, int64_t k)
 {
     const lvni_zoo_arguments arguments = {.image_size = SIDE, .n_classes = CLASSES, .dropout = 0.2};
-    const lvni_plan_options plan = {.n_samples = data->n, .batch_size = 10, .shards = 2, .lanes = 2, .wgrad_threads = 1, .cores = 2};
+    const lvni_plan_options plan = {.n_samples = data->n, .batch_size = 10, .shards = 2, .lanes = 2, .wgrad_threads = 1, .cores = 1};
     lvni_model *model;
     lvni_trainer *trainer = NULL;
     lvni_step_result result;
