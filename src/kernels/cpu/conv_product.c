@@ -95,13 +95,12 @@ static lvn_tensor matrix(void *data, lvn_dtype type, int64_t rows, int64_t colum
     return (lvn_tensor){.dtype = type, .ndim = 2, .param = -1, .shape = {rows, columns}, .data = data};
 }
 
-/* w (O, KH KW I): the parameter it was, so that its copies are shared. */
+/* w (O, KH KW I): the parameter it was, so that its copies are shared. Field by field: another lane may be counting references to it. */
 static lvn_tensor weight_matrix(const lvni_conv_call *c)
 {
-    lvn_tensor w = *c->w;
-    w.ndim = 2;
-    w.shape[1] = width_of(c);
-    return w;
+    const lvn_tensor *w = c->w;
+    return (lvn_tensor){.dtype = w->dtype, .ndim = 2, .param = w->param, .shape = {w->shape[0], width_of(c)}, .data = w->data, .storage = w->storage,
+                        .id = w->id, .version = w->version};
 }
 
 /* How many images at a time. */
