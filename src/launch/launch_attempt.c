@@ -3,6 +3,7 @@
 
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "control/store.h"
 #include "core/exit_code.h"
 #include "launch/launch_child.h"
 #include "launch/launch_ports.h"
@@ -40,7 +41,8 @@ static lvn_status open_ports(lvni_run *r)
     r->store_fd = r->held_fd = -1;
     r->store_port = r->held_port = 0;
     if (r->nodes == 1) {
-        LVN_TRY(lvni_port_listen(&r->store_fd, &r->store_port));
+        const int any = 0;
+        LVN_TRY(lvni_store_listen("127.0.0.1", &any, 1, &r->store_fd, &r->store_port));
     }
     if (r->nodes == 1 || r->node_rank == 0) {
         return lvni_port_hold(r->o.master_port, &r->notices, &r->held_fd, &r->held_port);

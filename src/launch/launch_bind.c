@@ -217,7 +217,7 @@ static lvni_bind decide(lvni_bind wish, int n, int n_cpus, const int *gpu_numa, 
     if (wish != LVNI_BIND_AUTO) {
         return wish;
     }
-    if (n_cpus < 2 * n || bound) {
+    if (n_cpus < 2 * n || bound || (n == 1 && gpu_numa == NULL)) { /* one rank alone has them all anyway */
         return LVNI_BIND_NONE;
     }
     for (int i = 0; i < n; i++) {

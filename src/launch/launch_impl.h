@@ -64,7 +64,7 @@ typedef struct lvni_run {
     int *gpu_numa;      /* of each rank's GPU; NULL: no GPUs */
     int local, world, nodes, node_rank;
     bool under_slurm;
-    const char *master_addr;
+    char master_addr[256], port_text[16];
     char host[256], run_id[65];
     char *run_dir, *program;
     bool *shown; /* by rank */

@@ -5,6 +5,8 @@
 #include "core/alloc.h"
 #include "launch/env_vars.h"
 #include "launch/launch_gpus.h"
+#include "launch/launch_ports.h"
+#include "launch/who.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,33 +142,84 @@ static lvn_status lay_devices(lvni_run *r)
 
 /* ---- nodes ---- */
 
-static lvn_status lay_nodes(lvni_run *r)
+/* What a run over several nodes, started by hand, cannot do without. */
+static lvn_status lay_by_hand(lvni_run *r)
 {
     lvni_launch_options *o = &r->o;
+    const char *addr = o->master_addr != NULL ? o->master_addr : lvni_env_get(r->environment, "MASTER_ADDR");
+    const char *port = strcmp(o->master_port, "auto") != 0 ? o->master_port : lvni_env_get(r->environment, "MASTER_PORT");
+    const bool no_port = port == NULL || lvni_port_number(port) == 0;
+    if (!o->node_rank_given || addr == NULL || no_port) {
+        const lvn_status s = lvni_notice_error(&r->notices, 109, "%d nodes need %s%s%s on each of them", r->nodes, o->node_rank_given ? "" : "--node-rank ",
+                                               addr == NULL ? "--master-addr " : "", no_port ? "--master-port" : "");
+        lvni_notice_fix(&r->notices, "levin launch --nodes %d --node-rank 0 --master-addr HOST --master-port 29500 -- PROGRAM on the first node, "
+                        "--node-rank 1 on the second, ...", r->nodes);
+        return s;
+    }
+    if (o->node_rank >= r->nodes) {
+        LVN_FAIL(LVN_ERR_USAGE, "node_rank %d: %d nodes are 0 to %d", o->node_rank, r->nodes, r->nodes - 1);
+    }
+    snprintf(r->master_addr, sizeof r->master_addr, "%s", addr);
+    o->master_port = port;
+    return LVN_OK;
+}
+
+/* srun started one launcher per node: each knows its place from the step. */
+static lvn_status lay_by_step(lvni_run *r, const lvni_who *who)
+{
+    if (who->local_world > 1) {
+        const lvn_status s = lvni_notice_error(&r->notices, 103, "srun started levin launch %d times on this node, and each would start %d ranks", who->local_world, r->local);
+        lvni_notice_fix(&r->notices, "one launcher per node: srun --ntasks-per-node=1 levin launch ...; or none: srun PROGRAM");
+        return s;
+    }
+    r->nodes = who->nnodes;
+    r->node_rank = who->node_rank;
+    if (r->nodes > 1) {
+        snprintf(r->master_addr, sizeof r->master_addr, "%s", lvni_who_dial(who));
+        snprintf(r->port_text, sizeof r->port_text, "%d", who->ports[0]);
+        r->o.master_port = r->port_text;
+    }
+    return LVN_OK;
+}
+
+/* Are we a task of a Slurm step that is nobody's shell? *found says so; then the nodes are those of the step. */
+static lvn_status ask_step(lvni_run *r, bool *found)
+{
+    *found = false;
+    char *const *env = r->environment;
+    const bool step = lvni_env_get(env, "SLURM_STEP_ID") != NULL || lvni_env_get(env, "SLURM_STEPID") != NULL;
+    if (!r->under_slurm || !step || lvni_env_get(env, "SLURM_PROCID") == NULL || lvni_env_get(env, "LEVIN_LAUNCHED") != NULL || r->o.node_rank_given) {
+        return LVN_OK;
+    }
+    const lvni_who_options ask = {.source = "slurm", .master_addr = r->o.master_addr, .master_port = lvni_port_number(r->o.master_port),
+                                  .nodes = r->o.nodes_given ? r->o.nodes : 0, .launcher = true};
+    lvni_who who;
+    LVN_TRY(lvni_who_detect(env, &ask, &r->notices, &who));
+    lvn_status s = LVN_OK;
+    if (!who.slurm.interactive) {
+        *found = true;
+        s = lay_by_step(r, &who);
+    }
+    lvni_who_free(&who);
+    return s;
+}
+
+static lvn_status lay_nodes(lvni_run *r)
+{
+    const lvni_launch_options *o = &r->o;
+    bool by_step;
     r->nodes = o->nodes;
     r->node_rank = o->node_rank;
-    r->master_addr = "127.0.0.1";
-    if (r->nodes == 1 && o->node_rank > 0) {
+    snprintf(r->master_addr, sizeof r->master_addr, "127.0.0.1");
+    LVN_TRY(ask_step(r, &by_step));
+    if (r->nodes == 1 && r->node_rank > 0) {
         LVN_FAIL(LVN_ERR_USAGE, "node_rank %d: with one node there is node 0 alone; give --nodes too", o->node_rank);
     }
-    if (r->nodes > 1) {
-        const char *addr = o->master_addr != NULL ? o->master_addr : lvni_env_get(r->environment, "MASTER_ADDR");
-        const char *port = strcmp(o->master_port, "auto") != 0 ? o->master_port : lvni_env_get(r->environment, "MASTER_PORT");
-        if (!o->node_rank_given || addr == NULL || port == NULL || strcmp(port, "random") == 0) {
-            const lvn_status s = lvni_notice_error(&r->notices, 109, "%d nodes need %s%s%s on each of them", r->nodes, o->node_rank_given ? "" : "--node-rank ",
-                                                   addr == NULL ? "--master-addr " : "", port == NULL || strcmp(port, "random") == 0 ? "--master-port" : "");
-            lvni_notice_fix(&r->notices, "levin launch --nodes %d --node-rank 0 --master-addr HOST --master-port 29500 -- PROGRAM on the first node, "
-                            "--node-rank 1 on the second, ...", r->nodes);
-            return s;
-        }
-        if (o->node_rank >= r->nodes) {
-            LVN_FAIL(LVN_ERR_USAGE, "node_rank %d: %d nodes are 0 to %d", o->node_rank, r->nodes, r->nodes - 1);
-        }
-        if (o->max_restarts > 0) {
-            LVN_FAIL(LVN_ERR_USAGE, "max_restarts %d: restarts are for one node; over %d nodes restart from outside (requeue)", o->max_restarts, r->nodes);
-        }
-        r->master_addr = addr;
-        o->master_port = port;
+    if (r->nodes > 1 && !by_step) {
+        LVN_TRY(lay_by_hand(r));
+    }
+    if (r->nodes > 1 && o->max_restarts > 0) {
+        LVN_FAIL(LVN_ERR_USAGE, "max_restarts %d: restarts are for one node; over %d nodes restart from outside (requeue)", o->max_restarts, r->nodes);
     }
     r->world = r->local * r->nodes;
     return LVN_OK;

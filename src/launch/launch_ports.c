@@ -1,5 +1,7 @@
-/* Ports of a run (launch_ports.h). */
+/* Holding a port for others (launch_ports.h). */
 #include "launch/launch_ports.h"
+
+#include "control/port_owner.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -10,25 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { BACKLOG = 4096, RANDOM_FIRST = 12000, RANDOM_COUNT = 20000, RANDOM_TRIES = 200 };
-
-lvn_status lvni_port_listen(int *fd, int *port)
-{
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t n = sizeof a;
-    *fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (*fd < 0 || bind(*fd, (const struct sockaddr *)&a, sizeof a) != 0 || listen(*fd, BACKLOG) != 0 ||
-        getsockname(*fd, (struct sockaddr *)&a, &n) != 0) {
-        const int error = errno;
-        if (*fd >= 0) {
-            close(*fd);
-            *fd = -1;
-        }
-        LVN_FAIL(LVN_ERR_IO, "no listening socket on 127.0.0.1: %s", strerror(error));
-    }
-    *port = ntohs(a.sin_port);
-    return LVN_OK;
-}
+enum { RANDOM_FIRST = 12000, RANDOM_COUNT = 20000, RANDOM_TRIES = 200 };
 
 /* Of both families where there are two: programs bind either. errno on failure, as -1. */
 static int bind_any(int wanted, int *port)
@@ -103,6 +87,9 @@ lvn_status lvni_port_hold(const char *wanted, lvni_notices *notices, int *fd, in
     *fd = bind_any(number, port);
     if (*fd < 0 && number != 0 && errno == EADDRINUSE) {
         const lvn_status s = lvni_notice_error(notices, 110, "port %d is busy: another program listens on it", number);
+        char owner[120];
+        lvni_port_owner(number, owner, sizeof owner);
+        lvni_notice_found(notices, "port %d: %s", number, owner);
         lvni_notice_fix(notices, "give another --master-port, or leave it out");
         return s;
     }

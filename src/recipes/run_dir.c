@@ -22,18 +22,24 @@ char *lvni_path_join(const char *dir, const char *name)
     return lvni_str_take(&s);
 }
 
+/* What the launcher of the ranks put there before they began does not count. */
+static bool is_launchers(const char *name)
+{
+    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strcmp(name, "logs") == 0 || strcmp(name, "errors") == 0;
+}
+
 static bool is_empty_dir(const char *path)
 {
     DIR *d = opendir(path);
     if (d == NULL) {
         return false;
     }
-    int n = 0;
-    while (n < 3 && readdir(d) != NULL) {
-        n++;
+    bool empty = true;
+    for (const struct dirent *e = NULL; empty && (e = readdir(d)) != NULL;) {
+        empty = is_launchers(e->d_name);
     }
     closedir(d);
-    return n <= 2; /* "." and ".." */
+    return empty;
 }
 
 static bool is_run_dir(const char *path)

@@ -252,8 +252,6 @@ class Words(Case):
         self.assertEqual(out, "srun --nodes=2 --ntasks-per-node=2 --kill-on-bad-exit=1 prog\n")
         self.assertIn("--cpus-per-task=12 ", self.launch("--dry-run", program=["prog"], env=dict(batch, SLURM_CPUS_PER_TASK="12"))[0])
         self.assertEqual(self.launch("--srun", "never", "-n", "2", "--no-prefix", program=["echo", "x"], env=batch)[0], "x\nx\n")
-        step = dict(batch, SLURM_STEP_ID="0")
-        self.assertEqual(self.launch("-n", "2", "--no-prefix", program=["echo", "x"], env=step)[0], "x\nx\n")
         one = dict(batch, SLURM_NTASKS="1", SLURM_TASKS_PER_NODE="1", SLURM_NTASKS_PER_NODE="1", SLURM_JOB_NUM_NODES="1")
         self.assertEqual(self.launch("-n", "2", "--no-prefix", program=["echo", "x"], env=one)[0], "x\nx\n")
         self.assertIn("E119", self.launch("--nodes", "3", program=["prog"], env=batch, code=64)[1])
@@ -262,6 +260,24 @@ class Words(Case):
         os.chmod(f"{self.dir}/srun", 0o755)
         out, _ = self.launch("--env", "A=1", program=["prog", "x"], env=dict(batch, PATH=f"{self.dir}:{CLEAN['PATH']}"))
         self.assertEqual(out, "srun got --nodes=2 --ntasks-per-node=2 --kill-on-bad-exit=1 prog x with A=1\n")
+
+
+    def test_in_a_slurm_step(self):
+        """One launcher per node takes its place from the step; a person's shell counts for itself; several launchers on a node are refused."""
+        job = 100000 + os.getpid()
+        step = {"SLURM_JOB_ID": str(job), "SLURM_STEP_ID": "0", "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0", "SLURM_STEP_NUM_TASKS": "2",
+                "SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_TASKS_PER_NODE": "1(x2)", "SLURM_STEP_NODELIST": "n[08-09]", "SLURM_NTASKS": "2"}
+        show = "echo $RANK of $WORLD_SIZE, $LOCAL_RANK of $LOCAL_WORLD_SIZE, node $GROUP_RANK of $GROUP_WORLD_SIZE at $MASTER_ADDR:$MASTER_PORT"
+        for node in range(2):
+            out, _ = self.launch("-n", "2", "--no-prefix", sh=show, env=dict(step, SLURM_PROCID=str(node), SLURM_NODEID=str(node)))
+            self.assertEqual(sorted(out.splitlines()), [f"{2 * node + i} of 4, {i} of 2, node {node} of 2 at n08:{15000 + job % 10000}" for i in range(2)])
+        shell = dict(step, SLURM_STEP_NUM_TASKS="1", SLURM_STEP_NUM_NODES="1", SLURM_STEP_TASKS_PER_NODE="1", SLURM_STEP_NODELIST="n08", SLURM_NTASKS="1",
+                     SLURM_JOB_NAME="bash")
+        for one in (shell, dict(shell, SLURM_JOB_NAME="job")):
+            out, _ = self.launch("--devices", "2", "--accelerator", "cpu", "--no-prefix", sh=show, env=one)
+            self.assertEqual([re.sub(":.*", "", line) for line in sorted(out.splitlines())], [f"{i} of 2, {i} of 2, node 0 of 1 at 127.0.0.1" for i in range(2)])
+        two = dict(shell, SLURM_JOB_NAME="job", SLURM_STEP_NUM_TASKS="2", SLURM_STEP_TASKS_PER_NODE="2", SLURM_NTASKS="2")
+        self.assertIn("E103", self.launch("-n", "2", sh=show, env=two, code=64)[1])
 
 
 class Output(Case):
@@ -466,6 +482,7 @@ time.sleep(600)
             s.listen()
             _, err = self.launch("--master-port", str(s.getsockname()[1]), sh="true", code=69)
             self.assertIn("E110", err)
+            self.assertIn(f"pid {os.getpid()}", err)
 
     def test_many_files(self):
         """More ranks than open files are allowed for at first; the ranks get the limit of the launcher."""
