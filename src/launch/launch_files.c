@@ -167,6 +167,7 @@ bool lvni_launch_logs_by_pid(const lvni_run *r)
 lvn_status lvni_launch_open_logs(const lvni_run *r, lvni_proc *p)
 {
     LVN_TRY(make_folder_of(p->record));
+    lvni_vfs_get()->unlink(p->record); /* of an earlier run in this directory */
     LVN_TRY(name_logs(r, p));
     LVN_TRY(open_log(r, p->out_log, &p->out.log_fd));
     if (strcmp(p->out_log, p->err_log) == 0) {

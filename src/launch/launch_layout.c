@@ -6,6 +6,7 @@
 #include "launch/env_vars.h"
 #include "launch/launch_gpus.h"
 #include "launch/launch_ports.h"
+#include "launch/run_mode.h"
 #include "launch/who.h"
 
 #include <stdio.h>
@@ -47,20 +48,15 @@ static lvn_status see_gpus(lvni_run *r, const char *value, lvni_gpu **gpus, int 
     return s;
 }
 
-/* -1: auto (as many as there are devices). */
+/* 0: auto, as many as there are devices. */
 static lvn_status read_nproc(lvni_run *r, int *nproc)
 {
     const char *t = r->o.nproc;
-    const char *strategy = r->o.strategy;
-    const bool one = strategy != NULL && (strcmp(strategy, "single") == 0 || strcmp(strategy, "dp") == 0 || strcmp(strategy, "ddp2") == 0);
-    *nproc = strtol(t, NULL, 10) > 0 ? (int)strtol(t, NULL, 10) : one ? 1 : -1;
-    if (one && *nproc != 1) {
-        LVN_FAIL(LVN_ERR_USAGE, "strategy %s is one process per node, which owns all devices; nproc %s asks for more", strategy, t);
-    }
-    if (!one && strcmp(t, "cpu") == 0) {
+    *nproc = (int)strtol(t, NULL, 10);
+    if (strcmp(t, "cpu") == 0) {
         return lvni_bind_count(nproc);
     }
-    if (!one && strcmp(t, "gpu") == 0) {
+    if (strcmp(t, "gpu") == 0) {
         *nproc = r->visible.n;
         if (r->visible.n == 0) {
             const lvn_status s = lvni_notice_error(&r->notices, 106, "nproc=gpu: this process sees no GPU");
@@ -71,26 +67,36 @@ static lvn_status read_nproc(lvni_run *r, int *nproc)
     return LVN_OK;
 }
 
+static lvn_status count_processes(lvni_run *r, int nproc, bool threads, lvni_accelerator asked)
+{
+    const lvni_device_choice *d = &r->devices;
+    const char *key = r->o.gpus ? "gpus" : "devices";
+    r->local = threads ? 1 : nproc > 0 ? nproc : d->n;
+    if (threads && nproc > 1) {
+        LVN_FAIL(LVN_ERR_USAGE, "strategy %s is one process per node, which owns all devices; nproc %d asks for more", r->o.strategy, nproc);
+    }
+    const bool by_number = d->given || (d->accelerator != LVNI_ACCELERATOR_CPU && asked != LVNI_ACCELERATOR_AUTO);
+    if (by_number && !threads && (d->given ? r->local != d->n : r->local > d->n) && !r->o.allow_shared_device) {
+        LVN_FAIL(LVN_ERR_USAGE, "%d processes (nproc), but %d %s (%s); leave nproc out, or give as many devices", r->local, d->n, d->n == 1 ? "device" : "devices", key);
+    }
+    return LVN_OK;
+}
+
 static lvn_status choose_devices(lvni_run *r, int nproc)
 {
     const lvni_launch_options *o = &r->o;
-    const bool all_in_one = nproc == 1 && o->strategy != NULL && strcmp(o->strategy, "single") != 0;
+    const lvni_run_mode asked = o->strategy == NULL ? LVNI_MODE_AUTO : (lvni_run_mode)(LVNI_MODE_SINGLE + lvni_config_choice(o->config, "strategy"));
+    const bool may_thread = asked == LVNI_MODE_DP || asked == LVNI_MODE_DDP2;
     const lvni_device_request request = {.key = o->gpus ? "gpus" : "devices",
                                          .spec = o->devices,
                                          .accelerator = accelerator_of(o->accelerator),
                                          .gpus = o->gpus,
                                          .allow_shared = o->allow_shared_device,
-                                         .nproc = all_in_one || nproc < 0 ? 0 : nproc,
+                                         .nproc = may_thread ? 0 : nproc,
                                          .env = r->environment};
     LVN_TRY(lvni_device_choose(&request, &r->visible, &r->notices, &r->devices));
-    const lvni_device_choice *d = &r->devices;
-    r->local = nproc > 0 ? nproc : d->n;
-    const bool asked = d->given || (d->accelerator != LVNI_ACCELERATOR_CPU && request.accelerator != LVNI_ACCELERATOR_AUTO);
-    if (asked && !all_in_one && (d->given ? r->local != d->n : r->local > d->n) && !o->allow_shared_device) {
-        LVN_FAIL(LVN_ERR_USAGE, "%d processes (nproc), but %d %s (%s); leave nproc out, or give as many devices", r->local, d->n,
-                 d->n == 1 ? "device" : "devices", request.key);
-    }
-    return LVN_OK;
+    const bool threads = may_thread && lvni_run_mode_threads(lvni_run_mode_choose(asked, r->devices.n, o->nodes, &r->notices));
+    return count_processes(r, nproc, threads, request.accelerator);
 }
 
 static lvn_status note_devices(lvni_run *r, const lvni_gpu *gpus, int n_gpus)
@@ -125,7 +131,7 @@ static lvn_status lay_devices(lvni_run *r)
 {
     const char *value = lvni_env_raw(r->environment, "CUDA_VISIBLE_DEVICES");
     lvni_gpu *gpus = NULL;
-    int n_gpus = 0, nproc = -1;
+    int n_gpus = 0, nproc = 0;
     lvn_status s = strcmp(r->o.accelerator, "sim") == 0 ? see_simulated(r, value) : see_gpus(r, value, &gpus, &n_gpus);
     if (s == LVN_OK) {
         s = read_nproc(r, &nproc);
@@ -265,8 +271,8 @@ static lvn_status lay_output(lvni_run *r)
     if (r->shown == NULL) {
         return LVN_ERR_MEMORY;
     }
-    r->input = r->o.standard_input >= 0 ? (lvni_stdin)r->o.standard_input : r->local == 1 ? LVNI_STDIN_RANK0 : LVNI_STDIN_NONE;
-    r->shares_group = r->local == 1 && r->input == LVNI_STDIN_RANK0 && isatty(STDIN_FILENO) == 1;
+    r->input = r->o.standard_input >= 0 ? (lvni_stdin)r->o.standard_input : r->world == 1 ? LVNI_STDIN_RANK0 : LVNI_STDIN_NONE;
+    r->shares_group = r->world == 1 && r->input == LVNI_STDIN_RANK0 && isatty(STDIN_FILENO) == 1;
     return lvni_rank_list("show", r->o.show, r->world, r->shown);
 }
 

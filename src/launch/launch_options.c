@@ -53,7 +53,7 @@ static const lvni_option what_rows[] = {
     {.name = "gpus", .type = LVNI_OPT_STRING, .help = "the old name of devices; gpus=0 is the CPU"},
     {.name = "accelerator", .type = LVNI_OPT_CHOICE, .fallback = "auto", .choices = "auto|gpu|cpu|sim", .spellings = "cuda=gpu", .help = "what the devices are"},
     {.name = "strategy", .type = LVNI_OPT_CHOICE, .choices = "single|dp|ddp|ddp2|sharded|balance", .spellings = "none=single",
-     .help = "single, dp and ddp2 are one process on this node, which owns all devices"},
+     .help = "dp and ddp2 are one process per node, which owns all its devices; all others one process per device"},
     LVNI_OPTION_ALIAS("backend", "strategy"),
     {.name = "allow_shared_device", .type = LVNI_OPT_BOOL, .fallback = "false", .help = "a device may stand in the list twice"},
     {.name = "nodes", .type = LVNI_OPT_INT, .fallback = "1", .range = LVNI_BETWEEN(1, 65536),

@@ -41,7 +41,7 @@ lvn_status lvni_feed_open(lvni_run *r, int *ends)
     }
     const bool copies_to_0 = r->input == LVNI_STDIN_RANK0 && r->local > 1 && isatty(STDIN_FILENO) == 1; /* another group may not read it */
     for (int i = 0; i < r->local; i++) {
-        const bool first = r->procs[i].rank == 0 || r->local == 1;
+        const bool first = r->procs[i].rank == 0;
         if (r->input == LVNI_STDIN_ALL || (copies_to_0 && first)) {
             LVN_TRY(open_copy(f, &ends[i]));
         } else if (r->input == LVNI_STDIN_RANK0 && first) {

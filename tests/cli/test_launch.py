@@ -183,6 +183,11 @@ print("fine", [int(d) for d in os.listdir("/proc/self/fd") if int(d) > 2 and d !
             _, err = self.launch("--accelerator", "sim", "--devices", devices, sh="echo started >&2", code=64, env=sim)
             self.assertNotIn("started", err)
         self.assertIn("0-3", self.launch("--accelerator", "sim", "--devices", "[4]", sh="true", code=64, env=sim)[1])
+        out, err = self.launch("--accelerator", "sim", "--backend", "dp", "--devices", "2", "--nodes", "2", "--node-rank", "0", "--master-addr", "h", "--master-port",
+                               str(30000 + os.getpid() % 2000), "--no-prefix", sh=show, env=sim)
+        self.assertEqual(out, "0,1 PCI_BUS_ID\n" * 2)
+        self.assertIn("W211", err)
+        self.launch("--accelerator", "sim", "--backend", "ddp2", "-n", "2", sh="true", code=64, env=sim)
         self.launch("--accelerator", "sim", "--devices", "[0,1]", "-n", "3", sh="true", code=64, env=sim)
         self.launch("--accelerator", "sim", sh="true", code=69)  # none visible
 
@@ -419,6 +424,12 @@ time.sleep(600)
         self.assertIn("rank 2 (", err.splitlines()[0])
         for piece in ("nan: the loss is nan", "at loop.c:5", "in step 12"):
             self.assertIn(piece, err)
+
+    def test_records_of_an_earlier_run_do_not_count(self):
+        sh = """[ $RANK = 1 ] && { echo '{"message": "old", "kind": "error"}' > $LEVIN_ERROR_FILE; exit 1; }; sleep 600"""
+        self.assertIn("error: old", self.launch("-n", "2", "--run-dir", "d", sh=sh, code=1)[1])
+        _, err = self.launch("-n", "2", "--run-dir", "d", sh="[ $RANK = 1 ] && exit 1; sleep 600", code=1)
+        self.assertNotIn("old", err)
 
     def test_a_lost_peer_is_blamed_only_alone(self):
         _, err = self.launch("-n", "2", sh="if [ $RANK = 0 ]; then while [ ! -e ready ]; do sleep 0.01; done; exit 76; fi; trap '' TERM; touch ready; sleep 0.3; exit 9", code=9)
