@@ -114,7 +114,7 @@ lvn_status lvni_reduction_create(lvni_comm *comm, const lvni_reduction_options *
     *out = NULL;
     LVN_TRY(comm->ops->health(comm));
     if (comm->check) {
-        LVN_TRY(comm->ops->agree(comm, &(lvni_call){LVNI_CALL_REDUCTION_CREATE, -1, -1, -1, options->n}));
+        LVN_TRY(comm->ops->agree(comm, &(lvni_call){.kind = LVNI_CALL_REDUCTION_CREATE, .dtype = -1, .how = -1, .root = -1}));
     }
     LVN_TRY(agree(comm, options, &sets));
     lvni_reduction *r = LVNI_NEW(LVNI_TAG_DIST, lvni_reduction);

@@ -11,6 +11,10 @@ bool dist_case_count(dist_rank *me);          /* bytes */
 bool dist_case_mismatch(dist_rank *me);       /* check mode */
 bool dist_case_abort(dist_rank *me);          /* from another thread */
 bool dist_case_left(dist_rank *me);           /* one leaves early */
+bool dist_case_large(dist_rank *me);          /* 256 MB, both ways */
+/* One call again and again until it fails, because the last rank was killed. arg: which call, 0 .. DIST_ENDLESS_COUNT - 1. */
+enum { DIST_ENDLESS_COUNT = 9 };
+bool dist_case_endless(dist_rank *me);
 bool dist_case_reduction(dist_rank *me);      /* the gradient of a step: arg = shards */
 bool dist_case_reduction_race(dist_rank *me); /* many steps, several threads, random delays */
 bool dist_case_reduction_options(dist_rank *me);

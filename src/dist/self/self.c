@@ -1,5 +1,6 @@
 /* The transport of one rank: every call is a copy or nothing. The smallest transport there is, and the one to start a new one from. */
 #include "core/alloc.h"
+#include "core/machine_memory.h"
 #include "dist/doorbell.h"
 #include "dist/transport.h"
 
@@ -81,6 +82,10 @@ static lvn_status self_broadcast(lvni_comm *comm, void *data, size_t bytes, int 
 static lvn_status self_region_open(lvni_comm *comm, size_t common, size_t part, lvni_region *out)
 {
     (void)comm;
+    const uint64_t most = lvni_machine_memory("");
+    if (common > most || part > most - common) {
+        LVN_FAIL(LVN_ERR_MEMORY, "cannot reserve %zu bytes: the machine has less", part > common ? part : common);
+    }
     const size_t first = (common + 63) / 64 * 64;
     char *memory = lvni_calloc(LVNI_TAG_DIST, 1, first + part);
     if (memory == NULL) {

@@ -1,0 +1,91 @@
+/* Conformance: what takes much memory, and what happens to the others when a rank is killed. */
+#include "dist_cases.h"
+#include "dist_numbers.h"
+
+#include "core/alloc.h"
+#include "dist/reduction.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { LARGE = 64 << 20 }; /* floats: 256 MB */
+
+static float large_number(int rank, int64_t i)
+{
+    return (float)((i & 1023) + rank) * 0.1f;
+}
+
+static bool large_sum(dist_rank *me, float *x)
+{
+    for (int64_t i = 0; i < LARGE; i++) {
+        x[i] = large_number(me->rank, i);
+    }
+    RANK_CHECK(me, lvni_comm_all_reduce(me->comm, x, x, LARGE, LVN_F32, LVNI_REDUCE_SUM) == LVN_OK, "all-reduce");
+    for (int64_t i = 0; i < LARGE; i++) {
+        const float want = large_number(0, i) + large_number(1, i);
+        RANK_CHECK(me, memcmp(&x[i], &want, sizeof want) == 0, "element %lld: %.9g, not %.9g", (long long)i, (double)x[i], (double)want);
+    }
+    return true;
+}
+
+bool dist_case_large(dist_rank *me)
+{
+    void *shared;
+    RANK_CHECK(me, me->world == 2, "two ranks");
+    RANK_CHECK(me, lvni_comm_alloc(me->comm, LARGE * sizeof(float), &shared) == LVN_OK, "alloc");
+    const bool in_place = large_sum(me, shared);
+    RANK_CHECK(me, lvni_comm_free(me->comm, shared) == LVN_OK, "free");
+    float *own = malloc(LARGE * sizeof(float));
+    const bool staged = own != NULL && large_sum(me, own);
+    free(own);
+    return in_place && staged;
+}
+
+static void no_squares(const float *g, int64_t n, double *partial)
+{
+    (void)g, (void)n, (void)partial;
+}
+
+static lvn_status endless_call(dist_rank *me, lvni_reduction *r, float *x, float *y)
+{
+    enum { N = 40000 };
+    size_t size[64];
+    void *out = NULL;
+    lvn_status status = LVN_OK;
+    switch (me->arg) {
+    case 0: return lvni_comm_barrier(me->comm);
+    case 1: return lvni_comm_all_reduce(me->comm, x, x, N, LVN_F32, LVNI_REDUCE_MAX);
+    case 2: return lvni_comm_all_reduce(me->comm, x, x, 8, LVN_F32, LVNI_REDUCE_MAX);
+    case 3: return lvni_comm_reduce_scatter(me->comm, x, y, N / me->world, LVN_F32, LVNI_REDUCE_MAX);
+    case 4: return lvni_comm_all_gather(me->comm, x, N, y);
+    case 5:
+        status = lvni_comm_all_gather_sized(me->comm, x, (size_t)me->rank * 100, &out, size);
+        lvni_free(out);
+        return status;
+    case 6: return lvni_comm_broadcast(me->comm, x, N, 1);
+    case 7: return lvni_comm_all_to_all(me->comm, x, N / (size_t)me->world, y);
+    default:
+        status = lvni_reduction_begin(r, &(lvni_tree_node){me->rank, me->rank + 1, 0}, 1);
+        return status == LVN_OK ? lvni_reduction_finish(r, NULL, 0) : status;
+    }
+}
+
+bool dist_case_endless(dist_rank *me)
+{
+    enum { ROOM = 1 << 20 };
+    float *x = calloc(ROOM, sizeof *x), *y = calloc(ROOM, sizeof *y);
+    lvni_reduction *r = NULL;
+    const lvni_reduction_options o = {.shards = me->world, .sets = 1, .n = 20000, .n_norm = 20000, .bucket = 4096, .sumsq = no_squares};
+    RANK_CHECK(me, x != NULL && y != NULL && lvni_reduction_create(me->comm, &o, &r) == LVN_OK, "create");
+    lvn_status status = LVN_OK;
+    while (status == LVN_OK) {
+        status = endless_call(me, r, x, y);
+    }
+    char want[32];
+    snprintf(want, sizeof want, "rank %d died (process ", me->world - 1);
+    RANK_CHECK(me, status == LVN_ERR_PEER && strncmp(lvn_last_error()->message, want, strlen(want)) == 0, "%s", lvn_status_name(status));
+    lvni_reduction_destroy(r);
+    free(x);
+    free(y);
+    return true;
+}
