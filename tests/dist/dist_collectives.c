@@ -30,13 +30,12 @@ static bool reduce_one(dist_rank *me, int64_t n, lvn_dtype dtype, lvni_reduce ho
 {
     const size_t size = lvn_dtype_size(dtype), bytes = (size_t)n * size, world = (size_t)me->world;
     const int salt = (int)n + (int)dtype * 7 + (int)how;
-    void *in = NULL, *out = NULL, *part = malloc(bytes + 1);
-    RANK_CHECK(me, part != NULL, "memory");
+    void *in = NULL, *out = NULL, *part = dist_take(me, bytes);
     if (shared) {
         RANK_CHECK(me, lvni_comm_alloc(me->comm, bytes * world, &in) == LVN_OK && lvni_comm_alloc(me->comm, bytes, &out) == LVN_OK, "alloc");
     } else {
-        in = malloc(bytes * world + 1);
-        out = malloc(bytes + 1);
+        in = dist_take(me, bytes * world);
+        out = dist_take(me, bytes);
     }
     dist_fill(in, dtype, me->rank, n, salt);
     void *to = in_place ? in : out;
@@ -51,11 +50,8 @@ static bool reduce_one(dist_rank *me, int64_t n, lvn_dtype dtype, lvni_reduce ho
     }
     if (shared) {
         RANK_CHECK(me, lvni_comm_free(me->comm, in) == LVN_OK && lvni_comm_free(me->comm, out) == LVN_OK, "free");
-    } else {
-        free(in);
-        free(out);
     }
-    free(part);
+    dist_give_back(me);
     return true;
 }
 
@@ -80,17 +76,22 @@ bool dist_case_reduce(dist_rank *me)
     return true;
 }
 
+static unsigned char byte_of(int who, size_t i, int salt)
+{
+    return (unsigned char)((i + (size_t)who * 59 + (size_t)salt * 101) * 2654435761u >> 13);
+}
+
 static void fill_bytes(unsigned char *p, int who, size_t n, int salt)
 {
     for (size_t i = 0; i < n; i++) {
-        p[i] = (unsigned char)dist_bits(who, (int64_t)i, salt);
+        p[i] = byte_of(who, i, salt);
     }
 }
 
 static bool bytes_are(const unsigned char *p, int who, size_t from, size_t n, int salt)
 {
     for (size_t i = 0; i < n; i++) {
-        if (p[i] != (unsigned char)dist_bits(who, (int64_t)(from + i), salt)) {
+        if (p[i] != byte_of(who, from + i, salt)) {
             return false;
         }
     }
@@ -100,9 +101,8 @@ static bool bytes_are(const unsigned char *p, int who, size_t from, size_t n, in
 static bool move_one(dist_rank *me, size_t n, bool shared, int salt)
 {
     const size_t world = (size_t)me->world, rank = (size_t)me->rank;
-    unsigned char *in = malloc(n * world + 1), *out = malloc(n * world + 1);
+    unsigned char *in = dist_take(me, n * world), *out = dist_take(me, n * world);
     void *block = NULL;
-    RANK_CHECK(me, in != NULL && out != NULL, "memory");
     if (shared) {
         RANK_CHECK(me, lvni_comm_alloc(me->comm, n * world, &block) == LVN_OK, "alloc");
     }
@@ -122,17 +122,15 @@ static bool move_one(dist_rank *me, size_t n, bool shared, int salt)
     RANK_CHECK(me, lvni_comm_broadcast(me->comm, in, n, root) == LVN_OK, "broadcast");
     RANK_CHECK(me, bytes_are(in, root, 0, n, salt + 2), "broadcast of %zu bytes", n);
     RANK_CHECK(me, lvni_comm_free(me->comm, block) == LVN_OK, "free");
-    free(in);
-    free(out);
+    dist_give_back(me);
     return true;
 }
 
 static bool gather_sized(dist_rank *me, size_t unit, int salt)
 {
-    unsigned char *in = malloc(unit * (size_t)me->world + 1);
+    unsigned char *in = dist_take(me, unit * (size_t)me->world);
     size_t size[64];
     void *got = NULL;
-    RANK_CHECK(me, in != NULL, "memory");
     const size_t mine = unit * (size_t)(me->rank % 3);
     fill_bytes(in, me->rank, mine, salt);
     RANK_CHECK(me, lvni_comm_all_gather_sized(me->comm, in, mine, &got, size) == LVN_OK, "sized all-gather");
@@ -143,7 +141,7 @@ static bool gather_sized(dist_rank *me, size_t unit, int salt)
         at += size[r];
     }
     lvni_free(got);
-    free(in);
+    dist_give_back(me);
     return true;
 }
 

@@ -5,7 +5,6 @@
 #include "core/alloc.h"
 #include "dist/reduction.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { LARGE = 64 << 20 }; /* floats: 256 MB */
@@ -35,10 +34,7 @@ bool dist_case_large(dist_rank *me)
     RANK_CHECK(me, lvni_comm_alloc(me->comm, LARGE * sizeof(float), &shared) == LVN_OK, "alloc");
     const bool in_place = large_sum(me, shared);
     RANK_CHECK(me, lvni_comm_free(me->comm, shared) == LVN_OK, "free");
-    float *own = malloc(LARGE * sizeof(float));
-    const bool staged = own != NULL && large_sum(me, own);
-    free(own);
-    return in_place && staged;
+    return in_place && large_sum(me, dist_take(me, LARGE * sizeof(float)));
 }
 
 static void no_squares(const float *g, int64_t n, double *partial)
@@ -73,10 +69,10 @@ static lvn_status endless_call(dist_rank *me, lvni_reduction *r, float *x, float
 bool dist_case_endless(dist_rank *me)
 {
     enum { ROOM = 1 << 20 };
-    float *x = calloc(ROOM, sizeof *x), *y = calloc(ROOM, sizeof *y);
+    float *x = dist_take(me, ROOM), *y = dist_take(me, ROOM);
     lvni_reduction *r = NULL;
     const lvni_reduction_options o = {.shards = me->world, .sets = 1, .n = 20000, .n_norm = 20000, .bucket = 4096, .sumsq = no_squares};
-    RANK_CHECK(me, x != NULL && y != NULL && lvni_reduction_create(me->comm, &o, &r) == LVN_OK, "create");
+    RANK_CHECK(me, lvni_reduction_create(me->comm, &o, &r) == LVN_OK, "create");
     lvn_status status = LVN_OK;
     while (status == LVN_OK) {
         status = endless_call(me, r, x, y);
@@ -85,7 +81,5 @@ bool dist_case_endless(dist_rank *me)
     snprintf(want, sizeof want, "rank %d died (process ", me->world - 1);
     RANK_CHECK(me, status == LVN_ERR_PEER && strncmp(lvn_last_error()->message, want, strlen(want)) == 0, "%s", lvn_status_name(status));
     lvni_reduction_destroy(r);
-    free(x);
-    free(y);
     return true;
 }

@@ -18,6 +18,33 @@
 
 enum { MAX_RANKS = 64, MAX_CARD = 4096, PATIENCE_S = 60 };
 
+/* ---- memory ---- */
+
+typedef struct dist_taken {
+    struct dist_taken *next;
+    char bytes[];
+} dist_taken;
+
+void *dist_take(dist_rank *me, size_t bytes)
+{
+    dist_taken *t = calloc(1, sizeof *t + bytes + 1);
+    if (t == NULL) {
+        abort();
+    }
+    t->next = me->taken;
+    me->taken = t;
+    return t->bytes;
+}
+
+void dist_give_back(dist_rank *me)
+{
+    while (me->taken != NULL) {
+        dist_taken *next = me->taken->next;
+        free(me->taken);
+        me->taken = next;
+    }
+}
+
 /* ---- threads ---- */
 
 typedef struct thread_rank {
@@ -32,6 +59,7 @@ static void *thread_main(void *p)
     thread_rank *t = p;
     lvni_thread_set_ftz();
     t->good = t->test->body(&t->me);
+    dist_give_back(&t->me);
     lvni_comm_destroy(t->me.comm);
     return NULL;
 }
@@ -45,7 +73,7 @@ bool dist_run_threads(const dist_case *c, int world, int arg)
         return false;
     }
     for (int r = 0; r < world; r++) {
-        rank[r] = (thread_rank){.test = c, .me = {comm[r], r, world, arg}};
+        rank[r] = (thread_rank){.test = c, .me = {.comm = comm[r], .rank = r, .world = world, .arg = arg}};
         if (pthread_create(&rank[r].thread, NULL, thread_main, &rank[r]) != 0) {
             abort();
         }
@@ -66,6 +94,7 @@ bool dist_run_self(const dist_case *c, int arg)
     }
     lvni_thread_set_ftz();
     const bool good = c->body(&me);
+    dist_give_back(&me);
     lvni_comm_destroy(me.comm);
     return good;
 }
@@ -119,6 +148,7 @@ void dist_rank_main(int argc, char **argv, const dist_case *cases, int n_cases)
             _exit(3);
         }
         const bool good = cases[i].body(&me);
+        dist_give_back(&me);
         lvni_comm_destroy(me.comm);
         exit(good ? 0 : 1);
     }

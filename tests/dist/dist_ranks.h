@@ -12,7 +12,12 @@ typedef struct dist_rank {
     lvni_comm *comm;
     int rank, world;
     int arg; /* of the test */
+    struct dist_taken *taken;
 } dist_rank;
+
+/* Memory until dist_give_back or the end of the body; never NULL. */
+void *dist_take(dist_rank *me, size_t bytes);
+void dist_give_back(dist_rank *me); /* all of it */
 
 typedef bool (*dist_body)(dist_rank *me);
 

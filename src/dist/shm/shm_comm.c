@@ -13,8 +13,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { SPINS = 2000 }; /* some tens of microseconds: what a rank spends before it sleeps */
-
 static size_t round_up(size_t n, size_t unit)
 {
     return (n + unit - 1) / unit * unit;
@@ -195,8 +193,8 @@ static lvn_status attach(shm_comm *c, shm_segment *segment)
     return LVN_OK;
 }
 
-/* Spinning helps while every rank has a core; beyond that it keeps away the rank that is waited for. */
-static void choose_spins(shm_comm *c)
+/* Has every rank a core? If not, waiting must not keep away the rank that is waited for. */
+static void count_cores(shm_comm *c)
 {
     int cores = 0;
     for (int word = 0; word < SHM_CORE_WORDS; word++) {
@@ -206,7 +204,7 @@ static void choose_spins(shm_comm *c)
         }
         cores += __builtin_popcountll(any);
     }
-    c->spins = cores >= c->base.world ? SPINS : 0;
+    c->own_core = cores >= c->base.world;
 }
 
 static lvn_status check_world(int world)
@@ -240,7 +238,7 @@ lvn_status lvni_comm_threads(int world, bool check, lvni_comm **comm)
     shm_segment_drop(segment); /* the creator's own hold: each rank has one */
     for (int rank = 0; rank < world; rank++) {
         if (status == LVN_OK) {
-            choose_spins((shm_comm *)comm[rank]);
+            count_cores((shm_comm *)comm[rank]);
         } else {
             lvni_comm_destroy(comm[rank]);
             comm[rank] = NULL;
@@ -339,7 +337,7 @@ lvn_status lvni_comm_shm(const lvni_comm_options *o, lvni_comm **out)
         *out = &c->base;
     }
     if (status == LVN_OK) {
-        choose_spins(c);
+        count_cores(c);
     } else {
         lvni_comm_destroy(*out);
         *out = NULL;

@@ -7,7 +7,10 @@
 
 #include <string.h>
 
-enum { SMALL = 16 << 10 }; /* bytes */
+enum {
+    TINY = 2 << 10,  /* bytes: not worth a round to ask where the numbers lie */
+    SMALL = 16 << 10 /* less than this is staged at once */
+};
 
 static int64_t least(int64_t a, int64_t b)
 {
@@ -98,14 +101,14 @@ lvn_status shm_all_reduce(lvni_comm *comm, const void *in, void *out, int64_t n,
     shm_comm *c = (shm_comm *)comm;
     const size_t bytes = (size_t)n * lvn_dtype_size(dtype);
     const lvni_region *in_region, *out_region;
-    if (bytes <= SMALL) {
+    if (bytes <= TINY) {
         return reduce_small(c, in, out, n, dtype, how);
     }
     LVN_TRY(shm_places(c, in, bytes, out, bytes, &in_region, &out_region));
     if (in_region != NULL && out_region != NULL) {
         return reduce_in_place(c, in_region, out_region, n, dtype, how);
     }
-    return reduce_staged(c, in, out, n, dtype, how);
+    return bytes <= SMALL ? reduce_small(c, in, out, n, dtype, how) : reduce_staged(c, in, out, n, dtype, how);
 }
 
 lvn_status shm_reduce_scatter(lvni_comm *comm, const void *in, void *out, int64_t n, lvn_dtype dtype, lvni_reduce how)
@@ -113,7 +116,7 @@ lvn_status shm_reduce_scatter(lvni_comm *comm, const void *in, void *out, int64_
     shm_comm *c = (shm_comm *)comm;
     const size_t size = lvn_dtype_size(dtype), bytes = (size_t)n * size, world = (size_t)comm->world, me = (size_t)comm->rank;
     const lvni_region *region = NULL, *unused = NULL;
-    if (bytes * world > SMALL) {
+    if (bytes * world > TINY) {
         LVN_TRY(shm_places(c, in, bytes * world, NULL, 0, &region, &unused));
     }
     if (region != NULL) {
