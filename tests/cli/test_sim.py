@@ -81,6 +81,9 @@ class Sim(Case):
         self.compare("precision=16-mixed", "optim=lars", "max_steps=5")
         self.assertGreater(metric(f"{self.dir}/sim", "amp/skipped_steps")[-1], 0)
 
+    def test_shards_that_meet(self):
+        self.compare("sync_batchnorm=true", "shards=4", "group=2", "max_steps=4")
+
     def test_photos(self):
         if not os.path.isdir(PHOTOS):
             self.skipTest("no photos: LEVIN_TEST_DATA names no folder with clothing/")
