@@ -53,6 +53,12 @@ static void lose_store(lvni_control *c, const char *why)
     lvni_control_over(c, &cause);
 }
 
+static void lose_connection(lvni_control *c, int error)
+{
+    const bool ended = error == 0 || error == ECONNRESET || error == EPIPE;
+    lose_store(c, ended ? "its connection ended without a word: it was killed or crashed" : strerror(error));
+}
+
 /* ---- Frames in ---- */
 
 static void on_reply(lvni_control *c, const lvni_frame *frame)
@@ -154,7 +160,7 @@ static void receive(lvni_control *c)
             return;
         }
         if (n <= 0) {
-            lose_store(c, n == 0 ? "its connection ended without a word: it was killed or crashed" : strerror(errno));
+            lose_connection(c, n == 0 ? 0 : errno);
             return;
         }
         c->heard_ns = lvni_now_ns();
@@ -190,8 +196,9 @@ static void transmit(lvni_control *c)
         }
         if (n < 0) {
             if (errno != EAGAIN) {
+                const int error = errno;
                 receive(c); /* its last words may lie there */
-                lose_store(c, strerror(errno));
+                lose_connection(c, error);
             }
             return;
         }

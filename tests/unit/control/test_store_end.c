@@ -263,74 +263,170 @@ static void the_end_of_a_connection_ends_the_run(void **state)
     group_end(&g);
 }
 
-/* A rank in a process of its own, which is stopped or killed. It ends with its parent. */
-static pid_t rank_process(int port, int rank)
+/* A rank in a process of its own, which is stopped, continued or killed; rank 0 holds the store, on the socket fd. It writes a byte to `told` after the
+ * first barrier, waits for one from `go`, and ends with 0 after the second. Forked while this process has no other threads. */
+typedef struct own_process {
+    int port, fd, rank, told, go;
+    double peer_timeout_s;
+} own_process;
+
+static lvn_status own_main(const own_process *p)
 {
-    const pid_t pid = fork();
-    if (pid != 0) {
-        return pid;
-    }
-    alarm(30);
+    lvni_store *store = NULL;
+    lvni_store_options so;
     lvni_control_options o;
     lvni_control *c = NULL;
     lvni_facts facts;
     lvni_facts_room room;
+    lvni_store_options_init(&so);
     lvni_control_options_init(&o);
-    o.rank = rank;
-    o.world = 2;
-    o.heartbeat_s = 0.1;
-    o.job_key = "test";
-    o.ports = &port;
+    so.listen_fd = p->fd;
+    so.world = o.world = 2;
+    so.heartbeat_s = o.heartbeat_s = 0.1;
+    so.peer_timeout_s = o.peer_timeout_s = p->peer_timeout_s;
+    so.job_key = o.job_key = "test";
+    o.rank = p->rank;
+    o.ports = &p->port;
     o.n_ports = 1;
     lvni_facts_init(&facts, &room);
-    if (lvni_control_connect(&o, &c) != LVN_OK || lvni_control_rendezvous(c, &facts) != LVN_OK) {
-        _exit(1);
+    if (p->fd >= 0) {
+        LVN_TRY(lvni_store_create(&so, &store));
     }
-    lvni_control_barrier(c, "of this process alone", 30);
-    _exit(2);
+    LVN_TRY(lvni_control_connect(&o, &c));
+    LVN_TRY(lvni_control_rendezvous(c, &facts));
+    LVN_TRY(lvni_control_barrier(c, "first", 30));
+    char byte = 'x';
+    if (write(p->told, &byte, 1) != 1 || read(p->go, &byte, 1) != 1) {
+        LVN_FAIL(LVN_ERR_IO, "the test is gone");
+    }
+    LVN_TRY(lvni_control_barrier(c, "second", 30));
+    LVN_TRY(lvni_control_leave(c));
+    lvni_control_destroy(c);
+    if (store != NULL) {
+        LVN_TRY(lvni_store_wait(store, 10));
+    }
+    lvni_store_destroy(store);
+    return LVN_OK;
 }
 
-static void lose_process(int signal_number, double peer_timeout_s, const char *why)
+static pid_t own_start(const own_process *p)
 {
-    group g;
-    int fd = -1;
-    static const int any = 0;
-    group_init(&g, 2);
-    /* The process is forked before this one has threads; it finds the socket, which listens already. */
-    assert_int_equal(lvni_store_listen("127.0.0.1", &any, 1, &fd, &g.port), LVN_OK);
-    const pid_t pid = rank_process(g.port, 1);
-    assert_true(pid > 0);
-    g.store_options.listen_fd = fd;
-    g.store_options.peer_timeout_s = peer_timeout_s;
-    g.store_options.heartbeat_s = g.options.heartbeat_s = 0.05;
-    g.skip[1] = true;
-    g.keep = true;
-    group_run(&g);
-    assert_int_equal(g.ranks[0].status, LVN_OK);
-    const uint64_t began = lvni_now_ns();
-    kill(pid, signal_number);
-    assert_int_equal(lvni_control_barrier(g.ranks[0].control, "never", 20), LVN_ERR_PEER);
-    assert_true(lvni_seconds_since(began) < peer_timeout_s + 2);
-    lvni_cause cause;
-    assert_true(lvni_control_cause(g.ranks[0].control, &cause));
-    assert_int_equal(cause.rank, 1);
-    assert_int_equal(cause.pid, pid);
-    assert_non_null(strstr(cause.message, why));
+    const pid_t pid = fork();
+    if (pid == 0) {
+        alarm(60); /* ends whatever becomes of its parent */
+        _exit(own_main(p) == LVN_OK ? 0 : 1);
+    }
+    return pid;
+}
+
+static void end_process(pid_t pid)
+{
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);
+}
+
+/* This process is rank `1 - rank` and reads off what becomes of `rank`, to which the signal is sent. */
+static void lose_process(int rank, int signal_number, double peer_timeout_s, const char *why)
+{
+    static const int any = 0;
+    group g;
+    int fd = -1, told[2], go[2];
+    char byte;
+    group_init(&g, 2);
+    assert_int_equal(pipe(told), 0);
+    assert_int_equal(pipe(go), 0);
+    assert_int_equal(lvni_store_listen("127.0.0.1", &any, 1, &fd, &g.port), LVN_OK);
+    const own_process p = {.port = g.port, .fd = rank == 0 ? fd : -1, .rank = rank, .told = told[1], .go = go[0], .peer_timeout_s = peer_timeout_s};
+    const pid_t pid = own_start(&p);
+    assert_true(pid > 0);
+    if (rank == 0) {
+        close(fd);
+    } else {
+        g.store_options.listen_fd = fd;
+        g.store_options.peer_timeout_s = peer_timeout_s;
+        g.store_options.heartbeat_s = 0.1;
+        assert_int_equal(lvni_store_create(&g.store_options, &g.store), LVN_OK);
+    }
+    lvni_control_options o = g.options;
+    lvni_control *c = NULL;
+    o.rank = 1 - rank;
+    o.world = 2;
+    o.ports = &g.port;
+    o.n_ports = 1;
+    o.heartbeat_s = 0.1;
+    o.peer_timeout_s = peer_timeout_s;
+    assert_int_equal(lvni_control_connect(&o, &c), LVN_OK);
+    assert_int_equal(lvni_control_rendezvous(c, &g.ranks[1 - rank].facts), LVN_OK);
+    assert_int_equal(lvni_control_barrier(c, "first", 20), LVN_OK);
+    assert_int_equal(read(told[0], &byte, 1), 1);
+    const uint64_t began = lvni_now_ns();
+    kill(pid, signal_number);
+    assert_int_equal(lvni_control_barrier(c, "of this rank alone", 20), LVN_ERR_PEER);
+    assert_true(lvni_seconds_since(began) < peer_timeout_s + 2);
+    lvni_cause cause;
+    assert_true(lvni_control_cause(c, &cause));
+    assert_int_equal(cause.rank, rank);
+    assert_true(rank == 0 || cause.pid == pid);
+    assert_non_null(strstr(cause.message, why));
+    end_process(pid);
+    lvni_control_destroy(c);
     group_end(&g);
+    for (int i = 0; i < 2; i++) {
+        close(told[i]);
+        close(go[i]);
+    }
+}
+
+/* Ctrl-Z of a whole run, and fg later than the peers' patience: everybody was silent, and nobody is lost. */
+static void a_run_that_was_stopped_as_a_whole_goes_on(void **state)
+{
+    (void)state;
+    static const int any = 0;
+    int fd = -1, port = 0, told[2], go[2], status[2] = {-1, -1};
+    char bytes[2] = "go";
+    pid_t pid[2];
+    assert_int_equal(pipe(told), 0);
+    assert_int_equal(pipe(go), 0);
+    assert_int_equal(lvni_store_listen("127.0.0.1", &any, 1, &fd, &port), LVN_OK);
+    for (int r = 0; r < 2; r++) {
+        const own_process p = {.port = port, .fd = r == 0 ? fd : -1, .rank = r, .told = told[1], .go = go[0], .peer_timeout_s = 1};
+        pid[r] = own_start(&p);
+        assert_true(pid[r] > 0);
+    }
+    close(fd);
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(read(told[0], &bytes[i], 1), 1);
+    }
+    kill(pid[0], SIGSTOP);
+    kill(pid[1], SIGSTOP);
+    pause_ms(1600);
+    kill(pid[0], SIGCONT);
+    kill(pid[1], SIGCONT);
+    pause_ms(300); /* time to take the other for lost */
+    assert_int_equal(write(go[1], bytes, 2), 2);
+    for (int r = 0; r < 2; r++) {
+        waitpid(pid[r], &status[r], 0);
+    }
+    assert_int_equal(status[0], 0);
+    assert_int_equal(status[1], 0);
+    for (int i = 0; i < 2; i++) {
+        close(told[i]);
+        close(go[i]);
+    }
 }
 
 static void a_killed_process_is_named(void **state)
 {
     (void)state;
-    lose_process(SIGKILL, 10, "killed or crashed");
+    lose_process(1, SIGKILL, 10, "killed or crashed");
+    lose_process(0, SIGKILL, 10, "the store in its process is lost: its connection ended without a word");
 }
 
 static void a_stopped_process_is_named_when_its_time_is_over(void **state)
 {
     (void)state;
-    lose_process(SIGSTOP, 1.5, "nothing was heard from it for 1.5 s");
+    lose_process(1, SIGSTOP, 1.5, "nothing was heard from it for 1.5 s");
+    lose_process(0, SIGSTOP, 1.5, "nothing was heard from it for 1.5 s");
 }
 
 static lvn_status store_goes_away(group_rank *r)
@@ -460,6 +556,7 @@ int main(void)
         cmocka_unit_test(the_end_of_a_connection_ends_the_run),
         cmocka_unit_test(a_killed_process_is_named),
         cmocka_unit_test(a_stopped_process_is_named_when_its_time_is_over),
+        cmocka_unit_test(a_run_that_was_stopped_as_a_whole_goes_on),
         cmocka_unit_test(a_lost_store_names_its_rank),
         cmocka_unit_test(who_dies_at_the_rendezvous_is_named),
         cmocka_unit_test(the_store_waits_until_all_have_left),
