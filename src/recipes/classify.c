@@ -8,7 +8,6 @@
 #include "recipes/image_source.h"
 #include "recipes/mix.h"
 #include "recipes/optim_options.h"
-#include "recipes/run_dir.h"
 #include "recipes/train_options.h"
 #include "trainer/trainer.h"
 
@@ -72,6 +71,8 @@ typedef lvn_status (*fit_function)(const lvni_fit_request *request);
 /* A command at work. */
 typedef struct work {
     lvni_config *config;
+    int n_words;
+    const char *const *words;
     lvni_ranks ranks; /* training */
     fit_function fit;
 } work;
@@ -135,29 +136,18 @@ static lvn_status with_data(const work *w)
     return s;
 }
 
-/* What refuses the run without a look at the data comes before that look, which may take minutes. */
-static lvn_status check_out(const lvni_config *c)
-{
-    char *out;
-    LVN_TRY(lvni_run_dir_choose(c, "classify", &out));
-    lvni_free(out);
-    return LVN_OK;
-}
-
 static lvn_status train_with(work *w)
 {
-    LVN_TRY(check_out(w->config));
-    LVN_TRY(lvni_ranks_open(w->config, &w->ranks));
-    const lvn_status s = with_data(w);
-    lvni_ranks_close(&w->ranks);
-    return s;
+    const lvni_ranks_command command = {.command = {"train", "classify"}, .n = w->n_words, .words = w->words, .recipe = "classify"};
+    LVN_TRY(lvni_ranks_open(w->config, &command, &w->ranks));
+    return lvni_ranks_close(&w->ranks, with_data(w));
 }
 
 static lvn_status run(int n, const char *const *words, fit_function fit)
 {
     size_t n_tables;
     const lvni_option_table *tables = lvni_classify_train_tables(&n_tables);
-    work w = {.fit = fit};
+    work w = {.n_words = n, .words = words, .fit = fit};
     LVN_TRY(lvni_read_config(tables, n_tables, "levin help train.classify", NULL, n, words, &w.config));
     lvni_log_set_quiet(lvni_config_bool(w.config, "quiet"));
     const lvn_status s = fit == lvni_fit ? train_with(&w) : with_data(&w);

@@ -35,12 +35,12 @@ static lvn_status train(const lvn_job *job, int n, const char *const *words)
     lvni_config *c;
     LVN_TRY(lvni_read_config(t, n_tables, "PROGRAM help", job->options, n, words, &c));
     lvni_ranks ranks;
-    lvn_status s = lvni_ranks_open(c, &ranks);
+    const lvni_ranks_command command = {.n = n, .words = words, .recipe = job->module->name};
+    lvn_status s = lvni_ranks_open(c, &command, &ranks);
     if (s == LVN_OK) {
         const lvni_fit_request request = {
             .config = c, .ranks = &ranks, .recipe = job->module->name, .cls = job->module, .train = job->train, .val = job->val};
-        s = lvni_fit(&request);
-        lvni_ranks_close(&ranks);
+        s = lvni_ranks_close(&ranks, lvni_fit(&request));
     }
     lvni_config_destroy(c);
     return s;

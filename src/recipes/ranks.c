@@ -2,29 +2,130 @@
 #include "recipes/ranks.h"
 
 #include "core/alloc.h"
+#include "core/error_record.h"
 #include "launch/device_spec.h"
 #include "launch/env_vars.h"
+#include "launch/launch.h"
+#include "launch/run_mode.h"
+#include "launch/who.h"
 #include "log/run_log.h"
 #include "recipes/accelerator.h"
+#include "recipes/rank_process.h"
+#include "recipes/report_error.h"
+#include "recipes/run_dir.h"
 #include "recipes/train_options.h"
 
 #include <levin/device.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-/* What the configuration asks for. */
+/* What configuration and environment ask for. */
 typedef struct wish {
-    int devices;
-    int *index; /* their numbers; NULL: 0 to devices - 1 */
+    lvni_who who;
+    int devices; /* of this node; on the CPU its ranks */
+    int *index;  /* their numbers on the machine; NULL: the CPU */
+    int mine;    /* one process of several: its number among them, -1: the CPU */
     bool threads;
 } wish;
+
+static void wish_free(wish *w)
+{
+    lvni_who_free(&w->who);
+    lvni_free(w->index);
+    *w = (wish){0};
+}
 
 static lvn_status set(lvni_config *c, const char *key, const char *value)
 {
     return strcmp(lvni_config_str(c, key), value) == 0 ? LVN_OK : lvni_config_set(c, key, value, "resolved at start");
 }
 
-static void warn(const lvni_notices *notices)
+static bool is_sim(const lvni_config *c)
+{
+    return strcmp(lvni_config_str(c, "accelerator"), "sim") == 0;
+}
+
+static lvni_run_mode mode_named(const char *strategy)
+{
+    static const char *const names[] = {"auto", "single", "dp", "ddp", "ddp2", "sharded", "balance"};
+    int i = 0;
+    while (strcmp(names[i], strategy) != 0) { /* the row's choices, in this order */
+        i++;
+    }
+    return (lvni_run_mode)i;
+}
+
+static const char *name_of(lvni_run_mode mode)
+{
+    return mode == LVNI_MODE_SINGLE ? "single" : mode == LVNI_MODE_DP ? "dp" : mode == LVNI_MODE_DDP2 ? "ddp2" : "ddp";
+}
+
+static bool is_one_of_several(const lvni_who *who)
+{
+    return who->world > 1;
+}
+
+static lvn_status choose(const lvni_config *c, const lvni_who *who, const lvni_visible *visible, lvni_notices *notices, lvni_device_choice *choice)
+{
+    const char *spec = lvni_config_str(c, "devices");
+    const bool launched = who->source == LVNI_SOURCE_LEVIN; /* its launcher shows the chosen devices alone */
+    const bool rank_of_cpu = is_one_of_several(who) && !is_sim(c) && strcmp(spec, "auto") == 0;
+    const lvni_device_request request = {.key = "devices",
+                                         .spec = launched ? NULL : spec,
+                                         .accelerator = is_sim(c) ? LVNI_ACCELERATOR_SIM : LVNI_ACCELERATOR_CPU,
+                                         .launched = is_one_of_several(who),
+                                         .nproc = rank_of_cpu || launched ? who->local_world : 0,
+                                         .env = environ};
+    return lvni_device_choose(&request, visible, notices, choice);
+}
+
+/* The devices by their numbers on the machine, and which is this process's. */
+static lvn_status take_devices(const lvni_config *c, const lvni_visible *visible, lvni_notices *notices, wish *w)
+{
+    lvni_device_choice choice = {0};
+    LVN_TRY(choose(c, &w->who, visible, notices, &choice));
+    w->devices = choice.n;
+    const lvni_run_mode mode = lvni_run_mode_choose(mode_named(lvni_config_str(c, "strategy")), choice.n, w->who.nnodes > 0 ? w->who.nnodes : 1, notices);
+    w->threads = lvni_run_mode_threads(mode);
+    const lvni_who_devices d = {.choice = &choice, .visible = visible, .key = "devices", .threads = w->threads, .host = "this node"};
+    lvn_status s = LVN_OK;
+    if (is_one_of_several(&w->who)) {
+        s = lvni_who_check_devices(&w->who, environ, &d, notices);
+        s = s == LVN_OK ? lvni_who_device(&w->who, environ, &d, notices, &w->mine) : s;
+    }
+    if (s == LVN_OK && choice.index != NULL) {
+        w->index = lvni_calloc(LVNI_TAG_CONFIG, (size_t)choice.n, sizeof *w->index);
+        s = w->index == NULL ? LVN_ERR_MEMORY : LVN_OK;
+    }
+    for (int i = 0; s == LVN_OK && w->index != NULL && i < choice.n; i++) {
+        w->index[i] = visible->device[choice.index[i]].physical;
+    }
+    if (w->mine >= 0 && s == LVN_OK && is_one_of_several(&w->who)) {
+        w->mine = visible->device[w->mine].physical;
+    }
+    lvni_device_choice_free(&choice);
+    return s;
+}
+
+static lvn_status find_all(lvni_config *c, const lvni_ranks_command *command, lvni_notices *notices, wish *w)
+{
+    const lvni_who_options o = {.no_file = true,
+                                .nodes = lvni_config_is_set(c, "num_nodes") ? (int)lvni_config_int(c, "num_nodes") : 0,
+                                .n_words = command->n,
+                                .words = command->words};
+    lvni_visible visible;
+    LVN_TRY(lvni_who_detect(environ, &o, notices, &w->who));
+    LVN_TRY(lvni_who_check_address_here(&w->who, notices));
+    LVN_TRY(lvni_accelerator_resolve(c));
+    LVN_TRY(lvni_visible_make(lvni_env_raw(environ, "CUDA_VISIBLE_DEVICES"), is_sim(c) ? lvn_device_count(LVN_DEVICE_SIM) : 0, NULL, &visible));
+    const lvn_status s = take_devices(c, &visible, notices, w);
+    lvni_visible_free(&visible);
+    return s;
+}
+
+/* Blocks and warnings of the identity are told by rank 0, or by whoever alone can know. */
+static void tell(const lvni_notices *notices)
 {
     const char *line = notices->warnings.data;
     for (const char *end; line != NULL && (end = strchr(line, '\n')) != NULL; line = end + 1) {
@@ -32,57 +133,23 @@ static void warn(const lvni_notices *notices)
     }
 }
 
-static lvn_status choose(const lvni_config *c, const lvni_visible *visible, lvni_device_choice *choice)
-{
-    lvni_notices notices = {0};
-    const bool sim = strcmp(lvni_config_str(c, "accelerator"), "sim") == 0;
-    const lvni_device_request request = {.key = "devices",
-                                         .spec = lvni_config_str(c, "devices"),
-                                         .accelerator = sim ? LVNI_ACCELERATOR_SIM : LVNI_ACCELERATOR_CPU,
-                                         .env = environ};
-    const lvn_status s = lvni_device_choose(&request, visible, &notices, choice);
-    warn(&notices);
-    lvni_notices_free(&notices);
-    return s;
-}
-
-/* The devices by their numbers on the machine. */
-static lvn_status take_devices(const lvni_config *c, const lvni_visible *visible, wish *out)
-{
-    lvni_device_choice choice = {0};
-    LVN_TRY(choose(c, visible, &choice));
-    out->devices = choice.n;
-    if (choice.index != NULL) {
-        out->index = lvni_calloc(LVNI_TAG_CONFIG, (size_t)choice.n, sizeof *out->index);
-    }
-    for (int i = 0; out->index != NULL && i < choice.n; i++) {
-        out->index[i] = visible->device[choice.index[i]].physical;
-    }
-    const bool failed = choice.index != NULL && out->index == NULL;
-    lvni_device_choice_free(&choice);
-    return failed ? LVN_ERR_MEMORY : LVN_OK;
-}
-
-static lvn_status read_wish(lvni_config *c, wish *out)
+static lvn_status read_wish(lvni_config *c, const lvni_ranks_command *command, wish *out)
 {
     *out = (wish){0};
-    lvni_visible visible;
-    LVN_TRY(lvni_accelerator_resolve(c));
-    const bool sim = strcmp(lvni_config_str(c, "accelerator"), "sim") == 0;
-    LVN_TRY(lvni_visible_make(lvni_env_raw(environ, "CUDA_VISIBLE_DEVICES"), sim ? lvn_device_count(LVN_DEVICE_SIM) : 0, NULL, &visible));
-    const lvn_status s = take_devices(c, &visible, out);
-    lvni_visible_free(&visible);
+    lvni_notices notices = {0};
+    const lvn_status s = find_all(c, command, &notices, out);
+    tell(&notices);
+    if (s != LVN_OK) {
+        lvni_report_block(&notices);
+    }
+    lvni_notices_free(&notices);
     LVN_TRY(s);
-    const char *strategy = lvni_config_str(c, "strategy");
-    if (strcmp(strategy, "auto") == 0) {
-        strategy = out->devices > 1 ? "ddp" : "single";
+    const bool several = is_one_of_several(&out->who) || out->devices > 1;
+    if (strcmp(lvni_config_str(c, "strategy"), "single") == 0 && several) {
+        LVN_FAIL(LVN_ERR_USAGE, "strategy=single is one device, and there are %d; leave strategy= out, or give devices=1",
+                 is_one_of_several(&out->who) ? out->who.world : out->devices);
     }
-    if (strcmp(strategy, "single") == 0 && out->devices > 1) {
-        LVN_FAIL(LVN_ERR_USAGE, "strategy=single is one device, and devices=%s are %d; leave strategy= out, or give devices=1", lvni_config_str(c, "devices"),
-                 out->devices);
-    }
-    out->threads = strcmp(strategy, "dp") == 0 || strcmp(strategy, "ddp2") == 0; /* on one node they are the same */
-    return set(c, "strategy", strategy);
+    return set(c, "strategy", out->threads ? lvni_config_str(c, "strategy") : name_of(several ? LVNI_MODE_DDP : LVNI_MODE_SINGLE));
 }
 
 static int share(int cores, int ranks)
@@ -118,33 +185,94 @@ static lvn_status open_threads(const wish *w, lvni_ranks *out)
     return s;
 }
 
-lvn_status lvni_ranks_open(lvni_config *c, lvni_ranks *out)
+static lvn_status open_process(const lvni_config *c, const wish *w, lvni_ranks *out)
 {
-    *out = (lvni_ranks){0};
-    wish w;
-    lvn_status s = read_wish(c, &w);
-    s = s == LVN_OK ? open_threads(&w, out) : s;
-    lvni_free(w.index);
-    if (s != LVN_OK) {
-        lvni_ranks_close(out);
+    if (w->threads) {
+        LVN_FAIL(LVN_ERR_USAGE, "strategy=%s is one process per node, and this is rank %d of %d: start one, or leave strategy= out",
+                 lvni_config_str(c, "strategy"), w->who.rank, w->who.world);
     }
+    out->how = "processes";
+    out->world = w->who.world;
+    out->rank = lvni_calloc(LVNI_TAG_CONFIG, 1, sizeof *out->rank);
+    if (out->rank == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    out->n = 1;
+    out->rank->device = w->mine > 0 ? w->mine : 0;
+    lvni_log_set_follower(w->who.rank > 0);
+    lvni_report_as_rank(w->who.rank);
+    LVN_TRY(lvni_error_record_begin(lvni_env_get(environ, "LEVIN_ERROR_FILE"), w->who.rank));
+    LVN_TRY(lvni_error_record_catch_signals());
+    return lvni_rank_process_join(c, &w->who, out->rank, &out->process);
+}
+
+/* The same command again, as the ranks of `levin launch`; its logs and error records go into the run directory. */
+static lvn_status launch(const wish *w, const lvni_ranks_command *command, const char *dir)
+{
+    char nproc[32], run_dir[4096], out[4096];
+    const char *words[256];
+    int n = 0;
+    snprintf(nproc, sizeof nproc, "nproc=%d", w->devices);
+    snprintf(run_dir, sizeof run_dir, "run_dir=%s", dir);
+    snprintf(out, sizeof out, "out=%s", dir);
+    const char *const options[] = {nproc, run_dir, "no_prefix=true", "show=0"};
+    if (command->n > (int)(sizeof words / sizeof *words) - 3) {
+        LVN_FAIL(LVN_ERR_UNSUPPORTED, "%d words are too many to start ranks with; put them into a file, and give config=FILE", command->n);
+    }
+    words[n++] = command->command[0];
+    words[n++] = command->command[1];
+    for (int i = 0; i < command->n; i++) {
+        words[n++] = command->words[i];
+    }
+    words[n++] = out; /* the last one wins */
+    return lvni_launch_self((int)(sizeof options / sizeof *options), options, n, words, environ);
+}
+
+/* Nobody has started this process as one of several. */
+static lvn_status open_alone(const lvni_config *c, const wish *w, const lvni_ranks_command *command, lvni_ranks *out)
+{
+    char *dir;
+    LVN_TRY(lvni_run_dir_choose(c, command->recipe, &dir));
+    const bool starts = w->devices > 1 && !w->threads && command->command[0] != NULL;
+    const lvn_status s = starts ? launch(w, command, dir) : open_threads(w, out);
+    lvni_free(dir);
     return s;
 }
 
-void lvni_ranks_close(lvni_ranks *ranks)
+lvn_status lvni_ranks_open(lvni_config *c, const lvni_ranks_command *command, lvni_ranks *out)
 {
-    for (int i = 0; i < ranks->n; i++) {
-        lvni_comm_destroy(ranks->rank[i].comm);
+    *out = (lvni_ranks){0};
+    wish w;
+    lvn_status s = read_wish(c, command, &w);
+    if (s == LVN_OK) {
+        s = is_one_of_several(&w.who) ? open_process(c, &w, out) : open_alone(c, &w, command, out);
+    }
+    wish_free(&w);
+    return s == LVN_OK ? LVN_OK : lvni_ranks_close(out, s);
+}
+
+lvn_status lvni_ranks_close(lvni_ranks *ranks, lvn_status status)
+{
+    lvn_status s = status;
+    if (ranks->process != NULL) {
+        s = lvni_rank_process_leave(ranks->process, status); /* the communicator goes with it */
+    } else {
+        for (int i = 0; i < ranks->n; i++) {
+            lvni_comm_destroy(ranks->rank[i].comm);
+        }
     }
     lvni_free(ranks->rank);
     *ranks = (lvni_ranks){0};
+    lvni_log_set_follower(false);
+    return s;
 }
 
 lvn_status lvni_ranks_foresee(lvni_config *c, lvni_rank *out)
 {
     wish w;
-    const lvn_status s = read_wish(c, &w);
+    const lvni_ranks_command none = {0};
+    const lvn_status s = read_wish(c, &none, &w);
     *out = s == LVN_OK ? rank_of(&w, 0) : (lvni_rank){0};
-    lvni_free(w.index);
+    wish_free(&w);
     return s;
 }

@@ -15,16 +15,30 @@ typedef struct lvni_rank {
     int cores_all;   /* of all ranks */
 } lvni_rank;
 
+typedef struct lvni_rank_process lvni_rank_process; /* rank_process.h */
+
 typedef struct lvni_ranks {
     lvni_rank *rank; /* of this process, ascending */
     int n;
     int world;
     const char *how; /* "threads", "processes"; NULL: one rank */
+    lvni_rank_process *process; /* NULL: all ranks are here */
 } lvni_ranks;
 
-/* From devices=, strategy=, accelerator=, which become what they stand for. LVN_ERR_USAGE, LVN_ERR_RESOURCE. *out is to be closed. */
-lvn_status lvni_ranks_open(lvni_config *config, lvni_ranks *out);
-void lvni_ranks_close(lvni_ranks *ranks);
+/* The words of a command, as they would be given to `levin`. */
+typedef struct lvni_ranks_command {
+    const char *command[2]; /* "train", "classify"; NULL: a program of somebody's own, whose ranks are threads unless it was started as several */
+    int n;
+    const char *const *words;
+    const char *recipe; /* for the run directory, which is looked at before anything that takes long; NULL: a plan, which has none */
+} lvni_ranks_command;
+
+/* From devices=, strategy=, accelerator=, which become what they stand for, and from the environment, which says whether this process is one of
+ * several. Alone and with several devices under ddp it becomes `levin launch`, which starts the ranks: no return. LVN_ERR_USAGE, LVN_ERR_RESOURCE,
+ * and what rank_process.h says. *out is to be closed. */
+lvn_status lvni_ranks_open(lvni_config *config, const lvni_ranks_command *command, lvni_ranks *out);
+/* With the status of the run, whose error is the thread's; returns the status to report: that of the rank which failed first. */
+lvn_status lvni_ranks_close(lvni_ranks *ranks, lvn_status status);
 /* The same for `levin plan`: rank 0 alone, without anybody to talk to. */
 lvn_status lvni_ranks_foresee(lvni_config *config, lvni_rank *out);
 

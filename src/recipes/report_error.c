@@ -1,6 +1,7 @@
 /* Errors for people (report_error.h). */
 #include "recipes/report_error.h"
 
+#include "core/error_record.h"
 #include "core/exit_code.h"
 #include "trainer/trainer.h"
 
@@ -13,20 +14,48 @@ static int code_of_stop(void)
     return signal_number == SIGUSR1 ? LVNI_EXIT_REQUEUE : signal_number == 0 ? LVNI_EXIT_FAILURE : lvni_exit_of_signal(signal_number);
 }
 
+static bool told;    /* a block stands on the screen already */
+static int own_rank; /* of several, 0 where there is one */
+
+void lvni_report_block(const lvni_notices *notices)
+{
+    if (notices->error != 0 && notices->text.len > 0) {
+        told = true;
+        if (lvni_notices_speak(notices)) {
+            fputs(lvni_str_text(&notices->text), stderr);
+        }
+    }
+}
+
+void lvni_report_as_rank(int rank)
+{
+    own_rank = rank;
+}
+
+static void print_error(lvn_status status, const lvn_error *e)
+{
+    fprintf(stderr, "%s: %s\n", status == LVN_ERR_CANCELLED ? "stopped" : "error", e->message[0] != '\0' ? e->message : lvn_status_text(status));
+    for (int i = 0; i < e->n_frames; i++) {
+        fprintf(stderr, "  in %s\n", e->frames[i]);
+    }
+}
+
 int lvni_report_status(lvn_status status)
 {
     if (status == LVN_OK) {
         return LVNI_EXIT_OK;
     }
     const lvn_error *e = lvn_last_error();
-    fprintf(stderr, "%s: %s\n", status == LVN_ERR_CANCELLED ? "stopped" : "error", e->message[0] != '\0' ? e->message : lvn_status_text(status));
-    for (int i = 0; i < e->n_frames; i++) {
-        fprintf(stderr, "  in %s\n", e->frames[i]);
+    const bool elsewhere = own_rank > 0 && (status == LVN_ERR_PEER || status == LVN_ERR_CANCELLED); /* rank 0 tells it */
+    if (!told && !elsewhere) {
+        print_error(status, e);
     }
     if (status == LVN_ERR_CANCELLED) {
         return code_of_stop();
     }
-    return (int)(e->code == status ? lvni_exit_of_error(e) : lvni_exit_of_status(status));
+    const int code = (int)(e->code == status ? lvni_exit_of_error(e) : lvni_exit_of_status(status));
+    lvni_error_record_write(e, code); /* where a launcher waits for it */
+    return code;
 }
 
 int lvni_report_notices(lvn_status status, lvni_notices *notices)

@@ -9,5 +9,9 @@ int lvni_report_status(lvn_status status);
 /* The same for what may have left a block of a numbered error: that in place of the sentence, where this rank speaks. Frees the
  * notices. */
 int lvni_report_notices(lvn_status status, lvni_notices *notices);
+/* Where the status is reported later: the block now, where this rank speaks, and lvni_report_status then says nothing but the code. */
+void lvni_report_block(const lvni_notices *notices);
+/* This process is rank `rank` of several: what another rank began is told by rank 0 alone. */
+void lvni_report_as_rank(int rank);
 
 #endif

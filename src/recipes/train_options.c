@@ -50,6 +50,8 @@ static const lvni_option run_rows[] = {
     {.name = "strategy", .type = LVNI_OPT_CHOICE, .choices = "auto|single|dp|ddp|ddp2|sharded|balance", .fallback = "auto", .flags = LVNI_OPT_LAYOUT,
      .spellings = "none=single", .later = "sharded|balance", .later_note = "strategy=sharded and strategy=balance come with a later version; use ddp or dp",
      .help = "How devices share the work: ddp (a process each, the default), dp (threads of one process); ddp2 is dp on each node."},
+    {.name = "peer_timeout_s", .type = LVNI_OPT_FLOAT, .unit = "s", .fallback = "10", .range = LVNI_AT_LEAST(0.5), .flags = LVNI_OPT_LAYOUT,
+     .help = "A rank that is not heard of for so long counts as lost."},
     {.name = "num_nodes", .type = LVNI_OPT_INT, .fallback = "1", .range = LVNI_AT_LEAST(1), .flags = LVNI_OPT_LATER,
      .later_note = "several nodes come with a later version (num_nodes=1)", .help = "Machines in the run."},
     {.name = "deterministic", .type = LVNI_OPT_BOOL, .fallback = "true", .flags = LVNI_OPT_LATER,

@@ -1,0 +1,253 @@
+/* One process of several (rank_process.h): store, control channel, shared segment, in this order, and back. */
+#include "recipes/rank_process.h"
+
+#include "control/control.h"
+#include "control/store.h"
+#include "core/alloc.h"
+#include "core/error_record.h"
+#include "launch/env_vars.h"
+#include "log/run_log.h"
+#include "trainer/trainer.h"
+
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static const double GOODBYE_S = 10.0; /* that the store waits for the others to leave */
+
+struct lvni_rank_process {
+    lvni_store *store; /* NULL: another process has it */
+    lvni_control *control;
+    _Atomic(lvni_comm *) comm; /* read by the control channel's thread */
+    int exchanges;
+};
+
+/* The processors this process may use, as text: ranks with equal ones share them. */
+static void print_mask(char *out, size_t size)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    out[0] = '\0';
+    if (sched_getaffinity(0, sizeof set, &set) != 0) {
+        return;
+    }
+    size_t n = 0;
+    for (size_t i = 0; i < CPU_SETSIZE && n + 6 < size; i++) {
+        if (CPU_ISSET(i, &set)) {
+            n += (size_t)snprintf(out + n, size - n, "%zu,", i);
+        }
+    }
+}
+
+/* On the control channel's thread: whoever waits for a peer is woken. */
+static void on_abort(void *user, const lvni_cause *cause)
+{
+    lvni_rank_process *p = user;
+    char sentence[1024];
+    lvni_cause_sentence(cause, sentence, sizeof sentence);
+    lvni_comm *comm = atomic_load(&p->comm);
+    if (comm != NULL) {
+        lvni_comm_abort(comm, sentence);
+    }
+}
+
+static void say(void *user, const char *line)
+{
+    (void)user;
+    lvni_log_line(LVNI_LOG_WARNING, "%s", line);
+}
+
+static double seconds_of(const char *text, double fallback)
+{
+    double s = 0.0;
+    return text != NULL && sscanf(text, "%lf", &s) == 1 && s > 0.0 ? s : fallback;
+}
+
+static lvn_status open_store(const lvni_who *who, double timeout_s, lvni_rank_process *p)
+{
+    lvni_store_options o;
+    if (!who->store_host) {
+        return LVN_OK;
+    }
+    lvni_store_options_init(&o);
+    o.listen_fd = who->store_fd;
+    o.address = who->on_node ? "127.0.0.1" : who->master_given ? who->master_addr : NULL;
+    o.ports = who->ports;
+    o.n_ports = (size_t)who->n_ports;
+    o.world = who->world;
+    o.rank = who->rank;
+    o.job_key = who->job_key;
+    o.run_id = who->run_id;
+    o.secret = lvni_env_get(environ, "LEVIN_TOKEN");
+    o.rdzv_timeout_s = timeout_s;
+    o.say = say;
+    return lvni_store_create(&o, &p->store);
+}
+
+static lvn_status connect_control(const lvni_who *who, const lvni_config *config, double timeout_s, lvni_rank_process *p)
+{
+    lvni_control_options o;
+    lvni_control_options_init(&o);
+    const int own = p->store == NULL ? 0 : lvni_store_port(p->store);
+    o.host = lvni_who_dial(who);
+    o.ports = own != 0 ? &own : who->ports;
+    o.n_ports = own != 0 ? 1 : (size_t)who->n_ports;
+    o.rank = who->rank;
+    o.world = who->world;
+    o.job_key = who->job_key;
+    o.run_id = who->run_id;
+    o.secret = lvni_env_get(environ, "LEVIN_TOKEN");
+    o.rdzv_timeout_s = timeout_s;
+    o.peer_timeout_s = lvni_config_float(config, "peer_timeout_s");
+    o.on_abort = on_abort;
+    o.user = p;
+    return lvni_control_connect(&o, &p->control);
+}
+
+static lvn_status meet(const lvni_who *who, const lvni_config *config, const char *device, const lvni_rank_process *p)
+{
+    lvni_facts facts;
+    lvni_facts_room room;
+    lvni_str yaml = {0};
+    char mask[4096];
+    lvni_facts_init(&facts, &room);
+    print_mask(mask, sizeof mask);
+    lvn_status s = lvni_config_write_yaml(config, &yaml);
+    facts.local_rank = who->local_rank;
+    facts.node_rank = who->node_rank;
+    facts.device = device;
+    facts.config = lvni_str_text(&yaml);
+    facts.fingerprint = mask;
+    s = s == LVN_OK ? lvni_control_rendezvous(p->control, &facts) : s;
+    lvni_str_free(&yaml);
+    return s;
+}
+
+/* Ranks with the same processors share them. */
+static void share_cores(const lvni_control *control, lvni_rank *rank)
+{
+    const lvni_member *m = lvni_control_members(control);
+    rank->cores_all = 0;
+    for (int i = 0; i < rank->world; i++) {
+        int same = 0, first = i;
+        for (int k = 0; k < rank->world; k++) {
+            const bool shares = m[k].host_index == m[i].host_index && strcmp(m[k].fingerprint, m[i].fingerprint) == 0;
+            same += shares ? 1 : 0;
+            first = shares && k < first ? k : first;
+        }
+        rank->cores_all += first == i ? m[i].cpus : 0;
+        if (i == rank->rank) {
+            rank->cores = m[i].cpus / same > 1 ? m[i].cpus / same : 1;
+        }
+    }
+}
+
+static lvn_status exchange(void *user, const void *mine, size_t bytes, void *all)
+{
+    lvni_rank_process *p = user;
+    char name[32];
+    lvni_bytes *got;
+    snprintf(name, sizeof name, "segment-%d", p->exchanges++);
+    LVN_TRY(lvni_control_gather(p->control, name, mine, bytes, 60.0, &got));
+    lvn_status s = LVN_OK;
+    for (int i = 0; i < lvni_control_world(p->control); i++) {
+        if (got[i].n != bytes) {
+            s = lvn_error_set(LVN_ERR_MISMATCH, __FILE__, __LINE__, "rank %d gives %zu bytes about its memory, not %zu", i, got[i].n, bytes);
+            break;
+        }
+        memcpy((char *)all + (size_t)i * bytes, got[i].data, bytes);
+    }
+    lvni_free(got);
+    return s;
+}
+
+static lvn_status open_comm(lvni_rank_process *p, lvni_rank *rank)
+{
+    if (lvni_control_nodes(p->control) > 1) {
+        const lvni_member *m = lvni_control_members(p->control);
+        LVN_FAIL(LVN_ERR_UNSUPPORTED, "ranks on %d nodes (rank 0 on %s, rank %d on %s): several nodes come with a later version; start all ranks on one",
+                 lvni_control_nodes(p->control), m[0].host, rank->world - 1, m[rank->world - 1].host);
+    }
+    const lvni_comm_options o = {.rank = rank->rank, .world = rank->world, .exchange = exchange, .user = p};
+    LVN_TRY(lvni_comm_shm(&o, &rank->comm));
+    atomic_store(&p->comm, rank->comm);
+    lvni_cause cause;
+    if (lvni_control_cause(p->control, &cause)) { /* it came before there was a communicator to wake */
+        on_abort(p, &cause);
+    }
+    return LVN_OK;
+}
+
+static lvn_status join(const lvni_config *config, const lvni_who *who, lvni_rank_process *p, lvni_rank *rank)
+{
+    const double timeout_s = seconds_of(lvni_env_get(environ, "LEVIN_RDZV_TIMEOUT"), 300.0);
+    char device[32] = "";
+    if (strcmp(lvni_config_str(config, "accelerator"), "sim") == 0) {
+        snprintf(device, sizeof device, "sim:%d", rank->device);
+    }
+    rank->rank = who->rank;
+    rank->world = who->world;
+    LVN_TRY(open_store(who, timeout_s, p));
+    LVN_TRY(connect_control(who, config, timeout_s, p));
+    LVN_TRY(meet(who, config, device, p));
+    share_cores(p->control, rank);
+    return open_comm(p, rank);
+}
+
+lvn_status lvni_rank_process_join(const lvni_config *config, const lvni_who *who, lvni_rank *rank, lvni_rank_process **out)
+{
+    *out = NULL;
+    lvni_rank_process *p = LVNI_NEW(LVNI_TAG_DIST, lvni_rank_process);
+    if (p == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    const lvn_status s = join(config, who, p, rank);
+    if (s != LVN_OK) {
+        return lvni_rank_process_leave(p, s);
+    }
+    *out = p;
+    return LVN_OK;
+}
+
+/* Tell the others, and learn who was first. */
+static lvn_status fail(const lvni_rank_process *p, lvn_status failed)
+{
+    lvni_cause cause;
+    const lvn_error error = *lvn_last_error();
+    lvni_control_fail(p->control, lvni_cause_of_status(failed), error.message, -1);
+    lvn_error_adopt(&error);
+    if (failed == LVN_ERR_PEER && lvni_control_cause(p->control, &cause) && cause.kind != LVNI_CAUSE_PEER && strstr(error.message, cause.message) == NULL) {
+        char sentence[1024];
+        lvni_cause_sentence(&cause, sentence, sizeof sentence);
+        LVN_FAIL(LVN_ERR_PEER, "%s", sentence);
+    }
+    return failed;
+}
+
+lvn_status lvni_rank_process_leave(lvni_rank_process *p, lvn_status failed)
+{
+    if (p == NULL) {
+        return failed;
+    }
+    lvn_status s = failed;
+    if (p->control != NULL && (s == LVN_OK || s == LVN_ERR_CANCELLED)) {
+        const lvn_error error = *lvn_last_error();
+        lvni_control_leave(p->control); /* what goes wrong now changes nothing */
+        lvn_error_adopt(&error);
+    } else if (p->control != NULL) {
+        s = fail(p, failed);
+    }
+    const lvn_error error = *lvn_last_error();
+    lvni_comm *comm = atomic_exchange(&p->comm, NULL);
+    lvni_control_destroy(p->control); /* its thread may be in on_abort: only then the communicator goes */
+    lvni_comm_destroy(comm);
+    if (p->store != NULL) {
+        (void)lvni_store_wait(p->store, GOODBYE_S);
+    }
+    lvni_store_destroy(p->store);
+    lvni_free(p);
+    lvn_error_adopt(&error);
+    return s;
+}
