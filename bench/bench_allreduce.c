@@ -5,8 +5,10 @@
  * usage: bench_allreduce [TURNS [MOST_BYTES]]     exit 1 when levin is not quicker at every size, or not 4 times Open MPI at 128 MB */
 #include "bench_support.h"
 
+#include "core/alloc.h"
 #include "core/clock.h"
-#include "dist/comm.h"
+#include "dist/reduction.h"
+#include "kernels/flat.h"
 #include "tensor/ctx.h"
 
 #include <sched.h>
@@ -50,32 +52,6 @@ static lvn_status meet(void *user, const void *mine, size_t bytes, void *all)
     return LVN_OK;
 }
 
-static lvn_status time_size(lvni_comm *comm, float *x, size_t bytes)
-{
-    static double took[MOST_TIMES], slowest[MOST_TIMES];
-    const int64_t n = (int64_t)(bytes / sizeof *x);
-    int times = 0, go_on = 1;
-    double spent = 0;
-    for (int warm = 0; warm < 2; warm++) {
-        LVN_TRY(lvni_comm_all_reduce(comm, x, x, n, LVN_F32, LVNI_REDUCE_SUM));
-    }
-    while (go_on != 0) {
-        LVN_TRY(lvni_comm_barrier(comm));
-        const uint64_t start = lvni_now_ns();
-        LVN_TRY(lvni_comm_all_reduce(comm, x, x, n, LVN_F32, LVNI_REDUCE_SUM));
-        took[times] = lvni_seconds_since(start);
-        spent += took[times++];
-        go_on = times < LEAST_TIMES || (times < MOST_TIMES && spent < budget_s);
-        LVN_TRY(lvni_comm_broadcast(comm, &go_on, sizeof go_on, 0));
-    }
-    LVN_TRY(lvni_comm_all_reduce(comm, took, slowest, times, LVN_F64, LVNI_REDUCE_MAX));
-    if (lvni_comm_rank(comm) == 0) {
-        printf("%zu %.3f\n", bytes, bench_median(slowest, times) * 1e6);
-        fflush(stdout);
-    }
-    return LVN_OK;
-}
-
 /* Each rank to a core of its own where there are enough: what levin launch does, and mpirun for two ranks. */
 static void bind_rank(int rank, int world)
 {
@@ -92,7 +68,74 @@ static void bind_rank(int rank, int world)
     (void)sched_setaffinity(0, sizeof one, &one);
 }
 
-static lvn_status rank_main(guest *g, bool shared, size_t most)
+typedef enum way { WAY_PLAIN, WAY_SHARED, WAY_REDUCTION } way;
+
+/* The gradient of a step, as the trainer adds it: one set per rank, buckets of 1 MB, the norm's sums on the way. */
+typedef struct gradient {
+    lvni_reduction *r;
+    lvni_tree_node leaf;
+} gradient;
+
+static lvn_status open_gradient(lvni_comm *comm, size_t bytes, gradient *out)
+{
+    const int64_t n = (int64_t)(bytes / sizeof(float));
+    const lvni_reduction_options o = {.shards = lvni_comm_world(comm),
+                                      .sets = 1,
+                                      .n = n,
+                                      .n_norm = n,
+                                      .bucket = 1 << 18,
+                                      .sumsq = lvni_flat_block_sumsq};
+    out->leaf = (lvni_tree_node){lvni_comm_rank(comm), lvni_comm_rank(comm) + 1, 0};
+    LVN_TRY(lvni_reduction_create(comm, &o, &out->r));
+    float *set = lvni_reduction_set(out->r, 0);
+    for (int64_t i = 0; i < n; i++) {
+        set[i] = 1e-3f * (float)(i % 1000);
+    }
+    return LVN_OK;
+}
+
+static lvn_status once(lvni_comm *comm, float *x, int64_t n, gradient *g)
+{
+    if (x != NULL) {
+        return lvni_comm_all_reduce(comm, x, x, n, LVN_F32, LVNI_REDUCE_SUM);
+    }
+    LVN_TRY(lvni_reduction_begin(g->r, &g->leaf, 1));
+    return lvni_reduction_finish(g->r, NULL, 0);
+}
+
+/* x NULL: a reduction. */
+static lvn_status time_size(lvni_comm *comm, float *x, size_t bytes)
+{
+    static double took[MOST_TIMES], slowest[MOST_TIMES];
+    const int64_t n = (int64_t)(bytes / sizeof(float));
+    int times = 0, go_on = 1;
+    double spent = 0;
+    gradient g = {.r = NULL};
+    if (x == NULL) {
+        LVN_TRY(open_gradient(comm, bytes, &g));
+    }
+    for (int warm = 0; warm < 2; warm++) {
+        LVN_TRY(once(comm, x, n, &g));
+    }
+    while (go_on != 0) {
+        LVN_TRY(lvni_comm_barrier(comm));
+        const uint64_t start = lvni_now_ns();
+        LVN_TRY(once(comm, x, n, &g));
+        took[times] = lvni_seconds_since(start);
+        spent += took[times++];
+        go_on = times < LEAST_TIMES || (times < MOST_TIMES && spent < budget_s);
+        LVN_TRY(lvni_comm_broadcast(comm, &go_on, sizeof go_on, 0));
+    }
+    LVN_TRY(lvni_comm_all_reduce(comm, took, slowest, times, LVN_F64, LVNI_REDUCE_MAX));
+    lvni_reduction_destroy(g.r);
+    if (lvni_comm_rank(comm) == 0) {
+        printf("%zu %.3f\n", bytes, bench_median(slowest, times) * 1e6);
+        fflush(stdout);
+    }
+    return LVN_OK;
+}
+
+static lvn_status rank_main(guest *g, way how, size_t most)
 {
     const lvni_comm_options o = {.rank = g->rank, .world = g->world, .exchange = meet, .user = g};
     lvni_comm *comm;
@@ -100,12 +143,12 @@ static lvn_status rank_main(guest *g, bool shared, size_t most)
     lvni_thread_set_ftz();
     bind_rank(g->rank, g->world);
     LVN_TRY(lvni_comm_shm(&o, &comm));
-    if (shared) {
+    if (how == WAY_SHARED) {
         LVN_TRY(lvni_comm_alloc(comm, most, &x));
-    } else {
-        x = malloc(most);
+    } else if (how == WAY_PLAIN) {
+        x = lvni_alloc(LVNI_TAG_DATA, most);
     }
-    for (size_t i = 0; i < most / sizeof(float); i++) {
+    for (size_t i = 0; i < most / sizeof(float) && x != NULL; i++) {
         ((float *)x)[i] = 1e-3f * (float)(i % 1000);
     }
     for (size_t bytes = LEAST_BYTES; bytes <= most; bytes *= 2) {
@@ -115,7 +158,7 @@ static lvn_status rank_main(guest *g, bool shared, size_t most)
     return LVN_OK;
 }
 
-static int job_main(int world, bool shared, size_t most)
+static int job_main(int world, way how, size_t most)
 {
     meeting *m = mmap(NULL, sizeof *m, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     int failed = m == MAP_FAILED;
@@ -123,7 +166,7 @@ static int job_main(int world, bool shared, size_t most)
         if (fork() == 0) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
             guest g = {.m = m, .rank = rank, .world = world};
-            const lvn_status s = rank_main(&g, shared, most);
+            const lvn_status s = rank_main(&g, how, most);
             if (s != LVN_OK) {
                 fprintf(stderr, "rank %d: %s\n", rank, lvn_last_error()->message);
             }
@@ -199,7 +242,7 @@ static void write_json(FILE *json, const side *sides, int n_sides, int world, in
 
 static bool compare(int world, int turns, size_t most, FILE *json)
 {
-    enum { SHARED, PLAIN, MPI, GLOO, SIDES };
+    enum { SHARED, PLAIN, REDUCTION, MPI, GLOO, SIDES };
     static side sides[SIDES];
     int sizes = 0;
     bool good = true;
@@ -210,10 +253,13 @@ static bool compare(int world, int turns, size_t most, FILE *json)
     }
     sides[SHARED] = (side){.name = "levin", .there = true};
     sides[PLAIN] = (side){.name = "levin, plain", .there = true};
+    sides[REDUCTION] = (side){.name = "reduction", .there = true};
     sides[MPI] = (side){.name = "Open MPI", .there = system("command -v mpicc mpirun >/dev/null && mkdir -p out/bench && mpicc -O3 -o out/bench/allreduce_mpi " LEVIN_BENCH_DIR "/allreduce_mpi.c") == 0};
     sides[GLOO] = (side){.name = "Gloo", .there = system("/usr/bin/python3 -c 'import torch.distributed' 2>/dev/null") == 0};
-    snprintf(sides[SHARED].command, sizeof sides->command, "%s --job %d 1 %zu", self, world, most);
-    snprintf(sides[PLAIN].command, sizeof sides->command, "%s --job %d 0 %zu", self, world, most);
+    static const way ways[] = {[SHARED] = WAY_SHARED, [PLAIN] = WAY_PLAIN, [REDUCTION] = WAY_REDUCTION};
+    for (int i = SHARED; i <= REDUCTION; i++) {
+        snprintf(sides[i].command, sizeof sides->command, "%s --job %d %d %zu", self, world, (int)ways[i], most);
+    }
     snprintf(sides[MPI].command, sizeof sides->command, "mpirun --allow-run-as-root --oversubscribe -np %d out/bench/allreduce_mpi %d %zu %g", world,
              LEAST_BYTES, most, budget_s);
     snprintf(sides[GLOO].command, sizeof sides->command, "/usr/bin/python3 " LEVIN_BENCH_DIR "/allreduce_gloo.py %d %d %zu %g", world, LEAST_BYTES, most,
@@ -223,13 +269,13 @@ static bool compare(int world, int turns, size_t most, FILE *json)
             if (sides[i].there && !take_turn(&sides[i], sizes, t)) {
                 printf("%s gave no answer\n", sides[i].name);
                 sides[i].there = false;
-                good = good && i > PLAIN;
+                good = good && i > REDUCTION;
             }
         }
     }
     printf("%d ranks, %d cores, %d turns; microseconds, and how many times levin's (its own memory) the others need; ! below the line\n", world,
            bench_cores(), turns);
-    printf("%12s %12s %12s %12s %12s %26s %26s\n", "bytes", "levin", "plain", "Open MPI", "Gloo", "Open MPI / levin", "Gloo / levin");
+    printf("%12s %12s %12s %12s %12s %12s %26s %26s\n", "bytes", "levin", "plain", "reduction", "Open MPI", "Gloo", "Open MPI / levin", "Gloo / levin");
     for (int k = 0; k < sizes; k++) {
         const size_t bytes = (size_t)LEAST_BYTES << k;
         printf("%12zu", bytes);
@@ -249,7 +295,7 @@ static bool compare(int world, int turns, size_t most, FILE *json)
 int main(int argc, char **argv)
 {
     if (argc == 5 && strcmp(argv[1], "--job") == 0) {
-        return job_main(atoi(argv[2]), atoi(argv[3]) != 0, (size_t)atol(argv[4]));
+        return job_main(atoi(argv[2]), (way)atoi(argv[3]), (size_t)atol(argv[4]));
     }
     int turns = argc > 1 ? atoi(argv[1]) : 3;
     turns = turns < 1 || turns > MOST_TURNS ? 3 : turns;

@@ -7,6 +7,9 @@
 
 #include "dist_cases.h"
 
+#include "core/alloc.h"
+#include "dist/reduction.h"
+
 static void on_threads(dist_body body, bool check, int arg)
 {
     const dist_case c = {"", body, check};
@@ -85,6 +88,55 @@ static void reductions_refuse_what_cannot_be(void **state)
     on_threads(dist_case_reduction_options, false, 0);
 }
 
+static void sums_of_nothing(const float *g, int64_t n, double *partial)
+{
+    (void)g, (void)n, (void)partial;
+}
+
+/* One rank's way through all that allocates. */
+static lvn_status allocate(bool threads)
+{
+    lvni_comm *comm = NULL;
+    lvni_reduction *r = NULL;
+    void *block = NULL, *gathered = NULL;
+    size_t size;
+    const lvni_reduction_options o = {.shards = 4, .sets = 1, .n = 9000, .n_norm = 9000, .bucket = 4096, .message = 8, .sumsq = sums_of_nothing};
+    lvn_status status = threads ? lvni_comm_threads(1, false, &comm) : lvni_comm_self(&comm);
+    if (status == LVN_OK) {
+        status = lvni_comm_alloc(comm, 1000, &block);
+    }
+    if (status == LVN_OK) {
+        status = lvni_reduction_create(comm, &o, &r);
+    }
+    if (status == LVN_OK) {
+        status = lvni_comm_all_gather_sized(comm, "1234", 4, &gathered, &size);
+    }
+    lvni_free(gathered);
+    lvni_reduction_destroy(r);
+    lvni_comm_destroy(comm);
+    return status;
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    for (int threads = 0; threads < 2; threads++) {
+        const uint64_t before = lvni_alloc_get_stats(LVNI_TAG_DIST).live_bytes;
+        lvn_status status = LVN_ERR_MEMORY;
+        int64_t k = 0;
+        while (status != LVN_OK) {
+            k++;
+            assert_true(k < 100);
+            lvni_alloc_fail_at(k);
+            status = allocate(threads != 0);
+            lvni_alloc_fail_at(0);
+            assert_true(status == LVN_OK || status == LVN_ERR_MEMORY);
+            assert_int_equal(lvni_alloc_get_stats(LVNI_TAG_DIST).live_bytes, before);
+        }
+        assert_true(k > 5);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -93,6 +145,7 @@ int main(void)
         cmocka_unit_test(different_calls_are_named),         cmocka_unit_test(abort_reaches_everyone),
         cmocka_unit_test(a_rank_that_leaves_is_missed),      cmocka_unit_test(reductions_give_one_sum),
         cmocka_unit_test(reductions_stand_delays),           cmocka_unit_test(reductions_refuse_what_cannot_be),
+        cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
