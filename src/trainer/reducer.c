@@ -92,11 +92,12 @@ lvn_status lvni_reducer_create(const lvni_reducer_options *o, lvni_reducer **out
     d->model = o->model;
     d->staged = lvni_device_of(o->model->weights) != NULL;
     const int64_t block = LVNI_REDUCTION_BLOCK, floats = o->bucket_bytes / (int64_t)sizeof(float);
+    const int64_t bucket = floats < block ? block : floats / block * block;
     const lvni_reduction_options r = {.shards = o->shards,
                                       .sets = o->sets,
                                       .n = set_length(o->model),
                                       .n_norm = o->model->n_weights,
-                                      .bucket = floats < block ? block : floats / block * block,
+                                      .bucket = bucket < set_length(o->model) ? bucket : 0,
                                       .message = o->message,
                                       .sumsq = lvni_flat_block_sumsq};
     lvn_status s = lvni_reduction_create(o->comm, &r, &d->reduction);

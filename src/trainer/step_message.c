@@ -68,7 +68,8 @@ lvn_status lvni_message_read(const void *data, size_t size, lvni_message_head *h
         memcpy(&h, at, sizeof h);
         at += sizeof h;
     }
-    for (int64_t i = 0; i < h.n_parts && (size_t)(end - at) >= sizeof part; i++) {
+    int64_t read = 0;
+    for (; read < h.n_parts && (size_t)(end - at) >= sizeof part; read++) {
         lvn_step metrics = {0};
         memcpy(&part, at, sizeof part);
         at += sizeof part;
@@ -83,7 +84,7 @@ lvn_status lvni_message_read(const void *data, size_t size, lvni_message_head *h
         at += (size_t)part.n_metrics * sizeof *metrics.metric;
         give(user, &part, &metrics);
     }
-    if (at != end || size < sizeof h) {
+    if (at != end || read != h.n_parts || size < sizeof h) {
         LVN_FAIL(LVN_ERR_CORRUPT, "a rank's message of %zu bytes does not hold the %lld parts that it names: ranks of different versions?", size,
                  (long long)h.n_parts);
     }

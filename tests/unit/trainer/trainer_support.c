@@ -159,6 +159,8 @@ void bench_open(bench *b, const memory *data, const setting *s)
                               .max_steps = -1,
                               .workers = s->workers,
                               .skip_unreadable = s->skip,
+                              .comm = s->comm,
+                              .bucket_bytes = s->bucket_bytes,
                               .out = s->out,
                               .log_every_n_steps = 1,
                               .quiet = true,
@@ -170,6 +172,8 @@ void bench_open(bench *b, const memory *data, const setting *s)
                                     .batch_size = s->batch_size,
                                     .shards = s->shards,
                                     .group = s->group,
+                                    .devices = s->devices,
+                                    .rank = s->rank,
                                     .coupled = b->model->coupled,
                                     .lanes = s->lanes,
                                     .wgrad_threads = 1,
@@ -177,7 +181,7 @@ void bench_open(bench *b, const memory *data, const setting *s)
                                     .cores = CORES};
     must(lvni_plan_make(&plan, &o.plan), "plan");
     must(lvni_trainer_create(&o, &b->trainer), "trainer");
-    assert_true(o.plan.lanes_raised || lvni_lanes_count(b->trainer->lanes) == s->lanes);
+    assert_true(s->comm != NULL || o.plan.lanes_raised || lvni_lanes_count(b->trainer->lanes) == s->lanes);
     if (s->cls == NULL) { /* the others write nothing down, and may run in several threads */
         memset(seen, 0, sizeof seen);
     }

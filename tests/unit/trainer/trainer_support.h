@@ -53,6 +53,9 @@ typedef struct setting {
     bool skip;
     const char *out;
     bool sync; /* sync_batchnorm */
+    lvni_comm *comm; /* one rank of several: `rank` of `devices`; NULL: alone */
+    int devices, rank;
+    int64_t bucket_bytes;
 } setting;
 
 void bench_open(bench *b, const memory *data, const setting *s);

@@ -1,0 +1,218 @@
+/* Several ranks as threads of this process: to the bit what one rank does, whatever their number, lanes and buckets; parameters without a
+ * gradient, shards without samples, a rank that fails. */
+#include "trainer_support.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { SIDE = 12, STEPS = 7, MOST = 6 };
+
+/* ---- a network whose parameters become final in all possible ways ---- */
+
+typedef struct odd {
+    lvn_module base;
+    lvn_module *first, *twice, *beside, *never;
+} odd;
+
+static lvn_status odd_build(lvn_module *module, lvn_builder *b)
+{
+    odd *m = (odd *)module;
+    m->first = lvn_nn_linear(b, "first", FEATURES, 700);
+    m->twice = lvn_nn_linear(b, "twice", 700, 700);
+    m->beside = lvn_nn_linear(b, "beside", 700, 600);
+    m->never = lvn_nn_linear(b, "never", 700, 500);
+    return lvn_builder_status(b);
+}
+
+static lvn_tensor *odd_step(const lvn_module *module, const lvn_batch *batch, lvn_step *step)
+{
+    const odd *m = (const odd *)module;
+    lvn_tensor *x = lvn_relu(lvn_forward(m->first, batch->image));
+    x = lvn_relu(lvn_forward(m->twice, x));
+    lvn_log(step, "beside", lvn_mean(lvn_forward(m->beside, x))); /* on the tape, and not in the loss */
+    x = lvn_forward(m->twice, x);                                 /* its gradient is final at the older use */
+    lvn_tensor *loss = lvn_mean(lvn_square(x));
+    lvn_log(step, "loss", loss);
+    return loss;
+}
+
+static const lvn_module_class odd_class = {.name = "odd", .size = sizeof(odd), .build = odd_build, .training_step = odd_step};
+
+/* ---- ranks on threads ---- */
+
+typedef struct world {
+    setting s;
+    int n, steps;
+    memory data;
+} world;
+
+typedef struct member {
+    const world *w;
+    lvni_comm *comm;
+    int rank;
+    uint64_t hash;
+    lvn_step sum; /* metrics of the last step */
+    lvn_status status;
+    char message[1024];
+    int64_t early;
+} member;
+
+static lvn_status run_steps(member *m, bench *b)
+{
+    for (int i = 0; i < m->w->steps; i++) {
+        lvni_step_result r;
+        const lvn_status s = lvni_trainer_step(b->trainer, &r);
+        if (s != LVN_OK) {
+            return s;
+        }
+        m->sum = r.metrics;
+        m->early += b->trainer->reducer == NULL ? 0 : lvni_reducer_times(b->trainer->reducer).pieces_early;
+        if (b->trainer->at.step_in_epoch == b->trainer->o.plan.steps_per_epoch) {
+            b->trainer->at.epoch++;
+            b->trainer->at.step_in_epoch = 0;
+        }
+    }
+    return LVN_OK;
+}
+
+static void *member_main(void *argument)
+{
+    member *m = argument;
+    bench b;
+    setting s = m->w->s;
+    s.comm = m->comm;
+    s.devices = m->w->n;
+    s.rank = m->rank;
+    bench_open(&b, &m->w->data, &s);
+    m->status = run_steps(m, &b);
+    if (m->status != LVN_OK) {
+        snprintf(m->message, sizeof m->message, "%s", lvn_last_error()->message);
+        if (m->comm != NULL) {
+            lvni_comm_abort(m->comm, m->message);
+        }
+    }
+    m->hash = bench_hash(&b);
+    bench_close(&b);
+    return NULL;
+}
+
+static void run_world(const world *w, member m[MOST])
+{
+    lvni_comm *comm[MOST] = {0};
+    pthread_t thread[MOST];
+    if (w->n > 1) {
+        assert_int_equal(lvni_comm_threads(w->n, true, comm), LVN_OK);
+    }
+    for (int i = 0; i < w->n; i++) {
+        m[i] = (member){.w = w, .comm = comm[i], .rank = i};
+        assert_int_equal(pthread_create(&thread[i], NULL, member_main, &m[i]), 0);
+    }
+    for (int i = 0; i < w->n; i++) {
+        pthread_join(thread[i], NULL);
+    }
+    for (int i = 0; i < w->n; i++) {
+        lvni_comm_destroy(comm[i]);
+    }
+}
+
+static void same_as_alone(const world *w)
+{
+    member alone[MOST], m[MOST];
+    world one = *w;
+    one.n = 1;
+    one.s.lanes = 1;
+    run_world(&one, alone);
+    assert_int_equal(alone->status, LVN_OK);
+    run_world(w, m);
+    for (int i = 0; i < w->n; i++) {
+        assert_int_equal(m[i].status, LVN_OK);
+        assert_true(m[i].hash == alone->hash);
+        assert_int_equal(m[i].sum.n_metrics, alone->sum.n_metrics);
+        assert_memory_equal(m[i].sum.metric, alone->sum.metric, (size_t)m[i].sum.n_metrics * sizeof *m[i].sum.metric);
+    }
+}
+
+static const setting cnn_setting = {.batch_size = 13, .shards = 6, .lanes = 1, .workers = 1, .clip = 0.5, .ema = {.decay = 0.9},
+                                    .optim = {.kind = LVNI_OPTIM_ADAMW, .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8}};
+
+static void bits_do_not_depend_on_ranks(void **state)
+{
+    (void)state;
+    static const int64_t buckets[] = {1, 100000, INT64_C(1) << 40};
+    world w = {.s = cnn_setting, .steps = STEPS};
+    memory_init(&w.data, 33, SIDE);
+    w.s.cls = lvni_zoo_find("cnn");
+    for (int i = 0; i < 3; i++) {
+        static const int ranks[] = {2, 3, 6};
+        w.n = ranks[i];
+        w.s.lanes = i == 0 ? 2 : 1;
+        w.s.bucket_bytes = buckets[i];
+        same_as_alone(&w);
+    }
+    w.n = 4; /* 2, 2, 1, 1 shards: sub-trees that do not fit the ranks */
+    w.s.precision = LVNI_PRECISION_16_MIXED;
+    same_as_alone(&w);
+}
+
+/* Buckets are ready while the backward pass runs, and not before a gradient is whole. */
+static void gradients_become_final_one_by_one(void **state)
+{
+    (void)state;
+    world w = {.s = {.cls = &odd_class, .batch_size = 8, .shards = 4, .lanes = 2, .optim = {.lr = 0.1}, .bucket_bytes = 1}, .n = 2, .steps = STEPS};
+    memory_init(&w.data, 32, 0);
+    same_as_alone(&w);
+    member m[MOST];
+    run_world(&w, m);
+    assert_true(m[0].early + m[1].early > 0);
+}
+
+static void shards_without_samples_are_left_out(void **state)
+{
+    (void)state;
+    world w = {.s = cnn_setting, .n = 3, .steps = STEPS};
+    memory_init(&w.data, 26, SIDE);
+    w.s.cls = lvni_zoo_find("cnn");
+    w.s.skip = true;
+    w.s.batch_size = 6; /* a sample each */
+    w.s.bucket_bytes = 65536;
+    for (int64_t i = 0; i < 26; i += 2) {
+        w.data.unreadable[i] = true;
+    }
+    same_as_alone(&w);
+    for (int64_t i = 0; i < 26; i++) { /* some steps have nothing at all */
+        w.data.unreadable[i] = i != 3;
+    }
+    same_as_alone(&w);
+}
+
+/* One rank cannot read a sample: it says so, and the others stop with its words instead of waiting. */
+static void a_rank_that_fails_stops_the_others(void **state)
+{
+    (void)state;
+    world w = {.s = cnn_setting, .n = 3, .steps = 100};
+    member m[MOST];
+    memory_init(&w.data, 33, SIDE);
+    w.s.cls = lvni_zoo_find("cnn");
+    w.s.bucket_bytes = 65536;
+    w.data.unreadable[17] = true;
+    run_world(&w, m);
+    int own = 0;
+    for (int i = 0; i < w.n; i++) {
+        own += m[i].status == LVN_ERR_CORRUPT;
+    }
+    assert_int_equal(own, 1);
+    for (int i = 0; i < w.n; i++) {
+        if (m[i].status != LVN_ERR_CORRUPT) {
+            assert_int_equal(m[i].status, LVN_ERR_PEER);
+            assert_non_null(strstr(m[i].message, "17"));
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(bits_do_not_depend_on_ranks), cmocka_unit_test(gradients_become_final_one_by_one),
+                                       cmocka_unit_test(shards_without_samples_are_left_out), cmocka_unit_test(a_rank_that_fails_stops_the_others)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
