@@ -98,7 +98,7 @@ static lvn_status take_devices(const lvni_config *c, const lvni_visible *visible
         w->index = lvni_calloc(LVNI_TAG_CONFIG, (size_t)choice.n, sizeof *w->index);
         s = w->index == NULL ? LVN_ERR_MEMORY : LVN_OK;
     }
-    for (int i = 0; s == LVN_OK && w->index != NULL && i < choice.n; i++) {
+    for (int i = 0; s == LVN_OK && choice.index != NULL && w->index != NULL && i < choice.n; i++) {
         w->index[i] = visible->device[choice.index[i]].physical;
     }
     if (w->mine >= 0 && s == LVN_OK && is_one_of_several(&w->who)) {
