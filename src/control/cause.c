@@ -1,8 +1,7 @@
-/* Causes in words, and the exit codes of numbered errors (control.h). */
+/* Causes in words (control.h). */
 #include "control.h"
 
 #include "core/error_record.h"
-#include "core/notice.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -38,9 +37,4 @@ void lvni_cause_sentence(const lvni_cause *cause, char *out, size_t size)
         snprintf(when, sizeof when, " at step %lld", (long long)cause->step);
     }
     snprintf(out, size, "rank %d (%s%s) failed first%s: %s", cause->rank, cause->host, pid, when, cause->message);
-}
-
-lvni_exit_code lvni_control_exit_code(const lvn_error *error)
-{
-    return lvni_exit_of_error(error);
 }

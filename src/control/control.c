@@ -27,7 +27,7 @@ static lvni_control *make(const lvni_control_options *o, const control_link *lin
     }
     c->rank = o->rank;
     c->world = o->world;
-    c->heartbeat_s = o->heartbeat_s;
+    c->heartbeat_s = o->heartbeat_s < o->peer_timeout_s / 4 ? o->heartbeat_s : o->peer_timeout_s / 4;
     c->peer_timeout_s = o->peer_timeout_s;
     c->rdzv_timeout_s = o->rdzv_timeout_s;
     c->on_abort = o->on_abort;

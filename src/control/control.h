@@ -18,11 +18,11 @@
  * step of the first cause. The same happens when the store falls silent or its connection breaks.
  *
  * Thread-safe, except connect and destroy. Errors whose message begins with "E1nn: " are those of the specification; the store's
- * host prints them, the others need not. lvni_control_exit_code gives the exit code. */
+ * host prints them, the others need not. lvni_exit_of_error (core/notice.h) gives the exit code. */
 #ifndef LEVIN_CONTROL_CONTROL_H
 #define LEVIN_CONTROL_CONTROL_H
 
-#include "core/exit_code.h"
+#include <levin/status.h>
 
 typedef struct lvni_control lvni_control;
 
@@ -76,7 +76,7 @@ typedef struct lvni_control_options {
     /* Seconds; lvni_control_options_init gives the values in brackets. */
     double rdzv_timeout_s;   /* [300] for connecting, and again for the rendezvous */
     double greeting_timeout_s; /* [5] how long a server may take to prove that it is ours */
-    double heartbeat_s;      /* [2] */
+    double heartbeat_s;      /* [2], a quarter of peer_timeout_s at most */
     double peer_timeout_s;   /* [10] a store silent for longer is lost */
     /* Called once, on the channel's own thread (or in lvni_control_fail, when the store is silent), when the run is over: wake whoever waits for a peer (abort the transports). It may
      * call lvni_control_cause and nothing else of this channel. NULL: none. */
@@ -171,8 +171,5 @@ void lvni_control_fail(lvni_control *control, lvni_cause_kind kind, const char *
 bool lvni_control_cause(const lvni_control *control, lvni_cause *cause);
 /* LVN_OK, or after the end of the run LVN_ERR_PEER with the sentence: for loops that wait for something else. */
 lvn_status lvni_control_check(const lvni_control *control);
-
-/* The exit code of a failed call: of the "E1nn: " at the start of the message, else lvni_exit_of_status. */
-lvni_exit_code lvni_control_exit_code(const lvn_error *error);
 
 #endif

@@ -229,6 +229,7 @@ static lvn_status create(const lvni_store_options *o, int *fd, lvni_store **out)
         return LVN_ERR_MEMORY;
     }
     store->o = *o;
+    store->o.heartbeat_s = o->heartbeat_s < o->peer_timeout_s / 4 ? o->heartbeat_s : o->peer_timeout_s / 4;
     store->port = port;
     pthread_mutex_init(&store->lock, NULL);
     pthread_condattr_t attr;

@@ -33,8 +33,8 @@ typedef struct lvni_store_options {
     double rdzv_timeout_s;     /* [300] from create until all ranks are there: E113 */
     double waiting_first_s, waiting_every_s; /* [15, 30] lines that name missing ranks */
     double greeting_timeout_s; /* [5] */
-    double heartbeat_s;        /* [2] */
-    double peer_timeout_s;     /* [10] a rank silent for longer is lost */
+    double heartbeat_s;        /* [2], a quarter of peer_timeout_s at most */
+    double peer_timeout_s;     /* [10] a rank silent for longer is lost; the ranks are given the same */
     double settle_s;           /* [0.25] how long a failure of kind peer waits for the real cause */
     /* Called on the store's thread with lines for rank 0's log: who is missing, who was refused. NULL: none. */
     void (*say)(void *user, const char *line);

@@ -149,7 +149,6 @@ lvn_status lvni_who_device(const lvni_who *who, char *const *env, const lvni_who
 {
     const lvni_device_choice *c = devices->choice;
     const int v = devices->visible->n, ranks = who->local_world, rank = who->local_rank;
-    LVN_ARG(ranks > 0 && rank >= 0, "the local rank is not known yet");
     if (c->accelerator == LVNI_ACCELERATOR_CPU) {
         if (c->no_gpu && ranks > 1) {
             lvni_notice_warn(notices, 206, "%d ranks of this node run on the CPU, because no GPU is visible", ranks);
@@ -157,6 +156,8 @@ lvn_status lvni_who_device(const lvni_who *who, char *const *env, const lvni_who
         *index = -1;
         return LVN_OK;
     }
+    LVN_ARG(ranks > 0 && rank >= 0, "the local rank is not known before the ranks meet, and no device can be chosen without it (%s gives none)",
+            lvni_source_name(who->source));
     if (devices->threads || who->source == LVNI_SOURCE_SINGLE) {
         *index = c->index[0];
         return LVN_OK;

@@ -65,8 +65,31 @@ static double seconds_of(const char *text, double fallback)
     return text != NULL && sscanf(text, "%lf", &s) == 1 && s > 0.0 ? s : fallback;
 }
 
-static lvn_status open_store(const lvni_who *who, double timeout_s, lvni_rank_process *p)
+/* The directory where ranks that no launcher tells an address find it in a file: given, or the one that the run's own will be in. *out is NULL for
+ * all others, else to be freed. */
+static lvn_status meeting_dir(const lvni_who *who, const lvni_config *config, char **out)
 {
+    const char *run = lvni_config_str(config, "out");
+    const char *slash = run == NULL ? NULL : strrchr(run, '/');
+    lvni_str dir = {0};
+    *out = NULL;
+    if (who->rdzv != LVNI_RDZV_FILE) {
+        return LVN_OK;
+    }
+    if (who->rdzv_dir[0] != '\0') {
+        lvni_str_append(&dir, who->rdzv_dir);
+    } else if (slash != NULL) {
+        lvni_str_append_n(&dir, run, slash > run ? (size_t)(slash - run) : 1);
+    } else {
+        lvni_str_append(&dir, run == NULL ? "out" : ".");
+    }
+    *out = lvni_str_take(&dir);
+    return *out == NULL ? LVN_ERR_MEMORY : LVN_OK;
+}
+
+static lvn_status open_store(const lvni_who *who, const lvni_config *config, const char *dir, double timeout_s, lvni_rank_process *p)
+{
+    static const int any = 0;
     lvni_store_options o;
     if (!who->store_host) {
         return LVN_OK;
@@ -74,8 +97,10 @@ static lvn_status open_store(const lvni_who *who, double timeout_s, lvni_rank_pr
     lvni_store_options_init(&o);
     o.listen_fd = who->store_fd;
     o.address = who->on_node ? "127.0.0.1" : who->master_given ? who->master_addr : NULL;
-    o.ports = who->ports;
-    o.n_ports = (size_t)who->n_ports;
+    o.ports = dir != NULL ? &any : who->ports;
+    o.n_ports = dir != NULL ? 1 : (size_t)who->n_ports;
+    o.rdzv_dir = dir;
+    o.peer_timeout_s = lvni_config_float(config, "peer_timeout_s");
     o.world = who->world;
     o.rank = who->rank;
     o.job_key = who->job_key;
@@ -86,7 +111,7 @@ static lvn_status open_store(const lvni_who *who, double timeout_s, lvni_rank_pr
     return lvni_store_create(&o, &p->store);
 }
 
-static lvn_status connect_control(const lvni_who *who, const lvni_config *config, double timeout_s, lvni_rank_process *p)
+static lvn_status connect_control(const lvni_who *who, const lvni_config *config, const char *dir, double timeout_s, lvni_rank_process *p)
 {
     lvni_control_options o;
     lvni_control_options_init(&o);
@@ -94,6 +119,7 @@ static lvn_status connect_control(const lvni_who *who, const lvni_config *config
     o.host = lvni_who_dial(who);
     o.ports = own != 0 ? &own : who->ports;
     o.n_ports = own != 0 ? 1 : (size_t)who->n_ports;
+    o.rdzv_dir = dir;
     o.rank = who->rank;
     o.world = who->world;
     o.job_key = who->job_key;
@@ -189,8 +215,12 @@ static lvn_status join(const lvni_config *config, const lvni_who *who, lvni_rank
     }
     rank->rank = who->rank;
     rank->world = who->world;
-    LVN_TRY(open_store(who, timeout_s, p));
-    LVN_TRY(connect_control(who, config, timeout_s, p));
+    char *dir = NULL;
+    LVN_TRY(meeting_dir(who, config, &dir));
+    lvn_status s = open_store(who, config, dir, timeout_s, p);
+    s = s == LVN_OK ? connect_control(who, config, dir, timeout_s, p) : s;
+    lvni_free(dir);
+    LVN_TRY(s);
     LVN_TRY(meet(who, config, device, p));
     share_cores(p->control, rank);
     return open_comm(p, rank);

@@ -75,7 +75,7 @@ static lvn_status choose(const lvni_config *c, const lvni_who *who, const lvni_v
                                          .spec = launched ? NULL : spec,
                                          .accelerator = is_sim(c) ? LVNI_ACCELERATOR_SIM : LVNI_ACCELERATOR_CPU,
                                          .launched = is_one_of_several(who),
-                                         .nproc = rank_of_cpu || launched ? who->local_world : 0,
+                                         .nproc = (rank_of_cpu || launched) && who->local_world > 0 ? who->local_world : 0,
                                          .env = environ};
     return lvni_device_choose(&request, visible, notices, choice);
 }
@@ -110,8 +110,7 @@ static lvn_status take_devices(const lvni_config *c, const lvni_visible *visible
 
 static lvn_status find_all(lvni_config *c, const lvni_ranks_command *command, lvni_notices *notices, wish *w)
 {
-    const lvni_who_options o = {.no_file = true,
-                                .nodes = lvni_config_is_set(c, "num_nodes") ? (int)lvni_config_int(c, "num_nodes") : 0,
+    const lvni_who_options o = {.nodes = lvni_config_is_set(c, "num_nodes") ? (int)lvni_config_int(c, "num_nodes") : 0,
                                 .n_words = command->n,
                                 .words = command->words};
     lvni_visible visible;

@@ -3,6 +3,7 @@
 
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "core/notice.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -188,7 +189,7 @@ static void the_real_cause_is_named(void **state)
             assert_string_equal(g.ranks[r].cause.message, "the loss is not finite");
             assert_non_null(strstr(g.ranks[r].error.message, "rank 2 ("));
             assert_non_null(strstr(g.ranks[r].error.message, ") failed first at step 812: the loss is not finite"));
-            assert_int_equal(lvni_control_exit_code(&g.ranks[r].error), LVNI_EXIT_PEER);
+            assert_int_equal(lvni_exit_of_error(&g.ranks[r].error), LVNI_EXIT_PEER);
             assert_true(seconds_between(g.ranks[r].began_ns, g.ranks[r].ended_ns) < 2);
             bool stop = true;
             assert_int_equal(lvni_control_boundary(g.ranks[r].control, 813, &stop), LVN_ERR_PEER);

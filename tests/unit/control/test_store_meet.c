@@ -5,6 +5,7 @@
 #include "control/rdzv_file.h"
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "core/notice.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -115,7 +116,7 @@ static void run_and_fail(group *g, lvn_status code, lvni_exit_code exit_code, co
     group_run(g);
     for (int r = 0; r < g->world; r++) {
         ASSERT_SAYS(&g->ranks[r].error, code, first, second, third);
-        assert_int_equal(lvni_control_exit_code(&g->ranks[r].error), exit_code);
+        assert_int_equal(lvni_exit_of_error(&g->ranks[r].error), exit_code);
     }
     group_end(g);
 }
@@ -192,7 +193,7 @@ static void missing_ranks_are_named_by_node(void **state)
     for (int i = 0; i < 2; i++) {
         const lvn_error *error = &g.ranks[here[i]].error;
         ASSERT_SAYS(error, LVN_ERR_TIMEOUT, "E113: ", "ranks 1,5 (node n08), 2-3 (node n09) missing; 2 of 6 present");
-        assert_int_equal(lvni_control_exit_code(error), LVNI_EXIT_RENDEZVOUS);
+        assert_int_equal(lvni_exit_of_error(error), LVNI_EXIT_RENDEZVOUS);
     }
     group_end(&g);
     assert_non_null(strstr(g.lines, "waiting 0 s for ranks 1,5 (node n08), 2-3 (node n09); 2 of 6 present\n"));
@@ -254,7 +255,7 @@ static void strangers_find_no_store(void **state)
     lvni_control *c = NULL;
     assert_int_equal(connect_as(&g, 0, 2, "test", NULL, &c), LVN_ERR_TIMEOUT);
     ASSERT_SAYS(lvn_last_error(), LVN_ERR_TIMEOUT, "E114: rank 0", "127.0.0.1", "another run");
-    assert_int_equal(lvni_control_exit_code(lvn_last_error()), LVNI_EXIT_RENDEZVOUS);
+    assert_int_equal(lvni_exit_of_error(lvn_last_error()), LVNI_EXIT_RENDEZVOUS);
     assert_int_equal(connect_as(&g, 0, 2, "test", "wrong", &c), LVN_ERR_TIMEOUT);
     assert_int_equal(connect_as(&g, 0, 2, "other job", "token", &c), LVN_ERR_TIMEOUT);
     assert_null(c);
@@ -383,7 +384,7 @@ static void a_busy_port_names_its_owner(void **state)
     ports[1] = 0;
     assert_int_equal(lvni_store_listen("127.0.0.1", ports, 1, &other, &ports[1]), LVN_ERR_RESOURCE);
     ASSERT_SAYS(lvn_last_error(), LVN_ERR_RESOURCE, "E110: ", pid, "test_store_meet", "--master-port");
-    assert_int_equal(lvni_control_exit_code(lvn_last_error()), LVNI_EXIT_RESOURCE);
+    assert_int_equal(lvni_exit_of_error(lvn_last_error()), LVNI_EXIT_RESOURCE);
     assert_int_equal(other, -1);
     ports[1] = 0;
     int second = 0;
@@ -400,7 +401,7 @@ static void a_foreign_address_is_told_at_once(void **state)
     int fd = -1, port = 0;
     assert_int_equal(lvni_store_listen("192.0.2.1", &any, 1, &fd, &port), LVN_ERR_USAGE);
     ASSERT_SAYS(lvn_last_error(), LVN_ERR_USAGE, "E111: ", "192.0.2.1", "127.0.0.1");
-    assert_int_equal(lvni_control_exit_code(lvn_last_error()), LVNI_EXIT_USAGE);
+    assert_int_equal(lvni_exit_of_error(lvn_last_error()), LVNI_EXIT_USAGE);
 }
 
 /* As the launcher does: the socket comes with the process, and foreign services lie on the way. */

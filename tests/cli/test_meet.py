@@ -1,0 +1,54 @@
+"""Ranks that find each other, or do not: what each prints and leaves with. They are started as MPI's launcher would, which tells numbers and no address.
+
+usage: test_meet.py LEVIN [test names]
+"""
+import os
+import subprocess
+
+from bad_support import Case, LEVIN, main, OK, USAGE, WAIT_S
+
+RENDEZVOUS = 75
+CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(("LEVIN_", "SLURM_", "OMPI_", "PMI_", "MASTER_"))}
+
+
+class Meet(Case):
+    def start(self, rank, *more, world=2, **env):
+        words = ["train", "classify", "data=builtin:shapes", "data.count=60", "image_size=16", "model=mlp", "batch_size=6", "max_steps=2", "val_split=0",
+                 f"out={self.dir}/run", *more]
+        return subprocess.Popen([LEVIN, *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                env=dict(CLEAN, PMI_RANK=str(rank), PMI_SIZE=str(world), **env))
+
+    def ends(self, process, code, *says):
+        out, err = process.communicate(timeout=WAIT_S)
+        self.assertEqual(process.returncode, code, out + err)
+        for piece in says:
+            self.assertIn(piece, err)
+
+    def test_ranks_without_an_address(self):
+        """A file beside the run tells where the store is, and is gone afterwards."""
+        second = self.start(1)
+        self.ends(self.start(0), OK, "effective batch 6 = 2 shards x 3")
+        self.ends(second, OK)
+        self.assertEqual(os.listdir(self.dir), ["run"])
+
+    def test_one_that_never_comes(self):
+        self.ends(self.start(0, LEVIN_RDZV_TIMEOUT="1"), RENDEZVOUS, "E113: ", "rank 1 missing; 1 of 2 present")
+        self.assertEqual(os.listdir(self.dir), [])
+
+    def test_a_store_that_never_comes(self):
+        self.ends(self.start(1, LEVIN_RDZV_TIMEOUT="1"), RENDEZVOUS, "E114: rank 1 ", ".addr: the file is not there")
+
+    def test_different_options(self):
+        second = self.start(1, "optim.lr=0.5")
+        self.ends(self.start(0), USAGE, "E117: ", "optim.lr: 0.001 / 0.5\n")
+        self.ends(second, USAGE)
+        self.assertEqual(os.listdir(self.dir), [])
+
+    def test_strangers(self):
+        """Another secret: neither finds the other."""
+        second = self.start(1, LEVIN_TOKEN="two", LEVIN_RDZV_TIMEOUT="1")
+        self.ends(self.start(0, LEVIN_TOKEN="one", LEVIN_RDZV_TIMEOUT="1"), RENDEZVOUS, "E113: ")
+        self.ends(second, RENDEZVOUS, "E114: ")
+
+
+main()
