@@ -3,168 +3,15 @@
 
 #include "core/alloc.h"
 #include "core/clock.h"
-#include "control/store.h"
 #include "core/exit_code.h"
-#include "launch/launch_child.h"
-#include "launch/launch_ports.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
-#include <string.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 enum { WHILE_ENDING_MS = 20, LONGEST_MS = 3600 * 1000 };
-
-/* ---- start ---- */
-
-static lvn_status make_procs(lvni_run *r)
-{
-    r->procs = lvni_calloc(LVNI_TAG_CORE, (size_t)r->local, sizeof *r->procs);
-    if (r->procs == NULL) {
-        return LVN_ERR_MEMORY;
-    }
-    for (int i = 0; i < r->local; i++) {
-        lvni_proc *p = &r->procs[i];
-        p->local_rank = i;
-        p->rank = r->node_rank * r->local + i;
-        p->out = (lvni_stream){.id = 2 * i, .fd = -1, .log_fd = -1};
-        p->err = (lvni_stream){.id = 2 * i + 1, .fd = -1, .log_fd = -1, .keeps_tail = true};
-    }
-    return lvni_launch_name_files(r);
-}
-
-static lvn_status open_ports(lvni_run *r)
-{
-    r->store_fd = r->held_fd = -1;
-    r->store_port = r->held_port = 0;
-    if (r->nodes == 1) {
-        const int any = 0;
-        LVN_TRY(lvni_store_listen("127.0.0.1", &any, 1, &r->store_fd, &r->store_port));
-    }
-    if (r->nodes == 1 || r->node_rank == 0) {
-        return lvni_port_hold(r->o.master_port, &r->notices, &r->held_fd, &r->held_port);
-    }
-    r->held_port = lvni_port_number(r->o.master_port);
-    return LVN_OK;
-}
-
-/* The prefix holds the number of the process, so it is made when there is one. */
-static lvn_status make_prefix(const lvni_run *r, lvni_proc *p)
-{
-    const char *pattern = r->o.prefix != NULL ? r->o.prefix : r->local > 1 || r->nodes > 1 ? "[%r] " : "";
-    lvni_rank_name name;
-    lvni_launch_name(r, p, &name);
-    lvni_stream *both[] = {&p->out, &p->err};
-    for (int k = 0; k < 2; k++) {
-        lvni_str s = {0};
-        lvni_pattern_expand(&s, pattern, &name);
-        lvni_str_append(&s, "");
-        LVN_TRY(lvni_str_status(&s));
-        both[k]->prefix = lvni_str_take(&s);
-        if (both[k]->prefix == NULL) {
-            return LVN_ERR_MEMORY;
-        }
-    }
-    if (strlen(p->out.prefix) > LVNI_STREAM_PIECE / 2) {
-        LVN_FAIL(LVN_ERR_USAGE, "prefix: %zu bytes in front of every line are too many", strlen(p->out.prefix));
-    }
-    const bool shown = r->shown[p->rank] && !r->o.redirect;
-    p->out.sink = shown ? r->out : NULL;
-    p->err.sink = shown ? r->err : NULL;
-    return LVN_OK;
-}
-
-static lvn_status open_pipe(int ends[2])
-{
-    if (pipe2(ends, O_CLOEXEC) != 0) {
-        LVN_FAIL(LVN_ERR_IO, "no pipe for the output of a process: %s (ulimit -n)", strerror(errno));
-    }
-    fcntl(ends[0], F_SETFL, O_NONBLOCK);
-    return LVN_OK;
-}
-
-static void close_if(int *fd)
-{
-    if (*fd >= 0) {
-        close(*fd);
-        *fd = -1;
-    }
-}
-
-static lvn_status start_with(lvni_run *r, lvni_proc *p, int in, const int *out, const int *err, int *error)
-{
-    lvni_variables v;
-    LVN_TRY(lvni_launch_environment(r, p, &v));
-    const bool bound = r->binding.how != LVNI_BIND_NONE;
-    const lvni_child c = {.path = r->program,
-                          .argv = r->o.program,
-                          .envp = v.list,
-                          .in = in,
-                          .out = out[1],
-                          .err = err[1],
-                          .keep_fd = p->rank == 0 ? r->store_fd : -1,
-                          .own_group = !r->shares_group,
-                          .cpus = bound ? r->binding.cpus[p->local_rank] : NULL,
-                          .cpu_bytes = r->binding.cpu_bytes,
-                          .numa_node = bound ? r->binding.numa[p->local_rank] : -1,
-                          .signals = r->signals,
-                          .files = r->files};
-    p->start_ns = lvni_now_ns();
-    const lvn_status s = lvni_child_start(&c, &p->pid, error);
-    lvni_variables_free(&v);
-    if (p->pid > 0) {
-        p->started = p->alive = p->group_alive = true;
-    }
-    return s;
-}
-
-static lvn_status start_one(lvni_run *r, lvni_proc *p, int in, int *error)
-{
-    int out[2] = {-1, -1}, err[2] = {-1, -1};
-    const bool by_pid = lvni_launch_logs_by_pid(r);
-    lvn_status s = by_pid ? LVN_OK : lvni_launch_open_logs(r, p); /* an error then comes before the process */
-    if (s == LVN_OK) {
-        s = open_pipe(out);
-    }
-    if (s == LVN_OK) {
-        s = open_pipe(err);
-    }
-    if (s == LVN_OK) {
-        p->pid = 0;
-        s = start_with(r, p, in, out, err, error);
-    }
-    p->out.fd = out[0];
-    p->err.fd = err[0];
-    close_if(&out[1]);
-    close_if(&err[1]);
-    if (s == LVN_OK && by_pid) {
-        s = lvni_launch_open_logs(r, p);
-    }
-    return s == LVN_OK ? make_prefix(r, p) : s;
-}
-
-static lvn_status start_all(lvni_run *r, int *error)
-{
-    int *ends = lvni_calloc(LVNI_TAG_CORE, (size_t)r->local, sizeof *ends);
-    if (ends == NULL) {
-        return LVN_ERR_MEMORY;
-    }
-    for (int i = 0; i < r->local; i++) {
-        ends[i] = -1;
-    }
-    lvn_status s = lvni_feed_open(r, ends);
-    for (int i = 0; i < r->local; i++) {
-        if (s == LVN_OK) {
-            s = start_one(r, &r->procs[i], ends[i], error);
-        }
-        close_if(&ends[i]);
-    }
-    lvni_free(ends);
-    return s;
-}
 
 /* ---- what happens ---- */
 
@@ -200,6 +47,19 @@ static void reap(lvni_run *r, uint64_t now_ns)
     }
 }
 
+static void resize(lvni_run *r)
+{
+    for (int i = 0; i < r->local; i++) {
+        const lvni_proc *p = &r->procs[i];
+        if (p->out.live && p->out.fd >= 0) {
+            lvni_pty_take_size(STDOUT_FILENO, p->out.fd);
+        }
+        if (p->err.live && p->err.fd >= 0) {
+            lvni_pty_take_size(STDERR_FILENO, p->err.fd);
+        }
+    }
+}
+
 static void on_signal(lvni_run *r, const struct signalfd_siginfo *info, uint64_t now_ns)
 {
     const int number = (int)info->ssi_signo;
@@ -212,15 +72,14 @@ static void on_signal(lvni_run *r, const struct signalfd_siginfo *info, uint64_t
     case SIGHUP:
     case SIGQUIT: lvni_launch_stop(r, LVNI_REASON_SIGNAL, had && r->phase == LVNI_PHASE_RUN ? 0 : number, now_ns); break;
     case SIGTSTP:
-        if (!had) {
-            lvni_launch_send(r, number);
-        }
+        lvni_launch_send(r, had ? 0 : number);
         kill(getpid(), SIGSTOP);
         break;
-    default:
-        if (!had) {
-            lvni_launch_send(r, number);
-        }
+    case SIGWINCH:
+        resize(r);
+        lvni_launch_send(r, had ? 0 : number);
+        break;
+    default: lvni_launch_send(r, had ? 0 : number);
     }
     if (had && r->reason == LVNI_REASON_SIGNAL && r->signal == 0) {
         r->signal = number;
@@ -397,9 +256,10 @@ lvn_status lvni_launch_attempt(lvni_run *r, int *code)
     r->reason = LVNI_REASON_NONE;
     r->signal = 0;
     r->swept = false;
-    LVN_TRY(make_procs(r));
-    LVN_TRY(open_ports(r));
-    lvn_status s = start_all(r, &error);
+    lvn_status s = lvni_launch_start(r, &error);
+    if (r->procs == NULL) {
+        return s;
+    }
     if (s != LVN_OK) { /* those that were started end again */
         const lvn_error e = *lvn_last_error();
         *code = code_of_start(error);
@@ -429,6 +289,6 @@ void lvni_launch_attempt_free(lvni_run *r)
     lvni_free(r->procs);
     r->procs = NULL;
     lvni_feed_close(&r->feed);
-    close_if(&r->store_fd);
-    close_if(&r->held_fd);
+    lvni_close_fd(&r->store_fd);
+    lvni_close_fd(&r->held_fd);
 }

@@ -110,6 +110,10 @@ lvn_status lvni_launch_name_files(lvni_run *r);
 bool lvni_launch_logs_by_pid(const lvni_run *r); /* names that are known only when there is a process */
 lvn_status lvni_launch_open_logs(const lvni_run *r, lvni_proc *p);
 
+/* launch_start.c: starts all ranks. On failure some may run; *error: errno of an exec that failed, else 0. */
+lvn_status lvni_launch_start(lvni_run *r, int *error);
+void lvni_close_fd(int *fd); /* -1: nothing to do; sets it to that */
+
 /* launch_attempt.c: one attempt, from the first process to the last. *code: LVNI_EXIT_NO_PROGRAM and its like when a process could not
  * be started. */
 lvn_status lvni_launch_attempt(lvni_run *r, int *code);
@@ -121,6 +125,10 @@ void lvni_launch_stop(lvni_run *r, lvni_reason why, int signal_number, uint64_t 
 /* Ends what time is over for. Returns true when nothing of the run is left (or nothing that can be ended). */
 bool lvni_launch_stop_tick(lvni_run *r, uint64_t now_ns);
 void lvni_launch_find_others(lvni_run *r);
+
+/* launch_pty.c: a terminal as large as `like`; ends[0] to read from, ends[1] for the process. On failure both are to be closed. */
+lvn_status lvni_pty_open(int like, int ends[2]);
+void lvni_pty_take_size(int like, int master);
 
 /* launch_stdin.c */
 lvn_status lvni_feed_open(lvni_run *r, int *ends); /* ends[i]: what rank i reads; -1: the launcher's own standard input */

@@ -92,6 +92,7 @@ static const lvni_option io_rows[] = {
     {.name = "show", .type = LVNI_OPT_STRING, .fallback = "all", .help = "ranks whose output reaches the terminal: 0, 0,3-5, none"},
     {.name = "prefix", .type = LVNI_OPT_STRING, .check = check_pattern, .help = "in front of every line on the terminal; unset: `[%r] ` with several processes"},
     {.name = "no_prefix", .type = LVNI_OPT_BOOL, .fallback = "false", .help = "nothing in front of lines"},
+    {.name = "pty", .type = LVNI_OPT_BOOL, .fallback = "false", .help = "rank 0 writes to a terminal where the launcher does: progress lines and colours"},
     {.name = "tail", .type = LVNI_OPT_INT, .unit = "lines", .fallback = "20", .range = LVNI_BETWEEN(0, 10000), .help = "of a failed rank's standard error, repeated in the report"},
     {.name = "stdin", .type = LVNI_OPT_CHOICE, .choices = "none|rank0|all", .help = "who reads standard input; unset: rank0 with one process, else none"},
     {.name = "quiet", .type = LVNI_OPT_BOOL, .fallback = "false", .help = "no warnings (-q)"},
@@ -214,6 +215,7 @@ static void take_texts(lvni_launch_options *o)
     o->error = lvni_config_str(c, "error");
     o->show = lvni_config_str(c, "show");
     o->env_file = lvni_config_str(c, "env_file");
+    o->pty = lvni_config_bool(c, "pty");
     o->debug = lvni_config_bool(c, "debug");
     o->nccl_debug = lvni_config_is_set(c, "nccl_debug") ? lvni_config_str(c, "nccl_debug") : o->debug ? "INFO" : NULL;
     o->ifname = lvni_config_str(c, "ifname");

@@ -201,7 +201,7 @@ uint64_t lvni_stream_idle(lvni_stream *s, uint64_t now_ns)
     if (s->n_line == 0) {
         return 0;
     }
-    if (now_ns - s->last_ns < SILENCE_NS) {
+    if (!s->live && now_ns - s->last_ns < SILENCE_NS) {
         return s->last_ns + SILENCE_NS;
     }
     show(s, s->line, s->n_line, s->line[s->n_line - 1] == '\r');

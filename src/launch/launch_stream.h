@@ -17,6 +17,7 @@ typedef struct lvni_stream {
     uint64_t last_ns; /* of the last byte */
     char *tail;       /* ring of the last LVNI_STREAM_PIECE bytes; NULL: not wanted, or none yet */
     bool keeps_tail;
+    bool live;        /* a terminal: unfinished lines are shown at once */
     uint64_t n_tail;  /* bytes that went through it */
     int log_error;    /* errno of the write to the log file that failed; it is left alone since */
 } lvni_stream;

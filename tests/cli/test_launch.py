@@ -2,6 +2,7 @@
 
 usage: test_launch.py LEVIN [names of cases]     Python's standard library only
 """
+import fcntl
 import json
 import os
 import re
@@ -9,9 +10,11 @@ import resource
 import select
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 import unittest
 
@@ -339,6 +342,24 @@ class Output(Case):
         self.assertEqual(seen, b"[0] 10%\r[0] 20%\r[0] more? ")
         p.terminate()
         self.assertEqual(p.wait(WAIT_S), 143)
+
+    def test_a_terminal_for_rank_0(self):
+        """With --pty rank 0 writes to a terminal where the launcher does, of the same size; unfinished lines show at once."""
+        master, slave = os.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 77, 0, 0))
+        program = "import os, time; n = [fd for fd in (1, 2) if os.isatty(fd)]; print(n, n and os.get_terminal_size(1), end='', flush=True); time.sleep(60)"
+        words = self.command("-n", "2", "--pty", program=[sys.executable, "-c", program])
+        with subprocess.Popen(words, cwd=self.dir, env=CLEAN, stdin=subprocess.DEVNULL, stdout=slave, stderr=slave) as p:
+            os.close(slave)
+            seen, start = b"", time.monotonic()
+            while b"lines=33)" not in seen or b"[1] [] []" not in seen:
+                self.assertLess(time.monotonic() - start, WAIT_S, seen)
+                if select.select([master], [], [], 1)[0]:
+                    seen += os.read(master, 4096)
+            self.assertIn(b"[0] [1, 2] os.terminal_size(columns=77, lines=33)", seen)
+            p.terminate()
+            self.assertEqual(p.wait(WAIT_S), 143)
+        os.close(master)
 
     def test_a_reader_that_stands_still(self):
         """Log files go on, and nothing is lost when it reads again."""
