@@ -18,5 +18,7 @@ bool dist_case_endless(dist_rank *me);
 bool dist_case_reduction(dist_rank *me);      /* the gradient of a step: arg = shards */
 bool dist_case_reduction_race(dist_rank *me); /* many steps, several threads, random delays */
 bool dist_case_reduction_options(dist_rank *me);
+bool dist_case_among(dist_rank *me);             /* messages among neighbours, beside collectives */
+bool dist_case_among_abort(dist_rank *me);
 
 #endif

@@ -7,6 +7,8 @@
 
 #include "dist_cases.h"
 
+#include "dist/among.h"
+
 #include "core/alloc.h"
 #include "dist/reduction.h"
 
@@ -98,6 +100,8 @@ static lvn_status allocate(bool threads)
 {
     lvni_comm *comm = NULL;
     lvni_reduction *r = NULL;
+    lvni_among *among = NULL;
+    const lvni_said *said;
     void *block = NULL, *gathered = NULL;
     size_t size;
     const lvni_reduction_options o = {.shards = 4, .sets = 1, .n = 9000, .n_norm = 9000, .bucket = 4096, .message = 8, .sumsq = sums_of_nothing};
@@ -111,6 +115,13 @@ static lvn_status allocate(bool threads)
     if (status == LVN_OK) {
         status = lvni_comm_all_gather_sized(comm, "1234", 4, &gathered, &size);
     }
+    if (status == LVN_OK) {
+        status = lvni_among_create(comm, &among);
+    }
+    if (status == LVN_OK) {
+        status = lvni_among_exchange(among, 0, 1, "1234", 4, &said);
+    }
+    lvni_among_destroy(among);
     lvni_free(gathered);
     lvni_reduction_destroy(r);
     lvni_comm_destroy(comm);
@@ -137,6 +148,14 @@ static void every_allocation_may_fail(void **state)
     }
 }
 
+static void neighbours_talk(void **state)
+{
+    (void)state;
+    on_threads(dist_case_among, false, 0);
+    on_threads(dist_case_among, true, 0);
+    on_threads(dist_case_among_abort, false, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -145,7 +164,7 @@ int main(void)
         cmocka_unit_test(different_calls_are_named),         cmocka_unit_test(abort_reaches_everyone),
         cmocka_unit_test(a_rank_that_leaves_is_missed),      cmocka_unit_test(reductions_give_one_sum),
         cmocka_unit_test(reductions_stand_delays),           cmocka_unit_test(reductions_refuse_what_cannot_be),
-        cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(every_allocation_may_fail),         cmocka_unit_test(neighbours_talk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

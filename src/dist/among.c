@@ -1,0 +1,196 @@
+/* Exchanges among neighbouring ranks (among.h). Each rank has two channels, one for each run it takes part in, and in each two stages: in
+ * round k of a channel it writes the stage of parity k % 2, tells that it has arrived, waits for the others of the run, and reads theirs. It
+ * writes that stage again in round k + 2, after all have arrived in round k + 1, and so have read what they wanted of round k. What is
+ * longer than a stage takes as many rounds as the longest of the run needs. */
+#include "dist/among.h"
+
+#include "core/alloc.h"
+#include "dist/transport.h"
+
+#include <stdalign.h>
+#include <string.h>
+
+enum { CHANNELS = 2, PARITIES = 2, STAGE = 64 << 10 };
+
+/* A rank's part of the region. */
+typedef struct among_part {
+    struct {
+        alignas(128) _Atomic uint64_t arrived; /* the last round */
+        uint64_t bytes[PARITIES];              /* of the whole message */
+    } channel[CHANNELS];
+    alignas(128) unsigned char stage[CHANNELS][PARITIES][STAGE];
+} among_part;
+
+struct lvni_among {
+    lvni_comm *comm;
+    lvni_region region;
+    uint64_t round[CHANNELS]; /* of this rank */
+    lvni_said *said;          /* world */
+    unsigned char *memory;    /* what they point at */
+    size_t room;
+};
+
+static among_part *part_of(const lvni_among *a, int rank)
+{
+    return (among_part *)(void *)lvni_region_part(&a->region, rank);
+}
+
+/* A rank's place in a run: the one that begins with it, or the one that begins before. */
+static int channel_of(int rank, int lo)
+{
+    return rank == lo ? 1 : 0;
+}
+
+lvn_status lvni_among_create(lvni_comm *comm, lvni_among **out)
+{
+    *out = NULL;
+    lvni_among *a = LVNI_NEW(LVNI_TAG_DIST, lvni_among);
+    lvni_said *said = lvni_calloc(LVNI_TAG_DIST, (size_t)comm->world, sizeof *said);
+    lvn_status s = lvni_comm_agree_status(comm, a != NULL && said != NULL ? LVN_OK : LVN_ERR_MEMORY, "messages among ranks");
+    if (s != LVN_OK || a == NULL || said == NULL) {
+        lvni_free(a);
+        lvni_free(said);
+        return s;
+    }
+    a->comm = comm;
+    a->said = said;
+    const lvn_status opened = comm->ops->region_open(comm, 0, sizeof(among_part), &a->region);
+    s = opened == LVN_OK ? comm->ops->region_reserve(comm, &a->region, part_of(a, comm->rank), sizeof(among_part)) : opened;
+    s = lvni_comm_agree_status(comm, s, "messages among ranks");
+    if (s != LVN_OK) {
+        if (opened == LVN_OK) {
+            comm->ops->region_close(comm, &a->region);
+        }
+        lvni_free(a);
+        lvni_free(said);
+        return s;
+    }
+    *out = a;
+    return LVN_OK;
+}
+
+void lvni_among_destroy(lvni_among *a)
+{
+    if (a == NULL) {
+        return;
+    }
+    a->comm->ops->region_close(a->comm, &a->region);
+    lvni_free(a->said);
+    lvni_free(a->memory);
+    lvni_free(a);
+}
+
+/* ---- rounds ---- */
+
+typedef struct meeting_wait {
+    const lvni_among *among;
+    int lo, hi;
+    uint64_t round;
+} meeting_wait;
+
+static bool wait_needs(void *user, int rank)
+{
+    const meeting_wait *w = user;
+    return rank >= w->lo && rank < w->hi && atomic_load(&part_of(w->among, rank)->channel[channel_of(rank, w->lo)].arrived) < w->round;
+}
+
+static bool wait_over(void *user)
+{
+    const meeting_wait *w = user;
+    for (int rank = w->lo; rank < w->hi; rank++) {
+        if (wait_needs(user, rank)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static size_t piece_of(size_t bytes, size_t at)
+{
+    return at >= bytes ? 0 : bytes - at < STAGE ? bytes - at : STAGE;
+}
+
+/* The piece of `mine` from `at` on; afterwards those of the others can be read. *parity: where they lie. */
+static lvn_status run_round(lvni_among *a, int lo, int hi, const void *mine, size_t bytes, size_t at, int *parity)
+{
+    lvni_comm *comm = a->comm;
+    const int channel = channel_of(comm->rank, lo);
+    among_part *own = part_of(a, comm->rank);
+    const uint64_t round = ++a->round[channel];
+    *parity = (int)(round % PARITIES);
+    own->channel[channel].bytes[*parity] = bytes;
+    if (piece_of(bytes, at) > 0) {
+        memcpy(own->stage[channel][*parity], (const unsigned char *)mine + at, piece_of(bytes, at));
+    }
+    atomic_store(&own->channel[channel].arrived, round);
+    meeting_wait user = {a, lo, hi, round};
+    const lvni_wait wait = {.over = wait_over, .needs = wait_needs, .user = &user};
+    if (wait_over(&user)) {
+        comm->ops->ring(comm); /* the last one wakes the others */
+        return LVN_OK;
+    }
+    return comm->ops->wait(comm, &wait);
+}
+
+/* After the first round: how much all say, and room for it. */
+static lvn_status make_room(lvni_among *a, int lo, int hi, int parity, size_t *longest)
+{
+    size_t all = 0;
+    *longest = 0;
+    for (int rank = lo; rank < hi; rank++) {
+        const size_t bytes = part_of(a, rank)->channel[channel_of(rank, lo)].bytes[parity];
+        a->said[rank - lo] = (lvni_said){.bytes = bytes};
+        all += bytes;
+        *longest = bytes > *longest ? bytes : *longest;
+    }
+    if (all > a->room) {
+        lvni_free(a->memory);
+        a->room = 0;
+        a->memory = lvni_alloc(LVNI_TAG_DIST, all);
+        if (a->memory == NULL) {
+            return LVN_ERR_MEMORY;
+        }
+        a->room = all;
+    }
+    size_t at = 0;
+    for (int i = 0; i < hi - lo && a->memory != NULL; i++) {
+        a->said[i].data = a->memory + at;
+        at += a->said[i].bytes;
+    }
+    return LVN_OK;
+}
+
+static void read_pieces(const lvni_among *a, int lo, int hi, int parity, size_t at)
+{
+    size_t from = 0;
+    for (int rank = lo; rank < hi; rank++) {
+        const size_t bytes = a->said[rank - lo].bytes, n = piece_of(bytes, at);
+        if (n > 0) {
+            memcpy(a->memory + from + at, part_of(a, rank)->stage[channel_of(rank, lo)][parity], n);
+        }
+        from += bytes;
+        if (rank != a->comm->rank) {
+            lvni_comm_add_bytes(a->comm, 0, n);
+        }
+    }
+}
+
+lvn_status lvni_among_exchange(lvni_among *a, int lo, int hi, const void *mine, size_t bytes, const lvni_said **said)
+{
+    const lvni_comm *comm = a->comm;
+    LVN_ARG(lo >= 0 && lo <= comm->rank && comm->rank < hi && hi <= comm->world, "rank %d of %d says something among ranks %d to %d", comm->rank, comm->world, lo, hi - 1);
+    LVN_TRY(comm->ops->health(a->comm));
+    size_t longest = 0, at = 0;
+    do {
+        int parity;
+        LVN_TRY(run_round(a, lo, hi, mine, bytes, at, &parity));
+        if (at == 0) {
+            LVN_TRY(make_room(a, lo, hi, parity, &longest));
+        }
+        read_pieces(a, lo, hi, parity, at);
+        at += STAGE;
+    } while (at < longest);
+    lvni_comm_add_bytes(a->comm, bytes, 0);
+    *said = a->said;
+    return LVN_OK;
+}
