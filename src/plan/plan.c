@@ -130,9 +130,9 @@ static lvn_status resolve_shards(const lvni_plan_options *o, lvni_plan *p)
 }
 
 /* Coupled shards see those of one round of the devices: S / A, or the nearest below that divides S. */
-static int default_group(const lvni_plan *p)
+static int default_group(const lvni_plan_options *o, const lvni_plan *p)
 {
-    int group = p->coupled && p->accumulate < p->shards ? p->shards / p->accumulate : p->coupled ? 1 : p->shards;
+    int group = o->group_all ? p->shards : p->coupled && p->accumulate < p->shards ? p->shards / p->accumulate : p->coupled ? 1 : p->shards;
     while (p->shards % group != 0) {
         group--;
     }
@@ -143,7 +143,7 @@ static int default_group(const lvni_plan *p)
 static lvn_status resolve_group(const lvni_plan_options *o, lvni_plan *p)
 {
     p->coupled = o->coupled;
-    p->group = o->group > 0 ? o->group : default_group(p);
+    p->group = o->group > 0 ? o->group : default_group(o, p);
     if (p->group <= p->shards && p->shards % p->group == 0) {
         return LVN_OK;
     }
@@ -276,6 +276,30 @@ lvni_range lvni_plan_wave(const lvni_plan *p, int first)
         }
     }
     return (lvni_range){.start = first, .count = end - first};
+}
+
+lvni_range lvni_plan_ranks_of_group(const lvni_plan *p, int group)
+{
+    const int64_t begin = (int64_t)group * p->group, end = begin + p->group;
+    lvni_range ranks = {0};
+    for (int rank = 0; rank < p->devices; rank++) {
+        const lvni_range own = lvni_plan_shards_of(p, rank);
+        if (own.start < end && own.start + own.count > begin) {
+            ranks.start = ranks.count == 0 ? rank : ranks.start;
+            ranks.count++;
+        }
+    }
+    return ranks;
+}
+
+bool lvni_plan_shares_groups(const lvni_plan *p)
+{
+    for (int rank = 1; rank < p->devices; rank++) { /* does one begin within a group? */
+        if (lvni_plan_shards_of(p, rank).start % p->group != 0) {
+            return true;
+        }
+    }
+    return false;
 }
 
 int lvni_plan_sets(const lvni_plan *plan)

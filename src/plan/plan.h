@@ -27,6 +27,7 @@ typedef struct lvni_plan_options {
     int cores_all;               /* of all ranks, cores x W */
     int64_t eval_batch_size;     /* min(E, max(64, largest shard)) */
     bool drop_last;              /* leave out the short last step of an epoch */
+    bool group_all; /* coupled shards see all S unless `group` is given */
     bool coupled; /* the module looks at other shards of its group, which must then run at once */
 } lvni_plan_options;
 
@@ -67,6 +68,10 @@ int lvni_plan_sets(const lvni_plan *plan);              /* gradient sets of this
 /* The shards from `first` on that this rank works on at once. Coupled: whole groups, as far as they are this rank's, and not two that others
  * share. */
 lvni_range lvni_plan_wave(const lvni_plan *plan, int first);
+/* The ranks that have shards of group `group`: a contiguous run. */
+lvni_range lvni_plan_ranks_of_group(const lvni_plan *plan, int group);
+/* Some group lies on several ranks. */
+bool lvni_plan_shares_groups(const lvni_plan *plan);
 /* Shards of a rank: a contiguous run. */
 lvni_range lvni_plan_shards_of(const lvni_plan *plan, int rank);
 

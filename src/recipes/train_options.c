@@ -140,6 +140,13 @@ static int64_t kept_batch(const lvni_config *c)
     return kept ? lvni_config_int(c, "batch_size") * lvni_config_int(c, "accumulate_grad_batches") : 0;
 }
 
+/* Devices of one node that work together as one see all of the node; batch norm keeps to a round of the devices. */
+static bool meets_all(const lvni_config *c)
+{
+    const char *strategy = lvni_config_str(c, "strategy");
+    return !lvni_config_bool(c, "sync_batchnorm") && (strcmp(strategy, "dp") == 0 || strcmp(strategy, "ddp2") == 0);
+}
+
 lvn_status lvni_make_plan(lvni_config *c, int64_t n_samples, const lvni_rank *rank, bool coupled, lvni_plan *out)
 {
     if (!lvni_config_is_set(c, "batch_size") && !lvni_config_is_set(c, "batch_size_per_device")) {
@@ -160,7 +167,8 @@ lvn_status lvni_make_plan(lvni_config *c, int64_t n_samples, const lvni_rank *ra
                                  .cores_all = rank->cores_all,
                                  .eval_batch_size = or_zero(c, "eval_batch_size"),
                                  .drop_last = lvni_config_bool(c, "drop_last"),
-                                 .coupled = coupled};
+                                 .coupled = coupled,
+                                 .group_all = meets_all(c)};
     LVN_TRY(lvni_plan_make(&o, out));
     LVN_TRY(resolve(c, "batch_size", out->effective_batch / out->accumulate));
     LVN_TRY(resolve(c, "shards", out->shards));

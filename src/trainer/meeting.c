@@ -1,37 +1,11 @@
 /* Meetings (meeting.h). What is brought is copied into the shard's own place for this round; there are two rounds of places, so one wait per
  * meeting is enough: who writes for the round after the next knows that everybody came to the next one, and so has read this one. */
-#include "trainer/meeting.h"
+#include "trainer/meeting_impl.h"
 
 #include "core/alloc.h"
 #include "tensor/device.h"
 
-#include <pthread.h>
 #include <string.h>
-
-enum { ROUNDS = 2 };
-
-typedef struct member {
-    lvni_group group; /* first: what the shard's context points at */
-    lvni_meeting *meeting;
-    bool expected, left;
-    uint64_t round;       /* meetings it came to */
-    const char *what;     /* it came for */
-    void *place[ROUNDS];  /* kept from step to step */
-    size_t room[ROUNDS];
-} member;
-
-struct lvni_meeting {
-    int shards;
-    member *member;
-    lvni_part *part[ROUNDS];
-    pthread_mutex_t lock;
-    pthread_cond_t moved;
-    int expected;   /* shards that run and have not left */
-    int waiting;    /* of them, those who came to this round */
-    uint64_t round; /* meetings that are over */
-    lvn_status status;
-    lvn_error error; /* of the first failure */
-};
 
 static lvn_status meet(const lvni_group *group, const char *what, const lvn_tensor *mine, int64_t number, const lvni_part **parts);
 
@@ -47,7 +21,7 @@ lvn_status lvni_meeting_create(int shards, lvni_meeting **out)
     m->shards = shards;
     m->member = lvni_calloc(LVNI_TAG_TRAINER, (size_t)shards, sizeof *m->member);
     bool good = m->member != NULL;
-    for (int r = 0; r < ROUNDS; r++) {
+    for (int r = 0; r < LVNI_MEETING_ROUNDS; r++) {
         m->part[r] = lvni_calloc(LVNI_TAG_TRAINER, (size_t)shards, sizeof *m->part[r]);
         good = good && m->part[r] != NULL;
     }
@@ -69,28 +43,30 @@ void lvni_meeting_destroy(lvni_meeting *m)
         return;
     }
     for (int i = 0; i < m->shards && m->member != NULL; i++) {
-        for (int r = 0; r < ROUNDS; r++) {
+        for (int r = 0; r < LVNI_MEETING_ROUNDS; r++) {
             lvni_free(m->member[i].place[r]);
         }
     }
-    for (int r = 0; r < ROUNDS; r++) {
+    for (int r = 0; r < LVNI_MEETING_ROUNDS; r++) {
         lvni_free(m->part[r]);
     }
+    lvni_str_free(&m->said);
     pthread_cond_destroy(&m->moved);
     pthread_mutex_destroy(&m->lock);
     lvni_free(m->member);
     lvni_free(m);
 }
 
-void lvni_meeting_open(lvni_meeting *m)
+void lvni_meeting_open(lvni_meeting *m, const lvni_meeting_ranks *ranks)
 {
-    m->expected = m->waiting = 0;
+    m->ranks = *ranks;
+    m->expected = m->waiting = m->here = 0;
     m->round = 0;
     m->status = LVN_OK;
     for (int i = 0; i < m->shards; i++) {
         m->member[i].expected = m->member[i].left = false;
         m->member[i].round = 0;
-        for (int r = 0; r < ROUNDS; r++) {
+        for (int r = 0; r < LVNI_MEETING_ROUNDS; r++) {
             m->part[r][i] = (lvni_part){0};
         }
     }
@@ -100,6 +76,7 @@ void lvni_meeting_expect(lvni_meeting *m, int index)
 {
     m->member[index].expected = true;
     m->expected++;
+    m->here++;
 }
 
 const lvni_group *lvni_meeting_group(const lvni_meeting *m, int index)
@@ -125,9 +102,9 @@ static void fail(lvni_meeting *m, lvn_status status)
 /* With the lock: has somebody ended who will never come to the meeting that others wait in? */
 static void check_all_come(lvni_meeting *m)
 {
-    const member *gone = NULL, *here = NULL;
+    const lvni_member *gone = NULL, *here = NULL;
     for (int i = 0; i < m->shards; i++) {
-        const member *k = &m->member[i];
+        const lvni_member *k = &m->member[i];
         gone = gone == NULL && k->expected && k->left ? k : gone;
         here = here == NULL && k->expected && !k->left && k->round > m->round ? k : here;
     }
@@ -141,9 +118,9 @@ static void check_all_come(lvni_meeting *m)
 /* With the lock, everybody is here: did they come for the same? */
 static void check_same(lvni_meeting *m)
 {
-    const member *first = NULL;
+    const lvni_member *first = NULL;
     for (int i = 0; i < m->shards; i++) {
-        const member *k = &m->member[i];
+        const lvni_member *k = &m->member[i];
         if (!k->expected) {
             continue;
         }
@@ -156,8 +133,23 @@ static void check_same(lvni_meeting *m)
     }
 }
 
+lvn_status lvni_meeting_close(lvni_meeting *m)
+{
+    bool more = m->ranks.among != NULL;
+    pthread_mutex_lock(&m->lock);
+    while (more && m->status == LVN_OK) {
+        const lvn_status s = lvni_meeting_meet_ranks(m, 0, &more);
+        if (s != LVN_OK) {
+            fail(m, s);
+        }
+    }
+    const lvn_status s = lvni_meeting_status(m);
+    pthread_mutex_unlock(&m->lock);
+    return s;
+}
+
 /* Copies the tensor into the shard's place; nobody else looks at it before the shard has come. */
-static lvn_status bring(member *me, lvni_part *part, int place, const lvn_tensor *mine, int64_t number)
+static lvn_status bring(lvni_member *me, lvni_part *part, int place, const lvn_tensor *mine, int64_t number)
 {
     *part = (lvni_part){.number = number};
     if (mine == NULL) {
@@ -178,7 +170,7 @@ static lvn_status bring(member *me, lvni_part *part, int place, const lvn_tensor
     return lvni_mem_copy(me->place[place], mine->data, bytes);
 }
 
-static lvn_status wait_for_all(lvni_meeting *m, member *me, const char *what)
+static lvn_status wait_for_all(lvni_meeting *m, lvni_member *me, int place, const char *what)
 {
     pthread_mutex_lock(&m->lock);
     const uint64_t mine = me->round;
@@ -188,6 +180,13 @@ static lvn_status wait_for_all(lvni_meeting *m, member *me, const char *what)
     check_all_come(m);
     if (m->status == LVN_OK && m->waiting == m->expected) {
         check_same(m);
+        if (m->status == LVN_OK && m->ranks.among != NULL) {
+            bool more;
+            const lvn_status s = lvni_meeting_meet_ranks(m, place, &more);
+            if (s != LVN_OK) {
+                fail(m, s);
+            }
+        }
         m->waiting = 0;
         m->round++;
         pthread_cond_broadcast(&m->moved);
@@ -202,12 +201,12 @@ static lvn_status wait_for_all(lvni_meeting *m, member *me, const char *what)
 
 static lvn_status meet(const lvni_group *group, const char *what, const lvn_tensor *mine, int64_t number, const lvni_part **parts)
 {
-    lvni_meeting *m = ((const member *)(const void *)group)->meeting;
-    member *me = &m->member[group->index];
-    const int place = (int)(me->round % ROUNDS);
+    lvni_meeting *m = ((const lvni_member *)(const void *)group)->meeting;
+    lvni_member *me = &m->member[group->index];
+    const int place = (int)(me->round % LVNI_MEETING_ROUNDS);
     LVN_TRY(bring(me, &m->part[place][group->index], place, mine, number)); /* with such an error the shard leaves, and the others learn of it */
     *parts = m->part[place];
-    return wait_for_all(m, me, what);
+    return wait_for_all(m, me, place, what);
 }
 
 void lvni_meeting_leave(lvni_meeting *m, int index, lvn_status status)

@@ -42,9 +42,11 @@ lvn_status lvni_trainer_run_shard(const lvni_trainer *t, lvni_shard_job *job)
 /* Coupled shards: every group of the wave gets its meeting, to which its shards with samples will come. */
 static void open_meetings(const lvni_trainer *t, int n)
 {
-    const int64_t size = t->o.plan.group, first = t->job[0].batch->shard / size;
+    const int64_t size = t->o.plan.group, first = t->job[0].batch->shard / size, last = t->job[n - 1].batch->shard / size;
     for (int i = 0; i < t->n_meetings; i++) {
-        lvni_meeting_open(t->meeting[i]);
+        const lvni_range on = lvni_plan_ranks_of_group(&t->o.plan, (int)first + i);
+        const lvni_meeting_ranks ranks = {on.count > 1 && first + i <= last ? t->among : NULL, (int)on.start, (int)(on.start + on.count), t->o.plan.rank};
+        lvni_meeting_open(t->meeting[i], &ranks);
     }
     for (int i = 0; i < n; i++) {
         lvni_shard_job *job = &t->job[i];
@@ -54,6 +56,15 @@ static void open_meetings(const lvni_trainer *t, int n)
             lvni_meeting_expect(job->meeting, (int)(job->batch->shard % size));
         }
     }
+}
+
+/* Other ranks' shards of a group may still meet when those of this rank have ended, or had no samples. */
+static lvn_status close_meetings(const lvni_trainer *t)
+{
+    for (int i = 0; i < t->n_meetings; i++) {
+        LVN_TRY(lvni_meeting_close(t->meeting[i]));
+    }
+    return LVN_OK;
 }
 
 /* What the wave failed with: a shard that waited for others failed with theirs. */
@@ -178,6 +189,7 @@ static lvn_status run_wave(lvni_trainer *t, int n, bool last, lvni_tree *tree, l
     if (s == LVN_OK) {
         open_meetings(t, n);
         s = first_failure(t, lvni_lanes_run(t->lanes, n, shard_work, t));
+        s = s == LVN_OK ? close_meetings(t) : s;
     }
     for (int i = 0; i < got; i++) {
         if (s == LVN_OK) {

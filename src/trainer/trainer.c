@@ -69,7 +69,7 @@ static lvn_status make_meetings(lvni_trainer *t)
     for (; t->n_meetings < most; t->n_meetings++) {
         LVN_TRY(lvni_meeting_create(plan->group, &t->meeting[t->n_meetings]));
     }
-    return LVN_OK;
+    return plan->coupled && t->o.comm != NULL && lvni_plan_shares_groups(plan) ? lvni_among_create(t->o.comm, &t->among) : LVN_OK;
 }
 
 /* The tape records nothing for frozen parameters; their gradients are zeros. */
@@ -142,6 +142,7 @@ void lvni_trainer_destroy(lvni_trainer *t)
         lvni_meeting_destroy(t->meeting[i]);
     }
     lvni_free(t->meeting);
+    lvni_among_destroy(t->among);
     lvni_optim_destroy(t->optim);
     lvni_ema_destroy(t->ema);
     for (int i = 0; i < t->n_sets; i++) {

@@ -91,6 +91,7 @@ typedef struct lvni_trainer {
     int *slot;               /* per lane: number of the set it works in */
     lvni_meeting **meeting;  /* coupled shards: one for each group in work; else NULL */
     int n_meetings;
+    lvni_among *among;       /* when groups lie on several ranks */
     lvni_reducer *reducer;   /* several ranks; NULL: one */
     lvni_tree_node *leaf;    /* with a reducer: the nodes of this rank in a step */
     double *shard_weight;    /* with a reducer: of all shards of all ranks */

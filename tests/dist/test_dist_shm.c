@@ -19,6 +19,8 @@ static const dist_case cases[] = {
     {"reduction", dist_case_reduction, false},
     {"reduction_race", dist_case_reduction_race, false},
     {"reduction_options", dist_case_reduction_options, true},
+    {"among", dist_case_among, true},
+    {"among_abort", dist_case_among_abort, false},
     {"large", dist_case_large, false},
     {"endless", dist_case_endless, false},
 };

@@ -7,9 +7,8 @@
 
 #include "dist_cases.h"
 
-#include "dist/among.h"
-
 #include "core/alloc.h"
+#include "dist/among.h"
 #include "dist/reduction.h"
 
 static void on_threads(dist_body body, bool check, int arg)

@@ -192,6 +192,25 @@ static void coupled_shards_see_a_round_of_the_devices(void **state)
     assert_int_equal(PLAN(.batch_size = 32, .shards = 8, .accumulate_grad_batches = 3, .coupled = true).group, 2);
     assert_int_equal(PLAN(.batch_size = 32, .shards = 3, .accumulate_grad_batches = 8, .coupled = true).group, 1);
     assert_int_equal(PLAN(.batch_size = 32, .shards = 8, .accumulate_grad_batches = 4, .group = 8, .coupled = true).group, 8);
+    assert_int_equal(PLAN(.batch_size = 32, .shards = 8, .accumulate_grad_batches = 4, .group_all = true, .coupled = true).group, 8);
+    assert_int_equal(PLAN(.batch_size = 32, .shards = 8, .group = 2, .group_all = true, .coupled = true).group, 2);
+}
+
+static void groups_know_their_ranks(void **state)
+{
+    (void)state;
+    const lvni_plan p = PLAN(.batch_size = 32, .shards = 12, .group = 4, .devices = 5, .coupled = true); /* ranks own 3, 3, 2, 2, 2 */
+    const int start[] = {0, 1, 3}, count[] = {2, 2, 2};
+    for (int g = 0; g < 3; g++) {
+        assert_int_equal(lvni_plan_ranks_of_group(&p, g).start, start[g]);
+        assert_int_equal(lvni_plan_ranks_of_group(&p, g).count, count[g]);
+    }
+    assert_true(lvni_plan_shares_groups(&p));
+    const lvni_plan within = PLAN(.batch_size = 32, .shards = 12, .group = 4, .devices = 3, .coupled = true);
+    assert_false(lvni_plan_shares_groups(&within));
+    assert_int_equal(lvni_plan_ranks_of_group(&within, 2).count, 1);
+    const lvni_plan all = PLAN(.batch_size = 32, .shards = 12, .group = 12, .devices = 2, .coupled = true);
+    assert_true(lvni_plan_shares_groups(&all));
 }
 
 static void what_does_not_fit_is_said(void **state)
@@ -276,6 +295,7 @@ int main(void)
         cmocka_unit_test(ranks_own_contiguous_shards), cmocka_unit_test(what_the_machine_chooses),
         cmocka_unit_test(evaluation_has_no_padding),   cmocka_unit_test(waves_keep_groups_together),
         cmocka_unit_test(coupled_shards_see_a_round_of_the_devices),
+        cmocka_unit_test(groups_know_their_ranks),
         cmocka_unit_test(what_does_not_fit_is_said),
         cmocka_unit_test(it_speaks_plainly),
     };

@@ -93,7 +93,7 @@ static lvn_status work(void *user, int lane)
 lvn_status shards_run(shards *s, bool backward)
 {
     s->backward = backward;
-    lvni_meeting_open(s->meeting);
+    lvni_meeting_open(s->meeting, &(lvni_meeting_ranks){0});
     for (int i = 0; i < s->n; i++) {
         for (int k = 0; k < INPUTS && !s->empty[i]; k++) {
             lvn_zero_grad(s->in[i][k]);

@@ -1,71 +1,13 @@
 /* Training with coupled shards: a contrastive loss over the group is that of one large shard, has the same bits on any number of lanes, with
  * short steps, shards without samples, clipping, averages and in bf16; failures are told as they happened. */
-#include "trainer_support.h"
+#include "contrast_support.h"
 
 #include "kernels/kernels.h"
 
 #include <math.h>
 #include <string.h>
 
-/* ---- a network with a loss over all rows of the group ---- */
-
-/* A row's two views are its features and the same turned round; z are unit vectors. For each row: which of the group's second views is its own?
- * (NT-Xent: Chen et al. 2020, eq. 1, one direction) */
-typedef struct contrast {
-    lvn_module base;
-    lvn_module *head;
-} contrast;
-
-static lvn_status contrast_build(lvn_module *module, lvn_builder *b)
-{
-    ((contrast *)module)->head = lvn_nn_linear(b, "head", FEATURES, 4);
-    lvn_builder_couple(b);
-    return lvn_builder_status(b);
-}
-
-static lvn_tensor *unit_rows(const contrast *m, lvn_tensor *x)
-{
-    const int last = 1;
-    lvn_tensor *z = lvn_forward(m->head, x);
-    return lvn_div(z, lvn_sqrt(lvn_add_scalar(lvn_sum_axes(lvn_square(z), &last, 1, true), 1e-6)));
-}
-
-static lvn_tensor *own_rows(int64_t first, int64_t n)
-{
-    lvn_tensor *t = lvn_zeros(LVN_I64, LVN_SHAPE(n));
-    for (int64_t i = 0; t != NULL && i < n; i++) {
-        ((int64_t *)lvn_data(t))[i] = first + i;
-    }
-    return t;
-}
-
-static lvn_tensor *contrast_step(const lvn_module *module, const lvn_batch *batch, lvn_step *step)
-{
-    const contrast *m = (const contrast *)module;
-    const int64_t n = batch->size;
-    const int columns = 1;
-    lvn_tensor *a = unit_rows(m, batch->image);
-    lvn_tensor *b = unit_rows(m, lvn_concat((lvn_tensor *[]){lvn_slice(batch->image, columns, FEATURES / 2, FEATURES), lvn_slice(batch->image, columns, 0, FEATURES / 2)}, 2, columns));
-    int64_t first;
-    lvn_tensor *every = lvn_shard_gather_at(b, &first);
-    lvn_tensor *loss = lvn_cross_entropy(lvn_mul_scalar(lvn_matmul(a, lvn_transpose(every, 0, 1)), 5.0), own_rows(first, n));
-    lvn_tensor *spread = lvn_shard_sum(lvn_sum(lvn_square(a))); /* the number of rows of the group */
-    lvn_log(step, "loss", loss);
-    lvn_log(step, "rows", spread);
-    return loss;
-}
-
-static const lvn_module_class contrast_class = {
-    .name = "contrast", .size = sizeof(contrast), .build = contrast_build, .training_step = contrast_step};
-
-/* The same module without the word that its shards meet. */
-static lvn_status silent_build(lvn_module *module, lvn_builder *b)
-{
-    ((contrast *)module)->head = lvn_nn_linear(b, "head", FEATURES, 4);
-    return lvn_builder_status(b);
-}
-
-static const lvn_module_class silent_class = {.name = "silent", .size = sizeof(contrast), .build = silent_build, .training_step = contrast_step};
+/* ---- a network with batch norm ---- */
 
 /* A convolution, batch norm with a residual and relu, a linear layer: nothing random. */
 typedef struct norms {
