@@ -20,7 +20,7 @@ static lvn_status make_reducer(lvni_trainer *t, int lanes, int sets)
                                     .lanes = lanes,
                                     .bucket_bytes = t->o.bucket_bytes,
                                     .message = lvni_message_limit(most)};
-    t->leaf = lvni_calloc(LVNI_TAG_TRAINER, (size_t)(LVNI_TREE_PENDING + lanes), sizeof *t->leaf);
+    t->leaf = lvni_calloc(LVNI_TAG_TRAINER, (size_t)LVNI_TREE_PENDING + (size_t)lanes, sizeof *t->leaf);
     t->shard_weight = lvni_calloc(LVNI_TAG_TRAINER, (size_t)plan->shards, sizeof *t->shard_weight);
     if (t->leaf == NULL || t->shard_weight == NULL) {
         return LVN_ERR_MEMORY;

@@ -1,6 +1,6 @@
 """The programs of examples/, run as their users run them: what they print, what they learn, what they refuse.
 
-usage: test_examples.py TENSORS CLASSIFIER PHOTOS STANDARDISE LEVIN     registered in examples/CMakeLists.txt
+usage: test_examples.py TENSORS CLASSIFIER PHOTOS STANDARDISE PAIRS LEVIN     registered in examples/CMakeLists.txt
 """
 import json
 import os
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from small_png import write_png
 
-TENSORS, CLASSIFIER, PHOTOS, STANDARDISE, LEVIN = sys.argv[1:6]
+TENSORS, CLASSIFIER, PHOTOS, STANDARDISE, PAIRS, LEVIN = sys.argv[1:7]
 
 
 def run(*words, cwd, status=0):
@@ -101,6 +101,23 @@ class Examples(unittest.TestCase):
         run(STANDARDISE, "out=parts", "resume=true", "max_steps=9", cwd=self.cwd)
         hashes = {run(LEVIN, "ckpt", "hash", f"{name}/checkpoints/last.safetensors", cwd=self.cwd).stdout for name in ("one", "two", "sim", "parts")}
         self.assertEqual(len(hashes), 1)
+
+    def test_pairs_are_found_among_those_of_all_shards(self):
+        run(PAIRS, "out=run", cwd=self.cwd)
+        self.assertGreaterEqual(best_accuracy(self.cwd / "run"), 0.9)  # one of 64; by chance 0.016
+
+    def test_pairs_keep_the_law(self):
+        """A loss over the shards of a group: one hash for any lanes and ranks, and when resumed; another group is another run."""
+        steps = ("max_epochs=1", "max_steps=9", "group=4")
+        layouts = {"one": ("lanes=1",), "eight": ("lanes=8", "num_workers=2"), "two": ("devices=2", "strategy=dp"), "three": ("devices=3", "strategy=dp"),
+                   "parts": ("max_steps=4",)}
+        for name, words in layouts.items():
+            run(PAIRS, f"out={name}", *steps, *words, cwd=self.cwd)
+        run(PAIRS, "out=parts", "resume=true", "max_steps=9", cwd=self.cwd)
+        hashes = {run(LEVIN, "ckpt", "hash", f"{name}/checkpoints/last.safetensors", cwd=self.cwd).stdout for name in layouts}
+        self.assertEqual(len(hashes), 1)
+        run(PAIRS, "out=alone", *steps, "group=1", cwd=self.cwd)
+        self.assertNotIn(run(LEVIN, "ckpt", "hash", "alone/checkpoints/last.safetensors", cwd=self.cwd).stdout, hashes)
 
     def test_photos_from_a_folder(self):
         for part, count in (("train", 6), ("val", 2)):
