@@ -103,5 +103,6 @@ int lvni_launch_code(const lvni_run *r)
     if (r->reason == LVNI_REASON_SIGNAL) {
         return lvni_exit_of_signal(r->signal);
     }
-    return lvni_launch_code_of(first);
+    /* Its record tells what it was about to leave with when the others' ends made the launcher stop it, too. */
+    return first->stopped && record.code > 0 ? record.code : lvni_launch_code_of(first);
 }

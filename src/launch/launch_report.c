@@ -85,10 +85,14 @@ static void print_device(const lvni_run *r, const lvni_proc *p, lvni_str *out)
     }
 }
 
-static void headline(lvni_run *r, const lvni_proc *p)
+static void headline(lvni_run *r, const lvni_proc *p, const lvni_error_record *e)
 {
     lvni_str end = {0}, device = {0};
-    print_end(p, &end);
+    if (p->stopped && e->code > 0) { /* on its way out with this code when it was stopped */
+        lvni_str_printf(&end, "exit code %d", e->code);
+    } else {
+        print_end(p, &end);
+    }
     print_device(r, p, &device);
     lvni_launch_say(r, "rank %d (pid %d, node %s%s) failed first: %s after %.1f s", p->rank, (int)p->pid, r->host, lvni_str_text(&device),
                     lvni_str_text(&end), (double)(p->end_ns - p->start_ns) / 1e9);
@@ -134,6 +138,20 @@ static void print_hints(lvni_run *r, const lvni_proc *p, const lvni_error_record
             line(r, "  possibly out of memory: the kernel kills so, and so does a person or a batch system%s", n >= 0 ? " (memory.events counts no oom_kill since the start)" : "");
         }
     }
+}
+
+/* The rank's own last words stand on the terminal already, and say what its record says. */
+static bool is_told(const lvni_run *r, const lvni_proc *p, const lvni_error_record *e)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    bool told = e->kind[0] != '\0' && e->message[0] != '\0' && r->shown[p->rank] && !r->o.redirect &&
+                lvni_stream_tail(&p->err, LVNI_ERROR_STACK, &text, &bytes) == LVN_OK;
+    if (told) {
+        told = memmem(text, bytes, e->message, strlen(e->message)) != NULL;
+        lvni_free(text);
+    }
+    return told;
 }
 
 static void print_tail(lvni_run *r, const lvni_proc *p)
@@ -225,9 +243,11 @@ void lvni_launch_report(lvni_run *r)
         }
         return;
     }
-    headline(r, first);
-    print_record(r, &record);
-    print_hints(r, first, &record);
-    print_tail(r, first);
+    headline(r, first, &record);
+    if (!is_told(r, first, &record)) {
+        print_record(r, &record);
+        print_hints(r, first, &record);
+        print_tail(r, first);
+    }
     print_table(r, first->end_ns);
 }

@@ -262,6 +262,9 @@ lvn_status lvni_rank_process_leave(lvni_rank_process *p, lvn_status failed)
         return failed;
     }
     lvn_status s = failed;
+    if (s != LVN_OK && s != LVN_ERR_CANCELLED && s != LVN_ERR_PEER) { /* first of all: whoever watches may stop this process when it sees others end */
+        lvni_error_record_write(lvn_last_error(), (int)lvni_exit_of_error(lvn_last_error()));
+    }
     if (p->control != NULL && (s == LVN_OK || s == LVN_ERR_CANCELLED)) {
         const lvn_error error = *lvn_last_error();
         lvni_control_leave(p->control); /* what goes wrong now changes nothing */

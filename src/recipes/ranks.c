@@ -126,9 +126,11 @@ static lvn_status find_all(lvni_config *c, const lvni_ranks_command *command, lv
 /* Blocks and warnings of the identity are told by rank 0, or by whoever alone can know. */
 static void tell(const lvni_notices *notices)
 {
+    static const char prefix[] = "levin: warning "; /* the log has one of its own */
     const char *line = notices->warnings.data;
     for (const char *end; line != NULL && (end = strchr(line, '\n')) != NULL; line = end + 1) {
-        lvni_log_line(LVNI_LOG_WARNING, "%.*s", (int)(end - line), line);
+        const size_t skip = strncmp(line, prefix, sizeof prefix - 1) == 0 ? sizeof prefix - 1 : 0;
+        lvni_log_line(LVNI_LOG_WARNING, "%.*s", (int)(end - line - (ptrdiff_t)skip), line + skip);
     }
 }
 
@@ -144,10 +146,6 @@ static lvn_status read_wish(lvni_config *c, const lvni_ranks_command *command, w
     lvni_notices_free(&notices);
     LVN_TRY(s);
     const bool several = is_one_of_several(&out->who) || out->devices > 1;
-    if (strcmp(lvni_config_str(c, "strategy"), "single") == 0 && several) {
-        LVN_FAIL(LVN_ERR_USAGE, "strategy=single is one device, and there are %d; leave strategy= out, or give devices=1",
-                 is_one_of_several(&out->who) ? out->who.world : out->devices);
-    }
     return set(c, "strategy", out->threads ? lvni_config_str(c, "strategy") : name_of(several ? LVNI_MODE_DDP : LVNI_MODE_SINGLE));
 }
 
