@@ -85,6 +85,7 @@ static void print_device(const lvni_run *r, const lvni_proc *p, lvni_str *out)
     }
 }
 
+/* Exit code 76 of all is nobody's own failure: the cause is a node or a process that fell silent, which their records name. */
 static void headline(lvni_run *r, const lvni_proc *p, const lvni_error_record *e)
 {
     lvni_str end = {0}, device = {0};
@@ -94,8 +95,14 @@ static void headline(lvni_run *r, const lvni_proc *p, const lvni_error_record *e
         print_end(p, &end);
     }
     print_device(r, p, &device);
-    lvni_launch_say(r, "rank %d (pid %d, node %s%s) failed first: %s after %.1f s", p->rank, (int)p->pid, r->host, lvni_str_text(&device),
-                    lvni_str_text(&end), (double)(p->end_ns - p->start_ns) / 1e9);
+    const double after_s = (double)(p->end_ns - p->start_ns) / 1e9;
+    if (lvni_launch_code_of(p) == LVNI_EXIT_PEER) {
+        lvni_launch_say(r, "no rank failed by itself; rank %d (pid %d, node %s%s) was the first to stop because another one was gone, after %.1f s", p->rank,
+                        (int)p->pid, r->host, lvni_str_text(&device), after_s);
+    } else {
+        lvni_launch_say(r, "rank %d (pid %d, node %s%s) failed first: %s after %.1f s", p->rank, (int)p->pid, r->host, lvni_str_text(&device),
+                        lvni_str_text(&end), after_s);
+    }
     lvni_str_free(&end);
     lvni_str_free(&device);
 }
