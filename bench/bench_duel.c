@@ -9,13 +9,12 @@
 #include "kernels/kernels.h"
 #include "trainer/trainer.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { EQUAL_STEPS = 5, TURN_STEPS = 2, MOST_TURNS = 64, MOST_TENSORS = 256 };
+enum { EQUAL_STEPS = BENCH_EQUAL_STEPS, TURN_STEPS = BENCH_TURN_STEPS, MOST_TURNS = 64, MOST_TENSORS = 256 };
 static const char weights_file[] = "out/bench/duel.safetensors";
 
 typedef struct run {
@@ -142,57 +141,13 @@ static lvn_status profile(run *r)
 
 /* ---- PyTorch ---- */
 
-static void print_losses(const char *who, const double *losses)
-{
-    printf("  losses of %-28s", who);
-    for (int i = 0; i < EQUAL_STEPS; i++) {
-        printf(" %.6f", losses[i]);
-    }
-    printf("\n");
-}
-
-static bool close_enough(const bench_duel *d, const double *a, const double *b)
-{
-    bool equal = true;
-    for (int i = 0; i < EQUAL_STEPS; i++) {
-        equal = equal && fabs(a[i] - b[i]) <= d->loss_tolerance;
-    }
-    return equal;
-}
-
-/* Equal steps in all variants; the quickest stays. True when its losses agree with ours. */
+/* The quickest variant stays. True when its losses agree with ours, or there is none. */
 static bool choose_torch(const bench_duel *d, run *r, const double *ours)
 {
-    double best = 0, seconds, core_s, losses[EQUAL_STEPS];
-    bool equal = true;
-    for (int v = 0; v < BENCH_VARIANTS; v++) {
-        const bench_variant *variant = &d->variants[v];
-        bench_torch t;
-        if (!bench_torch_start(&t, d->script, d->word, weights_file, variant->word, d->precision, bench_cores(), variant->tuned)) {
-            printf("  PyTorch: %s\n", t.about);
-            break;
-        }
-        if (!bench_torch_steps(&t, EQUAL_STEPS, &seconds, &core_s, losses) ||
-            !bench_torch_steps(&t, TURN_STEPS, &seconds, &core_s, (double[TURN_STEPS]){0})) {
-            printf("  PyTorch, %s: no answer\n", variant->name);
-            bench_torch_stop(&t);
-            continue;
-        }
-        if (v == 0) {
-            printf("  PyTorch: %s\n", t.about);
-        }
-        printf("  PyTorch, %-28s %8.4f s\n", variant->name, seconds);
-        const bool quickest = best == 0 || seconds < best;
-        bench_torch_stop(quickest ? &r->torch : &t);
-        if (quickest) {
-            r->torch = t;
-            r->variant = variant->name;
-            best = seconds;
-            equal = close_enough(d, losses, ours);
-            print_losses(variant->name, losses);
-        }
-    }
-    return equal;
+    const bench_torch_job job = {d->script, d->word, weights_file, d->precision, d->variants, bench_cores()};
+    double losses[EQUAL_STEPS];
+    r->variant = bench_torch_choose(&r->torch, &job, losses);
+    return r->variant == NULL || bench_close_losses(losses, ours, d->loss_tolerance);
 }
 
 /* ---- the comparison ---- */
@@ -211,13 +166,13 @@ static lvn_status compare(const bench_duel *d, run *r, int turns, FILE *json, bo
     static const char *const name[KINDS][3] = {{"levin", "pytorch", "ratio"}, {"levin/cores", "pytorch/cores", "ratio/cores"}};
     double ours[KINDS][MOST_TURNS], theirs[KINDS][MOST_TURNS], ratio[KINDS][MOST_TURNS], losses[EQUAL_STEPS], seconds, core_s;
     LVN_TRY(levin_steps(r, EQUAL_STEPS, &seconds, &core_s, losses));
-    print_losses("levin", losses);
+    bench_print_losses("levin", losses);
     const bool equal = choose_torch(d, r, losses);
     if (!equal) {
         printf("  the losses differ by more than %g\n", d->loss_tolerance);
     }
     *met = *met && equal;
-    const bool present = r->torch.pid != 0;
+    const bool present = r->torch.child.pid != 0;
     bool answers = present;
     for (int i = 0; i < turns; i++) {
         LVN_TRY(levin_steps(r, TURN_STEPS, &ours[WALL][i], &ours[CORES][i], losses));

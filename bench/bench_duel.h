@@ -7,17 +7,12 @@
 #ifndef LEVIN_BENCH_DUEL_H
 #define LEVIN_BENCH_DUEL_H
 
+#include "bench_torch.h"
+
 #include "nn/model.h"
 #include "optim/optim.h"
 
 #include <levin/data.h>
-
-enum { BENCH_VARIANTS = 4 };
-
-typedef struct bench_variant {
-    const char *name, *word; /* for people; for the script */
-    bool tuned;
-} bench_variant;
 
 typedef struct bench_duel bench_duel;
 struct bench_duel {

@@ -1,15 +1,16 @@
-/* A child process with two pipes (bench_torch.h). */
+/* PyTorch's side of a duel (bench_torch.h). */
 #include "bench_torch.h"
 
-#include <fcntl.h>
-#include <signal.h>
-#include <spawn.h>
-#include <stdlib.h>
+#include <math.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 enum { VARIABLES = 512 };
+
+const bench_variant bench_layouts[BENCH_VARIANTS] = {{"channels_last, as installed", "channels_last", false},
+                                                     {"contiguous, as installed", "contiguous", false},
+                                                     {"channels_last, tuned", "channels_last", true},
+                                                     {"contiguous, tuned", "contiguous", true}};
 
 /* Our environment without what this program set for itself, and with the tuning. */
 static void environment(char *out[VARIABLES], bool tuned)
@@ -28,52 +29,23 @@ static void environment(char *out[VARIABLES], bool tuned)
     out[n] = NULL;
 }
 
-static bool spawn(bench_torch *t, char *const argv[], bool tuned)
-{
-    int in[2], out[2];
-    char *env[VARIABLES];
-    if (pipe2(in, O_CLOEXEC) != 0) {
-        return false;
-    }
-    if (pipe2(out, O_CLOEXEC) != 0) {
-        close(in[0]);
-        close(in[1]);
-        return false;
-    }
-    environment(env, tuned);
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, in[0], 0);
-    posix_spawn_file_actions_adddup2(&actions, out[1], 1);
-    const bool started = posix_spawn(&t->pid, argv[0], &actions, NULL, argv, env) == 0;
-    posix_spawn_file_actions_destroy(&actions);
-    close(in[0]);
-    close(out[1]);
-    t->to = fdopen(in[1], "w");
-    t->from = fdopen(out[0], "r");
-    if (!started) {
-        t->pid = 0;
-    }
-    return started;
-}
-
 bool bench_torch_start(bench_torch *t, const char *script, const char *net, const char *file, const char *variant,
                        const char *precision, int threads, bool tuned)
 {
-    char python[] = "/usr/bin/python3", program[512], words[4][64], path[256], count[16];
-    *t = (bench_torch){.pid = 0};
+    char python[] = "/usr/bin/python3", program[512], words[4][64], path[256], count[16], *env[VARIABLES];
+    *t = (bench_torch){.child = {.pid = 0}};
     snprintf(program, sizeof program, "%s/%s", LEVIN_BENCH_DIR, script);
     snprintf(words[0], sizeof words[0], "%s", net);
     snprintf(words[1], sizeof words[1], "%s", variant);
     snprintf(words[2], sizeof words[2], "%s", precision);
     snprintf(path, sizeof path, "%s", file);
     snprintf(count, sizeof count, "%d", threads);
-    signal(SIGPIPE, SIG_IGN);
-    if (!spawn(t, (char *[]){python, program, words[0], path, words[1], words[2], count, NULL}, tuned)) {
+    environment(env, tuned);
+    if (!bench_child_start(&t->child, (char *[]){python, program, words[0], path, words[1], words[2], count, NULL}, env)) {
         snprintf(t->about, sizeof t->about, "%s does not start", python);
         return false;
     }
-    if (fgets(t->about, sizeof t->about, t->from) == NULL) {
+    if (fgets(t->about, sizeof t->about, t->child.from) == NULL) {
         snprintf(t->about, sizeof t->about, "%s ended without a word", script);
     }
     t->about[strcspn(t->about, "\n")] = '\0';
@@ -86,28 +58,72 @@ bool bench_torch_start(bench_torch *t, const char *script, const char *net, cons
 
 bool bench_torch_steps(bench_torch *t, int n, double *seconds, double *core_s, double *losses)
 {
-    if (t->pid == 0 || fprintf(t->to, "%d\n", n) < 0 || fflush(t->to) != 0 || fscanf(t->from, "%lf %lf", seconds, core_s) != 2) {
+    if (t->child.pid == 0 || fprintf(t->child.to, "%d\n", n) < 0 || fflush(t->child.to) != 0 || fscanf(t->child.from, "%lf %lf", seconds, core_s) != 2) {
         return false;
     }
     for (int i = 0; i < n; i++) {
-        if (fscanf(t->from, "%lf", &losses[i]) != 1) {
+        if (fscanf(t->child.from, "%lf", &losses[i]) != 1) {
             return false;
         }
     }
     return true;
 }
 
+void bench_print_losses(const char *who, const double *losses)
+{
+    printf("  losses of %-28s", who);
+    for (int i = 0; i < BENCH_EQUAL_STEPS; i++) {
+        printf(" %.6f", losses[i]);
+    }
+    printf("\n");
+}
+
+bool bench_close_losses(const double *a, const double *b, double tolerance)
+{
+    bool close = true;
+    for (int i = 0; i < BENCH_EQUAL_STEPS; i++) {
+        close = close && fabs(a[i] - b[i]) <= tolerance;
+    }
+    return close;
+}
+
+const char *bench_torch_choose(bench_torch *chosen, const bench_torch_job *job, double *losses)
+{
+    const char *name = NULL;
+    double best = 0, seconds, core_s, own[BENCH_EQUAL_STEPS], timed[BENCH_TURN_STEPS];
+    *chosen = (bench_torch){.child = {.pid = 0}};
+    for (int v = 0; v < BENCH_VARIANTS; v++) {
+        const bench_variant *variant = &job->variants[v];
+        bench_torch t;
+        if (!bench_torch_start(&t, job->script, job->net, job->file, variant->word, job->precision, job->threads, variant->tuned)) {
+            printf("  PyTorch: %s\n", t.about);
+            break;
+        }
+        if (!bench_torch_steps(&t, BENCH_EQUAL_STEPS, &seconds, &core_s, own) || !bench_torch_steps(&t, BENCH_TURN_STEPS, &seconds, &core_s, timed)) {
+            printf("  PyTorch, %s: no answer\n", variant->name);
+            bench_torch_stop(&t);
+            continue;
+        }
+        if (v == 0) {
+            printf("  PyTorch: %s\n", t.about);
+        }
+        printf("  PyTorch, %-28s %8.4f s\n", variant->name, seconds);
+        const bool quickest = name == NULL || seconds < best;
+        bench_torch_stop(quickest ? chosen : &t);
+        if (quickest) {
+            *chosen = t;
+            name = variant->name;
+            best = seconds;
+            memcpy(losses, own, sizeof own);
+        }
+    }
+    if (name != NULL) {
+        bench_print_losses(name, losses);
+    }
+    return name;
+}
+
 void bench_torch_stop(bench_torch *t)
 {
-    if (t->to != NULL) {
-        fclose(t->to); /* the end of its input ends it */
-    }
-    if (t->from != NULL) {
-        fclose(t->from);
-    }
-    if (t->pid != 0) {
-        waitpid(t->pid, NULL, 0);
-    }
-    t->to = t->from = NULL;
-    t->pid = 0;
+    bench_child_stop(&t->child); /* the end of its input ends it */
 }

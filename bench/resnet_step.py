@@ -60,4 +60,5 @@ def main():
         print((time.perf_counter() - start) / len(losses), (time.process_time() - used) / len(losses), *losses, flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()
