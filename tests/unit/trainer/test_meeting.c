@@ -2,6 +2,8 @@
  * happens when one of them fails, ends early, or calls something else. */
 #include "meeting_support.h"
 
+#include "core/alloc.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -389,6 +391,28 @@ static void a_failure_frees_those_who_wait(void **state)
     shards_close(&s);
 }
 
+/* Whichever allocation fails, in whichever shard: all are freed, and the next run is whole. */
+static void memory_that_is_out_ends_all(void **state)
+{
+    (void)state;
+    lvn_status status = LVN_ERR_MEMORY;
+    int64_t k = 0;
+    while (status != LVN_OK) {
+        shards s;
+        shards_open(&s, 3, norm_both);
+        fill_norm(&s, LVN_F32, true);
+        k++;
+        assert_true(k < 1000);
+        lvni_alloc_fail_at(k);
+        status = shards_run(&s, true);
+        const bool failed = lvni_alloc_fail_at(0) == 0;
+        assert_true(status == (failed ? LVN_ERR_MEMORY : LVN_OK));
+        assert_int_equal(shards_run(&s, true), LVN_OK);
+        shards_close(&s);
+    }
+    assert_true(k > 20);
+}
+
 static lvn_tensor *one_ends(const shards *all, int shard, lvn_tensor *const *in)
 {
     (void)all;
@@ -460,6 +484,7 @@ int main(void)
         cmocka_unit_test(batch_norm_over_the_group_is_that_of_one_batch),
         cmocka_unit_test(one_value_for_a_channel_is_too_few),
         cmocka_unit_test(a_failure_frees_those_who_wait),
+        cmocka_unit_test(memory_that_is_out_ends_all),
         cmocka_unit_test(different_calls_are_told),
         cmocka_unit_test(alone_they_give_what_they_get),
     };
