@@ -165,7 +165,7 @@ int lvni_control_stop_reason(lvni_control *control); /* of the first who asked, 
 /* ---- Failing ---- */
 
 /* Reports this rank's failure and waits, a second at most, until the store has decided who was first: ask lvni_control_cause then. Only the first call
- * counts. message is cut to what a cause holds. */
+ * counts. message is cut to what a cause holds; step -1: that of the last boundary. */
 void lvni_control_fail(lvni_control *control, lvni_cause_kind kind, const char *message, int64_t step);
 /* Is the run over? One atomic load; cause (may be NULL) is filled when it is. */
 bool lvni_control_cause(const lvni_control *control, lvni_cause *cause);

@@ -63,7 +63,8 @@ bool lvni_control_cause(const lvni_control *control, lvni_cause *cause)
 void lvni_control_fail(lvni_control *control, lvni_cause_kind kind, const char *message, int64_t step)
 {
     enum { PATIENCE_NS = 1000000000 };
-    lvni_cause own = {.kind = kind, .rank = control->rank, .step = step, .pid = getpid(), .time_ns = lvni_control_wall_ns()};
+    const int64_t begun = atomic_load(&control->step);
+    lvni_cause own = {.kind = kind, .rank = control->rank, .step = step >= 0 || begun < 0 ? step : begun, .pid = getpid(), .time_ns = lvni_control_wall_ns()};
     snprintf(own.message, sizeof own.message, "%s", message);
     if (gethostname(own.host, sizeof own.host - 1) != 0) {
         snprintf(own.host, sizeof own.host, "?");

@@ -129,6 +129,8 @@ static void on_frame(lvni_control *c, const lvni_frame *frame)
     case LVNI_FRAME_BEAT: break;
     case LVNI_FRAME_ABORT:
         if (lvni_scan_cause(frame, &cause)) {
+            /* Of a rank that was lost the store knows the step of its last heartbeat. Ranks take their steps together: this one's is nearer. */
+            cause.step = cause.kind == LVNI_CAUSE_SIGNAL && atomic_load(&c->step) > cause.step ? atomic_load(&c->step) : cause.step;
             lvni_control_over(c, &cause);
             break;
         }

@@ -173,6 +173,7 @@ static lvn_status make_options(lvni_fit_run *r, lvni_trainer_options *out)
         .worker_bytes = r->request->decode_bytes,
         .skip_unreadable = strcmp(lvni_config_str(c, "on_error"), "skip") == 0,
         .comm = r->rank.comm,
+        .control = r->rank.control,
         .bucket_bytes = lvni_config_int(c, "bucket_bytes"),
         .out = leads(r) ? r->dir : NULL,
         .save_every_n_steps = lvni_config_int(c, "checkpoint.every_n_steps"),

@@ -222,6 +222,7 @@ static lvn_status join(const lvni_config *config, const lvni_who *who, lvni_rank
     lvni_free(dir);
     LVN_TRY(s);
     LVN_TRY(meet(who, config, device, p));
+    rank->control = p->control;
     share_cores(p->control, rank);
     return open_comm(p, rank);
 }

@@ -3,6 +3,7 @@
 #ifndef LEVIN_RECIPES_RANKS_H
 #define LEVIN_RECIPES_RANKS_H
 
+#include "control/control.h"
 #include "core/config.h"
 #include "dist/comm.h"
 
@@ -10,6 +11,7 @@
 typedef struct lvni_rank {
     int rank, world;
     lvni_comm *comm; /* NULL: world is 1 */
+    lvni_control *control; /* NULL: all ranks are in this process */
     int device;      /* number of the accelerator's device; CPU: 0 */
     int cores;       /* that this rank may use */
     int cores_all;   /* of all ranks */

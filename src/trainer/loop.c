@@ -86,6 +86,21 @@ static lvn_status after_step(lvni_trainer *t)
     return t->signal == 0 || finished(t) ? LVN_OK : lvni_loop_stop(t, t->signal, saved);
 }
 
+/* Tells the control channel, where there is one, which step begins; *stop: the ranks agreed over it to stop here. */
+static lvn_status begin_step(lvni_trainer *t, bool *stop)
+{
+    *stop = false;
+    if (t->o.control == NULL) {
+        return LVN_OK;
+    }
+    LVN_TRY(lvni_control_boundary(t->o.control, t->at.step, stop));
+    if (*stop) {
+        lvni_stop_note(lvni_control_stop_reason(t->o.control));
+        t->signal = lvni_stop_signal();
+    }
+    return LVN_OK;
+}
+
 static lvn_status loop(lvni_trainer *t)
 {
     LVN_TRY(lvni_loop_agree_stop(t));
@@ -98,7 +113,12 @@ static lvn_status loop(lvni_trainer *t)
     LVN_TRY(finished(t) ? LVN_OK : start_loader(t));
     while (!finished(t)) {
         lvni_step_result result;
-        const lvn_status s = lvni_trainer_step(t, &result);
+        bool stop = false;
+        lvn_status s = begin_step(t, &stop);
+        if (stop) {
+            return lvni_loop_stop(t, t->signal, t->saved_step == t->at.step);
+        }
+        s = s == LVN_OK ? lvni_trainer_step(t, &result) : s;
         if (s != LVN_OK) {
             return lvni_loop_keep(t, s);
         }

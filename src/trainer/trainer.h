@@ -16,6 +16,7 @@
 #define LEVIN_TRAINER_TRAINER_H
 
 #include "ckpt/checkpoint.h"
+#include "control/control.h"
 #include "data/loader.h"
 #include "log/progress.h"
 #include "nn/model.h"
@@ -51,6 +52,7 @@ typedef struct lvni_trainer_options {
     bool skip_unreadable;
     lvni_comm *comm;            /* of plan.devices ranks; NULL: one. Every rank has a trainer, all options alike but for plan.rank; out,
                                    export_model and the words of a run are rank 0's */
+    lvni_control *control;      /* of this process, where it is one rank of several: told every step, so that who is lost is named with its own; NULL: none */
     int64_t bucket_bytes;       /* of gradients that travel at once; with a comm */
     const char *out;            /* run directory, exists; NULL: nothing is written */
     int64_t save_every_n_steps; /* 0: at the end of epochs only */
