@@ -186,14 +186,16 @@ static lvn_status check_nodes(const lvni_who_ask *ask, const lvni_who *who)
     if (asked == 0 || who->nnodes == LVNI_WHO_UNKNOWN || asked == who->nnodes || who->source >= LVNI_SOURCE_SLURM_BATCH) {
         return LVN_OK;
     }
-    const lvn_status s = lvni_notice_error(ask->notices, 119, "%d nodes are asked for, but the ranks run on %d", asked, who->nnodes);
+    const lvn_status s = lvni_notice_error(ask->notices, 119, "%d node%s asked for, but the ranks run on %d", asked,
+                                           asked == 1 ? " is" : "s are", who->nnodes);
     lvni_notice_found(ask->notices, "num_nodes=%d", asked);
     if (who->from[LVNI_WHO_NNODES] != NULL) {
         lvni_env_found(ask->env, who->from[LVNI_WHO_NNODES], ask->notices);
     } else {
         lvni_notice_found(ask->notices, "nnodes=%d (source %s)", who->nnodes, lvni_source_name(who->source));
     }
-    lvni_notice_fix(ask->notices, "num_nodes=%d, or start the ranks on %d nodes (#SBATCH --nodes=%d)", who->nnodes, asked, asked);
+    lvni_notice_fix(ask->notices, "num_nodes=%d, or start the ranks on %d node%s (#SBATCH --nodes=%d)", who->nnodes, asked,
+                    asked == 1 ? "" : "s", asked);
     return s;
 }
 

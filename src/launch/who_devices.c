@@ -115,8 +115,8 @@ static lvn_status too_few(const lvni_who *who, char *const *env, const lvni_who_
     lvni_env_found(env, "SLURM_GPUS_ON_NODE", n);
     lvni_env_found(env, "SLURM_JOB_GPUS", n);
     lvni_notice_fix(n, "#SBATCH --gpus-per-node=%d (or --gres=gpu:%d)", who->local_world, who->local_world);
-    lvni_notice_fix(n, "or fewer tasks on each node; allow_shared_device=true lets ranks share one");
-    n->own = true;
+    lvni_notice_fix(n, "or fewer tasks on each node: #SBATCH --ntasks-per-node=%d", d->visible->n);
+    n->own = who->local_rank == 0; /* the others of the node see the same; those of other nodes perhaps not */
     return s;
 }
 

@@ -15,6 +15,7 @@
 #include "recipes/run_dir.h"
 #include "recipes/train_options.h"
 
+#include <errno.h>
 #include <levin/device.h>
 #include <stdio.h>
 #include <string.h>
@@ -66,6 +67,13 @@ static bool is_one_of_several(const lvni_who *who)
     return who->world > 1;
 }
 
+/* A task of srun starts no others, also when it is the only one: its step has a task for each device, or somebody made a mistake. A plan may ask
+ * about any number of devices, wherever it is printed. */
+static bool is_started_rank(const lvni_who *who, const lvni_ranks_command *command)
+{
+    return is_one_of_several(who) || (who->source == LVNI_SOURCE_SLURM && command->recipe != NULL);
+}
+
 static lvn_status choose(const lvni_config *c, const lvni_who *who, const lvni_visible *visible, lvni_notices *notices, lvni_device_choice *choice)
 {
     const char *spec = lvni_config_str(c, "devices");
@@ -80,45 +88,113 @@ static lvn_status choose(const lvni_config *c, const lvni_who *who, const lvni_v
     return lvni_device_choose(&request, visible, notices, choice);
 }
 
-/* The devices by their numbers on the machine, and which is this process's. */
-static lvn_status take_devices(const lvni_config *c, const lvni_visible *visible, lvni_notices *notices, wish *w)
+/* Which of the chosen devices is this rank's; the only rank of its step has that one alone. */
+static lvn_status take_mine(const lvni_config *c, const lvni_device_choice *choice, const lvni_visible *visible, lvni_notices *notices, wish *w)
+{
+    char host[256] = "?";
+    gethostname(host, sizeof host - 1);
+    const lvni_hosts *hosts = &w->who.hosts;
+    const bool listed = w->who.node_rank >= 0 && (size_t)w->who.node_rank < hosts->n;
+    const lvni_who_devices d = {.choice = choice,
+                                .visible = visible,
+                                .key = "devices",
+                                .origin = lvni_config_origin(c, "devices"),
+                                .threads = w->threads,
+                                .host = listed ? lvni_hosts_name(hosts, (size_t)w->who.node_rank) : host};
+    LVN_TRY(lvni_who_check_devices(&w->who, environ, &d, notices));
+    LVN_TRY(lvni_who_device(&w->who, environ, &d, notices, &w->mine));
+    if (w->mine >= 0) {
+        w->mine = visible->device[w->mine].physical;
+    }
+    if (!w->threads && !is_one_of_several(&w->who)) {
+        w->devices = 1;
+        if (w->index != NULL) {
+            w->index[0] = w->mine;
+        }
+    }
+    return LVN_OK;
+}
+
+/* The devices by their numbers on the machine. */
+static lvn_status take_devices(const lvni_config *c, const lvni_ranks_command *command, const lvni_visible *visible, lvni_notices *notices, wish *w)
 {
     lvni_device_choice choice = {0};
     LVN_TRY(choose(c, &w->who, visible, notices, &choice));
     w->devices = choice.n;
     const lvni_run_mode mode = lvni_run_mode_choose(mode_named(lvni_config_str(c, "strategy")), choice.n, w->who.nnodes > 0 ? w->who.nnodes : 1, notices);
     w->threads = lvni_run_mode_threads(mode);
-    const lvni_who_devices d = {.choice = &choice, .visible = visible, .key = "devices", .threads = w->threads, .host = "this node"};
     lvn_status s = LVN_OK;
-    if (is_one_of_several(&w->who)) {
-        s = lvni_who_check_devices(&w->who, environ, &d, notices);
-        s = s == LVN_OK ? lvni_who_device(&w->who, environ, &d, notices, &w->mine) : s;
-    }
-    if (s == LVN_OK && choice.index != NULL) {
+    if (choice.index != NULL) {
         w->index = lvni_calloc(LVNI_TAG_CONFIG, (size_t)choice.n, sizeof *w->index);
         s = w->index == NULL ? LVN_ERR_MEMORY : LVN_OK;
     }
     for (int i = 0; s == LVN_OK && choice.index != NULL && w->index != NULL && i < choice.n; i++) {
         w->index[i] = visible->device[choice.index[i]].physical;
     }
-    if (w->mine >= 0 && s == LVN_OK && is_one_of_several(&w->who)) {
-        w->mine = visible->device[w->mine].physical;
+    if (s == LVN_OK && is_started_rank(&w->who, command)) {
+        s = take_mine(c, &choice, visible, notices, w);
     }
     lvni_device_choice_free(&choice);
     return s;
 }
 
+/* Before the ranks look for each other, and told by the first of them alone. */
+static lvn_status check_one_node(const lvni_who *who, lvni_notices *notices)
+{
+    if (who->nnodes <= 1) {
+        return LVN_OK;
+    }
+    const lvn_status s = lvni_notice_error(notices, 119, "the ranks run on %d nodes, but this version of levin trains on one: several come later", who->nnodes);
+    if (who->from[LVNI_WHO_NNODES] != NULL) {
+        lvni_env_found(environ, who->from[LVNI_WHO_NNODES], notices);
+    } else {
+        lvni_notice_found(notices, "nnodes=%d (source %s)", who->nnodes, lvni_source_name(who->source));
+    }
+    const char *node = who->source == LVNI_SOURCE_SLURM ? "#SBATCH --nodes=1, or srun --nodes=1" : "start all ranks on one node";
+    lvni_notice_fix(notices, "%s", node);
+    return s;
+}
+
+/* E101 shows the command line behind srun: the program as it was called, and its words. */
+static lvn_status write_words(const lvni_ranks_command *command, const char ***out, int *n)
+{
+    const char **words = lvni_calloc(LVNI_TAG_CONFIG, (size_t)command->n + 3, sizeof *words);
+    if (words == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    *n = 0;
+    words[(*n)++] = program_invocation_name;
+    for (int i = 0; i < 2 && command->command[i] != NULL; i++) {
+        words[(*n)++] = command->command[i];
+    }
+    for (int i = 0; i < command->n; i++) {
+        words[(*n)++] = command->words[i];
+    }
+    *out = words;
+    return LVN_OK;
+}
+
+static lvn_status find_who(const lvni_config *c, const lvni_ranks_command *command, lvni_notices *notices, lvni_who *who)
+{
+    const bool given = lvni_config_layer(c, "num_nodes") != LVNI_LAYER_DEFAULT;
+    lvni_who_options o = {.nodes = given ? (int)lvni_config_int(c, "num_nodes") : 0, .launcher = command->recipe == NULL};
+    const char **words = NULL;
+    LVN_TRY(write_words(command, &words, &o.n_words));
+    o.words = words;
+    const lvn_status s = lvni_who_detect(environ, &o, notices, who);
+    lvni_free(words);
+    return s;
+}
+
 static lvn_status find_all(lvni_config *c, const lvni_ranks_command *command, lvni_notices *notices, wish *w)
 {
-    const lvni_who_options o = {.nodes = lvni_config_is_set(c, "num_nodes") ? (int)lvni_config_int(c, "num_nodes") : 0,
-                                .n_words = command->n,
-                                .words = command->words};
     lvni_visible visible;
-    LVN_TRY(lvni_who_detect(environ, &o, notices, &w->who));
+    LVN_TRY(find_who(c, command, notices, &w->who));
+    LVN_TRY(check_one_node(&w->who, notices));
     LVN_TRY(lvni_who_check_address_here(&w->who, notices));
     LVN_TRY(lvni_accelerator_resolve(c));
     LVN_TRY(lvni_visible_make(lvni_env_raw(environ, "CUDA_VISIBLE_DEVICES"), is_sim(c) ? lvn_device_count(LVN_DEVICE_SIM) : 0, NULL, &visible));
-    const lvn_status s = take_devices(c, &visible, notices, w);
+    const lvn_status s = take_devices(c, command, &visible, notices, w);
     lvni_visible_free(&visible);
     return s;
 }
@@ -127,7 +203,7 @@ static lvn_status find_all(lvni_config *c, const lvni_ranks_command *command, lv
 static void tell(const lvni_notices *notices)
 {
     static const char prefix[] = "levin: warning "; /* the log has one of its own */
-    const char *line = notices->warnings.data;
+    const char *line = notices->rank > 0 ? NULL : notices->warnings.data;
     for (const char *end; line != NULL && (end = strchr(line, '\n')) != NULL; line = end + 1) {
         const size_t skip = strncmp(line, prefix, sizeof prefix - 1) == 0 ? sizeof prefix - 1 : 0;
         lvni_log_line(LVNI_LOG_WARNING, "%.*s", (int)(end - line - (ptrdiff_t)skip), line + skip);

@@ -1,4 +1,4 @@
-"""`levin slurm env|expand|compress` as a shell sees them: what is printed where, and the exit codes.
+"""`levin slurm env|expand|compress`, and `levin train` as a task of a step: what is printed where, and the exit codes.
 
 usage: test_slurm.py LEVIN
 
@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import unittest
 
 LEVIN = os.path.abspath(sys.argv[1])
@@ -109,6 +110,58 @@ class Env(unittest.TestCase):
         self.assertIn("takes no --jsn", levin("env", "--jsn", status=64).stderr)
         self.assertIn("there is no levin slurm envs", levin("envs", status=64).stderr)
         self.assertIn("usage: levin slurm env", levin(status=64).stderr)
+
+
+class Train(unittest.TestCase):
+    """What `levin train` says of its step before it looks at anything else. tests/cli/test_slurm_cluster.py asks srun itself."""
+    TASK = {"JOB_ID": 2, "STEP_ID": 0, "PROCID": 0, "LOCALID": 0, "NODEID": 0, "NTASKS": 1, "STEP_NUM_TASKS": 1, "STEP_NUM_NODES": 1,
+            "STEP_TASKS_PER_NODE": 1, "STEP_NODELIST": "n08"}
+    SHAPES = ["train", "classify", "data=builtin:shapes", "data.count=12", "max_steps=1", "batch_size=4", "val_split=0"]
+
+    def train(self, env, *more, status=64):
+        with tempfile.TemporaryDirectory() as out:
+            done = subprocess.run([LEVIN, *self.SHAPES, f"out={out}/run", *more], env=env, capture_output=True, text=True, timeout=30, check=False)
+            self.assertEqual(done.returncode, status, done.stderr)
+            self.assertEqual(os.path.exists(f"{out}/run"), status == 0)
+        return done.stderr
+
+    def test_srun_forgotten(self):
+        said = self.train(slurm(**BATCH), "seed=1")
+        self.assertTrue(said.startswith("levin: error E101: srun was not used: only one process is running, 4 were allocated\n"), said)
+        command = " ".join(["  fix: srun", LEVIN, "train", "classify", "data=builtin:shapes data.count=12"])
+        self.assertIn(command[:len("  fix: srun ") + 120], said)
+
+    def test_a_plan_is_no_rank(self):
+        for env in (slurm(**BATCH), slurm(**self.TASK)):
+            done = subprocess.run([LEVIN, "plan", *self.SHAPES, "devices=2"], env=env, capture_output=True, text=True, timeout=30, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("rank 1 owns", done.stdout)
+
+    def test_one_task_for_several_devices(self):
+        said = self.train(slurm(**self.TASK), "devices=2")
+        self.assertTrue(said.startswith("levin: error E103: 1 task on this node, but 2 devices\n"), said)
+        self.assertIn("  found: devices asks for 2 (command line)\n", said)
+        said = self.train(slurm(**self.TASK, NTASKS_PER_NODE=2), "devices=2")
+        self.assertTrue(said.startswith("levin: error E104: --ntasks=1 won over --ntasks-per-node=2"), said)
+        self.assertIn("  fix: remove --ntasks (-n)", said)
+        sim = {**slurm(**self.TASK, GPUS_ON_NODE=4), "LEVIN_SIM_DEVICES": "4", "LEVIN_SIM_MEMORY": "64MiB"}
+        self.assertIn("E103: 1 task on this node, but 4 devices", self.train(sim, "accelerator=sim"))
+
+    def test_a_smaller_step_leaves_devices_idle(self):
+        sim = {**slurm(**self.TASK, GPUS_ON_NODE=4, NTASKS_PER_NODE=4), "LEVIN_SIM_DEVICES": "4", "LEVIN_SIM_MEMORY": "64MiB"}
+        said = self.train(sim, "accelerator=sim", status=0)
+        self.assertIn("warning: W207: devices 1,2,3 stay idle: SLURM_GPUS_ON_NODE=4 but 1 task\n", said)
+
+    def test_several_nodes(self):
+        said = self.train({**slurm(**STEP), "SLURM_PROCID": "0", "SLURM_NODEID": "0"})
+        self.assertTrue(said.startswith("levin: error E119: the ranks run on 2 nodes, but this version of levin trains on one"), said)
+        self.assertEqual(self.train(slurm(**STEP)), "")  # rank 2: one rank tells it
+
+    def test_too_few_devices_are_told_once(self):
+        task = {**self.TASK, "NTASKS": 4, "STEP_NUM_TASKS": 4, "STEP_TASKS_PER_NODE": 4}
+        sim = {**slurm(**task), "LEVIN_SIM_DEVICES": "2", "LEVIN_SIM_MEMORY": "64MiB"}
+        self.assertIn("E106: 4 tasks on node n08, but only 2 simulated devices are visible", self.train(sim, "accelerator=sim", status=69))
+        self.assertEqual(self.train({**sim, "SLURM_PROCID": "3", "SLURM_LOCALID": "3"}, "accelerator=sim", status=69), "")
 
 
 if __name__ == "__main__":
