@@ -43,10 +43,10 @@ static lvn_tensor *points(const pairs *m, int side, lvn_tensor *reading) /* (N, 
     return lvn_div(p, lvn_sqrt(lvn_add_scalar(lvn_sum_axes(lvn_square(p), &last, 1, true), 1e-12)));
 }
 
-/* The number of each row's partner among all. */
+/* The number of each row's partner among all; in host memory, where the program may write, and for the caller to release. */
 static lvn_tensor *partners(int64_t first, int64_t n)
 {
-    lvn_tensor *t = lvn_zeros(LVN_I64, LVN_SHAPE(n));
+    lvn_tensor *t = lvn_tensor_create(LVN_I64, LVN_SHAPE(n));
     for (int64_t i = 0; t != NULL && i < n; i++) {
         ((int64_t *)lvn_data(t))[i] = first + i;
     }
@@ -64,6 +64,7 @@ static lvn_tensor *pairs_step(const lvn_module *module, const lvn_batch *batch, 
     lvn_tensor *loss = lvn_cross_entropy(alike, own);
     lvn_log(step, "loss", loss);
     lvn_log(step, "acc", lvn_accuracy(alike, own));
+    lvn_release(own); /* what the ops still need they hold themselves */
     return loss; /* the mean over the shard's samples, as always */
 }
 

@@ -107,9 +107,10 @@ class Examples(unittest.TestCase):
         self.assertGreaterEqual(best_accuracy(self.cwd / "run"), 0.9)  # one of 64; by chance 0.016
 
     def test_pairs_keep_the_law(self):
-        """A loss over the shards of a group: one hash for any lanes and ranks, and when resumed; another group is another run."""
+        """A loss over the shards of a group: one hash for any lanes and ranks, on a pretend accelerator, and when resumed; another group is another run."""
+        os.environ["LEVIN_SIM_DEVICES"] = "1"
         steps = ("max_epochs=1", "max_steps=9", "group=4")
-        layouts = {"one": ("lanes=1",), "eight": ("lanes=8", "num_workers=2"), "two": ("devices=2", "strategy=dp"), "three": ("devices=3", "strategy=dp"),
+        layouts = {"one": ("lanes=1",), "eight": ("lanes=8", "num_workers=2"), "two": ("devices=2", "strategy=dp"), "three": ("devices=3", "strategy=dp"), "sim": ("accelerator=sim",),
                    "parts": ("max_steps=4",)}
         for name, words in layouts.items():
             run(PAIRS, f"out={name}", *steps, *words, cwd=self.cwd)

@@ -146,8 +146,8 @@ def groups_of_shards():
         stopped = train(words + [group, "max_steps=3", "lanes=2"])
         levin(["train", "classify", f"out={stopped}", "resume=true", "max_steps=6", "quiet=true"], cores=CORES[:1])
         check(hashes(stopped) == want[group], f"sync_batchnorm, {group}: resumed on one core")
-        for devices in (2, 3, 4):  # 4 ranks own 2, 2, 1 and 1 shards
-            same(train(words + [group, "max_steps=6", f"devices={devices}", "strategy=dp"]), first, f"sync_batchnorm, {group}: {devices} ranks")
+        for devices, strategy in ((2, "ddp"), (3, "dp"), (4, "ddp")):  # 4 ranks own 2, 2, 1 and 1 shards
+            same(train(words + [group, "max_steps=6", f"devices={devices}", f"strategy={strategy}"]), first, f"sync_batchnorm, {group}: {devices} ranks, {strategy}")
     check(want["group=2"] != want["group=6"], "another group is another run")
     plain, alone = (hashes(train(["batch_size=30", "wgrad_threads=1", "max_steps=3", *more])) for more in ([], ["sync_batchnorm=true", "group=1"]))
     check(plain == alone, "sync_batchnorm with groups of one shard is batch norm")
