@@ -10,6 +10,7 @@ import resource
 import select
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -31,6 +32,12 @@ def alive(pid):
             return f.read().rsplit(")", 1)[1].split()[0] not in "ZX"
     except OSError:
         return False
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("", 0))
+        return s.getsockname()[1]
 
 
 class Case(unittest.TestCase):
@@ -187,7 +194,7 @@ print("fine", [int(d) for d in os.listdir("/proc/self/fd") if int(d) > 2 and d !
             self.assertNotIn("started", err)
         self.assertIn("0-3", self.launch("--accelerator", "sim", "--devices", "[4]", sh="true", code=64, env=sim)[1])
         out, err = self.launch("--accelerator", "sim", "--backend", "dp", "--devices", "2", "--nodes", "2", "--node-rank", "0", "--master-addr", "h", "--master-port",
-                               str(30000 + os.getpid() % 2000), "--no-prefix", sh=show, env=sim)
+                               str(free_port()), "--no-prefix", sh=show, env=sim)
         self.assertEqual(out, "0,1 PCI_BUS_ID\n" * 2)
         self.assertIn("W211", err)
         self.launch("--accelerator", "sim", "--backend", "ddp2", "-n", "2", sh="true", code=64, env=sim)
@@ -195,7 +202,7 @@ print("fine", [int(d) for d in os.listdir("/proc/self/fd") if int(d) > 2 and d !
         self.launch("--accelerator", "sim", sh="true", code=69)  # none visible
 
     def test_two_nodes_by_hand(self):
-        port = 20000 + os.getpid() % 10000
+        port = free_port()
         both = ["--nodes", "2", "--master-addr", "127.0.0.1", "--master-port", str(port), "-n", "2"]
         show = 'echo $RANK of $WORLD_SIZE, $LOCAL_RANK of $LOCAL_WORLD_SIZE, node $GROUP_RANK of $LEVIN_NNODES at $MASTER_ADDR:$MASTER_PORT id $LEVIN_RUN_ID'
         outs = [self.launch(*both, "--node-rank", str(node), "--run-dir", f"n{node}", sh=show)[0].splitlines() for node in (0, 1)]
@@ -508,7 +515,6 @@ time.sleep(600)
         self.gone(pids, 1)
 
     def test_busy_port(self):
-        import socket
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             s.listen()
