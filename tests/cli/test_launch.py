@@ -635,4 +635,7 @@ class Torch(Case):
 if __name__ == "__main__":
     if not os.access(LEVIN, os.X_OK):
         sys.exit(f"usage: {sys.argv[0]} LEVIN [names of cases]")
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores the two, and hands that down
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     unittest.main(verbosity=1)
