@@ -288,6 +288,7 @@ static bool compare(int world, int turns, size_t most, FILE *json)
         print_ratio(&sides[GLOO], &sides[SHARED], k, turns, 1.0, &good);
         printf("\n");
     }
+    fflush(stdout);
     write_json(json, sides, SIDES, world, sizes, turns);
     return good;
 }

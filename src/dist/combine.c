@@ -42,7 +42,7 @@ COMBINE(combine_u8, uint8_t, uint32_t)
 ADD_F32(add_plain, )
 #if defined(__x86_64__)
 ADD_F32(add_avx2, __attribute__((target("avx2"))))
-ADD_F32(add_avx512, __attribute__((target("avx512f,prefer-vector-width=512"))))
+ADD_F32(add_avx512, __attribute__((target("avx512f"))))
 #endif
 
 static void add_f32(float *into, const float *a, const float *b, int64_t n)

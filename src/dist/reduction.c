@@ -176,7 +176,9 @@ lvn_status lvni_reduction_begin(lvni_reduction *r, const lvni_tree_node *leaf, i
     }
     said *s = &reduction_part(r, r->comm->rank)->said[(r->step + 1) & 1];
     s->n_leaves = n_leaves;
-    memcpy(s->leaf, leaf, (size_t)n_leaves * sizeof *leaf);
+    for (int i = 0; i < n_leaves; i++) {
+        s->leaf[i] = leaf[i];
+    }
     r->step++;
     atomic_store_explicit(&r->added_ns, 0, memory_order_relaxed);
     atomic_store(&r->cursor, cursor_at(r->step, 0, 0));

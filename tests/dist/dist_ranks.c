@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MAX_RANKS = 64, MAX_CARD = 4096, PATIENCE_S = 60 };
+enum { MAX_RANKS = 64, MAX_CARD = 4096, PATIENCE_S = 40 };
 
 /* ---- memory ---- */
 
