@@ -10,6 +10,7 @@ typedef struct lvni_command {
     const char *name;
     int (*run)(int n, const char *const *words); /* the words behind the name; returns an exit code */
     bool computes;                               /* uses the cpu backend: the environment must be clean */
+    bool alone;                                  /* one rank's work: of several, rank 0 does it */
     struct {
         const char *usage, *help; /* "levin ops [NAME]", and what that does */
     } use[LVNI_COMMAND_USES];     /* NULL: no more */
@@ -27,6 +28,8 @@ const lvni_command *lvni_command_find(const char *name);
 const char *lvni_command_near(const char *name);
 /* Usage, and all keys. */
 void lvni_command_print_help(const lvni_command *command);
+/* Of a command that is one rank's work: is this another rank? Rank 0 says that it does it (W203). */
+bool lvni_command_is_done_elsewhere(const char *name);
 /* "usage: levin ops [NAME]" on standard error; LVNI_EXIT_USAGE. */
 int lvni_command_misused(const char *name);
 

@@ -22,10 +22,10 @@ const lvni_command lvni_commands[] = {
     {.name = "eval", .run = lvni_cmd_eval, .computes = true,
      .use = {{"levin eval model=out/x data=DIR", "measure a trained model"}},
      .topic = "eval", .tables = lvni_classify_eval_tables},
-    {.name = "export", .run = lvni_cmd_export,
+    {.name = "export", .run = lvni_cmd_export, .alone = true,
      .use = {{"levin export model=out/x output=W.safetensors", "weights with the names and layouts of PyTorch"}},
      .topic = "export", .tables = lvni_export_tables},
-    {.name = "plan", .run = lvni_cmd_plan, .computes = true,
+    {.name = "plan", .run = lvni_cmd_plan, .computes = true, .alone = true,
      .use = {{"levin plan train classify data=DIR ...", "what would run, without running it"}},
      .more = "Prints how the batches are cut, the length of the run, the parameters, the memory it would take, and the keys that pin its bits;\n"
              "writes nothing. What the training would refuse is refused here.",
@@ -42,7 +42,7 @@ const lvni_command lvni_commands[] = {
      .more = "Options are --key value or key=value; -n is --nproc, -q --quiet, -v --verbose. The first failure is named with its last lines, all\n"
              "others are stopped, and nothing is left behind. docs/launch.md tells more.",
      .topic = "launch", .tables = lvni_launch_tables},
-    {.name = "ckpt", .run = lvni_cmd_ckpt,
+    {.name = "ckpt", .run = lvni_cmd_ckpt, .alone = true,
      .use = {{"levin ckpt hash FILE or RUN", "hashes of weights and state in a checkpoint, or in a run's last one"}},
      .more = "`weights` is over parameters and buffers, `state` over all tensors and the position of the run: equal for equal runs on any layout.\n"
              "Exit code 1 when the checksum of a tensor does not match."},

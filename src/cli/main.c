@@ -1,4 +1,4 @@
-/* levin COMMAND [key=value ...]: looks the command up and runs it. Nothing else happens before. */
+/* levin COMMAND [key=value ...]: looks the command up and runs it. Nothing else happens before, but that of several ranks one does what is one rank's work. */
 #include "cli/cli.h"
 #include "core/exit_code.h"
 #include "kernels/kernels.h"
@@ -27,6 +27,9 @@ static int run(const lvni_command *c, int argc, char **argv)
             lvni_command_print_help(c);
             return LVNI_EXIT_OK;
         }
+    }
+    if (c->alone && lvni_command_is_done_elsewhere(c->name)) {
+        return LVNI_EXIT_OK;
     }
     if (c->computes) {
         lvni_cpu_clean_environment(argv);

@@ -41,7 +41,7 @@ static int64_t times(int64_t a, int64_t b)
 static void count_batches(lvni_loader *l)
 {
     if (!l->o.training) {
-        const lvni_range own = lvni_plan_eval_chunks_of(&l->plan, l->length, l->plan.rank);
+        const lvni_range own = (l->o.in_turn ? lvni_plan_eval_turns_of : lvni_plan_eval_chunks_of)(&l->plan, l->length, l->plan.rank);
         l->first = own.start;
         l->total = own.count;
         return;

@@ -16,6 +16,7 @@ typedef struct lvni_loader_options {
     const lvn_dataset *dataset; /* borrowed for the loader's life */
     const lvni_plan *plan;      /* copied */
     bool training;              /* false: one pass in index order, in chunks of plan->eval_batch_size */
+    bool in_turn;               /* evaluation: ranks get chunks in turn; false: a contiguous run each */
     uint64_t seed;
     int workers;      /* threads; 0: the thread that asks for a batch decodes it */
     int ahead;        /* steps (evaluation: rounds of lanes) decoded ahead; 0: 2 */

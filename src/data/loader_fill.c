@@ -42,7 +42,7 @@ static void list_evaluation(lvni_loader *l, lvni_slot *slot)
 {
     slot->out.epoch = l->o.epoch;
     slot->out.step_in_epoch = 0;
-    slot->out.shard = l->first + slot->sequence;
+    slot->out.shard = l->first + slot->sequence * (l->o.in_turn ? l->plan.devices : 1);
     const lvni_range r = lvni_plan_eval_chunk(&l->plan, l->length, slot->out.shard);
     for (int64_t i = 0; i < r.count; i++) {
         slot->position[i] = r.start + i;

@@ -239,6 +239,9 @@ int lvni_launch(int n, const char *const *words, char *const *environment)
         code = report_error(&r, s, code);
     }
     drain(&r);
+    if (!r.o.keep_logs && r.begin_ns != 0 && (code == LVNI_EXIT_OK || r.signal != 0)) {
+        lvni_launch_remove_files(&r);
+    }
     lvni_guard_end(&r);
     lvni_launch_attempt_free(&r);
     lvni_launch_layout_free(&r);

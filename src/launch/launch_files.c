@@ -176,3 +176,39 @@ lvn_status lvni_launch_open_logs(const lvni_run *r, lvni_proc *p)
     }
     return open_log(r, p->err_log, &p->err.log_fd);
 }
+
+/* A file, or a folder that is empty. What is not there, or others have files in, stays as it is. */
+static void remove_one(const char *fmt, ...) LVN_PRINTF(1, 2);
+
+static void remove_one(const char *fmt, ...)
+{
+    char path[4096];
+    va_list args;
+    va_start(args, fmt);
+    const int n = vsnprintf(path, sizeof path, fmt, args);
+    va_end(args);
+    if (n > 0 && n < (int)sizeof path) {
+        (void)remove(path);
+    }
+}
+
+void lvni_launch_remove_files(const lvni_run *r)
+{
+    for (int attempt = 0; attempt <= r->attempt; attempt++) {
+        for (int i = 0; i < r->local; i++) {
+            const int rank = r->node_rank * r->local + i;
+            remove_one("%s/errors/attempt_%d_rank_%d.json", r->run_dir, attempt, rank);
+            remove_one("%s/logs/attempt_%d/rank_%d/stdout.log", r->run_dir, attempt, rank);
+            remove_one("%s/logs/attempt_%d/rank_%d/stderr.log", r->run_dir, attempt, rank);
+            remove_one("%s/logs/attempt_%d/rank_%d", r->run_dir, attempt, rank);
+        }
+        remove_one("%s/logs/attempt_%d", r->run_dir, attempt);
+    }
+    remove_one("%s/logs", r->run_dir);
+    remove_one("%s/errors", r->run_dir);
+    remove_one("%s", r->run_dir);
+    const char *slash = strrchr(r->run_dir, '/');
+    if (r->o.run_dir == NULL && slash != NULL) { /* levin-runs, where this run was the only one */
+        remove_one("%.*s", (int)(slash - r->run_dir), r->run_dir);
+    }
+}

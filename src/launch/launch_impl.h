@@ -109,6 +109,7 @@ lvn_status lvni_launch_choose_run_dir(lvni_run *r);
 lvn_status lvni_launch_name_files(lvni_run *r);
 bool lvni_launch_logs_by_pid(const lvni_run *r); /* names that are known only when there is a process */
 lvn_status lvni_launch_open_logs(const lvni_run *r, lvni_proc *p);
+void lvni_launch_remove_files(const lvni_run *r); /* of all attempts; folders that are empty then, too */
 
 /* launch_start.c: starts all ranks. On failure some may run; *error: errno of an exec that failed, else 0. */
 lvn_status lvni_launch_start(lvni_run *r, int *error);

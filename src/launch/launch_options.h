@@ -31,6 +31,7 @@ typedef struct lvni_launch_options {
     const char *prefix;         /* NULL: not given; "": none */
     const char *output, *error; /* patterns of log files; NULL: those of the run directory */
     bool redirect, append_shared;
+    bool keep_logs; /* also when all went well */
     const char *show;
     int tail;
     int standard_input; /* lvni_stdin; -1: not given */

@@ -332,3 +332,9 @@ lvni_range lvni_plan_eval_chunks_of(const lvni_plan *plan, int64_t n, int rank)
 {
     return slice(lvni_plan_eval_chunks(plan, n), plan->devices, rank);
 }
+
+lvni_range lvni_plan_eval_turns_of(const lvni_plan *plan, int64_t n, int rank)
+{
+    const int64_t chunks = lvni_plan_eval_chunks(plan, n);
+    return (lvni_range){.start = rank, .count = chunks > rank ? ceil_div(chunks - rank, plan->devices) : 0};
+}

@@ -80,6 +80,8 @@ lvni_range lvni_plan_shards_of(const lvni_plan *plan, int rank);
 int64_t lvni_plan_eval_chunks(const lvni_plan *plan, int64_t n);
 lvni_range lvni_plan_eval_chunk(const lvni_plan *plan, int64_t n, int64_t chunk);
 lvni_range lvni_plan_eval_chunks_of(const lvni_plan *plan, int64_t n, int rank);
+/* The same dealt like cards: the first chunk of a rank and how many it gets, each `devices` behind the one before. */
+lvni_range lvni_plan_eval_turns_of(const lvni_plan *plan, int64_t n, int rank);
 
 /* Lines for people (each ends in a newline), the last one being the line that reproduces the run elsewhere.
  */

@@ -12,7 +12,10 @@
 #include "recipes/image_source.h"
 #include "recipes/picks.h"
 #include "recipes/predict_array.h"
+#include "recipes/predict_rank.h"
+#include "recipes/ranks.h"
 #include "recipes/train_options.h"
+#include "recipes/use_options.h"
 #include "tensor/device.h"
 #include "trainer/trainer.h"
 
@@ -21,41 +24,12 @@
 #include <string.h>
 #include <strings.h>
 
-static const lvni_option use_rows[] = {
-    {.name = "config", .type = LVNI_OPT_PATH, .help = "YAML file with any of these keys.", .flags = LVNI_OPT_NOT_SAVED},
-    {.name = "model", .type = LVNI_OPT_PATH, .help = "Run directory or exported .safetensors file."},
-    {.name = "checkpoint", .type = LVNI_OPT_CHOICE, .choices = "best|last", .help = "Which model of a run directory; unset: best."},
-    {.name = "eval_batch_size", .type = LVNI_OPT_INT, .unit = "samples", .fallback = "64", .range = LVNI_AT_LEAST(1), .help = "Chunk of prediction."},
-    {.name = "lanes", .type = LVNI_OPT_INT, .range = LVNI_BETWEEN(1, 64), .flags = LVNI_OPT_AUTO, .help = "Chunks in work at once; auto: one per core."},
-    {.name = "num_workers", .type = LVNI_OPT_INT, .unit = "threads", .range = {.used = true, .min = 0, .max = 256}, .flags = LVNI_OPT_AUTO,
-     .help = "Threads that decode."},
-    {.name = "accelerator", .type = LVNI_OPT_CHOICE, .choices = "auto|cpu|gpu|sim", .fallback = "auto", .spellings = "cuda=gpu",
-     .help = "Kind of device, as in training."},
-    {.name = "on_error", .type = LVNI_OPT_CHOICE, .choices = "stop|skip", .fallback = "stop", .help = "What an unreadable picture does."},
-    {.name = "use_ema", .type = LVNI_OPT_BOOL, .fallback = "true",
-     .help = "false: of a run with ema.decay, the weights themselves and not their average; needs the run directory or a checkpoint."},
-    {.name = "sheet", .type = LVNI_OPT_PATH, .help = "Draw pictures with their predictions into this PNG file (.png)."},
-};
-static const lvni_option_table use_table = LVNI_OPTION_TABLE("model in use", use_rows);
-static const lvni_option predict_rows[] = {
-    {.name = "weights", .type = LVNI_OPT_PATH,
-     .help = "Of an array: weights with the names of torchvision for the network that model= names (resnet18, ...)."},
-    {.name = "output", .type = LVNI_OPT_PATH, .fallback = "predictions.csv",
-     .help = "Table to write: file, class, probability. For data=FILE.npy, pictures (N, height, width, 3) used as they are: plain logits, as .npy."},
-};
-static const lvni_option_table predict_table = LVNI_OPTION_TABLE("predict", predict_rows);
-static const lvni_option eval_rows[] = {
-    {.name = "split", .type = LVNI_OPT_CHOICE, .choices = "all|train|val", .fallback = "all",
-     .help = "Part of the data to measure on: the folder's train/ or val/, or else the part of the training run, given the same data."},
-};
-static const lvni_option_table eval_table = LVNI_OPTION_TABLE("eval", eval_rows);
-
 const lvni_option_table *lvni_classify_predict_tables(size_t *n)
 {
     static lvni_option_table all[3];
     all[0] = lvni_image_options;
-    all[1] = use_table;
-    all[2] = predict_table;
+    all[1] = lvni_use_options;
+    all[2] = lvni_predict_options;
     *n = 3;
     return all;
 }
@@ -64,8 +38,8 @@ const lvni_option_table *lvni_classify_eval_tables(size_t *n)
 {
     static lvni_option_table all[3];
     all[0] = lvni_image_options;
-    all[1] = use_table;
-    all[2] = eval_table;
+    all[1] = lvni_use_options;
+    all[2] = lvni_eval_options;
     *n = 3;
     return all;
 }
@@ -74,10 +48,11 @@ typedef struct class_count {
     int64_t right, n;
 } class_count;
 
-/* What the rows of a prediction are turned into. */
+/* What the rows of a prediction are turned into; with several ranks rank 0 gets them all. */
 typedef struct use {
     const lvni_config *config;
-    lvni_exported *exported;
+    lvni_ranks ranks;
+    lvni_exported *exported; /* of the first rank here; the others have one each, on their devices */
     lvni_image_data data;
     bool labels;
     lvni_str csv;
@@ -152,41 +127,32 @@ static lvn_status take_row(void *user, int64_t sample, const float *p, int64_t k
     return lvni_str_status(&u->csv);
 }
 
-/* Run the model over the data in order. */
-static lvn_status run_model(use *u)
+static bool leads(const use *u)
+{
+    return u->ranks.rank->rank == 0;
+}
+
+static lvn_status open_model(const use *u, lvni_exported **out)
 {
     const lvni_config *c = u->config;
-    const int cores = lvni_usable_cores();
-    const int64_t n = u->data.train->cls->length(u->data.train);
-    const lvni_plan_options o = {.n_samples = n, .batch_size = 1, .devices = 1, .cores = cores, .eval_batch_size = lvni_config_int(c, "eval_batch_size")};
-    lvni_plan plan;
-    LVN_TRY(lvni_plan_make(&o, &plan));
-    const int64_t chunks = lvni_plan_eval_chunks(&plan, n);
-    int lanes = lvni_config_is_set(c, "lanes") ? (int)lvni_config_int(c, "lanes") : cores;
-    lanes = lanes > chunks ? (int)chunks : lanes;
-    plan.lanes = lanes;
-    const lvni_loader_options lo = {.dataset = u->data.train,
-                                    .plan = &plan,
-                                    .workers = lvni_worker_count(c, cores),
-                                    .skip_unreadable = strcmp(lvni_config_str(c, "on_error"), "skip") == 0};
-    lvni_loader *loader = NULL;
-    lvni_lanes *all = NULL;
-    lvn_status s = lvni_loader_create(&lo, &loader);
-    if (s == LVN_OK) {
-        s = lvni_lanes_create(lanes, cores / lanes > 1 ? cores / lanes : 1, u->exported->card.wgrad_threads, &all);
-    }
-    if (s == LVN_OK) {
-        s = lvni_predict(u->exported->model, loader, all, take_row, u);
-    }
-    if (s == LVN_OK) {
-        lvni_str text = {0};
-        if (lvni_loader_report(loader, &text)) {
-            lvni_log_line(LVNI_LOG_WARNING, "%s", lvni_str_text(&text));
-        }
-        lvni_str_free(&text);
-    }
-    lvni_loader_destroy(loader);
-    lvni_lanes_destroy(all);
+    return lvni_exported_open(lvni_config_str(c, "model"), lvni_config_str(c, "checkpoint"), lvni_config_bool(c, "use_ema"), out);
+}
+
+static lvn_status rank_work(void *user, const lvni_rank *rank)
+{
+    use *u = user;
+    lvni_exported *own = NULL;
+    const bool first = rank == u->ranks.rank;
+    LVN_TRY(lvni_accelerator_use(u->config, rank->device));
+    lvn_status s = first ? LVN_OK : lvni_cpu_start();
+    s = s == LVN_OK && !first ? open_model(u, &own) : s;
+    const lvni_predict_work work = {.config = u->config,
+                                    .data = u->data.train,
+                                    .exported = first ? u->exported : own,
+                                    .row = take_row,
+                                    .user = u};
+    s = s == LVN_OK ? lvni_predict_rank(&work, rank) : s;
+    lvni_exported_close(own);
     return s;
 }
 
@@ -196,19 +162,16 @@ static bool ends_in_png(const char *path)
     return n > 4 && strcasecmp(path + n - 4, ".png") == 0;
 }
 
-static lvn_status check_words(const use *u)
+static lvn_status check_words(const lvni_config *c)
 {
-    const char *sheet = lvni_config_str(u->config, "sheet");
-    if (lvni_config_str(u->config, "model") == NULL) {
+    const char *sheet = lvni_config_str(c, "sheet");
+    if (lvni_config_str(c, "model") == NULL) {
         LVN_FAIL(LVN_ERR_USAGE, "model= is missing: a run directory or an exported .safetensors file");
     }
     if (sheet != NULL && !ends_in_png(sheet)) {
         LVN_FAIL(LVN_ERR_USAGE, "sheet=%s: the page is a PNG file; give a name that ends in .png", sheet);
     }
-    if (!u->labels && lvni_config_str(u->config, "weights") != NULL) {
-        LVN_FAIL(LVN_ERR_USAGE, "weights= has no names of classes and no picture size: it needs data=FILE.npy, an array of pictures");
-    }
-    return LVN_OK;
+    return lvni_exported_check(lvni_config_str(c, "model"), lvni_config_str(c, "checkpoint"));
 }
 
 static void tell_trained(const use *u)
@@ -224,11 +187,10 @@ static void tell_trained(const use *u)
 
 static lvn_status open_and_run(use *u)
 {
-    LVN_TRY(check_words(u));
+    int failed;
     LVN_TRY(lvni_cpu_start());
-    LVN_TRY(lvni_accelerator_use(u->config, 0));
-    LVN_TRY(lvni_exported_open(lvni_config_str(u->config, "model"), lvni_config_str(u->config, "checkpoint"),
-                               lvni_config_bool(u->config, "use_ema"), &u->exported));
+    LVN_TRY(lvni_accelerator_use(u->config, u->ranks.rank->device));
+    LVN_TRY(open_model(u, &u->exported));
     const lvni_classifier_card *card = &u->exported->card;
     LVN_TRY(u->labels ? lvni_image_data_for_eval(u->config, card, &u->data) : lvni_image_data_for_model(u->config, card, &u->data));
     tell_trained(u);
@@ -239,8 +201,8 @@ static lvn_status open_and_run(use *u)
     if (u->classes == NULL) {
         return LVN_ERR_MEMORY;
     }
-    LVN_TRY(run_model(u));
-    if (u->n == 0) {
+    LVN_TRY(lvni_ranks_each(&u->ranks, rank_work, u, &failed));
+    if (u->n == 0 && leads(u)) {
         LVN_FAIL(LVN_ERR_CORRUPT, "data=%s: none of its %lld pictures could be read: see the warning for their names",
                  lvni_config_str(u->config, "data"), (long long)u->data.train->cls->length(u->data.train));
     }
@@ -278,8 +240,12 @@ static lvn_status write_table(const use *u)
 }
 
 /* Before the work: afterwards it would be in vain. */
-static lvn_status check_output(const lvni_config *c)
+static lvn_status check_predict(const lvni_config *c)
 {
+    if (lvni_config_str(c, "weights") != NULL) {
+        LVN_FAIL(LVN_ERR_USAGE, "weights= has no names of classes and no picture size: it needs data=FILE.npy, an array of pictures");
+    }
+    LVN_TRY(check_words(c));
     const char *output = lvni_config_str(c, "output");
     static const char *const others[] = {".npy", ".safetensors"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
@@ -289,28 +255,6 @@ static lvn_status check_output(const lvni_config *c)
         }
     }
     return lvni_file_check(output);
-}
-
-lvn_status lvni_classify_predict(int n, const char *const *words)
-{
-    size_t n_tables;
-    const lvni_option_table *tables = lvni_classify_predict_tables(&n_tables);
-    lvni_config *c;
-    LVN_TRY(lvni_read_config(tables, n_tables, "levin help predict", NULL, n, words, &c));
-    if (lvni_is_array(c)) {
-        const lvn_status s = lvni_predict_array(c);
-        lvni_config_destroy(c);
-        return s;
-    }
-    use u = {.config = c};
-    lvni_str_append(&u.csv, "file,class,probability\n");
-    lvn_status s = check_output(c);
-    s = s == LVN_OK ? open_and_run(&u) : s;
-    s = s == LVN_OK ? write_table(&u) : s;
-    s = s == LVN_OK ? draw_sheet(&u) : s;
-    use_free(&u);
-    lvni_config_destroy(c);
-    return s;
 }
 
 /* Characters, not bytes: continuation bytes of UTF-8 take no room. */
@@ -324,7 +268,7 @@ static int width_of(const char *text)
 }
 
 /* acc, and a line for each class that has pictures here. */
-static void print_accuracy(const use *u)
+static lvn_status print_accuracy(const use *u)
 {
     const lvni_classifier_card *card = &u->exported->card;
     printf("acc %.4f  loss %.4f  (%lld of %lld right)\n", (double)u->right / (double)u->n, u->loss / (double)u->n, (long long)u->right,
@@ -344,6 +288,44 @@ static void print_accuracy(const use *u)
                    (long long)k->right, digits, (long long)k->n, 100.0 * (double)k->right / (double)k->n);
         }
     }
+    return LVN_OK;
+}
+
+/* `finish` by rank 0, with all rows taken. */
+static lvn_status use_model(use *u, lvni_config *c, const lvni_ranks_command *command, lvn_status (*finish)(const use *u))
+{
+    u->config = c;
+    lvn_status s = lvni_ranks_open(c, command, &u->ranks);
+    const bool open = s == LVN_OK;
+    s = open ? open_and_run(u) : s;
+    if (s == LVN_OK && leads(u)) {
+        s = finish(u);
+        s = s == LVN_OK ? draw_sheet(u) : s;
+    }
+    const lvn_error error = *lvn_last_error();
+    use_free(u);
+    lvn_error_adopt(&error);
+    return open ? lvni_ranks_close(&u->ranks, s) : s;
+}
+
+lvn_status lvni_classify_predict(int n, const char *const *words)
+{
+    size_t n_tables;
+    const lvni_option_table *tables = lvni_classify_predict_tables(&n_tables);
+    lvni_config *c;
+    LVN_TRY(lvni_read_config(tables, n_tables, "levin help predict", NULL, n, words, &c));
+    lvni_ranks_command command = {.command = {"predict"}, .n = n, .words = words, .uses = true};
+    lvn_status s;
+    if (lvni_is_array(c)) {
+        s = lvni_predict_array(c, &command);
+    } else {
+        use u = {0};
+        command.check = check_predict;
+        lvni_str_append(&u.csv, "file,class,probability\n");
+        s = use_model(&u, c, &command, write_table);
+    }
+    lvni_config_destroy(c);
+    return s;
 }
 
 lvn_status lvni_classify_eval(int n, const char *const *words)
@@ -352,13 +334,9 @@ lvn_status lvni_classify_eval(int n, const char *const *words)
     const lvni_option_table *tables = lvni_classify_eval_tables(&n_tables);
     lvni_config *c;
     LVN_TRY(lvni_read_config(tables, n_tables, "levin help eval", NULL, n, words, &c));
-    use u = {.config = c, .labels = true};
-    lvn_status s = open_and_run(&u);
-    if (s == LVN_OK) {
-        print_accuracy(&u);
-        s = draw_sheet(&u);
-    }
-    use_free(&u);
+    use u = {.labels = true};
+    const lvni_ranks_command command = {.command = {"eval"}, .n = n, .words = words, .check = check_words, .uses = true};
+    const lvn_status s = use_model(&u, c, &command, print_accuracy);
     lvni_config_destroy(c);
     return s;
 }

@@ -176,6 +176,14 @@ static lvn_status find_file(const char *path, const char *which, char **file)
     return *file == NULL ? LVN_ERR_MEMORY : LVN_OK;
 }
 
+lvn_status lvni_exported_check(const char *path, const char *which)
+{
+    char *file;
+    LVN_TRY(find_file(path, which, &file));
+    lvni_free(file);
+    return LVN_OK;
+}
+
 /* The weights that an average was made of: RUN/exported_models/exported_NAME has them in RUN/checkpoints/NAME. */
 static lvn_status load_without_average(lvni_exported *e, const char *file)
 {

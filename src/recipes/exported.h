@@ -42,6 +42,8 @@ typedef struct lvni_exported {
  * last). use_ema false: the weights themselves where the file has averages; they come from the run directory's checkpoint of the same name, or
  * from the checkpoint itself, whose averages are taken otherwise. */
 lvn_status lvni_exported_open(const char *path, const char *which, bool use_ema, lvni_exported **out);
+/* Is there a file that lvni_exported_open would read? Nothing is opened. */
+lvn_status lvni_exported_check(const char *path, const char *which);
 /* Network `name` of the zoo for pictures of this size, with as many classes as the file at `weights` has (weights.h). Its card has no names of
  * classes. */
 lvn_status lvni_exported_from_weights(const char *name, const char *weights, int image_size, lvni_exported **out);

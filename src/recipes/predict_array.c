@@ -30,12 +30,21 @@ bool lvni_is_array(const lvni_config *c)
 
 typedef struct work {
     const lvni_config *config;
+    lvni_ranks ranks;
     lvni_array array;
+    int64_t n_classes;
+    float *logits; /* (N, classes), with rank 0 */
+} work;
+
+/* A rank at its chunks: every one of as many as there are ranks. */
+typedef struct part {
+    work *w;
+    const lvni_rank *rank;
     lvni_exported *exported;
     lvni_lanes *lanes;
     int64_t first, n; /* of the chunk */
-    float *logits;    /* (N, classes) */
-} work;
+    float *chunk;     /* (eval_batch_size, classes), its logits */
+} part;
 
 static lvn_status check(const work *w)
 {
@@ -50,15 +59,15 @@ static lvn_status check(const work *w)
     if (!is_npy(output)) {
         LVN_FAIL(LVN_ERR_USAGE, "output=%s: of an array levin writes logits as an array; give a name that ends in .npy", output);
     }
-    return lvni_file_check(output);
+    return w->ranks.rank->rank == 0 ? lvni_file_check(output) : LVN_OK;
 }
 
 /* An array goes to the network as it is: what does not look like what it was trained on is worth a line. */
-static void tell_unlike_training(const work *w)
+static void tell_unlike_training(const work *w, const lvni_exported *e)
 {
     const char *data = lvni_config_str(w->config, "data");
     const int64_t height = w->array.shape[1], width = w->array.shape[2];
-    const int size = w->exported->card.image_size;
+    const int size = e->card.image_size;
     if (w->array.type < LVNI_ARRAY_F16) {
         lvni_log_line(LVNI_LOG_WARNING, "data=%s holds %s: the numbers are used as they are, and the network expects them normalised as in training; "
                       "without output=NAME.npy levin does that to uint8 pictures itself", data, lvni_array_type_name(w->array.type));
@@ -69,45 +78,40 @@ static void tell_unlike_training(const work *w)
     }
 }
 
-static lvn_status open_model(work *w)
+static lvn_status open_model(const work *w, lvni_exported **out)
 {
     const char *model = lvni_config_str(w->config, "model"), *weights = lvni_config_str(w->config, "weights");
-    if (model == NULL) {
-        LVN_FAIL(LVN_ERR_USAGE, "model= is missing: a run directory or an exported .safetensors file, or with weights=FILE the name of a network");
-    }
     const char *checkpoint = lvni_config_str(w->config, "checkpoint");
     if (weights == NULL) {
-        LVN_TRY(lvni_exported_open(model, checkpoint, lvni_config_bool(w->config, "use_ema"), &w->exported));
-        tell_unlike_training(w);
+        LVN_TRY(lvni_exported_open(model, checkpoint, lvni_config_bool(w->config, "use_ema"), out));
+        tell_unlike_training(w, *out);
         return LVN_OK;
     }
-    if (checkpoint != NULL) {
-        LVN_FAIL(LVN_ERR_USAGE, "checkpoint=%s chooses within a run directory; with weights= model=%s names a network", checkpoint, model);
-    }
-    return lvni_exported_from_weights(model, weights, (int)w->array.shape[1], &w->exported);
+    return lvni_exported_from_weights(model, weights, (int)w->array.shape[1], out);
 }
 
 /* One chunk, on the lane's thread. */
 static lvn_status forward(void *user, int lane)
 {
     (void)lane;
-    const work *w = user;
-    const int64_t *s = w->array.shape, shape[] = {w->n, s[1], s[2], s[3]}, classes = w->exported->card.n_classes;
+    const part *p = user;
+    const work *w = p->w;
+    const int64_t *s = w->array.shape, shape[] = {p->n, s[1], s[2], s[3]};
     lvn_tensor *x = lvn_tensor_create(LVN_F32, 4, shape);
     if (x == NULL) {
         return LVN_ERR_MEMORY;
     }
     const int64_t each = s[1] * s[2] * s[3];
-    lvn_status status = lvni_array_read_f32(&w->array, w->first * each, w->n * each, LVNI_F32(x));
+    lvn_status status = lvni_array_read_f32(&w->array, p->first * each, p->n * each, LVNI_F32(x));
     if (status == LVN_OK) {
         status = lvn_scope_open();
     }
     if (status == LVN_OK) {
         const bool before = lvn_set_grad_enabled(false);
         lvni_ctx_get()->at = (lvni_position){0};
-        const lvn_tensor *y = lvn_forward(w->exported->model->root, x);
+        const lvn_tensor *y = lvn_forward(p->exported->model->root, x);
         if (y != NULL) {
-            status = lvni_mem_copy(w->logits + w->first * classes, y->data, (size_t)(w->n * classes) * sizeof(float));
+            status = lvni_mem_copy(p->chunk, y->data, (size_t)(p->n * p->exported->card.n_classes) * sizeof(float));
         }
         const lvn_status closed = lvn_scope_close();
         status = closed != LVN_OK ? closed : status;
@@ -119,30 +123,77 @@ static lvn_status forward(void *user, int lane)
 
 static lvn_status check_finite(const work *w)
 {
-    const int64_t classes = w->exported->card.n_classes;
-    for (int64_t i = 0; i < w->array.shape[0] * classes; i++) {
+    for (int64_t i = 0; i < w->array.shape[0] * w->n_classes; i++) {
         if (!isfinite(w->logits[i])) {
             LVN_FAIL(LVN_ERR_NON_FINITE, "the model %s gives %g as a logit of picture %lld of data=%s: its weights or the numbers of that picture are not finite or too large",
-                     lvni_config_str(w->config, "model"), (double)w->logits[i], (long long)(i / classes), lvni_config_str(w->config, "data"));
+                     lvni_config_str(w->config, "model"), (double)w->logits[i], (long long)(i / w->n_classes), lvni_config_str(w->config, "data"));
         }
     }
     return LVN_OK;
 }
 
-/* Fixed chunks, one after the other with all cores. */
-static lvn_status run(work *w)
+/* The chunks of a round stand one behind the other, in the order of ranks. */
+static lvn_status take_round(const part *p, int64_t first)
 {
-    const int64_t n = w->array.shape[0], chunk = lvni_config_int(w->config, "eval_batch_size");
-    const int64_t shape[] = {n, w->exported->card.n_classes};
-    LVN_TRY(lvni_lanes_create(1, lvni_usable_cores(), w->exported->card.wgrad_threads, &w->lanes));
-    w->logits = lvni_alloc(LVNI_TAG_DATA, (size_t)(shape[0] * shape[1]) * sizeof *w->logits);
-    if (w->logits == NULL) {
+    const int64_t classes = p->exported->card.n_classes;
+    const size_t bytes = (size_t)(p->n * classes) * sizeof(float);
+    if (p->rank->comm == NULL) {
+        memcpy(p->w->logits + first * classes, p->chunk, bytes);
+        return LVN_OK;
+    }
+    void *all = NULL;
+    size_t *size = lvni_calloc(LVNI_TAG_DATA, (size_t)p->rank->world, sizeof *size), sum = 0;
+    lvn_status s = size == NULL ? LVN_ERR_MEMORY : lvni_comm_all_gather_sized(p->rank->comm, p->chunk, bytes, &all, size);
+    for (int i = 0; s == LVN_OK && i < p->rank->world; i++) {
+        sum += size[i];
+    }
+    if (s == LVN_OK && p->rank->rank == 0) {
+        memcpy(p->w->logits + first * classes, all, sum);
+    }
+    lvni_free(all);
+    lvni_free(size);
+    return s;
+}
+
+static lvn_status run_rounds(part *p)
+{
+    work *w = p->w;
+    const int64_t n = w->array.shape[0], chunk = lvni_config_int(w->config, "eval_batch_size"), classes = p->exported->card.n_classes;
+    const bool leads = p->rank->rank == 0;
+    LVN_TRY(lvni_lanes_create(1, p->rank->cores, p->exported->card.wgrad_threads, &p->lanes));
+    p->chunk = lvni_alloc(LVNI_TAG_DATA, (size_t)((chunk < n ? chunk : n) * classes) * sizeof *p->chunk);
+    w->n_classes = leads ? classes : w->n_classes;
+    w->logits = leads ? lvni_alloc(LVNI_TAG_DATA, (size_t)(n * classes) * sizeof *w->logits) : w->logits;
+    if (p->chunk == NULL || (leads && w->logits == NULL)) {
         return LVN_ERR_MEMORY;
     }
-    for (w->first = 0; w->first < n; w->first += w->n) {
-        w->n = n - w->first < chunk ? n - w->first : chunk;
-        LVN_TRY(lvni_lanes_run(w->lanes, 1, forward, w));
+    for (int64_t first = 0; first < n; first += chunk * p->rank->world) {
+        const int64_t left = n - first - chunk * p->rank->rank;
+        p->first = first + chunk * p->rank->rank;
+        p->n = left < 0 ? 0 : left < chunk ? left : chunk;
+        LVN_TRY(p->n > 0 ? lvni_lanes_run(p->lanes, 1, forward, p) : LVN_OK);
+        LVN_TRY(take_round(p, first));
     }
+    return LVN_OK;
+}
+
+/* Fixed chunks, one after the other with all of the rank's cores. */
+static lvn_status rank_work(void *user, const lvni_rank *rank)
+{
+    part p = {.w = user, .rank = rank};
+    lvn_status s = lvni_cpu_start();
+    s = s == LVN_OK ? lvni_accelerator_use(p.w->config, rank->device) : s;
+    s = s == LVN_OK ? open_model(p.w, &p.exported) : s;
+    s = s == LVN_OK ? run_rounds(&p) : s;
+    lvni_free(p.chunk);
+    lvni_lanes_destroy(p.lanes);
+    lvni_exported_close(p.exported);
+    return s;
+}
+
+static lvn_status write_logits(const work *w)
+{
+    const int64_t shape[] = {w->array.shape[0], w->n_classes};
     LVN_TRY(check_finite(w));
     const char *output = lvni_config_str(w->config, "output");
     LVN_TRY(lvni_npy_write_f32(output, 2, shape, w->logits));
@@ -150,19 +201,35 @@ static lvn_status run(work *w)
     return LVN_OK;
 }
 
-lvn_status lvni_predict_array(const lvni_config *config)
+static lvn_status check_model(const lvni_config *c)
+{
+    const char *model = lvni_config_str(c, "model"), *checkpoint = lvni_config_str(c, "checkpoint");
+    if (model == NULL) {
+        LVN_FAIL(LVN_ERR_USAGE, "model= is missing: a run directory or an exported .safetensors file, or with weights=FILE the name of a network");
+    }
+    if (lvni_config_str(c, "weights") != NULL && checkpoint != NULL) {
+        LVN_FAIL(LVN_ERR_USAGE, "checkpoint=%s chooses within a run directory; with weights= model=%s names a network", checkpoint, model);
+    }
+    return lvni_config_str(c, "weights") == NULL ? lvni_exported_check(model, checkpoint) : LVN_OK;
+}
+
+static lvn_status with_ranks(work *w)
+{
+    int failed;
+    LVN_TRY(lvni_npy_open(lvni_config_str(w->config, "data"), &w->array));
+    LVN_TRY(check(w));
+    LVN_TRY(lvni_ranks_each(&w->ranks, rank_work, w, &failed));
+    return w->ranks.rank->rank == 0 ? write_logits(w) : LVN_OK;
+}
+
+lvn_status lvni_predict_array(lvni_config *config, const lvni_ranks_command *command)
 {
     work w = {.config = config};
-    lvn_status s = lvni_npy_open(lvni_config_str(config, "data"), &w.array);
-    s = s == LVN_OK ? check(&w) : s;
-    s = s == LVN_OK ? lvni_cpu_start() : s;
-    s = s == LVN_OK ? lvni_accelerator_use(config, 0) : s;
-    s = s == LVN_OK ? open_model(&w) : s;
-    s = s == LVN_OK ? run(&w) : s;
+    lvni_ranks_command c = *command;
+    c.check = check_model;
+    LVN_TRY(lvni_ranks_open(config, &c, &w.ranks));
+    const lvn_status s = with_ranks(&w);
     lvni_free(w.logits);
-    lvni_lanes_destroy(w.lanes);
-    lvni_exported_close(w.exported);
-    lvn_device_use(LVN_CPU);
     lvni_array_free(&w.array);
-    return s;
+    return lvni_ranks_close(&w.ranks, s);
 }

@@ -3,11 +3,12 @@
 #define LEVIN_RECIPES_PREDICT_ARRAY_H
 
 #include "core/config.h"
+#include "recipes/ranks.h"
 
 /* data= names an array and output= too, or weights= are given: no table of classes is asked for. */
 bool lvni_is_array(const lvni_config *config);
 /* data=x.npy (N, H, W, C), numbers of any type, used as they are: no scaling, no cropping. output=logits.npy (N, classes) f32. The model is that of
- * model=, or with weights= the network of that name with the weights of that file. */
-lvn_status lvni_predict_array(const lvni_config *config);
+ * model=, or with weights= the network of that name with the weights of that file. With several ranks they share the chunks; rank 0 writes. */
+lvn_status lvni_predict_array(lvni_config *config, const lvni_ranks_command *command);
 
 #endif

@@ -69,7 +69,7 @@ static double seconds_of(const char *text, double fallback)
  * all others, else to be freed. */
 static lvn_status meeting_dir(const lvni_who *who, const lvni_config *config, char **out)
 {
-    const char *run = lvni_config_str(config, "out");
+    const char *run = lvni_config_has(config, "out") ? lvni_config_str(config, "out") : "."; /* predict has none */
     const char *slash = run == NULL ? NULL : strrchr(run, '/');
     lvni_str dir = {0};
     *out = NULL;

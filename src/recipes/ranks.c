@@ -71,12 +71,18 @@ static bool is_one_of_several(const lvni_who *who)
  * about any number of devices, wherever it is printed. */
 static bool is_started_rank(const lvni_who *who, const lvni_ranks_command *command)
 {
-    return is_one_of_several(who) || (who->source == LVNI_SOURCE_SLURM && command->recipe != NULL);
+    return is_one_of_several(who) || (who->source == LVNI_SOURCE_SLURM && (command->recipe != NULL || command->uses));
 }
 
-static lvn_status choose(const lvni_config *c, const lvni_who *who, const lvni_visible *visible, lvni_notices *notices, lvni_device_choice *choice)
+static const char *spec_of(const lvni_config *c, const lvni_who *who, bool uses)
 {
     const char *spec = lvni_config_str(c, "devices");
+    return uses && !is_one_of_several(who) && strcmp(spec, "auto") == 0 ? "1" : spec;
+}
+
+static lvn_status choose(const lvni_config *c, const lvni_who *who, const lvni_visible *visible, bool uses, lvni_notices *notices, lvni_device_choice *choice)
+{
+    const char *spec = spec_of(c, who, uses);
     const bool launched = who->source == LVNI_SOURCE_LEVIN; /* its launcher shows the chosen devices alone */
     const bool rank_of_cpu = is_one_of_several(who) && !is_sim(c) && strcmp(spec, "auto") == 0;
     const lvni_device_request request = {.key = "devices",
@@ -119,7 +125,7 @@ static lvn_status take_mine(const lvni_config *c, const lvni_device_choice *choi
 static lvn_status take_devices(const lvni_config *c, const lvni_ranks_command *command, const lvni_visible *visible, lvni_notices *notices, wish *w)
 {
     lvni_device_choice choice = {0};
-    LVN_TRY(choose(c, &w->who, visible, notices, &choice));
+    LVN_TRY(choose(c, &w->who, visible, command->uses, notices, &choice));
     w->devices = choice.n;
     const lvni_run_mode mode = lvni_run_mode_choose(mode_named(lvni_config_str(c, "strategy")), choice.n, w->who.nnodes > 0 ? w->who.nnodes : 1, notices);
     w->threads = lvni_run_mode_threads(mode);
@@ -176,7 +182,7 @@ static lvn_status write_words(const lvni_ranks_command *command, const char ***o
 
 static lvn_status find_who(const lvni_config *c, const lvni_ranks_command *command, lvni_notices *notices, lvni_who *who)
 {
-    const bool given = lvni_config_layer(c, "num_nodes") != LVNI_LAYER_DEFAULT;
+    const bool given = lvni_config_has(c, "num_nodes") && lvni_config_layer(c, "num_nodes") != LVNI_LAYER_DEFAULT;
     lvni_who_options o = {.nodes = given ? (int)lvni_config_int(c, "num_nodes") : 0, .launcher = command->recipe == NULL};
     const char **words = NULL;
     LVN_TRY(write_words(command, &words, &o.n_words));
@@ -258,7 +264,12 @@ static lvn_status open_threads(const wish *w, lvni_ranks *out)
     return s;
 }
 
-static lvn_status open_process(const lvni_config *c, const wish *w, lvni_ranks *out)
+static lvn_status check(const lvni_config *c, const lvni_ranks_command *command)
+{
+    return command->check == NULL ? LVN_OK : command->check(c);
+}
+
+static lvn_status open_process(const lvni_config *c, const wish *w, const lvni_ranks_command *command, lvni_ranks *out)
 {
     if (w->threads) {
         LVN_FAIL(LVN_ERR_USAGE, "strategy=%s is one process per node, and this is rank %d of %d: start one, or leave strategy= out",
@@ -276,38 +287,45 @@ static lvn_status open_process(const lvni_config *c, const wish *w, lvni_ranks *
     lvni_report_as_rank(w->who.rank);
     LVN_TRY(lvni_error_record_begin(lvni_env_get(environ, "LEVIN_ERROR_FILE"), w->who.rank));
     LVN_TRY(lvni_error_record_catch_signals());
-    return lvni_rank_process_join(c, &w->who, out->rank, &out->process);
+    LVN_TRY(lvni_rank_process_join(c, &w->who, out->rank, &out->process));
+    return w->who.rank == 0 ? check(c, command) : LVN_OK; /* now the others learn of it */
 }
 
-/* The same command again, as the ranks of `levin launch`; its logs and error records go into the run directory. */
+/* The same command again, as the ranks of `levin launch`. dir: of the run, for its logs and error records too; NULL: they stay only after a failure. */
 static lvn_status launch(const wish *w, const lvni_ranks_command *command, const char *dir)
 {
-    char nproc[32], run_dir[4096], out[4096];
+    char nproc[32], run_dir[4096] = "keep_logs=failure", out[4096];
     const char *words[256];
     int n = 0;
     snprintf(nproc, sizeof nproc, "nproc=%d", w->devices);
-    snprintf(run_dir, sizeof run_dir, "run_dir=%s", dir);
-    snprintf(out, sizeof out, "out=%s", dir);
+    if (dir != NULL) {
+        snprintf(run_dir, sizeof run_dir, "run_dir=%s", dir);
+    }
     const char *const options[] = {nproc, run_dir, "no_prefix=true", "show=0"};
     if (command->n > (int)(sizeof words / sizeof *words) - 3) {
         LVN_FAIL(LVN_ERR_UNSUPPORTED, "%d words are too many to start ranks with; put them into a file, and give config=FILE", command->n);
     }
-    words[n++] = command->command[0];
-    words[n++] = command->command[1];
+    for (int i = 0; i < 2 && command->command[i] != NULL; i++) {
+        words[n++] = command->command[i];
+    }
     for (int i = 0; i < command->n; i++) {
         words[n++] = command->words[i];
     }
-    words[n++] = out; /* the last one wins */
+    if (dir != NULL) {
+        snprintf(out, sizeof out, "out=%s", dir);
+        words[n++] = out; /* the last one wins */
+    }
     return lvni_launch_self((int)(sizeof options / sizeof *options), options, n, words, environ);
 }
 
 /* Nobody has started this process as one of several. */
 static lvn_status open_alone(const lvni_config *c, const wish *w, const lvni_ranks_command *command, lvni_ranks *out)
 {
-    char *dir;
-    LVN_TRY(lvni_run_dir_choose(c, command->recipe, &dir));
+    char *dir = NULL;
+    LVN_TRY(command->recipe == NULL ? LVN_OK : lvni_run_dir_choose(c, command->recipe, &dir));
     const bool starts = w->devices > 1 && !w->threads && command->command[0] != NULL;
-    const lvn_status s = starts ? launch(w, command, dir) : open_threads(w, out);
+    lvn_status s = check(c, command);
+    s = s != LVN_OK ? s : starts ? launch(w, command, dir) : open_threads(w, out);
     lvni_free(dir);
     return s;
 }
@@ -318,7 +336,7 @@ lvn_status lvni_ranks_open(lvni_config *c, const lvni_ranks_command *command, lv
     wish w;
     lvn_status s = read_wish(c, command, &w);
     if (s == LVN_OK) {
-        s = is_one_of_several(&w.who) ? open_process(c, &w, out) : open_alone(c, &w, command, out);
+        s = is_one_of_several(&w.who) ? open_process(c, &w, command, out) : open_alone(c, &w, command, out);
     }
     wish_free(&w);
     return s == LVN_OK ? LVN_OK : lvni_ranks_close(out, s);

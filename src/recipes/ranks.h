@@ -32,13 +32,23 @@ typedef struct lvni_ranks_command {
     const char *command[2]; /* "train", "classify"; NULL: a program of somebody's own, whose ranks are threads unless it was started as several */
     int n;
     const char *const *words;
-    const char *recipe; /* for the run directory, which is looked at before anything that takes long; NULL: a plan, which has none */
+    const char *recipe; /* for the run directory, which is looked at before anything that takes long; NULL: a command that has none */
+    /* The same for a command without: what would be a mistake on every rank is told before ranks are started, and by rank 0. NULL: nothing. */
+    lvn_status (*check)(const lvni_config *config);
+    bool uses; /* a trained model: devices=auto is one device, where nobody has started several ranks */
 } lvni_ranks_command;
 
 /* From devices=, strategy=, accelerator=, which become what they stand for, and from the environment, which says whether this process is one of
  * several. Alone and with several devices under ddp it becomes `levin launch`, which starts the ranks: no return. LVN_ERR_USAGE, LVN_ERR_RESOURCE,
  * and what rank_process.h says. *out is to be closed. */
 lvn_status lvni_ranks_open(lvni_config *config, const lvni_ranks_command *command, lvni_ranks *out);
+/* The work of one rank; `rank` is one of lvni_ranks.rank. */
+typedef lvn_status (*lvni_rank_work)(void *user, const lvni_rank *rank);
+/* work(user, rank) for all ranks of this process at once, the first on the calling thread. When one fails the others are woken. Status and error are
+ * those of the rank that failed first, *failed its place in ranks->rank (-1: none). */
+lvn_status lvni_ranks_each(const lvni_ranks *ranks, lvni_rank_work work, void *user, int *failed);
+/* Wakes the others before this rank's work is over, with the thread's last error. Nothing after LVN_OK and LVN_ERR_CANCELLED. */
+void lvni_rank_give_up(const lvni_rank *rank, lvn_status status);
 /* With the status of the run, whose error is the thread's; returns the status to report: that of the rank which failed first. */
 lvn_status lvni_ranks_close(lvni_ranks *ranks, lvn_status status);
 /* The same for `levin plan`: rank 0 alone, without anybody to talk to. */

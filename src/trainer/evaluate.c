@@ -3,6 +3,7 @@
 #include "autograd/tape.h"
 #include "tensor/device.h"
 #include "trainer/device_batch.h"
+#include "trainer/row_message.h"
 #include "trainer/trainer.h"
 
 #include <string.h>
@@ -15,7 +16,9 @@ typedef struct evaluation {
     lvn_step step[MAX_LANES];
     lvn_tensor *probability[MAX_LANES]; /* prediction only; in host memory, kept until the rows are out */
     bool predict;
+    int most;           /* chunks of a wave */
     lvni_message *said; /* with several ranks: the chunks of this one */
+    lvni_rows *rows;    /* prediction with several ranks: of this one's wave */
 } evaluation;
 
 static void forward_chunk(evaluation *e, int lane, const lvn_batch *batch)
@@ -60,6 +63,10 @@ static lvn_status chunk_work(void *user, int lane)
 static lvn_status give_rows(const evaluation *e, int lane, lvni_predict_row row, void *user)
 {
     const lvn_tensor *p = e->probability[lane];
+    if (e->rows != NULL) {
+        return p == NULL ? lvni_rows_add(e->rows, 0, 0, NULL, NULL)
+                         : lvni_rows_add(e->rows, p->shape[0], p->shape[1], e->batch[lane]->batch.sample, LVNI_CF32(p));
+    }
     for (int64_t i = 0; p != NULL && i < p->shape[0]; i++) {
         LVN_TRY(row(user, e->batch[lane]->batch.sample[i], LVNI_CF32(p) + i * p->shape[1], p->shape[1]));
     }
@@ -84,19 +91,18 @@ static lvn_status take_chunk(const evaluation *e, int lane, lvn_step *sum)
     return LVN_OK;
 }
 
-/* All chunks; in each wave results are added, or rows given out, in chunk order. */
+/* All chunks; in each wave results are added, or rows given out, in chunk order. Predicting ranks go through as many waves, a stop is theirs together. */
 static lvn_status run(evaluation *e, lvni_loader *loader, lvni_lanes *lanes, lvn_step *sum, lvni_predict_row row, void *user)
 {
-    const int most = lvni_lanes_count(lanes) < MAX_LANES ? lvni_lanes_count(lanes) : MAX_LANES;
     lvn_status s = LVN_OK;
     bool more = true;
     for (int64_t wave = 0; more && s == LVN_OK; wave++) {
         int n = 0;
-        while (n < most && (s = lvni_loader_next(loader, &e->batch[n])) == LVN_OK && e->batch[n] != NULL) {
+        while (n < e->most && (s = lvni_loader_next(loader, &e->batch[n])) == LVN_OK && e->batch[n] != NULL) {
             n++;
         }
-        more = n == most;
-        if (s == LVN_OK && n > 0 && wave > 0) {
+        more = n == e->most;
+        if (s == LVN_OK && n > 0 && wave > 0 && e->rows == NULL) {
             s = check_stop();
         }
         if (s == LVN_OK && n > 0) {
@@ -110,8 +116,21 @@ static lvn_status run(evaluation *e, lvni_loader *loader, lvni_lanes *lanes, lvn
             }
             lvni_loader_release(loader, e->batch[i]);
         }
+        if (s == LVN_OK && e->rows != NULL) {
+            s = lvni_rows_exchange(e->rows, &more, row, user);
+        }
     }
     return s;
+}
+
+static evaluation *create(const lvni_model *model, const lvni_lanes *lanes)
+{
+    evaluation *e = LVNI_NEW(LVNI_TAG_TRAINER, evaluation);
+    if (e != NULL) {
+        e->model = model;
+        e->most = lvni_lanes_count(lanes) < MAX_LANES ? lvni_lanes_count(lanes) : MAX_LANES;
+    }
+    return e;
 }
 
 static void add_chunk(void *sum, const lvni_message_part *part, const lvn_step *metrics)
@@ -143,13 +162,11 @@ lvn_status lvni_evaluate(const lvni_model *model, lvni_loader *loader, lvni_lane
 {
     *result = (lvn_step){0};
     lvni_message said = {0};
-    evaluation *e = LVNI_NEW(LVNI_TAG_TRAINER, evaluation);
+    evaluation *e = create(model, lanes);
     lvn_status s = e == NULL ? LVN_ERR_MEMORY : comm == NULL ? LVN_OK : lvni_message_create(&said, 1);
     if (s == LVN_OK && comm == NULL) {
-        e->model = model;
         s = run(e, loader, lanes, result, NULL, NULL);
     } else if (s == LVN_OK) {
-        e->model = model;
         e->said = &said;
         lvni_message_begin(&said);
         s = run(e, loader, lanes, result, NULL, NULL);
@@ -163,18 +180,31 @@ lvn_status lvni_evaluate(const lvni_model *model, lvni_loader *loader, lvni_lane
     return s;
 }
 
-lvn_status lvni_predict(const lvni_model *model, lvni_loader *loader, lvni_lanes *lanes, lvni_predict_row row, void *user)
+/* Ranks may have different cores; the waves of all are as long as the shortest. */
+static lvn_status share_rows(lvni_comm *comm, lvni_rows *rows, evaluation *e)
 {
-    evaluation *e = LVNI_NEW(LVNI_TAG_TRAINER, evaluation);
+    int32_t most = e->most;
+    LVN_TRY(lvni_rows_create(comm, rows));
+    LVN_TRY(lvni_comm_all_reduce(comm, &most, &most, 1, LVN_I32, LVNI_REDUCE_MIN));
+    e->most = most;
+    e->rows = rows;
+    return LVN_OK;
+}
+
+lvn_status lvni_predict(const lvni_model *model, lvni_loader *loader, lvni_lanes *lanes, lvni_comm *comm, lvni_predict_row row, void *user)
+{
+    lvni_rows rows = {0};
+    evaluation *e = create(model, lanes);
     if (e == NULL) {
         return LVN_ERR_MEMORY;
     }
-    e->model = model;
     e->predict = true;
-    const lvn_status s = run(e, loader, lanes, NULL, row, user);
+    lvn_status s = comm == NULL ? LVN_OK : share_rows(comm, &rows, e);
+    s = s == LVN_OK ? run(e, loader, lanes, NULL, row, user) : s;
     for (int i = 0; i < MAX_LANES; i++) {
         lvn_release(e->probability[i]);
     }
+    lvni_rows_free(&rows);
     lvni_free(e);
     return s;
 }

@@ -161,9 +161,10 @@ lvn_status lvni_epoch_sums_read(const char *text, lvn_step *sums);
 lvn_status lvni_evaluate(const lvni_model *model, lvni_loader *loader, lvni_lanes *lanes, lvni_comm *comm, lvn_step *result);
 /* Let the model stand for its average, if there is one and use_ema is on, and for its own weights again. */
 void lvni_trainer_show_average(const lvni_trainer *trainer, bool average);
-/* Probabilities: row(user, sample index, K probabilities) in order. */
+/* Probabilities: row(user, sample index, K probabilities) in order. Over the ranks of `comm` (NULL: one), each of which has a loader of its chunks
+ * in turn, rank 0 gets the rows of all, a wave of chunks at a time. LVN_ERR_CANCELLED as above. */
 typedef lvn_status (*lvni_predict_row)(void *user, int64_t sample, const float *probability, int64_t n_classes);
-lvn_status lvni_predict(const lvni_model *model, lvni_loader *loader, lvni_lanes *lanes, lvni_predict_row row, void *user);
+lvn_status lvni_predict(const lvni_model *model, lvni_loader *loader, lvni_lanes *lanes, lvni_comm *comm, lvni_predict_row row, void *user);
 
 /* Signals that ask for a stop (SIGINT, SIGTERM, SIGHUP unless it is ignored (nohup), SIGUSR1): noted, looked at between steps. A second SIGINT
  * ends the process at once; the first says so. */

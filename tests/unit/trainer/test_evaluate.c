@@ -5,22 +5,29 @@
 #include "kernels/kernels.h"
 
 #include <math.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
 enum { N = 40, CHUNK = 7 }; /* 5 full chunks and one of 5 */
 
-static lvni_loader *open_loader(const memory *data, int lanes, int workers)
+static lvni_loader *open_loader_of(const memory *data, int lanes, int workers, int rank, int world)
 {
     lvni_plan plan;
-    const lvni_plan_options o = {
-        .n_samples = N, .batch_size = 20, .shards = 4, .lanes = lanes, .cores = 2, .eval_batch_size = CHUNK};
+    const lvni_plan_options o = {.n_samples = N, .batch_size = 20, .shards = 20, .cores = 2, .eval_batch_size = CHUNK, .rank = rank, .devices = world};
     assert_int_equal(lvni_plan_make(&o, &plan), LVN_OK);
+    plan.lanes = lanes;
     const lvni_loader_options options = {
-        .dataset = &data->base, .plan = &plan, .workers = workers, .skip_unreadable = true};
+        .dataset = &data->base, .plan = &plan, .workers = workers, .skip_unreadable = true, .in_turn = world > 1};
     lvni_loader *loader;
     assert_int_equal(lvni_loader_create(&options, &loader), LVN_OK);
     return loader;
+}
+
+static lvni_loader *open_loader(const memory *data, int lanes, int workers)
+{
+    return open_loader_of(data, lanes, workers, 0, 1);
 }
 
 static lvni_model *make(const char *name)
@@ -110,7 +117,7 @@ static void predict(const memory *data, const lvni_model *m, int lanes, rows *r,
     lvni_lanes *all;
     assert_int_equal(lvni_lanes_create(lanes, 1, 1, &all), LVN_OK);
     r->n = 0;
-    assert_int_equal(lvni_predict(m, loader, all, take_row, r), want);
+    assert_int_equal(lvni_predict(m, loader, all, NULL, take_row, r), want);
     lvni_lanes_destroy(all);
     lvni_loader_destroy(loader);
 }
@@ -197,6 +204,130 @@ static void wrong_pictures_are_an_error_that_names_the_layer(void **state)
     lvni_model_destroy(m);
 }
 
+/* ---- several ranks, each a thread ---- */
+
+enum { MOST_RANKS = 8 };
+
+typedef struct predicting {
+    const memory *data;
+    lvni_model *model;
+    lvni_comm *comm;
+    int lanes;
+    rows *r;   /* rank 0 */
+    lvn_status status;
+    char message[1024];
+    pthread_t thread;
+} predicting;
+
+static void *predict_rank(void *argument)
+{
+    predicting *p = argument;
+    lvni_thread_set_ftz();
+    lvni_loader *loader = open_loader_of(p->data, p->lanes, 1, lvni_comm_rank(p->comm), lvni_comm_world(p->comm));
+    lvni_lanes *all;
+    assert_int_equal(lvni_lanes_create(p->lanes, 1, 1, &all), LVN_OK);
+    p->status = lvni_predict(p->model, loader, all, p->comm, take_row, p->r);
+    if (p->status != LVN_OK) {
+        snprintf(p->message, sizeof p->message, "%s", lvn_last_error()->message);
+        lvni_comm_abort(p->comm, p->message);
+    }
+    lvni_lanes_destroy(all);
+    lvni_loader_destroy(loader);
+    return NULL;
+}
+
+/* Ranks with 1, 2, 3, 1, ... lanes when `lanes` is 0. Each has a model of its own, as on devices of its own. */
+static void predict_ranks(const memory *data, int world, int lanes, rows *r, predicting out[MOST_RANKS])
+{
+    lvni_comm *comm[MOST_RANKS];
+    r->n = 0;
+    assert_int_equal(lvni_comm_threads(world, true, comm), LVN_OK);
+    for (int i = 0; i < world; i++) {
+        out[i] = (predicting){.data = data, .model = make("cnn"), .comm = comm[i], .lanes = lanes > 0 ? lanes : 1 + i % 3, .r = i == 0 ? r : NULL};
+    }
+    for (int i = 0; i < world; i++) {
+        assert_int_equal(pthread_create(&out[i].thread, NULL, predict_rank, &out[i]), 0);
+    }
+    for (int i = 0; i < world; i++) {
+        pthread_join(out[i].thread, NULL);
+        lvni_model_destroy(out[i].model);
+    }
+    for (int i = 0; i < world; i++) {
+        lvni_comm_destroy(comm[i]);
+    }
+}
+
+static void ranks_give_the_rows_of_one(void **state)
+{
+    (void)state;
+    memory data;
+    memory_init(&data, N, 8);
+    data.unreadable[3] = true;
+    for (int i = 21; i < 28; i++) {
+        data.unreadable[i] = true; /* a whole chunk: it has its turn, and no rows */
+    }
+    lvni_model *m = make("cnn");
+    rows *one = test_malloc(sizeof *one), *r = test_malloc(sizeof *r);
+    predicting p[MOST_RANKS];
+    one->stop_at = r->stop_at = -1;
+    predict(&data, m, 1, one, LVN_OK);
+    assert_int_equal(one->n, N - 8);
+    for (int world = 2; world <= MOST_RANKS; world++) { /* 6 chunks: from whole rounds to ranks without any */
+        for (int lanes = 0; lanes <= 2; lanes++) {
+            predict_ranks(&data, world, lanes, r, p);
+            for (int i = 0; i < world; i++) {
+                assert_int_equal(p[i].status, LVN_OK);
+            }
+            assert_int_equal(r->n, one->n);
+            assert_memory_equal(r->sample, one->sample, (size_t)one->n * sizeof r->sample[0]);
+            assert_memory_equal(r->probability, one->probability, (size_t)one->n * sizeof r->probability[0]);
+        }
+    }
+    test_free(one);
+    test_free(r);
+    lvni_model_destroy(m);
+}
+
+/* Rank 0 cannot take a row: it says why, and so do the others. */
+static void error_of_the_taker_ends_all_ranks(void **state)
+{
+    (void)state;
+    memory data;
+    memory_init(&data, N, 8);
+    rows *r = test_malloc(sizeof *r);
+    predicting p[MOST_RANKS];
+    r->stop_at = 9;
+    predict_ranks(&data, 3, 1, r, p);
+    assert_int_equal(p[0].status, LVN_ERR_IO);
+    for (int i = 1; i < 3; i++) {
+        assert_int_equal(p[i].status, LVN_ERR_PEER);
+        assert_non_null(strstr(p[i].message, "the table is full"));
+    }
+    assert_int_equal(r->n, 9);
+    test_free(r);
+}
+
+/* A signal that any of them was sent stops all after the same wave. */
+static void signal_stops_all_ranks(void **state)
+{
+    (void)state;
+    memory data;
+    memory_init(&data, N, 8);
+    rows *r = test_malloc(sizeof *r);
+    predicting p[MOST_RANKS];
+    r->stop_at = -1;
+    lvni_stop_install();
+    raise(SIGTERM);
+    predict_ranks(&data, 3, 1, r, p);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(p[i].status, LVN_ERR_CANCELLED);
+    }
+    assert_int_equal(r->n, 0);
+    lvni_stop_install(); /* forgets the signal */
+    lvni_stop_remove();
+    test_free(r);
+}
+
 int main(void)
 {
     if (lvni_cpu_start() != LVN_OK) {
@@ -209,6 +340,9 @@ int main(void)
         cmocka_unit_test(unreadable_samples_have_no_row),
         cmocka_unit_test(error_of_the_taker_ends_the_prediction),
         cmocka_unit_test(wrong_pictures_are_an_error_that_names_the_layer),
+        cmocka_unit_test(ranks_give_the_rows_of_one),
+        cmocka_unit_test(error_of_the_taker_ends_all_ranks),
+        cmocka_unit_test(signal_stops_all_ranks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

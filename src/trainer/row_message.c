@@ -1,0 +1,166 @@
+/* Rows of a prediction as bytes (row_message.h): a head, then for each chunk its own, the samples' numbers and their probabilities. Ranks run the same
+ * program on the same kind of machine: numbers go as they lie in memory. */
+#include "trainer/row_message.h"
+
+#include "core/alloc.h"
+
+#include <string.h>
+
+typedef struct head {
+    int64_t signal, more, n_chunks;
+} head;
+
+typedef struct chunk {
+    int64_t n, k; /* rows, probabilities of each */
+} chunk;
+
+static void begin(lvni_rows *r)
+{
+    memset(r->data, 0, sizeof(head));
+    r->size = sizeof(head);
+}
+
+lvn_status lvni_rows_create(lvni_comm *comm, lvni_rows *out)
+{
+    const size_t world = (size_t)lvni_comm_world(comm);
+    *out = (lvni_rows){.comm = comm, .capacity = 4096};
+    out->data = lvni_alloc(LVNI_TAG_TRAINER, out->capacity);
+    out->bytes = lvni_calloc(LVNI_TAG_TRAINER, world, sizeof *out->bytes);
+    out->at = lvni_calloc(LVNI_TAG_TRAINER, world, sizeof *out->at);
+    if (out->data == NULL || out->bytes == NULL || out->at == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    begin(out);
+    return LVN_OK;
+}
+
+void lvni_rows_free(lvni_rows *r)
+{
+    lvni_free(r->data);
+    lvni_free(r->bytes);
+    lvni_free((void *)r->at);
+    *r = (lvni_rows){0};
+}
+
+/* Multiples of 8: what follows is aligned. */
+static size_t size_of(const chunk *c)
+{
+    const size_t n = (size_t)c->n, k = (size_t)c->k;
+    return sizeof *c + n * sizeof(int64_t) + (n * k * sizeof(float) + 7) / 8 * 8;
+}
+
+static lvn_status make_room(lvni_rows *r, size_t bytes)
+{
+    if (r->size + bytes <= r->capacity) {
+        return LVN_OK;
+    }
+    const size_t capacity = 2 * r->capacity + bytes;
+    unsigned char *data = lvni_realloc(LVNI_TAG_TRAINER, r->data, capacity);
+    if (data == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    r->data = data;
+    r->capacity = capacity;
+    return LVN_OK;
+}
+
+lvn_status lvni_rows_add(lvni_rows *r, int64_t n, int64_t k, const int64_t *sample, const float *probability)
+{
+    const chunk c = {.n = n, .k = k};
+    const size_t bytes = size_of(&c), samples = (size_t)n * sizeof *sample, floats = (size_t)(n * k) * sizeof *probability;
+    LVN_TRY(make_room(r, bytes));
+    unsigned char *at = r->data + r->size;
+    memset(at + bytes - 8, 0, n > 0 ? 8 : 0); /* what rounding leaves */
+    memcpy(at, &c, sizeof c);
+    if (n > 0) {
+        memcpy(at + sizeof c, sample, samples);
+        memcpy(at + sizeof c + samples, probability, floats);
+    }
+    r->size += bytes;
+    ((head *)(void *)r->data)->n_chunks++;
+    return LVN_OK;
+}
+
+/* The next chunk of a rank, NULL after its last. */
+static lvn_status next(lvni_rows *r, int rank, const unsigned char *end, const chunk **out)
+{
+    const size_t left = (size_t)(end - r->at[rank]);
+    const chunk *c = (const void *)r->at[rank];
+    *out = NULL;
+    if (left == 0) {
+        return LVN_OK;
+    }
+    const bool whole = left >= sizeof *c && c->n >= 0 && c->k >= 0 && c->n <= (int64_t)left / 8 &&
+                       (c->n == 0 || c->k <= (int64_t)left / (4 * c->n)) && size_of(c) <= left;
+    if (!whole) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "rank %d's rows do not end where they should: ranks of different versions?", rank);
+    }
+    r->at[rank] += size_of(c);
+    *out = c;
+    return LVN_OK;
+}
+
+static lvn_status give(const chunk *c, lvni_predict_row row, void *user)
+{
+    const int64_t *sample = (const void *)(c + 1);
+    const float *probability = (const void *)(sample + c->n);
+    for (int64_t i = 0; i < c->n; i++) {
+        LVN_TRY(row(user, sample[i], probability + i * c->k, c->k));
+    }
+    return LVN_OK;
+}
+
+static lvn_status give_all(lvni_rows *r, const unsigned char *all, lvni_predict_row row, void *user)
+{
+    const int world = lvni_comm_world(r->comm);
+    for (bool any = true; any;) {
+        const unsigned char *end = all;
+        any = false;
+        for (int rank = 0; rank < world; rank++) {
+            const chunk *c;
+            end += r->bytes[rank];
+            LVN_TRY(next(r, rank, end, &c));
+            any = any || c != NULL;
+            LVN_TRY(c == NULL ? LVN_OK : give(c, row, user));
+        }
+    }
+    return LVN_OK;
+}
+
+static lvn_status read_heads(lvni_rows *r, const unsigned char *all, bool *more)
+{
+    int stopped = 0;
+    *more = false;
+    for (int rank = 0; rank < lvni_comm_world(r->comm); rank++) {
+        head h = {0};
+        if (r->bytes[rank] < sizeof h || r->bytes[rank] % 8 != 0) {
+            LVN_FAIL(LVN_ERR_CORRUPT, "rank %d says %zu bytes after a wave of predictions: ranks of different versions?", rank, r->bytes[rank]);
+        }
+        memcpy(&h, all, sizeof h);
+        r->at[rank] = all + sizeof h;
+        all += r->bytes[rank];
+        *more = *more || h.more != 0;
+        stopped = stopped == 0 ? (int)h.signal : stopped;
+    }
+    lvni_stop_note(stopped);
+    if (stopped != 0) {
+        LVN_FAIL(LVN_ERR_CANCELLED, "a signal stopped the prediction");
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_rows_exchange(lvni_rows *r, bool *more, lvni_predict_row row, void *user)
+{
+    head *own = (void *)r->data;
+    void *all = NULL;
+    own->signal = lvni_stop_signal();
+    own->more = *more ? 1 : 0;
+    lvn_status s = lvni_comm_all_gather_sized(r->comm, r->data, r->size, &all, r->bytes);
+    s = s == LVN_OK ? read_heads(r, all, more) : s;
+    if (s == LVN_OK && lvni_comm_rank(r->comm) == 0) {
+        s = give_all(r, all, row, user);
+    }
+    lvni_free(all);
+    begin(r);
+    return s;
+}

@@ -1,0 +1,182 @@
+"""`levin predict` and `levin eval` over several ranks: the same bytes as one rank gives, from threads and from processes, on the CPU and on the pretend
+accelerator, with chunks that do not go round; one message when something fails; nothing left behind.
+
+usage: test_predict_ranks.py LEVIN DATA [test names]   DATA: folder with clothing/ (photos in 10 classes); absent: said, and left out
+"""
+import os
+import signal
+import struct
+import subprocess
+import sys
+import time
+
+from bad_support import Case, LEVIN, main, OK, FAILURE, photos, read, SIGTERM, USAGE, WAIT_S, write
+
+PHOTOS = os.path.join(sys.argv.pop(1), "clothing") if len(sys.argv) > 1 else ""
+for name in ("LEVIN_SIM_DEVICES", "LEVIN_SIM_MEMORY"):
+    os.environ.pop(name, None)
+SIM = {"LEVIN_SIM_DEVICES": "5", "LEVIN_SIM_MEMORY": "64MiB"}
+SHAPES = ["data=builtin:shapes", "data.count=45", "eval_batch_size=4", "num_workers=1"]
+LAYOUTS = [("cpu", "dp", 2), ("cpu", "ddp", 2), ("cpu", "dp", 5), ("cpu", "ddp", 3), ("sim", "dp", 3), ("sim", "ddp", 2)]
+
+
+def layout(accelerator, strategy, ranks):
+    return [f"accelerator={accelerator}", f"strategy={strategy}", f"devices={ranks}"]
+
+
+class Ranks(Case):
+    def setUp(self):
+        super().setUp()
+        here = os.getcwd()
+        os.chdir(self.dir)  # where the launcher's files would be
+        self.addCleanup(os.chdir, here)
+
+    def one_and_many(self, command, *words, layouts=LAYOUTS, output=None):
+        """What one rank prints and writes, compared with what every layout does. Returns what it prints and its warnings."""
+        first = None
+        for where in [("cpu", "auto", 1), *layouts]:
+            more = [f"output={output}"] if output else []
+            told, warned = self.levin([command, *words, *layout(*where), *more], OK, env=SIM)
+            found = told, read(output) if output else b""
+            if first is None:
+                first, said = found, warned
+            self.assertEqual(found, first, f"{command} {words} on {where}")
+            self.assertEqual(os.listdir("."), [output] if output else [], where)
+        if output:
+            os.remove(output)
+        return first[0], said
+
+    def test_tables(self):
+        self.one_and_many("predict", f"model={self.model}", *SHAPES, output="table.csv")
+
+    def test_fewer_chunks_than_ranks(self):
+        few = [("cpu", "dp", 5), ("cpu", "ddp", 3)]
+        self.one_and_many("predict", f"model={self.model}", "data=builtin:shapes", "data.count=9", layouts=few, output="table.csv")
+        self.one_and_many("predict", f"model={self.model}", "data=builtin:shapes", "data.count=2", "eval_batch_size=1", layouts=few, output="table.csv")
+
+    def test_measures(self):
+        told, _ = self.one_and_many("eval", f"model={self.model}", f"data={self.photos}", "eval_batch_size=5")
+        self.assertIn("of 12 right", told)
+
+    def test_lanes(self):
+        """Waves of several chunks, and ranks that would like waves of different lengths."""
+        self.one_and_many("predict", f"model={self.model}", *SHAPES, "lanes=3", layouts=[("cpu", "dp", 2), ("cpu", "ddp", 2)], output="table.csv")
+
+    def test_photos(self):
+        if not os.path.isdir(PHOTOS):
+            self.skipTest("no photos: LEVIN_TEST_DATA names no folder with clothing/")
+        self.one_and_many("predict", f"model={self.model}", f"data={PHOTOS}", "eval_batch_size=16", layouts=[("cpu", "dp", 3), ("cpu", "ddp", 2)], output="table.csv")
+
+    def test_arrays(self):
+        n = 11 * 16 * 16 * 3
+        head = f"{{'descr': '<f4', 'fortran_order': False, 'shape': (11, 16, 16, 3), }}".ljust(117) + "\n"
+        array = f"{self.shared}/x.npy"
+        write(array, b"\x93NUMPY\1\0" + struct.pack("<H", len(head)) + head.encode() + struct.pack(f"<{n}f", *(i % 17 / 9 - 1 for i in range(n))))
+        for chunk in (2, 6):  # a short last round; fewer chunks than ranks
+            self.one_and_many("predict", f"model={self.model}", f"data={array}", f"eval_batch_size={chunk}", output="logits.npy")
+
+    def test_page(self):
+        for where in (("cpu", "auto", 1), ("cpu", "ddp", 2)):
+            self.levin(["eval", f"model={self.model}", f"data={self.photos}", "eval_batch_size=5", f"sheet={where[2]}.png", *layout(*where)], OK)
+        self.assertEqual(read("1.png"), read("2.png"))
+
+    def test_started_by_somebody_else(self):
+        """Ranks that a launcher started share the work unasked; rank 0 prints."""
+        alone, _ = self.levin(["eval", f"model={self.model}", f"data={self.photos}", "eval_batch_size=5"], OK)
+        shared, _ = self.levin(["launch", "-n", "3", "--no-prefix", "--run-dir", f"{self.dir}/logs", "--", LEVIN, "eval", f"model={self.model}",
+                                f"data={self.photos}", "eval_batch_size=5"], OK)
+        self.assertEqual(alone, shared)
+
+    # ---- failures ----
+
+    def test_unreadable_pictures(self):
+        photos("cats", n=8)
+        for i in (1, 6):
+            write(f"cats/dog/{i}.png", b"no picture")
+        data = [f"model={self.model}", f"data={self.dir}/cats", "eval_batch_size=2"]
+        tables = []
+        for where in (("cpu", "auto", 1), ("cpu", "dp", 3), ("cpu", "ddp", 2)):
+            _, warned = self.levin(["predict", *data, *layout(*where), "on_error=skip", "output=table.csv"], OK)
+            self.assertIn("dog/1.png", warned)
+            self.assertIn("dog/6.png", warned)
+            tables.append(read("table.csv"))
+            os.remove("table.csv")
+        self.assertEqual(tables, 3 * tables[:1])
+        self.levin(["predict", *data, *layout("cpu", "dp", 3), "output=table.csv"], FAILURE, [".png"])
+        done = subprocess.run([LEVIN, "predict", *data, *layout("cpu", "ddp", 3), "output=table.csv"], capture_output=True, text=True, timeout=WAIT_S)
+        self.assertEqual(done.returncode, FAILURE, done.stderr)
+        self.assertEqual(done.stderr.count("failed first"), 1, done.stderr)
+        self.assertIn("  error: ", done.stderr)
+        self.assertIn("neither a JPEG nor a PNG file", done.stderr)
+        self.assertEqual(sorted(os.listdir(".")), ["cats", "levin-runs"])  # what the ranks said is kept
+
+    def test_mistakes_are_told_once(self):
+        """Before ranks are started: no report, nothing written."""
+        model = f"model={self.model}"
+        for words, says, code in (([], "model= is missing", USAGE), ([model, "output=t.npy"], "give a name that ends in .csv", USAGE),
+                                  ([model, "output=no/such/t.csv"], "no/such", FAILURE), (["model=nowhere"], "nowhere does not exist", FAILURE)):
+            _, told = self.levin(["predict", "data=builtin:shapes", "devices=3", *words], code, [says])
+            self.assertEqual(len(told.splitlines()), 1, told)
+        self.levin(["eval", model, *SHAPES, "devices=2", "strategy=single"], USAGE, ["strategy=single is one device"])
+        self.assertEqual(os.listdir("."), [])
+
+    def test_signals(self):
+        """To the command: all ranks end, and leave nothing. To one rank: the report names it."""
+        for strategy in ("dp", "ddp"):
+            p = self.begin(strategy)
+            p.send_signal(signal.SIGTERM)
+            _, told = p.communicate(timeout=WAIT_S)
+            self.assertIn(p.returncode, (SIGTERM, -signal.SIGTERM), told)
+            self.assertEqual(os.listdir("."), [], told)
+        p = self.begin("ddp")
+        rank = self.ranks(p)[1]
+        os.kill(rank, signal.SIGTERM)
+        _, told = p.communicate(timeout=WAIT_S)
+        self.assertEqual(p.returncode, SIGTERM, told)
+        self.assertIn(f"(pid {rank}, ", told)
+        self.assertEqual(os.listdir("."), ["levin-runs"])
+
+    def begin(self, strategy):
+        """A prediction that would take minutes, well on its way."""
+        p = subprocess.Popen([LEVIN, "predict", f"model={self.model}", "data=builtin:shapes", "data.count=100000000", "output=t.csv", *layout("cpu", strategy, 2)],
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(p.kill)
+        end = time.monotonic() + WAIT_S
+        while strategy == "ddp" and len(self.ranks(p)) < 2 and time.monotonic() < end and p.poll() is None:
+            time.sleep(0.02)
+        time.sleep(0.3)
+        self.assertIsNone(p.poll())
+        return p
+
+    @staticmethod
+    def ranks(p):
+        """The processes that the launcher started and that are levin's ranks, in order."""
+        found = {}
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                words = read(f"/proc/{pid}/environ").split(b"\0")
+                parent = int(read(f"/proc/{pid}/stat").rsplit(b")", 1)[1].split()[1])
+            except OSError:
+                continue
+            rank = [w[len(b"LEVIN_RANK="):] for w in words if w.startswith(b"LEVIN_RANK=")]
+            if rank and parent == p.pid:
+                found[int(rank[0])] = int(pid)
+        return [found[r] for r in sorted(found)]
+
+    # ---- one rank's work ----
+
+    def test_rank_0_works_alone(self):
+        """Of several ranks one writes the file, and says that it does."""
+        file = f"{self.model}/checkpoints/last.safetensors"
+        for words in (["ckpt", "hash", file], ["export", f"model={self.model}", "output=w.safetensors"], ["plan", *self.words(self.photos, "elsewhere")]):
+            alone, _ = self.levin(words, OK)
+            said = []
+            for rank in range(3):
+                env = {"RANK": str(rank), "WORLD_SIZE": "3", "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29511"}
+                said.append(self.levin(words, OK, env=env))
+            self.assertEqual([s[0] for s in said], [alone, "", ""])
+            self.assertIn(f"warning W203: levin {words[0]} is the work of one rank: rank 0 does it", said[0][1])
+            self.assertEqual([s[1] for s in said[1:]], ["", ""])
+
+
+main()
