@@ -117,7 +117,6 @@ class Ranks(Case):
                                   ([model, "output=no/such/t.csv"], "no/such", FAILURE), (["model=nowhere"], "nowhere does not exist", FAILURE)):
             _, told = self.levin(["predict", "data=builtin:shapes", "devices=3", *words], code, [says])
             self.assertEqual(len(told.splitlines()), 1, told)
-        self.levin(["eval", model, *SHAPES, "devices=2", "strategy=single"], USAGE, ["strategy=single is one device"])
         self.assertEqual(os.listdir("."), [])
 
     def test_signals(self):
