@@ -24,10 +24,14 @@ static bool failed(const lvni_proc *p)
     return p->started && code != LVNI_EXIT_OK && !is_requeue(code);
 }
 
-/* Of two deaths noticed at one moment the one by a signal came first: nobody dies of a signal because a peer is gone. */
+/* Who was stopped died after somebody else. Of two deaths noticed at one moment the one by a signal came first: nobody dies of a signal
+ * because a peer is gone. */
 static bool earlier(const lvni_proc *a, const lvni_proc *b)
 {
-    return b == NULL || a->end_ns < b->end_ns || (a->end_ns == b->end_ns && a->how != CLD_EXITED && b->how == CLD_EXITED);
+    if (b == NULL || a->stopped != b->stopped) {
+        return b == NULL || b->stopped;
+    }
+    return a->end_ns < b->end_ns || (a->end_ns == b->end_ns && a->how != CLD_EXITED && b->how == CLD_EXITED);
 }
 
 static const lvni_proc *first_record(const lvni_run *r, lvni_error_record *best)
