@@ -119,8 +119,8 @@ const char *lvni_who_dial(const lvni_who *who);
 /* The k-th port (0 to 7) of job, step and restart; for step and restart 0 the first is 15000 + the last four digits of the job. */
 int lvni_who_port(uint64_t job, uint64_t step, uint64_t restart, int k);
 
-/* E111 when an address was given that is none of this host's, on the store's host. `own`: the host's addresses as text; `meant`: what
- * the name was resolved to. */
+/* E111 when an address was given that is none of this host's, on the store's host, and on all ranks where they are on one node. `own`: the
+ * host's addresses as text; `meant`: what the name was resolved to. */
 lvn_status lvni_who_check_address(const lvni_who *who, const char *const *own, int n_own, const char *const *meant, int n_meant,
                                   lvni_notices *notices);
 /* The same, asking the system for both. Looks nothing up where no address was given. */

@@ -1,5 +1,5 @@
-/* Is the address of the store one of this host's (who.h)? Asked on the store's host alone, so that a wrong one is told at once and not
- * by the time-out of all others. */
+/* Is the address of the store one of this host's (who.h)? Asked on the store's host, so that a wrong one is told at once and not by
+ * the time-out of all others; where all ranks are on one node, by each of them. */
 #include "launch/who_impl.h"
 
 #include "core/alloc.h"
@@ -47,7 +47,7 @@ lvn_status lvni_who_check_address(const lvni_who *who, const char *const *own, i
     lvni_notice_found(notices, "it %s%s", n_meant > 0 ? "is " : "cannot be resolved", lvni_str_text(&addresses_meant));
     lvni_notice_found(notices, "addresses of this host: %s", lvni_str_text(&addresses_here));
     lvni_notice_fix(notices, "unset MASTER_ADDR, or give the address of the host of rank 0");
-    notices->own = true;
+    notices->own = who->store_host;
     lvni_str_free(&addresses_here);
     lvni_str_free(&addresses_meant);
     return s;
@@ -111,7 +111,8 @@ static bool own_name(const char *name)
 
 lvn_status lvni_who_check_address_here(const lvni_who *who, lvni_notices *notices)
 {
-    if (!who->store_host || !who->master_given || who->rdzv != LVNI_RDZV_TCP || own_name(who->master_addr)) {
+    const bool here = who->store_host || who->nnodes == 1; /* where all are on one node, all see it, and nobody waits for the one who does */
+    if (!here || !who->master_given || who->rdzv != LVNI_RDZV_TCP || own_name(who->master_addr)) {
         return LVN_OK;
     }
     addresses *both = lvni_calloc(LVNI_TAG_CORE, 2, sizeof *both);
