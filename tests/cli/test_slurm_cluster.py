@@ -325,7 +325,7 @@ class Ends(Cluster):
             time.sleep(0.02)
         told = self.ended(p, 137)
         self.assertEqual(told.count("failed first"), 1, told)
-        self.assertRegex(told, r"error: rank 2 \(\S+, pid \d+\) failed first: ")
+        self.assertRegex(told, r"error: rank 2 \(\S+, pid \d+\) failed first( at step \d+)?: ")
 
 
 if __name__ == "__main__":
