@@ -162,8 +162,10 @@ static lvn_status run_rounds(part *p)
     const bool leads = p->rank->rank == 0;
     LVN_TRY(lvni_lanes_create(1, p->rank->cores, p->exported->card.wgrad_threads, &p->lanes));
     p->chunk = lvni_alloc(LVNI_TAG_DATA, (size_t)((chunk < n ? chunk : n) * classes) * sizeof *p->chunk);
-    w->n_classes = leads ? classes : w->n_classes;
-    w->logits = leads ? lvni_alloc(LVNI_TAG_DATA, (size_t)(n * classes) * sizeof *w->logits) : w->logits;
+    if (leads) { /* nobody else touches these */
+        w->n_classes = classes;
+        w->logits = lvni_alloc(LVNI_TAG_DATA, (size_t)(n * classes) * sizeof *w->logits);
+    }
     if (p->chunk == NULL || (leads && w->logits == NULL)) {
         return LVN_ERR_MEMORY;
     }
