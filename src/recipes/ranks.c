@@ -292,16 +292,16 @@ static lvn_status open_process(const lvni_config *c, const wish *w, const lvni_r
 }
 
 /* The same command again, as the ranks of `levin launch`. dir: of the run, for its logs and error records too; NULL: they stay only after a failure. */
-static lvn_status launch(const wish *w, const lvni_ranks_command *command, const char *dir)
+static lvn_status launch(const lvni_config *c, const lvni_ranks_command *command, const char *dir)
 {
-    char nproc[32], run_dir[4096] = "keep_logs=failure", out[4096];
-    const char *words[256];
+    char devices[512], run_dir[4096] = "keep_logs=failure", out[4096];
+    const char *words[256], *spec = lvni_config_str(c, "devices");
     int n = 0;
-    snprintf(nproc, sizeof nproc, "nproc=%d", w->devices);
-    if (dir != NULL) {
-        snprintf(run_dir, sizeof run_dir, "run_dir=%s", dir);
+    const int length = snprintf(devices, sizeof devices, "devices=%s", strcmp(spec, "auto") == 0 ? "all" : spec);
+    if (length >= (int)sizeof devices || (dir != NULL && snprintf(run_dir, sizeof run_dir, "run_dir=%s", dir) >= (int)sizeof run_dir)) {
+        LVN_FAIL(LVN_ERR_UNSUPPORTED, "devices= or out= is too long to start ranks with");
     }
-    const char *const options[] = {nproc, run_dir, "no_prefix=true", "show=0"};
+    const char *const options[] = {is_sim(c) ? "accelerator=sim" : "accelerator=cpu", devices, run_dir, "no_prefix=true", "show=0"};
     if (command->n > (int)(sizeof words / sizeof *words) - 3) {
         LVN_FAIL(LVN_ERR_UNSUPPORTED, "%d words are too many to start ranks with; put them into a file, and give config=FILE", command->n);
     }
@@ -325,7 +325,7 @@ static lvn_status open_alone(const lvni_config *c, const wish *w, const lvni_ran
     LVN_TRY(command->recipe == NULL ? LVN_OK : lvni_run_dir_choose(c, command->recipe, &dir));
     const bool starts = w->devices > 1 && !w->threads && command->command[0] != NULL;
     lvn_status s = check(c, command);
-    s = s != LVN_OK ? s : starts ? launch(w, command, dir) : open_threads(w, out);
+    s = s != LVN_OK ? s : starts ? launch(c, command, dir) : open_threads(w, out);
     lvni_free(dir);
     return s;
 }
