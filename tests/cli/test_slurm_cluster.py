@@ -8,6 +8,7 @@ usage: test_slurm_cluster.py SOURCE_DIR LEVIN [test names]
 """
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -45,6 +46,17 @@ def missing():
     return ""
 
 
+def bind_somewhere(s):
+    """To a port that no outgoing connection is given meanwhile, nor a rank without MASTER_PORT."""
+    while True:
+        port = random.randrange(28000, 32000)
+        try:
+            s.bind(("127.0.0.1", port))
+            return port
+        except OSError:
+            pass
+
+
 def command(words, env=None, timeout=WAIT_S):
     """Exit code and all that was written, in one text."""
     done = subprocess.run(words, env={**Cluster.env, **(env or {})}, cwd=Cluster.dir, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -63,7 +75,7 @@ class Cluster(unittest.TestCase):
         keep = {k: v for k, v in os.environ.items() if not k.startswith(("LEVIN_", "SLURM_", "SBATCH_", "CUDA_", "OMP_"))}
         Cluster.env = {**keep, "PATH": f"{os.path.dirname(LEVIN)}:{keep.get('PATH', '')}:/usr/sbin:/sbin", "SLURM_CONF": f"{cls.dir}/c/slurm.conf"}
         # Stops the cluster when this process ends, in whatever way: it is nobody's child, and reads from a pipe that nobody else holds.
-        guard = subprocess.Popen(["setsid", "-f", "bash", "-c", 'read -r; "$0" -r "$1"', f"{TOOLS}/down", f"{cls.dir}/c"], stdin=subprocess.PIPE,
+        guard = subprocess.Popen(["setsid", "-f", "bash", "-c", 'read -r; "$0" -r "$1/c"; rm -rf "$1"', f"{TOOLS}/down", cls.dir], stdin=subprocess.PIPE,
                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=Cluster.env)
 
         def stop():
@@ -266,14 +278,13 @@ class Mistakes(Cluster):
     def test_variables_of_another_script(self):
         """WORLD_SIZE, MASTER_ADDR and MASTER_PORT as job scripts for other programs export them."""
         with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            port = s.getsockname()[1]
+            port = bind_somewhere(s)
             given = {"WORLD_SIZE": "2", "MASTER_ADDR": self.node, "MASTER_PORT": str(port)}
             s.listen()
             # 69 of rank 0, and what the end of the step made of the other: srun reports the highest
             self.srun(["-N1", "--kill-on-bad-exit=1", "--ntasks-per-node=2"], STEPS, code=143, env={**given, "MASTER_ADDR": "127.0.0.1"},
                       says=["error: E110: ", "task 0: Exited with exit code 69"])
-        told = self.srun(["-N1", "-w", self.node, "--ntasks-per-node=2"], STEPS, env=given)
+        told = self.srun(["-N1", "--kill-on-bad-exit=1", "-w", self.node, "--ntasks-per-node=2"], STEPS, env=given)
         self.assert_bits(self.out, told)
         self.srun(["-N1", "--ntasks-per-node=2"], code=64, env={"MASTER_ADDR": "192.0.2.1"}, says=["error E111: the master address 192.0.2.1 is none of this host's"])
         self.srun(["-N1", "--ntasks-per-node=2"], code=64, env={"WORLD_SIZE": "8"}, says=["error E108: ", "found: WORLD_SIZE=8"])
