@@ -196,6 +196,7 @@ static lvn_status wait_for_next(lvni_loader *l, lvni_slot **slot)
     *slot = NULL;
     while (l->handed < l->total) {
         lvni_loader_work work;
+        const int64_t opened = l->opened;
         if (l->handed < l->opened) {
             lvni_slot *s = &l->slot[l->queue[l->handed % l->n_slots]];
             if (s->done == s->out.planned) {
@@ -213,7 +214,7 @@ static lvn_status wait_for_next(lvni_loader *l, lvni_slot **slot)
         if (l->o.workers == 0 && lvni_loader_claim(l, &work)) {
             lvni_thread_set_ftz(); /* what the workers do at their start */
             lvni_loader_decode(l, work);
-        } else {
+        } else if (l->opened == opened) { /* else batches without samples were opened: nothing to decode, and nobody who would wake this thread */
             pthread_cond_wait(&l->ready, &l->lock);
         }
     }

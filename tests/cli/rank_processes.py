@@ -1,0 +1,31 @@
+"""The processes of a run of several ranks, found by the run directory among their words."""
+import os
+
+IDENTITY = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "CUDA_VISIBLE_DEVICES")
+
+
+def drop_identity():
+    """The tests' own surroundings must not count: a Slurm step, torchrun, pretend devices."""
+    for name in list(os.environ):
+        if name in IDENTITY or name.startswith(("LEVIN_SIM_", "LEVIN_RANK", "LEVIN_WORLD", "LEVIN_LOCAL", "SLURM_", "OMPI_", "PMI")):
+            del os.environ[name]
+
+
+def of_process(pid, what):
+    try:
+        with open(f"/proc/{pid}/{what}", "rb") as f:
+            return f.read().split(b"\0")
+    except OSError:
+        return []
+
+
+def children(out):
+    """The processes of the run, its launcher too; those that have ended and only wait to be collected do not count."""
+    word = f"out={out}".encode()
+    return [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and word in of_process(pid, "cmdline")]
+
+
+def rank_pid(out, rank):
+    """None: it is not there (yet)."""
+    mine = f"LEVIN_RANK={rank}".encode()
+    return next((pid for pid in children(out) if mine in of_process(pid, "environ")), None)

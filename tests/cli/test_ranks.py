@@ -1,0 +1,254 @@
+"""The law over ranks: one configuration, trained by any number of ranks as threads or processes, on the CPU or the pretend accelerator, stopped
+and resumed on other ranks: one hash of weights, one of the state, and the same metrics, digit by digit.
+
+The pictures come in short last steps (some shards then are empty), the network has batch norm and dropout. Cases take a part of the matrix;
+LEVIN_TEST_SLOW=1 takes all of it.
+
+usage: test_ranks.py LEVIN DATA [test names]   DATA: folder with clothing/ (341 photos in 10 classes); absent: said, and left out
+"""
+import itertools
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+from bad_support import Case, LEVIN, main, OK, read, SIGINT, SIGTERM, USAGE, WAIT_S
+from law_lines import first_difference, law_lines
+from rank_processes import children, drop_identity, rank_pid
+
+PHOTOS = os.path.join(sys.argv.pop(1), "clothing") if len(sys.argv) > 1 else ""
+SLOW = os.environ.get("LEVIN_TEST_SLOW", "0") not in ("", "0")
+drop_identity()
+SIM = {"LEVIN_SIM_DEVICES": "8", "LEVIN_SIM_MEMORY": "256MiB"}
+SHAPES = ["data=builtin:shapes", "data.count=230", "image_size=16"]
+NETWORK = ["model=cnn", "model.dropout=0.1", "augment.hflip=0.5", "augment.hue=0.1", "gradient_clip_val=1", "ema.decay=0.9", "wgrad_threads=1",
+           "val_split=0.2", "eval_batch_size=7", "log_every_n_steps=1", "quiet=true", "seed=7"]
+SIX = ["batch_size=30", "shards=6"]    # 184 pictures: the last step has 4
+EIGHT = ["batch_size=32", "shards=8"]  # the last step has 24
+ALL = 1 << 30                          # all gradients in one bucket
+
+
+def layout(strategy, devices, accelerator="cpu", bucket=4194304, workers=1):
+    return [f"strategy={strategy}", f"devices={devices}", f"accelerator={accelerator}", f"bucket_bytes={bucket}", f"num_workers={workers}"]
+
+
+def matrix(some, ranks):
+    if not SLOW:
+        return [layout(*one) for one in some]
+    return [layout(*one) for one in itertools.product(("dp", "ddp"), ranks, ("cpu", "sim"), (16384, 4194304, ALL), (0, 1, 3))]
+
+
+class Ranks(Case):
+    def run_on(self, name, *words, code=OK, says=(), env=None):
+        return self.levin(["train", "classify", *words, f"out={self.dir}/{name}"], code, says, dict(SIM, **(env or {})))
+
+    def same(self, a, b, what, which=("last",)):
+        for file in which:
+            self.assertEqual(self.hashes(f"{self.dir}/{a}", file), self.hashes(f"{self.dir}/{b}", file), what)
+        self.assertEqual(first_difference(law_lines(f"{self.dir}/{a}"), law_lines(f"{self.dir}/{b}")), "", what)
+
+    def law(self, words, layouts, which=("last", "best")):
+        """The run on one device, then on all of these."""
+        self.run_on("one", *words, *layout("single", 1, workers=0), "overwrite=true")
+        for words_of_layout in layouts:
+            self.run_on("other", *words, *words_of_layout, "overwrite=true")
+            self.same("other", "one", " ".join(words_of_layout), which)
+        return law_lines(f"{self.dir}/one")
+
+
+class Law(Ranks):
+    def test_six_shards(self):
+        lines = self.law([*SHAPES, *NETWORK, *SIX, "max_steps=20"], matrix(
+            [("dp", 2, "cpu", 16384, 0), ("dp", 3, "sim", ALL, 1), ("dp", 6, "cpu", 4194304, 3),
+             ("ddp", 2, "sim", 16384, 2), ("ddp", 3, "cpu", ALL, 0), ("ddp", 6, "sim")], (2, 3, 6)))
+        self.assertEqual(sum("val/loss" in row for _, row in lines), 2)
+        self.assertEqual(lines[-1][0], 20)
+
+    def test_eight_shards(self):
+        """Ranks need not have equally many shards."""
+        self.law([*SHAPES, *NETWORK, *EIGHT, "max_steps=20"], matrix(
+            [("dp", 3, "cpu"), ("dp", 8, "sim", 16384), ("dp", 4, "cpu", ALL, 3),
+             ("ddp", 2, "cpu", 16384, 3), ("ddp", 4, "sim", ALL, 0), ("ddp", 6, "cpu"), ("ddp", 8, "cpu", 16384, 0)], (2, 3, 4, 6, 8)))
+
+    def test_photos(self):
+        if not os.path.isdir(PHOTOS):
+            self.skipTest("no photos: LEVIN_TEST_DATA names no folder with clothing/")
+        words = [f"data={PHOTOS}", "image_size=32", *NETWORK, "max_steps=20"]  # 273 to train
+        some = [("dp", 3, "sim", 16384, 3), ("ddp", 2, "cpu", 16384, 2)]
+        self.law([*words, *SIX], matrix(some, (2, 6)))
+        if SLOW:
+            self.law([*words, *EIGHT], matrix(some, (3, 8)))
+
+    def test_bf16_mixed(self):
+        words = [*SHAPES, *NETWORK, *SIX, "max_steps=10", "precision=bf16-mixed"]
+        _, told = self.levin(["plan", "train", "classify", *words], None)
+        if "no bf16 products" in told:
+            self.skipTest(told)
+        self.law(words, matrix([("dp", 3, "sim", 16384), ("ddp", 2, "cpu", ALL)], (2, 6)))
+
+    def test_f16_that_overflows(self):
+        """The first steps are skipped until the loss scale is small enough; all ranks skip the same."""
+        lines = self.law([*SHAPES, *NETWORK, *SIX, "max_steps=8", "precision=16-mixed"],
+                         matrix([("dp", 2, "cpu", 16384), ("ddp", 3, "sim", ALL)], (2, 3)))
+        self.assertGreater(int(lines[-1][1]["amp/skipped_steps"]), 0)
+
+    def test_shards_that_meet(self):
+        """sync_batchnorm in groups that lie within a rank."""
+        self.law([*SHAPES, *NETWORK, *EIGHT, "max_steps=10", "sync_batchnorm=true", "group=2"],
+                 matrix([("dp", 2, "cpu", 16384), ("ddp", 2, "sim", ALL), ("ddp", 4, "cpu")], (2, 4)))
+
+    def test_both_dialects(self):
+        """batch_size counts all devices, batch_size_per_device one; both before accumulation."""
+        words = [*SHAPES, *NETWORK, "max_steps=10"]
+        self.run_on("one", *words, "batch_size=15", "accumulate_grad_batches=2", "shards=6")
+        for name, strategy, devices, dialect in (("all", "ddp", 3, ["batch_size=15", "shards=6"]), ("each", "ddp", 3, ["batch_size_per_device=5"]),
+                                                 ("threads", "dp", 3, ["batch_size_per_device=5"])):
+            self.run_on(name, *words, *layout(strategy, devices), *dialect, "accumulate_grad_batches=2")
+            self.same(name, "one", name)
+
+
+class Resume(Ranks):
+    def begin(self, *words, pause=None):
+        """A run without an end, stopped after a few steps; returns the process."""
+        p = subprocess.Popen([LEVIN, "train", "classify", *words, f"out={self.out}"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                             text=True, start_new_session=True, env=dict(os.environ, **SIM))
+        self.addCleanup(self.end, p)
+        return p
+
+    def stop(self, p, who, number, steps):
+        """who: rank, "launcher", or "group" (what the terminal's Ctrl-C does). Returns the step that is saved."""
+        self.wait_for(lambda: self.steps() >= steps, p)
+        if who == "group":
+            os.killpg(p.pid, number)
+        else:
+            os.kill(p.pid if who == "launcher" else rank_pid(self.out, who), number)
+        asked = time.monotonic()
+        _, told = p.communicate(timeout=WAIT_S)
+        self.assertLess(time.monotonic() - asked, 5, told)
+        self.assertEqual(p.returncode, SIGINT if number == signal.SIGINT else SIGTERM, told)
+        self.assertEqual(told.count("stopped: "), 1, told)
+        self.assertIn("the checkpoint is saved", told)
+        self.assertEqual(children(self.out), [])
+        self.no_leftovers()
+        return int(re.search(r"after step (\d+)", told)[1])
+
+    def chain(self, words, stops, last):
+        """Stopped several times, each time resumed on other ranks; then the run to the same step without a stop."""
+        here, extra = 0, words
+        for strategy, devices, who, number in stops:
+            p = self.begin(*extra, *layout(strategy, devices), "max_steps=-1", "max_epochs=-1")
+            here = self.stop(p, who, number, here + 3)
+            extra = ["resume=true", "quiet=true"]
+        self.run_on("run", *extra, *layout(*last), f"max_steps={here + 4}")
+        self.run_on("whole", *words, "max_epochs=-1", f"max_steps={here + 4}")
+        self.same("run", "whole", "resumed")
+
+    def test_stopped_and_resumed_on_other_ranks(self):
+        self.chain([*SHAPES, *NETWORK, *SIX, "scheduler=step", "scheduler.interval=step", "scheduler.step_size=9"],
+                   [("ddp", 2, 1, signal.SIGTERM), ("dp", 3, "launcher", signal.SIGTERM), ("ddp", 3, "launcher", signal.SIGTERM),
+                    ("ddp", 6, "group", signal.SIGINT), ("ddp", 2, 0, signal.SIGTERM)], ("single", 1))
+
+    def test_stopped_during_validation(self):
+        """3000 pictures, four of five for validation, one at a time: it is nearly always validating."""
+        self.chain(["data=builtin:shapes", "data.count=3000", "image_size=16", *NETWORK, *SIX, "val_split=0.98", "eval_batch_size=1"],
+                   [("ddp", 2, 1, signal.SIGTERM), ("dp", 2, "launcher", signal.SIGTERM)], ("ddp", 3))
+
+    def test_killed_and_resumed_on_other_ranks(self):
+        """What was saved last is whole; the launcher and all ranks are gone at once."""
+        p = self.begin(*SHAPES, *NETWORK, *SIX, *layout("ddp", 3), "checkpoint.every_n_steps=1", "max_epochs=-1")
+        self.wait_for(lambda: os.path.exists(f"{self.out}/checkpoints/last.safetensors"), p)
+        p.kill()
+        p.communicate()
+        end = time.monotonic() + 2
+        while children(self.out) and time.monotonic() < end:
+            time.sleep(0.01)
+        self.assertEqual(children(self.out), [])
+        _, told = self.run_on("run", "resume=true", *layout("dp", 2), "max_steps=-1", "max_epochs=1", "quiet=false", env={})
+        here = int(self.levin(["ckpt", "show", self.out], OK)[0].split("step")[1].split()[0].strip(",:")) if False else self.steps()
+        self.run_on("whole", *SHAPES, *NETWORK, *SIX, "max_epochs=-1", f"max_steps={here}")
+        self.assertEqual(self.hashes().split()[1], self.hashes(f"{self.dir}/whole").split()[1], told)
+
+    def test_the_batch_stays_when_the_devices_change(self):
+        words = [*SHAPES, *NETWORK, "batch_size_per_device=5"]
+        self.run_on("whole", *words, *layout("dp", 6), "max_steps=8")
+        self.run_on("run", *words, *layout("ddp", 6), "max_steps=4")
+        _, told = self.run_on("run", "resume=true", *layout("ddp", 2), "max_steps=8", "quiet=false")
+        self.same("run", "whole", told)
+
+
+class Started(Ranks):
+    def by_hand(self, ranks, words, name):
+        """As torchrun, or anything that sets its variables, would."""
+        import socket
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            port = s.getsockname()[1]
+        all_ranks = []
+        for rank in range(ranks):
+            env = dict(os.environ, **SIM, RANK=str(rank), WORLD_SIZE=str(ranks), LOCAL_RANK=str(rank), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+            p = subprocess.Popen([LEVIN, "train", "classify", *words, f"out={self.dir}/{name}"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                 text=True, env=env)
+            self.addCleanup(self.end, p)
+            all_ranks.append(p)
+        return [(p.communicate(timeout=WAIT_S)[1], p.returncode) for p in all_ranks]
+
+    def test_variables_set_by_hand(self):
+        words = [*SHAPES, *NETWORK, *SIX, "max_steps=10"]
+        self.run_on("one", *words)
+        self.assertEqual(self.by_hand(3, words, "hand"), 3 * [("", OK)])
+        self.same("hand", "one", "RANK, WORLD_SIZE, LOCAL_RANK set by hand")
+
+    def test_levin_launch(self):
+        words = [*SHAPES, *NETWORK, *SIX, "max_steps=10"]
+        self.run_on("one", *words)
+        self.levin(["launch", "-n", "2", "--run-dir", f"{self.dir}/logs", "--", LEVIN, "train", "classify", *words, f"out={self.dir}/launched"], OK, env=SIM)
+        self.same("launched", "one", "levin launch -n 2 -- levin train")
+
+    def test_many_runs_at_once(self):
+        """None of them is told a port."""
+        words = ["train", "classify", *SHAPES, *NETWORK, "model=mlp", *SIX, "max_steps=5", *layout("ddp", 2)]
+        runs = [subprocess.Popen([LEVIN, *words, f"out={self.dir}/run{i}"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for i in range(8)]
+        for p in runs:
+            self.addCleanup(self.end, p)
+        for p in runs:
+            self.assertEqual((p.communicate(timeout=WAIT_S)[1], p.returncode), ("", OK))
+        self.assertEqual(len({self.hashes(f"{self.dir}/run{i}") for i in range(8)}), 1)
+
+
+class Refused(Ranks):
+    def nothing(self, words, says, code=USAGE, env=None):
+        """One message, whatever the number of ranks, and no run directory."""
+        _, told = self.levin(["train", "classify", f"out={self.out}", *words], code, says, dict(SIM, **(env or {})))
+        self.assertEqual(len(re.findall(r"^error: ", told, re.M)), 1, told)
+        self.assertNotIn("warning: ", told)
+        self.assertFalse(os.path.exists(self.out), told)
+        self.assertEqual(children(self.out), [])
+
+    def test_devices(self):
+        words = [*SHAPES, *NETWORK, *SIX]
+        four = {"LEVIN_SIM_DEVICES": "4"}
+        self.nothing([*words, "devices=0"], ["devices 0", "accelerator=cpu"])
+        self.nothing([*words, "devices=[0,5]", "accelerator=sim"], ["there is no device 5", "0-3"], env=four)
+        self.nothing([*words, "devices=5", "accelerator=sim"], ["5", "4"], env=four)
+        self.nothing([*words, "devices=2", "strategy=single"], ["strategy=single is one device, and there are 2"])
+
+    def test_more_ranks_than_shards(self):
+        for strategy in ("dp", "ddp"):
+            self.nothing([*SHAPES, *NETWORK, *SIX, "devices=8", f"strategy={strategy}"], ["8", "6 shards"])
+            self.nothing([*SHAPES, *NETWORK, *EIGHT, "devices=9", f"strategy={strategy}"], ["9", "8 shards"])
+
+    def test_what_no_rank_can_do(self):
+        for strategy in ("dp", "ddp"):
+            where = [f"strategy={strategy}", "devices=3"]
+            self.nothing([f"data={self.dir}/none", *where], [f"{self.dir}/none"], code=None)
+            self.nothing([*SHAPES, "model=resnet19", *where], ["resnet18"])
+            self.nothing([*SHAPES, "precision=bf17", *where], ["bf16"])
+            self.nothing([*SHAPES, "optim.lr=-1", *where], ["optim.lr"])
+            self.nothing([*SHAPES, "weights=/none.safetensors", *where], ["/none.safetensors"], code=None)
+
+
+if __name__ == "__main__":
+    main()
