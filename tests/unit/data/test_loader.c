@@ -190,6 +190,21 @@ static void any_number_of_threads_gives_the_same_bytes(void **state)
     }
 }
 
+/* More shards without samples in a row than there are slots: they all fill at once, and nobody decodes. */
+static void shards_without_samples_are_ready(void **state)
+{
+    (void)state;
+    fake f = FAKE(17);
+    const lvni_plan plan = PLAN(17, .batch_size = 16, .shards = 8, .cores = 1);
+    uint64_t h[2];
+    int n;
+    for (int workers = 0; workers < 2; workers++) {
+        h[workers] = hash_run(&f.base, &plan, workers, false, &n);
+        assert_int_equal(n, 3 * 2 * 8);
+    }
+    assert_true(h[0] == h[1]);
+}
+
 static void batches_follow_the_plan(void **state)
 {
     (void)state;
@@ -529,6 +544,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_number_of_threads_gives_the_same_bytes),
+        cmocka_unit_test(shards_without_samples_are_ready),
         cmocka_unit_test(batches_follow_the_plan),
         cmocka_unit_test(evaluation_goes_through_in_order),
         cmocka_unit_test(unreadable_samples_are_left_out),
