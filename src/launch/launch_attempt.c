@@ -22,7 +22,7 @@ static void note_end(lvni_run *r, lvni_proc *p, const siginfo_t *info, uint64_t 
     p->how = info->si_code;
     p->status = info->si_status;
     const bool by_signal = p->how != CLD_EXITED;
-    const bool of_ours = by_signal ? p->status == SIGTERM || p->status == SIGKILL || p->status == r->signal
+    const bool of_ours = by_signal ? p->status == SIGTERM || (p->status == SIGKILL && r->phase == LVNI_PHASE_KILL) || p->status == r->signal
                                    : p->status == LVNI_EXIT_SIGTERM;
     p->stopped = r->phase != LVNI_PHASE_RUN && of_ours;
     const int code = lvni_launch_code_of(p);

@@ -161,7 +161,6 @@ lvn_status lvni_classify_train(int n, const char *const *words)
     lvni_log_keep();
     const lvn_status s = run(n, words, lvni_fit);
     lvni_log_close();
-    lvni_stop_remove();
     return s;
 }
 

@@ -32,7 +32,9 @@ lvn_status lvni_fit(const lvni_fit_request *request)
         const lvn_error e = *lvn_last_error();
         lvn_error_set(e.code, e.file, e.line, "%s; step %lld is saved: resume=true goes on from there", e.message, (long long)f.saved_step);
     }
-    lvni_stop_remove();
+    if (request->ranks->process == NULL) { /* else its way out is not over: lvni_ranks_close */
+        lvni_stop_remove();
+    }
     if (s != LVN_OK) {
         lvni_log_line(LVNI_LOG_DEBUG, "stopped: %s", lvn_last_error()->message); /* for train.log; the command tells the person */
     }

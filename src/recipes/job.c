@@ -50,6 +50,7 @@ lvn_status lvn_job_train(const lvn_job *job, int n_words, const char *const *wor
 {
     lvni_log_keep();
     const lvn_status s = train(job, n_words, words);
+    lvni_stop_remove();
     lvni_log_close();
     lvn_dataset_destroy(job->train);
     lvn_dataset_destroy(job->val);
@@ -73,7 +74,5 @@ int lvn_main(int argc, char **argv, const lvn_job *job)
         return lvni_report_status(lvn_last_error()->code);
     }
     lvni_stop_install_early(); /* the program is this job alone; who calls lvn_job_train keeps handlers of their own until the run begins */
-    const lvn_status s = lvn_job_train(job, argc - 1, (const char *const *)argv + 1);
-    lvni_stop_remove();
-    return lvni_report_status(s);
+    return lvni_report_status(lvn_job_train(job, argc - 1, (const char *const *)argv + 1));
 }

@@ -14,6 +14,7 @@
 #include "recipes/report_error.h"
 #include "recipes/run_dir.h"
 #include "recipes/train_options.h"
+#include "trainer/trainer.h"
 
 #include <errno.h>
 #include <levin/device.h>
@@ -346,6 +347,7 @@ lvn_status lvni_ranks_close(lvni_ranks *ranks, lvn_status status)
 {
     lvn_status s = status;
     if (ranks->process != NULL) {
+        lvni_stop_hold(); /* the launcher ends all ranks when the first has failed */
         s = lvni_rank_process_leave(ranks->process, status); /* the communicator goes with it */
     } else {
         for (int i = 0; i < ranks->n; i++) {

@@ -45,6 +45,7 @@ int lvni_report_status(lvn_status status)
     if (status == LVN_OK) {
         return LVNI_EXIT_OK;
     }
+    lvni_stop_hold(); /* the message and the record are written to their end */
     const lvn_error *e = lvn_last_error();
     const bool elsewhere = own_rank > 0 && (status == LVN_ERR_PEER || status == LVN_ERR_CANCELLED); /* rank 0 tells it */
     if (!told && !elsewhere) {

@@ -87,6 +87,12 @@ void lvni_stop_install(void)
     install();
 }
 
+void lvni_stop_hold(void)
+{
+    early = 0;
+    install();
+}
+
 void lvni_stop_remove(void)
 {
     for (int i = 0; installed && i < TAKEN; i++) {

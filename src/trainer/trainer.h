@@ -173,6 +173,8 @@ void lvni_stop_install(void);
  * checkpoint, is noted for lvni_stop_install, which takes over when the first file is about to be written. */
 void lvni_stop_install_early(void);
 void lvni_stop_remove(void);  /* the handlers from before are back; the signal stays noted until the next install */
+/* A rank that is leaving says why, and writes its error record, though whoever ends the run sends it a signal meanwhile. */
+void lvni_stop_hold(void);
 int lvni_stop_signal(void); /* 0: none */
 void lvni_stop_note(int signal_number); /* another rank was sent it: as if this process had been */
 const char *lvni_stop_name(int signal_number); /* "Ctrl-C", "SIGTERM", ... */

@@ -10,6 +10,7 @@ import itertools
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -231,6 +232,7 @@ class Refused(Ranks):
         self.assertNotIn("warning: ", told)
         left = sorted(os.listdir(self.out)) if os.path.exists(self.out) else []
         self.assertEqual(left, ["errors", "logs"] if "levin launch: " in told else [], told)
+        shutil.rmtree(self.out, ignore_errors=True)
         self.assertEqual(children(self.out), [])
 
     def test_devices(self):
