@@ -9,6 +9,7 @@ lvni_exit_code lvni_exit_of_status(lvn_status status)
     case LVN_ERR_MEMORY:
     case LVN_ERR_DEVICE_MEMORY:
     case LVN_ERR_RESOURCE: return LVNI_EXIT_RESOURCE;
+    case LVN_ERR_TIMEOUT: return LVNI_EXIT_RENDEZVOUS;
     case LVN_ERR_PEER: return LVNI_EXIT_PEER;
     default: return LVNI_EXIT_FAILURE;
     }

@@ -138,6 +138,7 @@ static void exit_codes_follow_the_table(void **state)
     assert_int_equal(lvni_exit_of_status(LVN_ERR_USAGE), 64);
     assert_int_equal(lvni_exit_of_status(LVN_ERR_MEMORY), 69);
     assert_int_equal(lvni_exit_of_status(LVN_ERR_DEVICE_MEMORY), 69);
+    assert_int_equal(lvni_exit_of_status(LVN_ERR_TIMEOUT), 75);
     assert_int_equal(lvni_exit_of_status(LVN_ERR_PEER), 76);
     assert_int_equal(lvni_exit_of_status(LVN_ERR_NON_FINITE), 1);
     assert_int_equal(lvni_exit_of_status(LVN_ERR_IO), 1);
