@@ -217,7 +217,7 @@ static found try_port(search *s, const char *host, int port, control_link *link)
     return what;
 }
 
-/* Where the file says; on the store's own host through loopback, which needs no network. */
+/* Where the file says; on the store's own host first through loopback, which needs no network. Containers of one host share its boot id, not its loopback. */
 static found try_file(search *s, control_link *link)
 {
     lvni_rdzv_where w;
@@ -227,7 +227,7 @@ static found try_file(search *s, control_link *link)
         return NOT_HERE;
     }
     found what = strcmp(w.boot_id, s->boot_id) == 0 ? try_port(s, "127.0.0.1", w.port, link) : NOT_HERE;
-    for (int i = 0; i < w.n && what == NOT_HERE && strcmp(w.boot_id, s->boot_id) != 0; i++) {
+    for (int i = 0; i < w.n && what == NOT_HERE; i++) {
         what = try_port(s, w.address[i], w.port, link);
     }
     return what;

@@ -10,8 +10,10 @@
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <netdb.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 lvn_status lvni_rdzv_file_path(const char *dir, const char *job_key, const char *run_id, const char *secret, int world, lvni_str *out)
@@ -58,7 +60,22 @@ static void put_addresses(lvni_str *out)
     freeifaddrs(all);
 }
 
-lvn_status lvni_rdzv_file_write(const char *path, int port)
+/* The only one at which a socket is reached. False: it takes connections at every interface. */
+static bool put_bound(lvni_str *out, int fd)
+{
+    struct sockaddr_storage at;
+    socklen_t size = sizeof at;
+    char text[64] = "";
+    if (getsockname(fd, (struct sockaddr *)&at, &size) != 0 ||
+        getnameinfo((const struct sockaddr *)&at, size, text, sizeof text, NULL, 0, NI_NUMERICHOST) != 0 || strcmp(text, "0.0.0.0") == 0 ||
+        strcmp(text, "::") == 0) {
+        return false;
+    }
+    lvni_str_printf(out, "%s\n", text);
+    return true;
+}
+
+lvn_status lvni_rdzv_file_write(const char *path, int port, int fd)
 {
     lvni_facts facts;
     lvni_facts_room room;
@@ -66,7 +83,9 @@ lvn_status lvni_rdzv_file_write(const char *path, int port)
     lvni_facts_init(&facts, &room);
     lvni_str_append_n(&dir, path, (size_t)(strrchr(path, '/') - path));
     lvni_str_printf(&s, "%s %d %lld %s\n", room.host, port, (long long)getpid(), room.boot_id[0] == '\0' ? "-" : room.boot_id);
-    put_addresses(&s);
+    if (!put_bound(&s, fd)) {
+        put_addresses(&s);
+    }
     lvn_status status = lvni_str_status(&s);
     status = status == LVN_OK ? lvni_str_status(&dir) : status;
     status = status == LVN_OK && dir.len > 0 ? lvni_mkdirs(dir.data) : status;

@@ -240,7 +240,7 @@ static lvn_status create(const lvni_store_options *o, int *fd, lvni_store **out)
     lvn_status status = prepare(store, o);
     if (status == LVN_OK && o->rdzv_dir != NULL) { /* the socket listens: who comes now is served in a moment */
         status = lvni_rdzv_file_path(o->rdzv_dir, o->job_key, o->run_id, o->secret, o->world, &store->file);
-        status = status == LVN_OK ? lvni_rdzv_file_write(store->file.data, port) : status;
+        status = status == LVN_OK ? lvni_rdzv_file_write(store->file.data, port, *fd) : status;
     }
     if (status == LVN_OK) {
         status = start(store, fd);

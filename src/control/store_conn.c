@@ -75,7 +75,7 @@ static void send_blobs(store_conn *conn, store_blob *head, store_blob *rest, boo
     }
     write->head = ref(head);
     write->rest = ref(rest);
-    write->last = last;
+    write->last = last || conn->parting;
     conn->said_ns = lvni_now_ns();
     const uv_buf_t bufs[2] = {uv_buf_init(head->data, (unsigned)head->n),
                               uv_buf_init(rest == NULL ? NULL : rest->data, rest == NULL ? 0 : (unsigned)rest->n)};
@@ -216,7 +216,8 @@ static bool misfit(const lvni_store *store, const lvni_greet *g, char *out, size
         return true;
     }
     const store_rank *held = &store->ranks[g->rank];
-    if (held->state != RANK_ABSENT && held->greet.instance != g->instance) {
+    const bool again = held->state == RANK_HERE && held->greet.instance == g->instance && !held->conn->confirmed; /* it does not know that it is in */
+    if (held->state != RANK_ABSENT && !again) {
         snprintf(out, size,
                  "E115: rank %u is there twice\n  found: rank %u on %s (pid %llu) and on %s (pid %llu)\n  fix: start every rank once; do two "
                  "runs share address, port and job?",
@@ -230,7 +231,7 @@ static void welcome(store_conn *conn, const lvni_greet *greet)
 {
     lvni_store *store = conn->store;
     store_rank *rank = &store->ranks[greet->rank];
-    if (rank->conn != NULL) { /* an attempt of the same process that it gave up */
+    if (rank->conn != NULL) { /* an attempt of the same process that it gave up, before it asked anything: misfit has seen to that */
         rank->conn->rank = -1;
         lvni_store_drop(rank->conn, "");
     } else {

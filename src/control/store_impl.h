@@ -45,6 +45,7 @@ struct store_conn {
     store_conn *next, *prev;
     int rank;       /* -1: has not greeted */
     bool confirmed; /* has sent something after its greeting: from then on its end is the rank's end */
+    bool parting; /* what is sent now is the last */
     bool closing;
     uint64_t opened_ns, heard_ns, said_ns;
     lvni_token nonce;

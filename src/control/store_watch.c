@@ -131,6 +131,19 @@ void lvni_store_tell_newcomer(store_conn *conn)
 
 /* ---- Time ---- */
 
+/* Its connection is open. All hear of it, and so does it itself, should it go on some day: what is sent now is the last. */
+static void lose_silent(store_conn *conn, const char *why)
+{
+    lvni_store *store = conn->store;
+    const bool first = !store->over && store->phase != STORE_REFUSED && conn->confirmed && store->ranks[conn->rank].state == RANK_HERE;
+    if (!first) { /* it knows what there is to know, or has not taken it in since the last tick */
+        lvni_store_drop(conn, why);
+        return;
+    }
+    conn->parting = true;
+    lvni_store_lost(store, conn->rank, why);
+}
+
 static void watch_conn(store_conn *conn, uint64_t now)
 {
     lvni_store *store = conn->store;
@@ -144,7 +157,7 @@ static void watch_conn(store_conn *conn, uint64_t now)
         }
     } else if (now > conn->heard_ns && now - conn->heard_ns > lvni_store_ns(store->o.peer_timeout_s)) {
         snprintf(why, sizeof why, "nothing was heard from it for %.1f s: stopped, hung or cut off", store->o.peer_timeout_s);
-        lvni_store_drop(conn, why);
+        lose_silent(conn, why);
     } else if (now > conn->said_ns && now - conn->said_ns >= lvni_store_ns(store->o.heartbeat_s)) {
         lvni_str s = {0};
         lvni_frame_end(&s, lvni_frame_begin(&s, LVNI_FRAME_BEAT));

@@ -265,10 +265,12 @@ static void the_end_of_a_connection_ends_the_run(void **state)
 }
 
 /* A rank in a process of its own, which is stopped, continued or killed; rank 0 holds the store, on the socket fd. It writes a byte to `told` after the
- * first barrier, waits for one from `go`, and ends with 0 after the second. Forked while this process has no other threads. */
+ * first barrier, waits for one from `go`, and ends with 0 after the second, or with 2 where that ends because of `why`. Forked while this process has no
+ * other threads. */
 typedef struct own_process {
     int port, fd, rank, told, go;
     double peer_timeout_s;
+    const char *why; /* NULL: it does not matter */
 } own_process;
 
 static lvn_status own_main(const own_process *p)
@@ -315,7 +317,8 @@ static pid_t own_start(const own_process *p)
     const pid_t pid = fork();
     if (pid == 0) {
         alarm(60); /* ends whatever becomes of its parent */
-        _exit(own_main(p) == LVN_OK ? 0 : 1);
+        const lvn_status status = own_main(p);
+        _exit(status == LVN_OK ? 0 : status == LVN_ERR_PEER && p->why != NULL && strstr(lvn_last_error()->message, p->why) != NULL ? 2 : 1);
     }
     return pid;
 }
@@ -326,8 +329,19 @@ static void end_process(pid_t pid)
     waitpid(pid, NULL, 0);
 }
 
-/* This process is rank `1 - rank` and reads off what becomes of `rank`, to which the signal is sent. */
-static void lose_process(int rank, int signal_number, double peer_timeout_s, const char *why)
+/* A stopped process goes on, and learns why the others have not waited for it. */
+static void continue_process(pid_t pid, int go)
+{
+    int status = -1;
+    kill(pid, SIGCONT);
+    assert_int_equal(write(go, "x", 1), 1);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 2);
+}
+
+/* This process is rank `1 - rank` and reads off what becomes of `rank`, to which the signal is sent. `continued`: what that one says when it goes on. */
+static void lose_process(int rank, int signal_number, double peer_timeout_s, const char *why, const char *continued)
 {
     static const int any = 0;
     group g;
@@ -337,7 +351,7 @@ static void lose_process(int rank, int signal_number, double peer_timeout_s, con
     assert_int_equal(pipe(told), 0);
     assert_int_equal(pipe(go), 0);
     assert_int_equal(lvni_store_listen("127.0.0.1", &any, 1, &fd, &g.port), LVN_OK);
-    const own_process p = {.port = g.port, .fd = rank == 0 ? fd : -1, .rank = rank, .told = told[1], .go = go[0], .peer_timeout_s = peer_timeout_s};
+    const own_process p = {.port = g.port, .fd = rank == 0 ? fd : -1, .rank = rank, .told = told[1], .go = go[0], .peer_timeout_s = peer_timeout_s, .why = continued};
     const pid_t pid = own_start(&p);
     assert_true(pid > 0);
     if (rank == 0) {
@@ -369,7 +383,11 @@ static void lose_process(int rank, int signal_number, double peer_timeout_s, con
     assert_int_equal(cause.rank, rank);
     assert_true(rank == 0 || cause.pid == pid);
     assert_non_null(strstr(cause.message, why));
-    end_process(pid);
+    if (continued != NULL) {
+        continue_process(pid, go[1]);
+    } else {
+        end_process(pid);
+    }
     lvni_control_destroy(c);
     group_end(&g);
     for (int i = 0; i < 2; i++) {
@@ -419,15 +437,15 @@ static void a_run_that_was_stopped_as_a_whole_goes_on(void **state)
 static void a_killed_process_is_named(void **state)
 {
     (void)state;
-    lose_process(1, SIGKILL, 10, "killed or crashed");
-    lose_process(0, SIGKILL, 10, "the store in its process is lost: its connection ended without a word");
+    lose_process(1, SIGKILL, 10, "killed or crashed", NULL);
+    lose_process(0, SIGKILL, 10, "the store in its process is lost: its connection ended without a word", NULL);
 }
 
 static void a_stopped_process_is_named_when_its_time_is_over(void **state)
 {
     (void)state;
-    lose_process(1, SIGSTOP, 1.5, "nothing was heard from it for 1.5 s");
-    lose_process(0, SIGSTOP, 1.5, "nothing was heard from it for 1.5 s");
+    lose_process(1, SIGSTOP, 1.5, "nothing was heard from it for 1.5 s", "failed first: nothing was heard from it for 1.5 s");
+    lose_process(0, SIGSTOP, 1.5, "nothing was heard from it for 1.5 s", NULL);
 }
 
 static lvn_status store_goes_away(group_rank *r)

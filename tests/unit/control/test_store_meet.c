@@ -488,7 +488,7 @@ static void a_file_tells_where_the_store_is(void **state)
     assert_int_equal(lvni_control_connect(&o, &g.ranks[0].control), LVN_ERR_TIMEOUT);
     ASSERT_SAYS(lvn_last_error(), LVN_ERR_TIMEOUT, "E114: ", "the file is not there", dir);
     /* One of an earlier run lies there, at a port where nobody listens: it is overwritten. */
-    assert_int_equal(lvni_rdzv_file_write(path, 1), LVN_OK);
+    assert_int_equal(lvni_rdzv_file_write(path, 1, -1), LVN_OK);
     g.store_options.address = NULL;
     g.store_options.ports = &any;
     g.store_options.rdzv_dir = inner;
