@@ -22,6 +22,7 @@ static void note_end(lvni_run *r, lvni_proc *p, const siginfo_t *info, uint64_t 
     p->how = info->si_code;
     p->status = info->si_status;
     const bool by_signal = p->how != CLD_EXITED;
+    /* SIGKILL only once it was sent: of ranks that are noticed dead together the end of a neighbour may come first. */
     const bool of_ours = by_signal ? p->status == SIGTERM || (p->status == SIGKILL && r->phase == LVNI_PHASE_KILL) || p->status == r->signal
                                    : p->status == LVNI_EXIT_SIGTERM;
     p->stopped = r->phase != LVNI_PHASE_RUN && of_ours;

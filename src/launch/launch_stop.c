@@ -169,9 +169,9 @@ void lvni_launch_stop(lvni_run *r, lvni_reason why, int signal_number, uint64_t 
         again(r, why, signal_number, now_ns);
         return;
     }
-    r->phase = LVNI_PHASE_STOP;
+    r->phase = signal_number == SIGKILL ? LVNI_PHASE_KILL : LVNI_PHASE_STOP;
     r->reason = why;
-    r->stop_ns = now_ns;
+    r->stop_ns = r->kill_ns = now_ns;
     r->signal = why == LVNI_REASON_SIGNAL ? signal_number : 0;
     lvni_launch_send(r, SIGCONT); /* who is stopped could not end */
     lvni_launch_send(r, signal_number);

@@ -465,6 +465,26 @@ time.sleep(600)
         _, err = self.launch("-n", "2", sh="[ $RANK = 0 ] && exit 76; sleep 600", code=76)
         self.assertRegex(err.splitlines()[0], r"no rank failed by itself; rank 0 \(.* another one was gone")
 
+    def test_deaths_noticed_together(self):
+        """Rank 1 is killed, rank 0 ends because of it; the launcher sees both at once, and rank 0 first."""
+        for code in (1, 76):
+            with self.subTest(code=code):
+                sh = f"echo $$ > pid.$RANK; while [ ! -e go.$RANK ]; do sleep 0.01; done; [ $RANK = 1 ] && kill -KILL $$; exit {code}"
+                p = self.start("-n", "2", sh=sh)
+                self.pids(2)
+                p.send_signal(signal.SIGSTOP)
+                for rank in (1, 0):
+                    pid = int(self.read(f"pid.{rank}"))
+                    with open(f"{self.dir}/go.{rank}", "w", encoding="utf-8"):
+                        pass
+                    self.wait_for(lambda pid=pid: not alive(pid))
+                p.send_signal(signal.SIGCONT)
+                err = p.communicate(timeout=WAIT_S)[1]
+                self.assertEqual(p.returncode, 137, err)
+                self.assertRegex(err.splitlines()[0], "rank 1 .* failed first: killed by SIGKILL")
+                for name in ("go.0", "go.1", "pid.0", "pid.1"):
+                    os.unlink(f"{self.dir}/{name}")
+
     def test_requeue_is_no_failure(self):
         _, err = self.launch("-n", "2", sh="[ $RANK = 0 ] && exit 85; sleep 0.3; exit 0", code=85)
         self.assertEqual(err, "")
