@@ -18,6 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define DRAIN_NS 2000000000u
 enum { FDS_PER_RANK = 8, FDS_OWN = 64 };
 
 /* ---- getting ready ---- */
@@ -76,16 +77,20 @@ static void open_sinks(lvni_run *r)
     }
 }
 
-/* A reader that is slow is waited for; one wish to end is enough then. */
-static void drain(lvni_run *r)
+/* A reader that is slow is waited for: after a good end as long as it takes, else until a moment later, since the log files have it all
+ * and somebody waits for the end. One wish to end is enough then. */
+static void drain(lvni_run *r, bool good)
 {
+    const uint64_t until_ns = lvni_now_ns() + DRAIN_NS;
     for (;;) {
         lvni_sink_flush(r->out);
         lvni_sink_flush(r->err);
         struct pollfd f[] = {{.fd = lvni_sink_is_empty(r->out) ? -1 : r->out->fd, .events = POLLOUT},
                              {.fd = lvni_sink_is_empty(r->err) ? -1 : r->err->fd, .events = POLLOUT},
                              {.fd = r->signal_fd, .events = POLLIN}};
-        if ((f[0].fd < 0 && f[1].fd < 0) || (poll(f, 3, -1) < 0 && errno != EINTR)) {
+        const uint64_t now_ns = lvni_now_ns();
+        const int left_ms = good ? -1 : now_ns < until_ns ? (int)((until_ns - now_ns) / 1000000u) + 1 : 0;
+        if ((f[0].fd < 0 && f[1].fd < 0) || left_ms == 0 || (poll(f, 3, left_ms) < 0 && errno != EINTR)) {
             return;
         }
         struct signalfd_siginfo info;
@@ -238,7 +243,7 @@ int lvni_launch(int n, const char *const *words, char *const *environment)
     if (s != LVN_OK) {
         code = report_error(&r, s, code);
     }
-    drain(&r);
+    drain(&r, code == LVNI_EXIT_OK && r.reason == LVNI_REASON_NONE);
     if (!r.o.keep_logs && r.begin_ns != 0 && (code == LVNI_EXIT_OK || r.signal != 0)) {
         lvni_launch_remove_files(&r);
     }

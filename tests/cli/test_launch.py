@@ -522,6 +522,16 @@ time.sleep(600)
         self.assertLess(time.monotonic() - start, 2.4)
         self.assertIn("--timeout", err)
 
+    def test_a_reader_that_stands_still_delays_no_end(self):
+        """More than a pipe takes, and nobody reads: a failure, a timeout and a signal end the launcher all the same."""
+        for options, end, code in (((), "exit 3", 3), (("--timeout", "0.5"), "sleep 600", 124), ((), "touch ready; sleep 600", 143)):
+            with self.subTest(code=code):
+                p = self.start(*options, sh=f"seq 1 60000; {end}")
+                if code == 143:
+                    self.wait_for(lambda: os.path.exists(f"{self.dir}/ready"))
+                    p.terminate()
+                self.assertEqual(p.wait(20), code)
+
     def test_straggler(self):
         _, err = self.launch("-n", "2", "--straggler-timeout", "0.2", sh="[ $RANK = 1 ] || sleep 600", code=1)
         self.assertIn("rank 1 ended early", err)
