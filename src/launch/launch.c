@@ -144,8 +144,8 @@ static lvn_status print_rank(lvni_run *r, lvni_proc *p)
 
 static lvn_status dry_run(lvni_run *r)
 {
-    r->store_fd = r->held_fd = -1;
-    r->held_port = 0;
+    r->store_fd = -1;
+    r->held = LVNI_NO_PORT;
     r->procs = lvni_calloc(LVNI_TAG_CORE, (size_t)r->local, sizeof *r->procs);
     if (r->procs == NULL) {
         return LVN_ERR_MEMORY;
@@ -233,7 +233,7 @@ static int report_error(lvni_run *r, lvn_status s, int code)
 
 int lvni_launch(int n, const char *const *words, char *const *environment)
 {
-    lvni_run r = {.environment = environment, .store_fd = -1, .held_fd = -1, .signal_fd = -1, .guard_fd = -1, .oom_kills = -1, .feed = {.from = -1}};
+    lvni_run r = {.environment = environment, .store_fd = -1, .held = LVNI_NO_PORT, .signal_fd = -1, .guard_fd = -1, .oom_kills = -1, .feed = {.from = -1}};
     int code = LVNI_EXIT_OK;
     open_sinks(&r);
     lvn_status s = lvni_launch_options_read(n, words, &r.o);

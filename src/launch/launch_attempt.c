@@ -291,5 +291,5 @@ void lvni_launch_attempt_free(lvni_run *r)
     r->procs = NULL;
     lvni_feed_close(&r->feed);
     lvni_close_fd(&r->store_fd);
-    lvni_close_fd(&r->held_fd);
+    lvni_port_release(&r->held);
 }

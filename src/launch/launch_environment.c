@@ -76,8 +76,8 @@ static void say_where(const lvni_run *r, const lvni_proc *p, lvni_variables *v)
 {
     lvni_variables_set(v, "LEVIN_MASTER_ADDR", r->master_addr);
     lvni_variables_set(v, "MASTER_ADDR", r->master_addr);
-    set_port(v, "LEVIN_MASTER_PORT", r->nodes > 1 ? r->held_port : r->store_port);
-    set_port(v, "MASTER_PORT", r->held_port);
+    set_port(v, "LEVIN_MASTER_PORT", r->nodes > 1 ? r->held.port : r->store_port);
+    set_port(v, "MASTER_PORT", r->held.port);
     if (p->rank == 0 && r->store_fd >= 0) {
         lvni_variables_set_number(v, "LEVIN_STORE_FD", r->store_fd);
     }

@@ -8,6 +8,7 @@
 #include "launch/launch_bind.h"
 #include "launch/launch_options.h"
 #include "launch/launch_pattern.h"
+#include "launch/launch_ports.h"
 #include "launch/launch_sink.h"
 #include "launch/launch_stream.h"
 #include "launch/launch_variables.h"
@@ -74,7 +75,7 @@ typedef struct lvni_run {
     /* one attempt */
     int attempt;
     int store_fd, store_port; /* listening, for rank 0; -1, 0: none */
-    int held_fd, held_port;   /* of MASTER_PORT */
+    lvni_held_port held;      /* of MASTER_PORT */
     lvni_proc *procs;         /* local of them */
     lvni_feed feed;
     lvni_phase phase;

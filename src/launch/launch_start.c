@@ -5,7 +5,6 @@
 #include "core/alloc.h"
 #include "core/clock.h"
 #include "launch/launch_child.h"
-#include "launch/launch_ports.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -30,16 +29,17 @@ static lvn_status make_procs(lvni_run *r)
 
 static lvn_status open_ports(lvni_run *r)
 {
-    r->store_fd = r->held_fd = -1;
-    r->store_port = r->held_port = 0;
+    r->store_fd = -1;
+    r->store_port = 0;
+    r->held = LVNI_NO_PORT;
     if (r->nodes == 1) {
         const int any = 0;
         LVN_TRY(lvni_store_listen("127.0.0.1", &any, 1, &r->store_fd, &r->store_port));
     }
     if (r->nodes == 1 || r->node_rank == 0) {
-        return lvni_port_hold(r->o.master_port, &r->notices, &r->held_fd, &r->held_port);
+        return lvni_port_hold(r->o.master_port, &r->notices, &r->held);
     }
-    r->held_port = lvni_port_number(r->o.master_port);
+    r->held.port = lvni_port_number(r->o.master_port);
     return LVN_OK;
 }
 

@@ -552,6 +552,17 @@ time.sleep(600)
             self.assertIn("E110", err)
             self.assertIn(f"pid {os.getpid()}", err)
 
+    def test_a_port_of_another_launcher(self):
+        """Its program has not opened it yet, and still nobody else is given it; afterwards it is free."""
+        port = str(free_port())
+        p = self.start("--master-port", port, sh="touch ready; sleep 600")
+        self.wait_for(lambda: os.path.exists(f"{self.dir}/ready"))
+        _, err = self.launch("--master-port", port, sh="true", code=69)
+        self.assertIn("E110", err)
+        p.terminate()
+        self.assertEqual(p.wait(WAIT_S), 143)
+        self.launch("--master-port", port, sh="true")
+
     def test_many_files(self):
         """More ranks than open files are allowed for at first; the ranks get the limit of the launcher."""
 
