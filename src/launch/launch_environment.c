@@ -22,17 +22,21 @@ void lvni_launch_name(const lvni_run *r, const lvni_proc *p, lvni_rank_name *out
                             .pid = p->pid};
 }
 
-static void forget_earlier(lvni_variables *v)
+void lvni_launch_forget_earlier(lvni_variables *v, bool meeting)
 {
     static const char *const names[] = {
-        "LEVIN_RANK", "LEVIN_WORLD_SIZE", "LEVIN_LOCAL_RANK", "LEVIN_LOCAL_WORLD_SIZE", "LEVIN_NODE_RANK", "LEVIN_NNODES", "LEVIN_MASTER_ADDR",
-        "LEVIN_MASTER_PORT", "LEVIN_STORE_FD", "LEVIN_RUN_ID", "LEVIN_RESTART_COUNT", "LEVIN_MAX_RESTARTS", "LEVIN_ERROR_FILE", "LEVIN_LAUNCHED",
-        "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "NODE_RANK"};
+        "LEVIN_RANK", "LEVIN_WORLD_SIZE", "LEVIN_LOCAL_RANK", "LEVIN_LOCAL_WORLD_SIZE", "LEVIN_NODE_RANK", "LEVIN_NNODES", "LEVIN_STORE_FD",
+        "LEVIN_RESTART_COUNT", "LEVIN_MAX_RESTARTS", "LEVIN_ERROR_FILE", "LEVIN_LAUNCHED", "RANK", "WORLD_SIZE", "LOCAL_RANK",
+        "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "NODE_RANK"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         lvni_variables_unset(v, names[i]);
     }
-    lvni_variables_unset_prefix(v, "MASTER_");
     lvni_variables_unset_prefix(v, "TORCHELASTIC_");
+    if (meeting) {
+        lvni_variables_unset(v, "LEVIN_RUN_ID");
+        lvni_variables_unset_prefix(v, "LEVIN_MASTER_");
+        lvni_variables_unset_prefix(v, "MASTER_");
+    }
 }
 
 /* Two names for each number: ours and torchrun's. */
@@ -70,6 +74,15 @@ static void set_port(lvni_variables *v, const char *name, int port)
     }
 }
 
+void lvni_launch_say_timeout(const lvni_launch_options *o, lvni_variables *v)
+{
+    if (o->rdzv_timeout_s > 0) {
+        char text[32];
+        snprintf(text, sizeof text, "%.15g", o->rdzv_timeout_s);
+        lvni_variables_set(v, "LEVIN_RDZV_TIMEOUT", text);
+    }
+}
+
 /* On one node the store of rank 0 gets a socket that listens already; MASTER_PORT is a port of its own, since rank 0 of a foreign
  * program opens it itself. Over nodes both are the port the user gave: a run is one or the other. */
 static void say_where(const lvni_run *r, const lvni_proc *p, lvni_variables *v)
@@ -81,11 +94,7 @@ static void say_where(const lvni_run *r, const lvni_proc *p, lvni_variables *v)
     if (p->rank == 0 && r->store_fd >= 0) {
         lvni_variables_set_number(v, "LEVIN_STORE_FD", r->store_fd);
     }
-    if (r->o.rdzv_timeout_s > 0) {
-        char text[32];
-        snprintf(text, sizeof text, "%.15g", r->o.rdzv_timeout_s);
-        lvni_variables_set(v, "LEVIN_RDZV_TIMEOUT", text);
-    }
+    lvni_launch_say_timeout(&r->o, v);
 }
 
 static void say_devices(const lvni_run *r, lvni_variables *v)
@@ -180,18 +189,16 @@ static lvn_status set_file(lvni_variables *v, const char *path, const lvni_rank_
     return s;
 }
 
-static lvn_status say_wishes(const lvni_run *r, const lvni_proc *p, lvni_variables *v)
+lvn_status lvni_launch_say_wishes(const lvni_launch_options *o, const lvni_rank_name *name, lvni_variables *v)
 {
-    lvni_rank_name name;
-    lvni_launch_name(r, p, &name);
-    if (r->o.env_file != NULL) {
-        LVN_TRY(set_file(v, r->o.env_file, &name));
+    if (o->env_file != NULL) {
+        LVN_TRY(set_file(v, o->env_file, name));
     }
-    for (int i = 0; i < r->o.n_env; i++) {
-        LVN_TRY(set_from(v, r->o.env[i], &name));
+    for (int i = 0; i < o->n_env; i++) {
+        LVN_TRY(set_from(v, o->env[i], name));
     }
-    for (int i = 0; i < r->o.n_unset; i++) {
-        lvni_variables_unset(v, r->o.unset[i]);
+    for (int i = 0; i < o->n_unset; i++) {
+        lvni_variables_unset(v, o->unset[i]);
     }
     return LVN_OK;
 }
@@ -200,12 +207,14 @@ lvn_status lvni_launch_environment(const lvni_run *r, const lvni_proc *p, lvni_v
 {
     *out = (lvni_variables){0};
     lvni_variables_copy(out, r->environment);
-    forget_earlier(out);
+    lvni_launch_forget_earlier(out, true);
     say_who(r, p, out);
     say_where(r, p, out);
     say_devices(r, out);
     say_threads(r, p, out);
-    lvn_status s = say_wishes(r, p, out);
+    lvni_rank_name name;
+    lvni_launch_name(r, p, &name);
+    lvn_status s = lvni_launch_say_wishes(&r->o, &name, out);
     if (s == LVN_OK) {
         s = lvni_variables_status(out);
     }

@@ -104,6 +104,11 @@ void lvni_launch_layout_free(lvni_run *r);
 /* launch_environment.c: what one rank gets. */
 lvn_status lvni_launch_environment(const lvni_run *r, const lvni_proc *p, lvni_variables *out);
 void lvni_launch_name(const lvni_run *r, const lvni_proc *p, lvni_rank_name *out);
+/* Removes what an earlier launcher left; meeting: also the name of the run and where its ranks met, which a user may set, too. */
+void lvni_launch_forget_earlier(lvni_variables *v, bool meeting);
+void lvni_launch_say_timeout(const lvni_launch_options *o, lvni_variables *v);
+/* --env-file, --env, --unset, in this order. */
+lvn_status lvni_launch_say_wishes(const lvni_launch_options *o, const lvni_rank_name *name, lvni_variables *v);
 
 /* launch_files.c: folders, log files and records of an attempt. */
 lvn_status lvni_launch_choose_run_dir(lvni_run *r);

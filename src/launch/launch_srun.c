@@ -85,19 +85,21 @@ static int write_flags(const lvni_launch_options *o, const allocation *a, char f
     return n;
 }
 
-/* What of the options reaches the ranks without a launcher of ours. */
-static lvn_status step_environment(const lvni_launch_options *o, char *const *environment, lvni_variables *v)
+/* What of the options reaches the ranks without a launcher of ours. Where they meet may be the user's own word in a batch script, unless
+ * a launcher is around us. */
+static lvn_status step_environment(const lvni_launch_options *o, char *const *environment, const lvni_rank_name *name, lvni_variables *v)
 {
     *v = (lvni_variables){0};
     lvni_variables_copy(v, environment);
-    for (int i = 0; i < o->n_env; i++) {
-        const char *equals = strchr(o->env[i], '=');
-        char name[256];
-        snprintf(name, sizeof name, "%.*s", (int)(equals - o->env[i]), o->env[i]);
-        lvni_variables_set(v, name, equals + 1);
+    lvni_launch_forget_earlier(v, lvni_env_get(environment, "LEVIN_LAUNCHED") != NULL);
+    lvni_launch_say_timeout(o, v);
+    if (o->master_addr != NULL) {
+        lvni_variables_set(v, "LEVIN_MASTER_ADDR", o->master_addr);
+        lvni_variables_set(v, "MASTER_ADDR", o->master_addr);
     }
-    for (int i = 0; i < o->n_unset; i++) {
-        lvni_variables_unset(v, o->unset[i]);
+    if (lvni_port_number(o->master_port) > 0) {
+        lvni_variables_set(v, "LEVIN_MASTER_PORT", o->master_port);
+        lvni_variables_set(v, "MASTER_PORT", o->master_port);
     }
     if (o->nccl_debug != NULL) {
         lvni_variables_set(v, "NCCL_DEBUG", o->nccl_debug);
@@ -108,7 +110,55 @@ static lvn_status step_environment(const lvni_launch_options *o, char *const *en
     if (o->omp > 0) {
         lvni_variables_set_number(v, "OMP_NUM_THREADS", o->omp);
     }
+    LVN_TRY(lvni_launch_say_wishes(o, name, v));
     return lvni_variables_status(v);
+}
+
+/* ---- what gets lost ---- */
+
+/* Does any variable depend on the rank? srun gives all tasks the same. */
+static lvn_status check_values(const lvni_launch_options *o, char *const *environment, bool *differ)
+{
+    static const lvni_rank_name one = {.host = "", .run_id = ""}, two = {.rank = 1, .local_rank = 1, .node_rank = 1, .world = 1, .host = "", .run_id = ""};
+    lvni_variables a, b = {0};
+    lvn_status s = step_environment(o, environment, &one, &a);
+    if (s == LVN_OK) {
+        s = step_environment(o, environment, &two, &b);
+    }
+    *differ = false;
+    for (size_t i = 0; s == LVN_OK && i < a.n && i < b.n; i++) {
+        *differ = *differ || strcmp(a.list[i], b.list[i]) != 0;
+    }
+    lvni_variables_free(&a);
+    lvni_variables_free(&b);
+    return s;
+}
+
+static lvn_status warn_of_lost(const lvni_launch_options *o, char *const *environment, lvni_notices *notices)
+{
+    static const char *const lost[] = {"devices", "gpus", "accelerator", "strategy", "allow_shared_device", "node_rank", "run_id", "max_restarts",
+                                       "crash_loop", "grace", "timeout", "straggler_timeout", "run_dir", "keep_logs", "output", "error",
+                                       "output_append_shared", "tee", "redirect", "show", "prefix", "no_prefix", "pty", "tail", "stdin", "bind"};
+    bool differ;
+    LVN_TRY(check_values(o, environment, &differ));
+    lvni_str names = {0};
+    for (size_t i = 0; i < sizeof lost / sizeof *lost; i++) {
+        if (lvni_config_layer(o->config, lost[i]) != LVNI_LAYER_DEFAULT) {
+            lvni_str_printf(&names, "%s%s", names.len > 0 ? ", " : "", lost[i]);
+        }
+    }
+    if (strcmp(o->master_port, "random") == 0) {
+        lvni_str_printf(&names, "%smaster_port=random", names.len > 0 ? ", " : "");
+    }
+    if (differ) {
+        lvni_str_printf(&names, "%sthe codes %%r %%l %%n %%w in values of variables", names.len > 0 ? ", " : "");
+    }
+    const lvn_status s = lvni_str_status(&names);
+    if (s == LVN_OK && names.len > 0) {
+        lvni_notice_warn(notices, 218, "srun starts the ranks, so these have no effect: %s; --srun never keeps them, on this node alone", lvni_str_text(&names));
+    }
+    lvni_str_free(&names);
+    return s;
 }
 
 static void print_command(int n, const char *const *argv)
@@ -126,8 +176,9 @@ static lvn_status become_srun(const lvni_launch_options *o, const char *const *a
     if (lvni_child_find_program("srun", lvni_env_get(environment, "PATH"), &path, &code) != LVN_OK) {
         LVN_FAIL(LVN_ERR_NOT_FOUND, "srun, which starts the tasks of this allocation, is not in PATH; --srun never starts processes on this node alone");
     }
+    static const lvni_rank_name nobody = {.host = "", .run_id = ""};
     lvni_variables v;
-    lvn_status s = step_environment(o, environment, &v);
+    lvn_status s = step_environment(o, environment, &nobody, &v);
     if (s == LVN_OK) {
         execve(path, (char *const *)(uintptr_t)argv, v.list);
         s = lvn_error_set(LVN_ERR_NOT_FOUND, __FILE__, __LINE__, "%s cannot be executed: %s", path, strerror(errno));
@@ -150,6 +201,10 @@ lvn_status lvni_launch_srun(const lvni_launch_options *o, char *const *environme
         return LVN_OK;
     }
     LVN_TRY(check_nodes(o, &a, notices));
+    LVN_TRY(warn_of_lost(o, environment, notices));
+    if (!o->quiet) {
+        fputs(lvni_str_text(&notices->warnings), stderr);
+    }
     char flags[FLAGS][FLAG_BYTES];
     const int n_flags = write_flags(o, &a, flags);
     const char **argv = lvni_calloc(LVNI_TAG_CORE, (size_t)(n_flags + o->n_program) + 2, sizeof *argv);

@@ -277,6 +277,33 @@ class Words(Case):
         self.assertEqual(out, "srun got --nodes=2 --ntasks-per-node=2 --kill-on-bad-exit=1 prog x with A=1\n")
 
 
+    def test_what_srun_passes_on(self):
+        """Variables reach the tasks, what an earlier launcher left does not, and what only a launcher can do is named."""
+        batch = {"SLURM_JOB_ID": "1", "SLURM_NTASKS": "4", "SLURM_TASKS_PER_NODE": "2(x2)", "SLURM_JOB_NODELIST": "n[08-09]", "SLURM_JOB_NUM_NODES": "2"}
+        with open(f"{self.dir}/srun", "w", encoding="utf-8") as f:
+            f.write("#!/bin/sh\nexec env\n")
+        os.chmod(f"{self.dir}/srun", 0o755)
+        with open(f"{self.dir}/vars", "w", encoding="utf-8") as f:
+            f.write("A=1\nB=2\n")
+        batch["PATH"] = f"{self.dir}:{CLEAN['PATH']}"
+
+        def run(*options, **env):
+            out, err = self.launch(*options, program=["prog"], env=dict(batch, **env))
+            return dict(line.partition("=")[::2] for line in out.splitlines() if "=" in line), err
+
+        env, err = run("--env-file", "vars", "--env", "B=5%%", "--rdzv-timeout", "7", "--master-port", "29400", RANK="3", LEVIN_STORE_FD="9", MASTER_ADDR="n08")
+        wanted = {"A": "1", "B": "5%", "LEVIN_RDZV_TIMEOUT": "7", "MASTER_PORT": "29400", "LEVIN_MASTER_PORT": "29400", "MASTER_ADDR": "n08"}
+        self.assertEqual({name: env.get(name) for name in wanted}, wanted)
+        self.assertEqual(err, "")
+        for name in ("RANK", "LEVIN_STORE_FD"):
+            self.assertNotIn(name, env)
+        env, err = run("--timeout", "9", "--devices", "2", "--run-dir", "r", "--env", "A=%r", LEVIN_LAUNCHED="1", MASTER_PORT="1")
+        self.assertNotIn("MASTER_PORT", env)
+        self.assertEqual(err.count("\n"), 1, err)
+        for word in ("W218", "timeout", "devices", "run_dir", "%r"):
+            self.assertIn(word, err)
+        self.assertEqual(run("--timeout", "9", "--quiet")[1], "")
+
     def test_in_a_slurm_step(self):
         """One launcher per node takes its place from the step; a person's shell counts for itself; several launchers on a node are refused."""
         job = 100000 + os.getpid()
