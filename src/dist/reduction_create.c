@@ -26,7 +26,7 @@ static lvn_status check_options(const lvni_comm *comm, const lvni_reduction_opti
     LVN_ARG(o->bucket >= 0 && o->bucket % LVNI_REDUCTION_BLOCK == 0, "buckets of %lld floats: only multiples of %d", (long long)o->bucket,
             LVNI_REDUCTION_BLOCK);
     const int64_t bucket = o->bucket > 0 ? o->bucket : o->n;
-    LVN_ARG(bucket == 0 || (o->n / bucket < (int64_t)1 << CURSOR_PLACE_BITS && bucket / REDUCTION_PIECE < (int64_t)1 << CURSOR_PIECE_BITS),
+    LVN_ARG(bucket == 0 || ((o->n + bucket - 1) / bucket < (int64_t)1 << CURSOR_PLACE_BITS && bucket / REDUCTION_PIECE < (int64_t)1 << CURSOR_PIECE_BITS),
             "buckets of %lld floats are too %s for sets of %lld", (long long)bucket, o->n / bucket > 1 ? "small" : "large", (long long)o->n);
     return LVN_OK;
 }

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static const double GOODBYE_S = 10.0; /* that the store waits for the others to leave */
+static const double GOODBYE_S = 10.0, FAREWELL_S = 1.0; /* that the store waits for the others to leave: after a good end, after a failure */
 
 struct lvni_rank_process {
     lvni_store *store; /* NULL: another process has it */
@@ -278,7 +278,7 @@ lvn_status lvni_rank_process_leave(lvni_rank_process *p, lvn_status failed)
     lvni_control_destroy(p->control); /* its thread may be in on_abort: only then the communicator goes */
     lvni_comm_destroy(comm);
     if (p->store != NULL) {
-        (void)lvni_store_wait(p->store, GOODBYE_S);
+        (void)lvni_store_wait(p->store, s == LVN_OK || s == LVN_ERR_CANCELLED ? GOODBYE_S : FAREWELL_S);
     }
     lvni_store_destroy(p->store);
     lvni_free(p);

@@ -57,7 +57,6 @@ typedef struct shm_comm {
     uint64_t next_region; /* offset in the segment; the same on all ranks */
     bool own_core;        /* there are as many cores as ranks */
     int *pidfd;           /* per rank; NULL: ranks are threads. -1: this rank, or the system has none */
-    uint64_t looked_ns;   /* at the others' processes */
     lvni_sum_plan plan;   /* over ranks */
     void **source;        /* world */
 } shm_comm;

@@ -108,7 +108,7 @@ lvn_status shm_wait(lvni_comm *comm, const lvni_wait *wait)
         return LVN_OK;
     }
     lvn_status status = LVN_OK;
-    c->looked_ns = lvni_now_ns();
+    uint64_t looked_ns = lvni_now_ns(); /* at the others' processes */
     lvni_doorbell_enter(bell);
     for (;;) {
         const uint32_t seen = lvni_doorbell_seen(bell);
@@ -120,9 +120,9 @@ lvn_status shm_wait(lvni_comm *comm, const lvni_wait *wait)
             break;
         }
         lvni_doorbell_sleep(bell, seen, LOOK_MS);
-        if (lvni_now_ns() - c->looked_ns >= LOOK_NS) {
+        if (lvni_now_ns() - looked_ns >= LOOK_NS) {
             look_at_others(c, wait);
-            c->looked_ns = lvni_now_ns();
+            looked_ns = lvni_now_ns();
         }
     }
     lvni_doorbell_leave(bell);
