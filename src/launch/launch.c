@@ -244,7 +244,8 @@ int lvni_launch(int n, const char *const *words, char *const *environment)
         code = report_error(&r, s, code);
     }
     drain(&r, code == LVNI_EXIT_OK && r.reason == LVNI_REASON_NONE);
-    if (!r.o.keep_logs && r.begin_ns != 0 && (code == LVNI_EXIT_OK || r.signal != 0)) {
+    const bool good = r.o.keep_logs == LVNI_KEEP_FAILURE && r.begin_ns != 0 && (code == LVNI_EXIT_OK || r.signal != 0);
+    if (good || lvni_launch_refused(&r)) {
         lvni_launch_remove_files(&r);
     }
     lvni_guard_end(&r);

@@ -4,11 +4,13 @@
 #include "core/alloc.h"
 #include "core/vfs.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -190,6 +192,24 @@ static void remove_one(const char *fmt, ...)
     if (n > 0 && n < (int)sizeof path) {
         (void)remove(path);
     }
+}
+
+bool lvni_launch_refused(const lvni_run *r)
+{
+    if (r->o.keep_logs != LVNI_KEEP_STARTED || r->reason != LVNI_REASON_FAILURE) {
+        return false;
+    }
+    lvni_error_record record;
+    const lvni_proc *first = lvni_launch_first(r, &record);
+    DIR *d = first == NULL || (first->how != CLD_EXITED && record.code == 0) ? NULL : opendir(r->run_dir);
+    bool alone = d != NULL;
+    for (const struct dirent *e = NULL; alone && (e = readdir(d)) != NULL;) {
+        alone = e->d_name[0] == '.' || strcmp(e->d_name, "logs") == 0 || strcmp(e->d_name, "errors") == 0;
+    }
+    if (d != NULL) {
+        closedir(d);
+    }
+    return alone;
 }
 
 void lvni_launch_remove_files(const lvni_run *r)

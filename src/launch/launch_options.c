@@ -83,8 +83,8 @@ static const lvni_option end_rows[] = {
 
 static const lvni_option io_rows[] = {
     {.name = "run_dir", .type = LVNI_OPT_PATH, .help = "where logs/ and errors/ go; unset: levin-runs/RUN_ID"},
-    {.name = "keep_logs", .type = LVNI_OPT_CHOICE, .fallback = "always", .choices = "always|failure",
-     .help = "failure: what was written into the run directory goes when all ranks ended well, or at a signal of yours, and the directory with it"},
+    {.name = "keep_logs", .type = LVNI_OPT_CHOICE, .fallback = "always", .choices = "always|failure|started",
+     .help = "failure: what was written into the run directory goes when all ranks ended well, or at a signal of yours, and the directory with it; started: it goes when they refused to begin"},
     {.name = "output", .type = LVNI_OPT_PATH, .check = check_pattern,
      .help = "file of each rank's standard output, and of its standard error without error=; %r rank, %l local rank, %n node, %w ranks, %h host, %j run, %a attempt, %p process"},
     {.name = "error", .type = LVNI_OPT_PATH, .check = check_pattern, .help = "file of each rank's standard error, as output"},
@@ -212,7 +212,8 @@ static void take_texts(lvni_launch_options *o)
     o->master_port = lvni_config_str(c, "master_port");
     o->run_id = lvni_config_str(c, "run_id");
     o->run_dir = lvni_config_str(c, "run_dir");
-    o->keep_logs = strcmp(lvni_config_str(c, "keep_logs"), "always") == 0;
+    const char *keep = lvni_config_str(c, "keep_logs");
+    o->keep_logs = strcmp(keep, "always") == 0 ? LVNI_KEEP_ALWAYS : strcmp(keep, "failure") == 0 ? LVNI_KEEP_FAILURE : LVNI_KEEP_STARTED;
     o->prefix = lvni_config_bool(c, "no_prefix") ? "" : lvni_config_str(c, "prefix");
     o->output = lvni_config_str(c, "output");
     o->error = lvni_config_str(c, "error");

@@ -8,6 +8,12 @@ typedef enum lvni_stdin { LVNI_STDIN_NONE, LVNI_STDIN_RANK0, LVNI_STDIN_ALL } lv
 typedef enum lvni_bind { LVNI_BIND_AUTO, LVNI_BIND_NONE, LVNI_BIND_CORES, LVNI_BIND_NUMA } lvni_bind;
 typedef enum lvni_srun { LVNI_SRUN_AUTO, LVNI_SRUN_ALWAYS, LVNI_SRUN_NEVER } lvni_srun;
 
+typedef enum lvni_keep_logs {
+    LVNI_KEEP_ALWAYS,
+    LVNI_KEEP_FAILURE, /* not when all went well */
+    LVNI_KEEP_STARTED  /* not when the ranks refused to begin: a program of which this is the run directory has put nothing into it */
+} lvni_keep_logs;
+
 typedef struct lvni_launch_options {
     lvni_config *config; /* owns the texts below */
     const char *const *program; /* n_program words behind `--`; borrowed */
@@ -31,7 +37,7 @@ typedef struct lvni_launch_options {
     const char *prefix;         /* NULL: not given; "": none */
     const char *output, *error; /* patterns of log files; NULL: those of the run directory */
     bool redirect, append_shared;
-    bool keep_logs; /* also when all went well */
+    lvni_keep_logs keep_logs;
     const char *show;
     int tail;
     int standard_input; /* lvni_stdin; -1: not given */

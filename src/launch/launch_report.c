@@ -256,5 +256,7 @@ void lvni_launch_report(lvni_run *r)
         print_hints(r, first, &record);
         print_tail(r, first);
     }
-    print_table(r, first->end_ns);
+    if (!lvni_launch_refused(r)) { /* else the sentence is all there is to say */
+        print_table(r, first->end_ns);
+    }
 }

@@ -16,6 +16,7 @@
 #include "recipes/saved_classes.h"
 #include "recipes/train_options.h"
 #include "tensor/device.h"
+#include "trainer/identity.h"
 #include "trainer/memory.h"
 
 #include <levin/version.h>
@@ -149,7 +150,7 @@ static lvn_status export_named(void *user, const char *name, const float *values
     return s;
 }
 
-static lvn_status make_options(lvni_fit_run *r, lvni_trainer_options *out)
+lvn_status lvni_fit_options(lvni_fit_run *r, lvni_trainer_options *out)
 {
     const lvni_config *c = r->request->config;
     LVN_TRY(lvni_config_to_json(c, &r->json));
@@ -189,74 +190,6 @@ static lvn_status make_options(lvni_fit_run *r, lvni_trainer_options *out)
     return LVN_OK;
 }
 
-/* The network cannot work on so few samples (or on such pictures): said before the first step, not after the last of an epoch. */
-static lvn_status refuse_size(const lvni_plan *p, int64_t size)
-{
-    const lvn_error why = *lvn_last_error();
-    const bool in_all = size >= lvni_plan_shard(p, 0, p->shards - 1).count;
-    if (in_all || p->last_step == p->effective_batch) {
-        LVN_FAIL(LVN_ERR_USAGE, "the network cannot do a shard of %lld sample%s: %s", (long long)size, size == 1 ? "" : "s", why.message);
-    }
-    LVN_FAIL(LVN_ERR_USAGE, "the last step of an epoch has %lld sample%s in %d shard%s (%lld samples in steps of %lld), and the network cannot do a shard of %lld: %s; "
-             "drop_last=true leaves that step out, and another batch_size may have none such", (long long)p->last_step, p->last_step == 1 ? "" : "s", p->shards,
-             p->shards == 1 ? "" : "s", (long long)p->n_samples, (long long)p->effective_batch, (long long)size, why.message);
-}
-
-/* Said, not refused: the forecast is of the peak, and what others take may be free by then. */
-static void compare_memory(uint64_t need, lvni_str *out)
-{
-    const double gib = 1.0 / (1 << 30);
-    const uint64_t has = lvni_machine_memory("");
-    if (need > has) {
-        lvni_str_printf(out, "the run takes about %.1f GiB, and %.1f GiB are available to it here: the system may kill it; a smaller batch_size or image_size, or more "
-                        "shards, takes less", (double)need * gib, (double)has * gib);
-    }
-}
-
-/* What does not fit in any case is refused before there is a run; the rest is a peak of lanes that need not come together. */
-static lvn_status compare_device(const lvni_memory_need *n, lvni_str *out)
-{
-    const double mib = 1.0 / (1 << 20);
-    if (n->device_fixed > n->device_limit) {
-        LVN_FAIL(LVN_ERR_DEVICE_MEMORY, "weights, gradients and optimizer take %.4g MiB of %s, which has %.4g MiB: a smaller model, fewer shards or lanes=1 need less",
-                 (double)n->device_fixed * mib, n->device_name, (double)n->device_limit * mib);
-    }
-    if (n->device > n->device_limit) {
-        lvni_str_printf(out, "%sthe run takes up to %.4g MiB of %s, which has %.4g MiB, and may run out of it; a smaller batch_size or image_size, more shards or fewer lanes "
-                        "need less", out->len > 0 ? "; " : "", (double)n->device * mib, n->device_name, (double)n->device_limit * mib);
-    }
-    return LVN_OK;
-}
-
-/* A dry run of each size of shard. What fails in it otherwise says why when it is to run. */
-static lvn_status predict_memory(lvni_fit_run *r)
-{
-    lvni_trainer_options o;
-    lvni_memory_need need;
-    LVN_TRY(make_options(r, &o));
-    const lvn_status s = lvni_trainer_predict_memory(&o, &need);
-    lvni_str_clear(&r->json); /* the configuration may still change */
-    lvni_str_clear(&r->card);
-    if (s == LVN_ERR_SHAPE && need.refused > 0) {
-        return refuse_size(&r->plan, need.refused);
-    }
-    if (s == LVN_ERR_DEVICE_MEMORY) {
-        const lvn_error why = *lvn_last_error();
-        LVN_FAIL(LVN_ERR_USAGE, "%lld samples at once take more memory than there is (%s): give a smaller batch_size or image_size, or more shards",
-                 (long long)need.refused, why.message);
-    }
-    if (s == LVN_OK) {
-        lvni_memory_print(&need, o.plan.lanes, &r->memory);
-        compare_memory(need.total * (uint64_t)r->rank.world, &r->scarce);
-        LVN_TRY(compare_device(&need, &r->scarce));
-    } else {
-        lvni_str_printf(&r->memory, "memory: not known (%s)", lvn_last_error()->message);
-        lvn_clear_error();
-    }
-    LVN_TRY(lvni_str_status(&r->scarce));
-    return lvni_str_status(&r->memory);
-}
-
 static void warn_scarce(const lvni_fit_run *r)
 {
     if (r->scarce.len > 0) {
@@ -267,7 +200,7 @@ static void warn_scarce(const lvni_fit_run *r)
 static lvn_status make_trainer(lvni_fit_run *r)
 {
     lvni_trainer_options o;
-    LVN_TRY(make_options(r, &o));
+    LVN_TRY(lvni_fit_options(r, &o));
     lvni_log_line(LVNI_LOG_INFO, "%s", lvni_str_text(&r->memory));
     warn_scarce(r);
     return lvni_trainer_create(&o, &r->trainer);
@@ -338,6 +271,20 @@ static lvn_status build_model(lvni_fit_run *r)
     return LVN_OK;
 }
 
+/* The last rank has the smallest shards: what its network cannot do is refused while nothing has been written. */
+static lvn_status try_last_rank(lvni_fit_run *r)
+{
+    const lvni_plan own = r->plan;
+    lvni_rank last = r->rank;
+    last.rank = last.world - 1;
+    LVN_TRY(lvni_make_plan(r->request->config, own.n_samples, &last, r->model->coupled, &r->plan));
+    const lvn_status s = lvni_fit_predict_memory(r);
+    r->plan = own;
+    lvni_str_clear(&r->memory);
+    lvni_str_clear(&r->scarce);
+    return s;
+}
+
 static lvn_status prepare(lvni_fit_run *r)
 {
     lvni_config *c = r->request->config;
@@ -349,7 +296,8 @@ static lvn_status prepare(lvni_fit_run *r)
     LVN_TRY(lvni_make_plan(c, n, &r->rank, r->model->coupled, &r->plan));
     LVN_TRY(lvni_read_schedule(c, &r->plan, &r->schedule));
     LVN_TRY(check_optim(r));
-    LVN_TRY(predict_memory(r));
+    LVN_TRY(leads(r) && r->rank.world > 1 ? try_last_rank(r) : LVN_OK);
+    LVN_TRY(lvni_fit_predict_memory(r));
     return lvni_config_bool(c, "resume") ? LVN_OK : load_weights(r); /* a checkpoint has its own; the file may be gone by then */
 }
 
@@ -367,12 +315,14 @@ static lvn_status lead(lvni_fit_run *r)
     return resuming ? find_saved(r) : LVN_OK;
 }
 
-/* The others wait for rank 0, which decides what is resumed; the configuration is resolved by then. */
+/* The others wait for rank 0, which decides what is resumed. Where they are its threads, the configuration is resolved by then. */
 static lvn_status follow(lvni_fit_run *r)
 {
     char path[4096] = "";
     LVN_TRY(lvni_comm_broadcast(r->rank.comm, path, sizeof path, 0));
-    lvni_stop_install();
+    if (r->request->ranks->rank[0].rank != 0) { /* a process of its own; threads of rank 0's have its handlers */
+        lvni_stop_install();
+    }
     LVN_TRY(prepare(r));
     const bool fresh = lvni_config_bool(r->request->config, "resume") && path[0] == '\0';
     LVN_TRY(fresh ? load_weights(r) : LVN_OK);
@@ -388,12 +338,51 @@ static lvn_status tell_followers(const lvni_fit_run *r)
     return lvni_comm_broadcast(r->rank.comm, path, sizeof path, 0);
 }
 
+/* Every rank reads the data by itself, and may see another folder. */
+static lvn_status compare_runs(const lvni_fit_run *r, const char *const *run, const size_t *size)
+{
+    for (int i = 1; i < r->rank.world; i++) {
+        if (size[i] != size[0] || memcmp(run[i], run[0], size[0]) != 0) {
+            LVN_FAIL(LVN_ERR_USAGE, "rank %d has %.*s where rank 0 has %.*s: all ranks must see the same data and configuration", i, (int)size[i], run[i],
+                     (int)size[0], run[0]);
+        }
+    }
+    return LVN_OK;
+}
+
+static lvn_status agree_on_run(const lvni_fit_run *r)
+{
+    lvni_str run = {0}, machine = {0};
+    void *all = NULL;
+    size_t *size = lvni_calloc(LVNI_TAG_TRAINER, (size_t)r->rank.world, sizeof *size);
+    const char **text = lvni_calloc(LVNI_TAG_TRAINER, (size_t)r->rank.world, sizeof *text);
+    lvni_identity_print(r->trainer, &run, &machine);
+    if (r->request->val != NULL) {
+        lvni_str_printf(&run, " val=%016llx", (unsigned long long)lvni_identity_of_data(r->request->val));
+    }
+    lvn_status s = size == NULL || text == NULL ? LVN_ERR_MEMORY : lvni_str_status(&run);
+    s = s == LVN_OK ? lvni_comm_all_gather_sized(r->rank.comm, lvni_str_text(&run), run.len, &all, size) : s;
+    const char *at = all;
+    for (int i = 0; i < r->rank.world && s == LVN_OK; i++) {
+        text[i] = at;
+        at += size[i];
+    }
+    s = s == LVN_OK ? compare_runs(r, text, size) : s;
+    lvni_free(all);
+    lvni_free(size);
+    lvni_free(text);
+    lvni_str_free(&run);
+    lvni_str_free(&machine);
+    return s;
+}
+
 lvn_status lvni_fit_rank(lvni_fit_run *r)
 {
     const lvni_config *c = r->request->config;
     LVN_TRY(leads(r) ? lead(r) : follow(r));
     LVN_TRY(leads(r) && r->rank.world > 1 ? tell_followers(r) : LVN_OK);
     LVN_TRY(make_trainer(r));
+    LVN_TRY(r->rank.world > 1 ? agree_on_run(r) : LVN_OK);
     LVN_TRY(r->saved != NULL ? resume(r) : LVN_OK);
     if (leads(r) && !lvni_trainer_finished(r->trainer)) { /* only now: keys that do not fit, or train nothing, must not spoil the run that is there */
         LVN_TRY(lvni_run_dir_write_config(r->dir, c));

@@ -21,6 +21,10 @@ typedef struct lvni_fit_run {
     lvni_ckpt *saved; /* where a resumed run goes on; NULL: from the beginning */
 } lvni_fit_run;
 
+/* The trainer's options from the configuration; run->json and run->card are made. */
+lvn_status lvni_fit_options(lvni_fit_run *run, lvni_trainer_options *out);
+/* fit_memory.c: a dry run of each size of shard. Lines into run->memory and run->scarce. */
+lvn_status lvni_fit_predict_memory(lvni_fit_run *run);
 /* The whole run of a rank, from the directory to the last checkpoint. A collective of the ranks. */
 lvn_status lvni_fit_rank(lvni_fit_run *run);
 void lvni_fit_run_free(lvni_fit_run *run);

@@ -229,6 +229,10 @@ static lvn_status read_wish(lvni_config *c, const lvni_ranks_command *command, w
     lvni_notices_free(&notices);
     LVN_TRY(s);
     const bool several = is_one_of_several(&out->who) || out->devices > 1;
+    if (!is_one_of_several(&out->who) && command->recipe != NULL && command->command[0] == NULL && several) {
+        out->threads = true; /* a program of somebody's own is not started again: its ranks are threads */
+        return set(c, "strategy", strcmp(lvni_config_str(c, "strategy"), "ddp2") == 0 ? "ddp2" : "dp");
+    }
     return set(c, "strategy", out->threads ? lvni_config_str(c, "strategy") : name_of(several ? LVNI_MODE_DDP : LVNI_MODE_SINGLE));
 }
 
@@ -295,14 +299,16 @@ static lvn_status open_process(const lvni_config *c, const wish *w, const lvni_r
 /* The same command again, as the ranks of `levin launch`. dir: of the run, for its logs and error records too; NULL: they stay only after a failure. */
 static lvn_status launch(const lvni_config *c, const lvni_ranks_command *command, const char *dir)
 {
-    char devices[512], run_dir[4096] = "keep_logs=failure", out[4096];
+    char devices[512], run_dir[4096] = "", out[4096];
     const char *words[256], *spec = lvni_config_str(c, "devices");
     int n = 0;
     const int length = snprintf(devices, sizeof devices, "devices=%s", strcmp(spec, "auto") == 0 ? "all" : spec);
     if (length >= (int)sizeof devices || (dir != NULL && snprintf(run_dir, sizeof run_dir, "run_dir=%s", dir) >= (int)sizeof run_dir)) {
         LVN_FAIL(LVN_ERR_UNSUPPORTED, "devices= or out= is too long to start ranks with");
     }
-    const char *const options[] = {is_sim(c) ? "accelerator=sim" : "accelerator=cpu", devices, run_dir, "no_prefix=true", "show=0"};
+    const char *const options[] = {is_sim(c) ? "accelerator=sim" : "accelerator=cpu", devices, "no_prefix=true", "show=0",
+                                   dir != NULL ? "keep_logs=started" : "keep_logs=failure", run_dir};
+    const int n_options = (int)(sizeof options / sizeof *options) - (dir != NULL ? 0 : 1);
     if (command->n > (int)(sizeof words / sizeof *words) - 3) {
         LVN_FAIL(LVN_ERR_UNSUPPORTED, "%d words are too many to start ranks with; put them into a file, and give config=FILE", command->n);
     }
@@ -316,7 +322,7 @@ static lvn_status launch(const lvni_config *c, const lvni_ranks_command *command
         snprintf(out, sizeof out, "out=%s", dir);
         words[n++] = out; /* the last one wins */
     }
-    return lvni_launch_self((int)(sizeof options / sizeof *options), options, n, words, environ);
+    return lvni_launch_self(n_options, options, n, words, environ);
 }
 
 /* Nobody has started this process as one of several. */
@@ -326,6 +332,7 @@ static lvn_status open_alone(const lvni_config *c, const wish *w, const lvni_ran
     LVN_TRY(command->recipe == NULL ? LVN_OK : lvni_run_dir_choose(c, command->recipe, &dir));
     const bool starts = w->devices > 1 && !w->threads && command->command[0] != NULL;
     lvn_status s = check(c, command);
+    s = s == LVN_OK && dir != NULL && starts ? lvni_run_dir_check_free(dir) : s; /* its logs are those of the run that is there */
     s = s != LVN_OK ? s : starts ? launch(c, command, dir) : open_threads(w, out);
     lvni_free(dir);
     return s;

@@ -69,6 +69,16 @@ static lvn_status lock(const char *path)
     return LVN_OK;
 }
 
+lvn_status lvni_run_dir_check_free(const char *path)
+{
+    if (!lvni_path_exists(path)) {
+        return LVN_OK;
+    }
+    const lvn_status s = lock(path);
+    lvni_run_dir_release();
+    return s;
+}
+
 void lvni_run_dir_release(void)
 {
     if (lock_fd >= 0) {

@@ -9,6 +9,8 @@
 lvn_status lvni_run_dir_choose(const lvni_config *config, const char *recipe, char **path);
 /* LVN_ERR_USAGE when there is no run in `out` that could be resumed. */
 lvn_status lvni_run_dir_check_run(const char *out);
+/* LVN_ERR_USAGE when a process trains in it. */
+lvn_status lvni_run_dir_check_free(const char *path);
 /* Make it (emptying what levin wrote there before when overwrite=true, but for the file `keep`, which may be NULL), with checkpoints/ and
  * exported_models/, open train.log.
  * Locked until lvni_run_dir_release or the end of the process; LVN_ERR_USAGE when another process holds it. */

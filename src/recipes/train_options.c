@@ -136,7 +136,8 @@ lvn_status lvni_check_precision(const lvni_config *c)
 /* A resumed run keeps its effective batch whatever the number of devices: batch_size is written back at the first start. */
 static int64_t kept_batch(const lvni_config *c)
 {
-    const bool kept = lvni_config_bool(c, "resume") && lvni_config_is_set(c, "batch_size") && lvni_config_is_set(c, "batch_size_per_device");
+    const bool kept = lvni_config_bool(c, "resume") && lvni_config_is_set(c, "batch_size") && lvni_config_is_set(c, "batch_size_per_device") &&
+                      lvni_config_layer(c, "batch_size_per_device") == LVNI_LAYER_SAVED;
     return kept ? lvni_config_int(c, "batch_size") * lvni_config_int(c, "accumulate_grad_batches") : 0;
 }
 

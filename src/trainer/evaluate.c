@@ -4,7 +4,7 @@
 #include "tensor/device.h"
 #include "trainer/device_batch.h"
 #include "trainer/row_message.h"
-#include "trainer/trainer.h"
+#include "trainer/loop_impl.h"
 
 #include <string.h>
 
@@ -147,15 +147,18 @@ static lvn_status add_ranks(lvni_comm *comm, const lvni_message *mine, lvn_step 
     size_t *size = lvni_calloc(LVNI_TAG_TRAINER, (size_t)world, sizeof *size);
     lvn_status s = size == NULL ? LVN_ERR_MEMORY : lvni_comm_all_gather_sized(comm, mine->data, mine->size, &all, size);
     const unsigned char *at = all;
+    int signal_number = 0; /* as told: one that came to this rank since then counts at the next step, for all */
     for (int rank = 0; rank < world && s == LVN_OK; rank++) {
-        lvni_message_head head;
+        lvni_message_head head = {0};
         s = lvni_message_read(at, size[rank], &head, add_chunk, sum);
-        lvni_stop_note(s == LVN_OK ? (int)head.signal : 0);
+        signal_number = signal_number != 0 ? signal_number : (int)head.signal;
+        lvni_message_tell_note(at, size[rank], &head, rank);
         at += size[rank];
     }
     lvni_free(all);
     lvni_free(size);
-    return s == LVN_OK ? check_stop() : s;
+    lvni_stop_note(signal_number);
+    return s == LVN_OK && signal_number != 0 ? check_stop() : s;
 }
 
 lvn_status lvni_evaluate(const lvni_model *model, lvni_loader *loader, lvni_lanes *lanes, lvni_comm *comm, lvn_step *result)
@@ -172,7 +175,8 @@ lvn_status lvni_evaluate(const lvni_model *model, lvni_loader *loader, lvni_lane
         s = run(e, loader, lanes, result, NULL, NULL);
         if (s == LVN_OK || s == LVN_ERR_CANCELLED) { /* the others learn that this rank was asked to stop */
             ((lvni_message_head *)(void *)said.data)->signal = lvni_stop_signal();
-            s = add_ranks(comm, &said, result);
+            s = lvni_comm_rank(comm) > 0 ? lvni_loop_note_unreadable(loader, &said) : LVN_OK;
+            s = s != LVN_OK ? s : add_ranks(comm, &said, result);
         }
     }
     lvni_message_free(&said);

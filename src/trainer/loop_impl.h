@@ -26,7 +26,8 @@ void lvni_loop_tell_last_good(const lvni_trainer *t);
 
 /* validate.c */
 lvn_status lvni_loop_validate(lvni_trainer *t); /* result in t->last_val */
-void lvni_loop_tell_unreadable(lvni_loader *loader);
+void lvni_loop_tell_unreadable(lvni_loader *loader); /* rank 0; the others: */
+lvn_status lvni_loop_note_unreadable(lvni_loader *loader, lvni_message *message);
 /* With on_error=skip: LVN_ERR_CORRUPT when no sample at all could be read. */
 lvn_status lvni_loop_check_readable(const lvni_trainer *t);
 

@@ -3,8 +3,8 @@
  *
  * In host memory the shards of a step's last wave are not merged: the reduction reads the lanes' own sets, bucket by bucket, as soon as a
  * bucket is final in all of them. Sets on a device are merged there, and copied to the host in one go. */
-#ifndef LEVIN_TRAINER_REDUCE_H
-#define LEVIN_TRAINER_REDUCE_H
+#ifndef LEVIN_TRAINER_REDUCER_H
+#define LEVIN_TRAINER_REDUCER_H
 
 #include "dist/reduction.h"
 #include "nn/model.h"

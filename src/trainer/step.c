@@ -1,5 +1,5 @@
 /* One optimizer step, in the order of time: load the shards, forward and backward on the lanes, merge gradients in the
- * fixed tree over shard numbers (with other ranks: reduce.h), divide and clip, update weights and buffers. */
+ * fixed tree over shard numbers (with other ranks: reducer.h), divide and clip, update weights and buffers. */
 #include "autograd/tape.h"
 #include "core/math.h"
 #include "kernels/flat.h"
@@ -22,7 +22,10 @@ lvn_status lvni_trainer_run_shard(const lvni_trainer *t, lvni_shard_job *job)
     job->step = (lvn_step){.step = t->at.step, .weight = weight};
     LVN_TRY(lvn_scope_open());
     const lvn_module *root = t->o.model->root;
+    void (*const final)(void *user, int parameter) = job->set->gradients.final;
+    job->set->gradients.final = NULL; /* a backward pass of the step's own ends no gradient */
     lvn_tensor *loss = root->cls->training_step(root, &b->batch, &job->step);
+    job->set->gradients.final = final;
     const double value = lvn_item(loss);
     lvn_status s = LVN_OK;
     if (loss != NULL && lvn_numel(loss) == 1 && !isfinite(value) && !t->scaler.on && !lvni_device_failed()) { /* 16-mixed: an overflow, the step is skipped */
@@ -232,6 +235,7 @@ static lvn_status finish_reduction(lvni_trainer *t, const lvni_tree *tree, lvni_
     }
     lvni_message_head *mine = (void *)t->said.data;
     mine->signal = lvni_stop_signal();
+    LVN_TRY(t->o.plan.rank > 0 ? lvni_loop_note_unreadable(t->loader, &t->said) : LVN_OK);
     LVN_TRY(lvni_reducer_finish(t->reducer, t->said.data, t->said.size, total));
     all_shards all = {.trainer = t, .result = r};
     t->signal = 0;
@@ -240,6 +244,7 @@ static lvn_status finish_reduction(lvni_trainer *t, const lvni_tree *tree, lvni_
         lvni_message_head head;
         const void *said = lvni_reducer_said(t->reducer, rank, &size);
         LVN_TRY(lvni_message_read(said, size, &head, add_shard, &all));
+        lvni_message_tell_note(said, size, &head, rank);
         t->signal = t->signal != 0 ? t->signal : (int)head.signal;
     }
     lvni_stop_note(t->signal);

@@ -3,12 +3,13 @@
 #include "trainer/step_message.h"
 
 #include "core/alloc.h"
+#include "log/run_log.h"
 
 #include <string.h>
 
 size_t lvni_message_limit(int64_t n_parts)
 {
-    return sizeof(lvni_message_head) + (size_t)n_parts * (sizeof(lvni_message_part) + LVNI_METRICS * sizeof(lvni_step_metric));
+    return sizeof(lvni_message_head) + LVNI_MESSAGE_NOTE + (size_t)n_parts * (sizeof(lvni_message_part) + LVNI_METRICS * sizeof(lvni_step_metric));
 }
 
 lvn_status lvni_message_create(lvni_message *m, int64_t n_parts)
@@ -59,6 +60,23 @@ lvn_status lvni_message_add(lvni_message *m, const lvn_step *metrics, int64_t sa
     return LVN_OK;
 }
 
+lvn_status lvni_message_add_note(lvni_message *m, const char *text)
+{
+    const size_t length = strlen(text), n = length < LVNI_MESSAGE_NOTE ? length : LVNI_MESSAGE_NOTE;
+    LVN_TRY(make_room(m, n));
+    memcpy(m->data + m->size, text, n);
+    m->size += n;
+    ((lvni_message_head *)(void *)m->data)->n_note = (int64_t)n;
+    return LVN_OK;
+}
+
+void lvni_message_tell_note(const void *data, size_t size, const lvni_message_head *head, int rank)
+{
+    if (rank > 0 && head->n_note > 0) {
+        lvni_log_line(LVNI_LOG_WARNING, "rank %d: %.*s", rank, (int)head->n_note, (const char *)data + size - head->n_note);
+    }
+}
+
 lvn_status lvni_message_read(const void *data, size_t size, lvni_message_head *head, lvni_message_part_fn give, void *user)
 {
     const unsigned char *at = data, *end = at + size;
@@ -84,7 +102,7 @@ lvn_status lvni_message_read(const void *data, size_t size, lvni_message_head *h
         at += (size_t)part.n_metrics * sizeof *metrics.metric;
         give(user, &part, &metrics);
     }
-    if (at != end || read != h.n_parts || size < sizeof h) {
+    if (end - at != h.n_note || read != h.n_parts || size < sizeof h) {
         LVN_FAIL(LVN_ERR_CORRUPT, "a rank's message of %zu bytes does not hold the %lld parts that it names: ranks of different versions?", size,
                  (long long)h.n_parts);
     }

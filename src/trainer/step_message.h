@@ -14,6 +14,7 @@ typedef struct lvni_message {
 typedef struct lvni_message_head {
     int64_t signal;  /* that this rank was sent (trainer.h), 0: none */
     int64_t n_parts; /* shards or chunks that follow */
+    int64_t n_note;  /* bytes of text behind them: a warning that this rank alone can give */
 } lvni_message_head;
 
 /* One shard's or chunk's. */
@@ -21,6 +22,8 @@ typedef struct lvni_message_part {
     double weight;
     int64_t samples, n_metrics; /* metrics follow */
 } lvni_message_part;
+
+enum { LVNI_MESSAGE_NOTE = 512 };
 
 /* The most bytes of a message with n parts. */
 size_t lvni_message_limit(int64_t n_parts);
@@ -30,6 +33,11 @@ void lvni_message_free(lvni_message *message);
 lvni_message_head *lvni_message_begin(lvni_message *message);
 /* Grows when it must (evaluation, whose number of chunks nobody knows before). */
 lvn_status lvni_message_add(lvni_message *message, const lvn_step *metrics, int64_t samples);
+
+/* After the last part; cut to LVNI_MESSAGE_NOTE bytes. */
+lvn_status lvni_message_add_note(lvni_message *message, const char *text);
+/* Rank 0 tells the note of another rank's message, if it has one; `head` is the message's. */
+void lvni_message_tell_note(const void *data, size_t size, const lvni_message_head *head, int rank);
 
 /* Calls part(user, weight, samples, metrics) for each; `head` may be NULL. LVN_ERR_CORRUPT when the bytes are no message. */
 typedef void (*lvni_message_part_fn)(void *user, const lvni_message_part *part, const lvn_step *metrics);

@@ -11,6 +11,7 @@ static const int taken[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGPIPE};
 enum { TAKEN = sizeof taken / sizeof *taken };
 
 static volatile sig_atomic_t asked, early;
+static _Atomic int noted; /* of another rank; apart, since the second Ctrl-C of this process must be its own */
 static struct sigaction before[TAKEN];
 static bool installed;
 
@@ -74,14 +75,16 @@ static void install(void)
 void lvni_stop_install_early(void)
 {
     asked = 0;
+    noted = 0;
     early = 1;
     install();
 }
 
 void lvni_stop_install(void)
 {
-    if (!early) {
+    if (!early && !installed) {
         asked = 0; /* never read and written back: a signal that comes in between would be lost */
+        noted = 0;
     }
     early = 0;
     install();
@@ -104,12 +107,13 @@ void lvni_stop_remove(void)
 
 int lvni_stop_signal(void)
 {
-    return asked;
+    const int own = asked;
+    return own != 0 ? own : noted;
 }
 
 void lvni_stop_note(int signal_number)
 {
-    if (asked == 0 && signal_number != 0) {
-        asked = signal_number;
+    if (signal_number != 0) {
+        noted = signal_number;
     }
 }

@@ -8,12 +8,18 @@
 void lvni_loop_tell_unreadable(lvni_loader *loader)
 {
     lvni_str text = {0};
-    if (lvni_loader_report(loader, &text)) { /* of this rank's samples */
-        const bool follower = lvni_log_set_follower(false);
+    if (lvni_loader_report(loader, &text)) {
         lvni_log_line(LVNI_LOG_WARNING, "%s", lvni_str_text(&text));
-        lvni_log_set_follower(follower);
     }
     lvni_str_free(&text);
+}
+
+lvn_status lvni_loop_note_unreadable(lvni_loader *loader, lvni_message *message)
+{
+    lvni_str text = {0};
+    const lvn_status s = lvni_loader_report(loader, &text) ? lvni_message_add_note(message, lvni_str_text(&text)) : LVN_OK;
+    lvni_str_free(&text);
+    return s;
 }
 
 static bool reports(const lvn_step *step, const char *name)
@@ -62,7 +68,8 @@ lvn_status lvni_loop_validate(lvni_trainer *t)
 /* With on_error=skip: a run that learned nothing must not end as if it had. */
 lvn_status lvni_loop_check_readable(const lvni_trainer *t)
 {
-    const bool none = t->o.comm == NULL && lvni_loader_get_stats(t->loader).unreadable == t->o.plan.n_samples; /* a loader knows its rank's alone */
+    const bool none = t->o.comm != NULL ? t->samples_this_run == 0 /* of all ranks; a loader knows its own rank's alone */
+                                        : lvni_loader_get_stats(t->loader).unreadable == t->o.plan.n_samples;
     if (none || t->at.samples_seen == 0) {
         LVN_FAIL(LVN_ERR_CORRUPT,
                  "none of the training samples read in %lld steps (of %lld samples in all) could be used: "

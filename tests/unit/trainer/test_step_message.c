@@ -44,10 +44,13 @@ static void reads_what_was_written(void **state)
         const lvn_step s = some_metrics(i * 5);
         assert_int_equal(lvni_message_add(&m, &s, 100 + i), LVN_OK);
     }
+    assert_int_equal(lvni_message_add_note(&m, "one of two"), LVN_OK);
     parts got = {0};
     lvni_message_head head;
     assert_int_equal(lvni_message_read(m.data, m.size, &head, keep, &got), LVN_OK);
     assert_int_equal(head.signal, 15);
+    assert_int_equal(head.n_note, 10);
+    assert_memory_equal(m.data + m.size - 10, "one of two", 10);
     assert_int_equal(got.n, 4);
     for (int i = 0; i < 4; i++) {
         const lvn_step s = some_metrics(i * 5);

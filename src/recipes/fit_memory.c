@@ -1,0 +1,74 @@
+/* What a run will take, foretold before there is a run directory; and what the network cannot do at these sizes (fit.h). */
+#include "core/machine_memory.h"
+#include "core/str.h"
+#include "recipes/fit_impl.h"
+#include "tensor/device.h"
+#include "trainer/memory.h"
+
+/* The network cannot work on so few samples (or on such pictures): said before the first step, not after the last of an epoch. */
+static lvn_status refuse_size(const lvni_plan *p, int64_t size)
+{
+    const lvn_error why = *lvn_last_error();
+    const bool in_all = size >= lvni_plan_shard(p, 0, p->shards - 1).count;
+    if (in_all || p->last_step == p->effective_batch) {
+        LVN_FAIL(LVN_ERR_USAGE, "the network cannot do a shard of %lld sample%s: %s", (long long)size, size == 1 ? "" : "s", why.message);
+    }
+    LVN_FAIL(LVN_ERR_USAGE, "the last step of an epoch has %lld sample%s in %d shard%s (%lld samples in steps of %lld), and the network cannot do a shard of %lld: %s; "
+             "drop_last=true leaves that step out, and another batch_size may have none such", (long long)p->last_step, p->last_step == 1 ? "" : "s", p->shards,
+             p->shards == 1 ? "" : "s", (long long)p->n_samples, (long long)p->effective_batch, (long long)size, why.message);
+}
+
+/* Said, not refused: the forecast is of the peak, and what others take may be free by then. */
+static void compare_memory(uint64_t need, lvni_str *out)
+{
+    const double gib = 1.0 / (1 << 30);
+    const uint64_t has = lvni_machine_memory("");
+    if (need > has) {
+        lvni_str_printf(out, "the run takes about %.1f GiB, and %.1f GiB are available to it here: the system may kill it; a smaller batch_size or image_size, or more "
+                        "shards, takes less", (double)need * gib, (double)has * gib);
+    }
+}
+
+/* What does not fit in any case is refused before there is a run; the rest is a peak of lanes that need not come together. */
+static lvn_status compare_device(const lvni_memory_need *n, lvni_str *out)
+{
+    const double mib = 1.0 / (1 << 20);
+    if (n->device_fixed > n->device_limit) {
+        LVN_FAIL(LVN_ERR_DEVICE_MEMORY, "weights, gradients and optimizer take %.4g MiB of %s, which has %.4g MiB: a smaller model, fewer shards or lanes=1 need less",
+                 (double)n->device_fixed * mib, n->device_name, (double)n->device_limit * mib);
+    }
+    if (n->device > n->device_limit) {
+        lvni_str_printf(out, "%sthe run takes up to %.4g MiB of %s, which has %.4g MiB, and may run out of it; a smaller batch_size or image_size, more shards or fewer lanes "
+                        "need less", out->len > 0 ? "; " : "", (double)n->device * mib, n->device_name, (double)n->device_limit * mib);
+    }
+    return LVN_OK;
+}
+
+/* A dry run of each size of shard. What fails in it otherwise says why when it is to run. */
+lvn_status lvni_fit_predict_memory(lvni_fit_run *r)
+{
+    lvni_trainer_options o;
+    lvni_memory_need need;
+    LVN_TRY(lvni_fit_options(r, &o));
+    const lvn_status s = lvni_trainer_predict_memory(&o, &need);
+    lvni_str_clear(&r->json); /* the configuration may still change */
+    lvni_str_clear(&r->card);
+    if (s == LVN_ERR_SHAPE && need.refused > 0) {
+        return refuse_size(&r->plan, need.refused);
+    }
+    if (s == LVN_ERR_DEVICE_MEMORY) {
+        const lvn_error why = *lvn_last_error();
+        LVN_FAIL(LVN_ERR_USAGE, "%lld samples at once take more memory than there is (%s): give a smaller batch_size or image_size, or more shards",
+                 (long long)need.refused, why.message);
+    }
+    if (s == LVN_OK) {
+        lvni_memory_print(&need, o.plan.lanes, &r->memory);
+        compare_memory(need.total * (uint64_t)r->rank.world, &r->scarce);
+        LVN_TRY(compare_device(&need, &r->scarce));
+    } else {
+        lvni_str_printf(&r->memory, "memory: not known (%s)", lvn_last_error()->message);
+        lvn_clear_error();
+    }
+    LVN_TRY(lvni_str_status(&r->scarce));
+    return lvni_str_status(&r->memory);
+}
