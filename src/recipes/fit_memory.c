@@ -63,6 +63,9 @@ lvn_status lvni_fit_predict_memory(lvni_fit_run *r)
     }
     if (s == LVN_OK) {
         lvni_memory_print(&need, o.plan.lanes, &r->memory);
+        if (r->rank.world > 1) {
+            lvni_str_printf(&r->memory, ", on each of %d ranks", r->rank.world);
+        }
         compare_memory(need.total * (uint64_t)r->rank.world, &r->scarce);
         LVN_TRY(compare_device(&need, &r->scarce));
     } else {
