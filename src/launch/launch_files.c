@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <sys/stat.h>
@@ -47,6 +48,25 @@ static bool can_make(const char *dir)
     return lvni_mkdirs(dir) == LVN_OK && access(dir, W_OK) == 0;
 }
 
+/* A folder in /tmp that nobody else could have made or can write into: anybody may have taken the name, as a link, too. */
+static lvn_status take_private(lvni_run *r)
+{
+    char dir[64];
+    struct stat info;
+    snprintf(dir, sizeof dir, "/tmp/levin-runs-%u", (unsigned)geteuid());
+    const bool made = mkdir(dir, 0700) == 0 || errno == EEXIST;
+    if (!made || lstat(dir, &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != geteuid() || (info.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+        snprintf(dir, sizeof dir, "/tmp/levin-runs-%u-XXXXXX", (unsigned)geteuid());
+        if (mkdtemp(dir) == NULL) {
+            LVN_FAIL(LVN_ERR_IO, "no folder can be made in /tmp: %s; give a --run-dir", strerror(errno));
+        }
+    }
+    char elsewhere[160];
+    snprintf(elsewhere, sizeof elsewhere, "%s/%s", dir, r->run_id);
+    LVN_TRY(take_dir(r, elsewhere));
+    return lvni_mkdirs(r->run_dir);
+}
+
 lvn_status lvni_launch_choose_run_dir(lvni_run *r)
 {
     if (r->o.run_dir != NULL) {
@@ -59,11 +79,9 @@ lvn_status lvni_launch_choose_run_dir(lvni_run *r)
     if (r->o.dry_run || can_make(r->run_dir)) {
         return LVN_OK;
     }
-    char elsewhere[128];
-    snprintf(elsewhere, sizeof elsewhere, "/tmp/levin-runs-%u/%s", (unsigned)geteuid(), r->run_id);
-    lvni_launch_say(r, "%s cannot be made here; logs and error records go to %s", name, elsewhere);
-    LVN_TRY(take_dir(r, elsewhere));
-    return lvni_mkdirs(r->run_dir);
+    LVN_TRY(take_private(r));
+    lvni_launch_say(r, "%s cannot be made here; logs and error records go to %s", name, r->run_dir);
+    return LVN_OK;
 }
 
 /* ---- names ---- */

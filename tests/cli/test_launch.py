@@ -351,6 +351,29 @@ class Output(Case):
             pid = self.read(f"pid.{r}").strip()
             self.assertTrue(os.path.exists(f"{self.dir}/{r}-{pid}-0-2-0-{r}-x.log"), os.listdir(self.dir))
 
+    def test_a_folder_that_others_can_write_into_is_not_taken(self):
+        """Where no folder can be made the run goes to one in /tmp: only if nobody else can put files there."""
+        usual = f"/tmp/levin-runs-{os.geteuid()}"
+        if not os.path.lexists(usual):
+            os.mkdir(usual, 0o700)
+            self.addCleanup(lambda: os.listdir(usual) or os.rmdir(usual))
+        if os.path.islink(usual) or os.stat(usual).st_uid != os.geteuid():
+            self.skipTest(f"{usual} is another's")
+        mode = os.stat(usual).st_mode & 0o7777
+        for now, taken in ((0o700, usual), (0o777, usual + "-")):
+            with self.subTest(mode=oct(now)):
+                os.chmod(usual, now)
+                try:
+                    done = subprocess.run(self.command("--run-id", f"test-{os.getpid()}", program=["true"]), cwd="/proc", env=CLEAN, capture_output=True,
+                                          text=True, timeout=WAIT_S, check=False)
+                finally:
+                    os.chmod(usual, mode)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                path = re.search(r"logs and error records go to (\S+)", done.stderr).group(1)
+                self.addCleanup(shutil.rmtree, path if taken == usual else os.path.dirname(path))
+                self.assertTrue(path.startswith(taken + "/" if taken == usual else taken), path)
+                self.assertEqual(os.lstat(os.path.dirname(path)).st_mode & 0o22, 0)
+
     def test_one_process_is_passed_through(self):
         done = subprocess.run(self.command(program=["sh", "-c", "printf 'a\\rb\\nc'; printf d >&2"]), cwd=self.dir, env=CLEAN, capture_output=True, check=True)
         self.assertEqual((done.stdout, done.stderr), (b"a\rb\nc", b"d"))
