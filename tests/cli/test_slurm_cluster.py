@@ -59,8 +59,12 @@ def bind_somewhere(s):
 
 def command(words, env=None, timeout=WAIT_S):
     """Exit code and all that was written, in one text."""
-    done = subprocess.run(words, env={**Cluster.env, **(env or {})}, cwd=Cluster.dir, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, timeout=timeout, check=False)
+    try:
+        done = subprocess.run(words, env={**Cluster.env, **(env or {})}, cwd=Cluster.dir, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, timeout=timeout, check=False)
+    except subprocess.TimeoutExpired as late:
+        queue = subprocess.run("squeue; sinfo -N -l", shell=True, env=Cluster.env, capture_output=True, text=True, timeout=WAIT_S, check=False).stdout
+        return None, f"{words}: no end in {timeout} s\n{(late.stdout or b'').decode(errors='replace')}\n{queue}"
     return done.returncode, done.stdout
 
 
