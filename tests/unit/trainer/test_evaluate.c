@@ -2,6 +2,7 @@
  * lanes. */
 #include "trainer_support.h"
 
+#include "dist/transport.h"
 #include "kernels/kernels.h"
 
 #include <math.h>
@@ -328,6 +329,48 @@ static void signal_stops_all_ranks(void **state)
     test_free(r);
 }
 
+static const lvni_transport *real;
+
+/* The last thing that ranks do together when they have evaluated; the signal comes right behind it, to this one. */
+static lvn_status broadcast_and_signal(lvni_comm *comm, void *data, size_t bytes, int root)
+{
+    const lvn_status s = real->broadcast(comm, data, bytes, root);
+    raise(SIGTERM);
+    return s;
+}
+
+/* The others know nothing of it, and go on: so must this rank, up to the next step, where all hear of it. */
+static void signal_behind_the_exchange_stops_no_single_rank(void **state)
+{
+    (void)state;
+    memory data;
+    memory_init(&data, N, 0);
+    lvni_model *m = make(NULL);
+    lvni_loader *loader = open_loader(&data, 1, 0);
+    lvni_lanes *lanes;
+    lvni_comm *comm;
+    lvn_step result;
+    assert_int_equal(lvni_lanes_create(1, 1, 1, &lanes), LVN_OK);
+    assert_int_equal(lvni_comm_self(&comm), LVN_OK);
+    real = comm->ops;
+    lvni_transport late = *real;
+    late.broadcast = broadcast_and_signal;
+    comm->ops = &late;
+    lvni_stop_install();
+    assert_int_equal(lvni_evaluate(m, loader, lanes, comm, &result), LVN_OK);
+    assert_int_equal(lvni_stop_signal(), SIGTERM);
+    assert_true(result.metric[0].weight == N);
+    assert_int_equal(lvni_loader_rewind(loader), LVN_OK);
+    assert_int_equal(lvni_evaluate(m, loader, lanes, comm, &result), LVN_ERR_CANCELLED); /* all hear of it */
+    lvni_stop_install(); /* forgets the signal */
+    lvni_stop_remove();
+    comm->ops = real;
+    lvni_comm_destroy(comm);
+    lvni_lanes_destroy(lanes);
+    lvni_loader_destroy(loader);
+    lvni_model_destroy(m);
+}
+
 int main(void)
 {
     if (lvni_cpu_start() != LVN_OK) {
@@ -343,6 +386,7 @@ int main(void)
         cmocka_unit_test(ranks_give_the_rows_of_one),
         cmocka_unit_test(error_of_the_taker_ends_all_ranks),
         cmocka_unit_test(signal_stops_all_ranks),
+        cmocka_unit_test(signal_behind_the_exchange_stops_no_single_rank),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
