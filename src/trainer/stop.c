@@ -82,7 +82,7 @@ void lvni_stop_install_early(void)
 
 void lvni_stop_install(void)
 {
-    if (!early && !installed) {
+    if (!early) {
         asked = 0; /* never read and written back: a signal that comes in between would be lost */
         noted = 0;
     }
