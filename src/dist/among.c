@@ -15,10 +15,10 @@ enum { CHANNELS = 2, PARITIES = 2, STAGE = 64 << 10 };
 /* A rank's part of the region. */
 typedef struct among_part {
     struct {
-        alignas(128) _Atomic uint64_t arrived; /* the last round */
+        alignas(64) _Atomic uint64_t arrived; /* the last round */
         uint64_t bytes[PARITIES];              /* of the whole message */
     } channel[CHANNELS];
-    alignas(128) unsigned char stage[CHANNELS][PARITIES][STAGE];
+    alignas(64) unsigned char stage[CHANNELS][PARITIES][STAGE];
 } among_part;
 
 struct lvni_among {
