@@ -17,6 +17,21 @@ static rows make_rows(const lvn_tensor *x)
     return r;
 }
 
+/* Of channel c: its mean, and the sum of squared distances to it. */
+static double distances(const double *x, rows r, int64_t c, double *mean)
+{
+    double sum = 0.0, squares = 0.0;
+    for (int64_t n = 0; n < r.n; n++) {
+        sum += x[n * r.c + c];
+    }
+    *mean = sum / (double)r.n;
+    for (int64_t n = 0; n < r.n; n++) {
+        const double d = x[n * r.c + c] - *mean;
+        squares += d * d;
+    }
+    return squares;
+}
+
 /* What follows the norm: a residual (element e of it; NULL: none) and relu. */
 static double finish(const lvni_norm_attr *attr, double value, const double *residual, int64_t e)
 {
@@ -34,15 +49,7 @@ lvn_status lvni_ref_batch_norm_train(const lvni_args *args)
            *unbiased = ref_out(args, 3);
     const rows r = make_rows(args->in[0]);
     for (int64_t c = 0; c < r.c; c++) {
-        double sum = 0.0, squares = 0.0;
-        for (int64_t n = 0; n < r.n; n++) {
-            sum += x[n * r.c + c];
-        }
-        mean[c] = sum / (double)r.n;
-        for (int64_t n = 0; n < r.n; n++) {
-            const double d = x[n * r.c + c] - mean[c];
-            squares += d * d;
-        }
+        const double squares = distances(x, r, c, &mean[c]);
         rstd[c] = 1.0 / lvni_sqrt(squares / (double)r.n + attr->eps);
         unbiased[c] = squares / (double)(r.n - 1);
         for (int64_t n = 0; n < r.n; n++) {
@@ -138,15 +145,7 @@ lvn_status lvni_ref_batch_norm_moments(const lvni_args *args)
     const rows r = make_rows(args->in[0]);
     double *variance = mean + r.c;
     for (int64_t c = 0; c < r.c; c++) {
-        double sum = 0.0, squares = 0.0;
-        for (int64_t n = 0; n < r.n; n++) {
-            sum += x[n * r.c + c];
-        }
-        mean[c] = sum / (double)r.n;
-        for (int64_t n = 0; n < r.n; n++) {
-            const double d = x[n * r.c + c] - mean[c];
-            squares += d * d;
-        }
+        const double squares = distances(x, r, c, &mean[c]);
         variance[c] = squares / (double)r.n;
     }
     return LVN_OK;
