@@ -49,26 +49,11 @@ static size_t size_of(const chunk *c)
     return sizeof *c + n * sizeof(int64_t) + (n * k * sizeof(float) + 7) / 8 * 8;
 }
 
-static lvn_status make_room(lvni_rows *r, size_t bytes)
-{
-    if (r->size + bytes <= r->capacity) {
-        return LVN_OK;
-    }
-    const size_t capacity = 2 * r->capacity + bytes;
-    unsigned char *data = lvni_realloc(LVNI_TAG_TRAINER, r->data, capacity);
-    if (data == NULL) {
-        return LVN_ERR_MEMORY;
-    }
-    r->data = data;
-    r->capacity = capacity;
-    return LVN_OK;
-}
-
 lvn_status lvni_rows_add(lvni_rows *r, int64_t n, int64_t k, const int64_t *sample, const float *probability)
 {
     const chunk c = {.n = n, .k = k};
     const size_t bytes = size_of(&c), samples = (size_t)n * sizeof *sample, floats = (size_t)(n * k) * sizeof *probability;
-    LVN_TRY(make_room(r, bytes));
+    LVN_TRY(lvni_message_room(&r->data, r->size, &r->capacity, bytes));
     unsigned char *at = r->data + r->size;
     memset(at + bytes - 8, 0, n > 0 ? 8 : 0); /* what rounding leaves */
     memcpy(at, &c, sizeof c);

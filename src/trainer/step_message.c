@@ -33,18 +33,18 @@ lvni_message_head *lvni_message_begin(lvni_message *m)
     return head;
 }
 
-static lvn_status make_room(lvni_message *m, size_t bytes)
+lvn_status lvni_message_room(unsigned char **data, size_t size, size_t *capacity, size_t bytes)
 {
-    if (m->size + bytes <= m->capacity) {
+    if (size + bytes <= *capacity) {
         return LVN_OK;
     }
-    const size_t capacity = 2 * m->capacity + bytes;
-    unsigned char *data = lvni_realloc(LVNI_TAG_TRAINER, m->data, capacity);
-    if (data == NULL) {
+    const size_t more = 2 * *capacity + bytes;
+    unsigned char *moved = lvni_realloc(LVNI_TAG_TRAINER, *data, more);
+    if (moved == NULL) {
         return LVN_ERR_MEMORY;
     }
-    m->data = data;
-    m->capacity = capacity;
+    *data = moved;
+    *capacity = more;
     return LVN_OK;
 }
 
@@ -52,7 +52,7 @@ lvn_status lvni_message_add(lvni_message *m, const lvn_step *metrics, int64_t sa
 {
     const lvni_message_part part = {.weight = metrics->weight, .samples = samples, .n_metrics = metrics->n_metrics};
     const size_t bytes = (size_t)part.n_metrics * sizeof *metrics->metric;
-    LVN_TRY(make_room(m, sizeof part + bytes));
+    LVN_TRY(lvni_message_room(&m->data, m->size, &m->capacity, sizeof part + bytes));
     memcpy(m->data + m->size, &part, sizeof part);
     memcpy(m->data + m->size + sizeof part, metrics->metric, bytes);
     m->size += sizeof part + bytes;
@@ -63,7 +63,7 @@ lvn_status lvni_message_add(lvni_message *m, const lvn_step *metrics, int64_t sa
 lvn_status lvni_message_add_note(lvni_message *m, const char *text)
 {
     const size_t length = strlen(text), n = length < LVNI_MESSAGE_NOTE ? length : LVNI_MESSAGE_NOTE;
-    LVN_TRY(make_room(m, n));
+    LVN_TRY(lvni_message_room(&m->data, m->size, &m->capacity, n));
     memcpy(m->data + m->size, text, n);
     m->size += n;
     ((lvni_message_head *)(void *)m->data)->n_note = (int64_t)n;

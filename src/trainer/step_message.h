@@ -25,6 +25,9 @@ typedef struct lvni_message_part {
 
 enum { LVNI_MESSAGE_NOTE = 512 };
 
+/* Room for `bytes` more behind the `size` bytes of *data, which may move; it holds *capacity bytes and stays valid on LVN_ERR_MEMORY. */
+lvn_status lvni_message_room(unsigned char **data, size_t size, size_t *capacity, size_t bytes);
+
 /* The most bytes of a message with n parts. */
 size_t lvni_message_limit(int64_t n_parts);
 /* Room for n parts; head zero. LVN_ERR_MEMORY. */
