@@ -209,6 +209,7 @@ static lvn_status prepare(lvni_store *store, const lvni_store_options *o)
     if (gethostname(store->host, sizeof store->host - 1) != 0) {
         snprintf(store->host, sizeof store->host, "?");
     }
+    snprintf(store->reached_at, sizeof store->reached_at, "%s", o->address != NULL ? o->address : store->host);
     store->begin_ns = store->tick_ns = lvni_now_ns();
     store->waiting_ns = store->begin_ns + lvni_store_ns(o->waiting_first_s);
     return LVN_OK;

@@ -62,6 +62,7 @@ struct lvni_store {
     char **rank_hosts;
     lvni_str file; /* rdzv_file.h; empty: none */
     char host[64];
+    char reached_at[256]; /* the address that ranks were given, else the host's name */
     lvni_token key;
     int port;
 

@@ -185,7 +185,7 @@ void lvni_store_meet_tick(lvni_store *store, uint64_t now_ns)
         lvni_str_printf(&line,
                         "E113: not all ranks came within %.0f s\n  found: %s missing; %d of %d present\n  fix: look at the output of those "
                         "that are missing, and whether their hosts reach %s, port %d",
-                        store->o.rdzv_timeout_s, lvni_str_text(&missing), store->n_facts, world, store->host, store->port);
+                        store->o.rdzv_timeout_s, lvni_str_text(&missing), store->n_facts, world, store->reached_at, store->port);
         lvni_store_refuse_all(store, LVN_ERR_TIMEOUT, lvni_str_text(&line));
     } else if (now_ns >= store->waiting_ns) {
         store->waiting_ns += lvni_store_ns(store->o.waiting_every_s);
