@@ -89,11 +89,20 @@ lvni_exit_code lvni_notices_exit(const lvni_notices *n)
     return n->error == 0 ? LVNI_EXIT_OK : kind_of(n->error)->exit;
 }
 
-lvni_exit_code lvni_exit_of_error(const lvn_error *error)
+static bool is_numbered(const lvn_error *error)
 {
     const char *m = error->message;
-    const bool numbered = m[0] == 'E' && isdigit((unsigned char)m[1]) && isdigit((unsigned char)m[2]) && isdigit((unsigned char)m[3]) && m[4] == ':';
-    return numbered ? kind_of((int)strtol(m + 1, NULL, 10))->exit : lvni_exit_of_status(error->code);
+    return m[0] == 'E' && isdigit((unsigned char)m[1]) && isdigit((unsigned char)m[2]) && isdigit((unsigned char)m[3]) && m[4] == ':';
+}
+
+lvni_exit_code lvni_exit_of_error(const lvn_error *error)
+{
+    return is_numbered(error) ? kind_of((int)strtol(error->message + 1, NULL, 10))->exit : lvni_exit_of_status(error->code);
+}
+
+const char *lvni_error_prefix(const lvn_error *error)
+{
+    return is_numbered(error) ? "levin: error " : "error: ";
 }
 
 bool lvni_notices_speak(const lvni_notices *n)

@@ -26,6 +26,8 @@ void lvni_notice_warn(lvni_notices *n, int code, const char *fmt, ...) LVN_PRINT
 lvni_exit_code lvni_notices_exit(const lvni_notices *n);
 /* The same for any error of a thread: numbered ones ("E106: ...") have their own codes, others that of their status. */
 lvni_exit_code lvni_exit_of_error(const lvn_error *error);
+/* How the error of a thread begins where it is printed: a numbered one as the blocks do, all others with "error: ". */
+const char *lvni_error_prefix(const lvn_error *error);
 /* Does this process print its error? Rank 0 speaks for all, and each for itself where others cannot know. */
 bool lvni_notices_speak(const lvni_notices *n);
 /* LVN_ERR_MEMORY when a line could not be kept. */

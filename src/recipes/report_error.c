@@ -34,7 +34,7 @@ void lvni_report_as_rank(int rank)
 
 static void print_error(lvn_status status, const lvn_error *e)
 {
-    fprintf(stderr, "%s: %s\n", status == LVN_ERR_CANCELLED ? "stopped" : "error", e->message[0] != '\0' ? e->message : lvn_status_text(status));
+    fprintf(stderr, "%s%s\n", status == LVN_ERR_CANCELLED ? "stopped: " : lvni_error_prefix(e), e->message[0] != '\0' ? e->message : lvn_status_text(status));
     for (int i = 0; i < e->n_frames; i++) {
         fprintf(stderr, "  in %s\n", e->frames[i]);
     }

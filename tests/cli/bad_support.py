@@ -120,7 +120,7 @@ class Case(unittest.TestCase):
         for piece in says:
             self.assertIn(piece, done.stderr, told)
         if done.returncode != OK:
-            self.assertTrue(any(line.startswith(("error: ", "stopped: ")) for line in done.stderr.splitlines()), told)
+            self.assertTrue(any(line.startswith(("error: ", "stopped: ", "levin: error ")) for line in done.stderr.splitlines()), told)
         self.assertNotIn("Sanitizer", done.stderr, told)
         self.assertNotIn("runtime error:", done.stderr, told)  # of the undefined-behaviour sanitizer
         return done.stdout, done.stderr

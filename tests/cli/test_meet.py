@@ -32,7 +32,7 @@ class Meet(Case):
         self.assertEqual(os.listdir(self.dir), ["run"])
 
     def test_one_that_never_comes(self):
-        self.ends(self.start(0, LEVIN_RDZV_TIMEOUT="1"), RENDEZVOUS, "E113: ", "rank 1 missing; 1 of 2 present")
+        self.ends(self.start(0, LEVIN_RDZV_TIMEOUT="1"), RENDEZVOUS, "levin: error E113: not all ranks came", "rank 1 missing; 1 of 2 present")
         self.assertEqual(os.listdir(self.dir), [])
 
     def test_a_store_that_never_comes(self):

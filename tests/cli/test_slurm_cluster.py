@@ -290,7 +290,7 @@ class Mistakes(Cluster):
             s.listen()
             # 69 of rank 0, and what the end of the step made of the other: srun reports the highest
             self.srun(["-N1", "--kill-on-bad-exit=1", "--ntasks-per-node=2"], STEPS, code=143, env={**given, "MASTER_ADDR": "127.0.0.1"},
-                      says=["error: E110: ", "task 0: Exited with exit code 69"])
+                      says=["levin: error E110: ", "task 0: Exited with exit code 69"])
         told = self.srun(["-N1", "--kill-on-bad-exit=1", "-w", self.node, "--ntasks-per-node=2"], STEPS, env=given)
         self.assert_bits(self.out, told)
         self.srun(["-N1", "--ntasks-per-node=2"], code=64, env={"MASTER_ADDR": "192.0.2.1"}, says=["error E111: the master address 192.0.2.1 is none of this host's"])
