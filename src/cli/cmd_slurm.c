@@ -16,6 +16,13 @@ static int unknown_word(const char *command, const char *word)
     return LVNI_EXIT_USAGE;
 }
 
+/* Rather than nothing, and 0: the variable that was to hold it is unset. In quotes it is an empty list, which has no hosts. */
+static int no_list(const char *command)
+{
+    fprintf(stderr, "error: levin slurm %s: which hosts? Give a list such as 'n[08-10],login1'\n", command);
+    return LVNI_EXIT_USAGE;
+}
+
 typedef enum form { PLAIN, JSON, EXPORT } form;
 
 static lvn_status print_who(const lvni_who_options *options, form f, lvni_notices *notices)
@@ -101,6 +108,9 @@ static int expand(int n, const char *const *words)
             return unknown_word("expand", words[i]);
         }
     }
+    if (i == n) {
+        return no_list("expand");
+    }
     lvni_hosts hosts = {.n = 0};
     lvni_notices notices = {.error = 0};
     const lvn_status s = expand_all(n - i, words + i, &notices, &hosts);
@@ -113,6 +123,9 @@ static int compress(int n, const char *const *words)
 {
     if (n > 0 && words[0][0] == '-') {
         return unknown_word("compress", words[0]);
+    }
+    if (n == 0) {
+        return no_list("compress");
     }
     lvni_hosts hosts = {.n = 0};
     lvni_str out = {.len = 0};

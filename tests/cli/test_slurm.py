@@ -38,9 +38,11 @@ class HostLists(unittest.TestCase):
 
     def test_nothing_to_expand(self):
         self.assertEqual(levin("expand", "").stdout, "")
-        self.assertEqual(levin("expand").stdout, "")
         self.assertEqual(levin("expand", "--first", "", status=1).stdout, "")
         self.assertEqual(levin("expand", "--count", "").stdout, "0\n")
+        for words in (["expand"], ["expand", "--first"], ["compress"]):  # a variable without quotes that is unset
+            done = levin(*words, status=64)
+            self.assertEqual((done.stdout, done.stderr), ("", f"error: levin slurm {words[0]}: which hosts? Give a list such as 'n[08-10],login1'\n"))
 
     def test_mistakes(self):
         for text in ("node[3-1]", "node[]", "node[1-2", "node1-2]", "node[1-70000]", "a b[x]"):
