@@ -403,3 +403,9 @@ const char *lvni_config_origin(const lvni_config *config, const char *name)
 {
     return own_slot(config, name)->origin;
 }
+
+const char *lvni_config_spelled(const lvni_config *config, const char *name)
+{
+    const lvni_slot *slot = own_slot(config, name);
+    return slot->spelled != NULL ? slot->spelled : slot->row->name;
+}

@@ -68,6 +68,8 @@ bool lvni_config_is_set(const lvni_config *config,
 lvni_layer lvni_config_layer(const lvni_config *config, const char *name);
 /* "default", "job", "command line", "config.yml:12", or what lvni_config_set was given. Borrowed. */
 const char *lvni_config_origin(const lvni_config *config, const char *name);
+/* The key as it was written, which may be an alias ("gpus" of "devices"); the name itself where nobody wrote it. Borrowed. */
+const char *lvni_config_spelled(const lvni_config *config, const char *name);
 
 /* The configuration as it is now, without rows that are not saved: YAML with dotted keys that config=FILE
  * reads back to the same values; and one JSON object of the same keys. */

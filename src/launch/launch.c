@@ -210,6 +210,9 @@ static lvn_status run(lvni_run *r, int *code)
     if (r->o.dry_run) {
         return dry_run(r);
     }
+    if (r->o.keep_logs == LVNI_KEEP_STARTED && r->nodes == 1) { /* the directory belongs to this run alone, resumed or not */
+        lvni_launch_forget_files(r->run_dir);
+    }
     r->sinks[0].spill_dir = r->sinks[1].spill_dir = r->run_dir;
     LVN_TRY(get_ready(r));
     tell_start(r);
@@ -225,7 +228,7 @@ static int report_error(lvni_run *r, lvn_status s, int code)
         return lvni_notices_exit(&r->notices);
     }
     lvni_str text = {0};
-    lvni_str_printf(&text, "error: %s", e->message[0] != '\0' ? e->message : lvn_status_text(s));
+    lvni_str_printf(&text, "%s%s", lvni_error_prefix(e), e->message[0] != '\0' ? e->message : lvn_status_text(s));
     lvni_sink_line(r->err, lvni_str_text(&text));
     lvni_str_free(&text);
     return code != LVNI_EXIT_OK ? code : (int)lvni_exit_of_status(s);
@@ -245,7 +248,7 @@ int lvni_launch(int n, const char *const *words, char *const *environment)
     }
     drain(&r, code == LVNI_EXIT_OK && r.reason == LVNI_REASON_NONE);
     const bool good = r.o.keep_logs == LVNI_KEEP_FAILURE && r.begin_ns != 0 && (code == LVNI_EXIT_OK || r.signal != 0);
-    if (good || lvni_launch_refused(&r)) {
+    if (good || lvni_launch_not_begun(&r)) {
         lvni_launch_remove_files(&r);
     }
     lvni_guard_end(&r);

@@ -16,5 +16,7 @@ int lvni_launch(int n, const char *const *words, char *const *environment);
 bool lvni_launch_is_rank(char *const *environment);
 /* Becomes `levin launch OPTIONS -- levin WORDS`: does not return when that works. In a rank it does nothing: nobody launches twice. */
 lvn_status lvni_launch_self(int n_options, const char *const *options, int n_words, const char *const *words, char *const *environment);
+/* Removes logs and error records of an earlier launch from a run directory, and their folders where nothing else is in them. */
+void lvni_launch_forget_files(const char *run_dir);
 
 #endif

@@ -1,4 +1,5 @@
 /* Files of a run: its directory, the log files of its ranks, their error records. */
+#include "launch/launch.h"
 #include "launch/launch_impl.h"
 
 #include "core/alloc.h"
@@ -43,9 +44,32 @@ static lvn_status take_dir(lvni_run *r, const char *path)
     return path[0] == '/' ? print_path(&r->run_dir, "%s", path) : print_path(&r->run_dir, "%s/%s", here, path);
 }
 
-static bool can_make(const char *dir)
+/* The first part of the path that is not there; all of it and more when everything is. */
+static size_t first_missing(const char *path)
 {
-    return lvni_mkdirs(dir) == LVN_OK && access(dir, W_OK) == 0;
+    char part[4096];
+    size_t n = 1;
+    for (; path[n - 1] != '\0' && n < sizeof part; n++) {
+        if (path[n] == '/' || path[n] == '\0') {
+            snprintf(part, sizeof part, "%.*s", (int)n, path);
+            if (!lvni_path_exists(part)) {
+                break;
+            }
+        }
+    }
+    return n;
+}
+
+/* Remembers where it began to make folders. */
+static lvn_status make_run_dir(lvni_run *r)
+{
+    r->made_from = first_missing(r->run_dir);
+    return lvni_mkdirs(r->run_dir);
+}
+
+static bool can_make(lvni_run *r)
+{
+    return make_run_dir(r) == LVN_OK && access(r->run_dir, W_OK) == 0;
 }
 
 /* A folder in /tmp that nobody else could have made or can write into: anybody may have taken the name, as a link, too. */
@@ -64,19 +88,19 @@ static lvn_status take_private(lvni_run *r)
     char elsewhere[160];
     snprintf(elsewhere, sizeof elsewhere, "%s/%s", dir, r->run_id);
     LVN_TRY(take_dir(r, elsewhere));
-    return lvni_mkdirs(r->run_dir);
+    return make_run_dir(r);
 }
 
 lvn_status lvni_launch_choose_run_dir(lvni_run *r)
 {
     if (r->o.run_dir != NULL) {
         LVN_TRY(take_dir(r, r->o.run_dir));
-        return r->o.dry_run ? LVN_OK : lvni_mkdirs(r->run_dir);
+        return r->o.dry_run ? LVN_OK : make_run_dir(r);
     }
     char name[128];
     snprintf(name, sizeof name, "levin-runs/%s", r->run_id);
     LVN_TRY(take_dir(r, name));
-    if (r->o.dry_run || can_make(r->run_dir)) {
+    if (r->o.dry_run || can_make(r)) {
         return LVN_OK;
     }
     LVN_TRY(take_private(r));
@@ -212,14 +236,18 @@ static void remove_one(const char *fmt, ...)
     }
 }
 
-bool lvni_launch_refused(const lvni_run *r)
+/* A rank that was killed, and not by us, has more to tell than its sentence. */
+static bool left_by_itself(const lvni_run *r)
 {
-    if (r->o.keep_logs != LVNI_KEEP_STARTED || r->reason != LVNI_REASON_FAILURE) {
-        return false;
-    }
     lvni_error_record record;
     const lvni_proc *first = lvni_launch_first(r, &record);
-    DIR *d = first == NULL || (first->how != CLD_EXITED && record.code == 0) ? NULL : opendir(r->run_dir);
+    return first != NULL && (first->how == CLD_EXITED || record.code != 0);
+}
+
+bool lvni_launch_not_begun(const lvni_run *r)
+{
+    const bool ended = r->reason == LVNI_REASON_SIGNAL || (r->reason == LVNI_REASON_FAILURE && left_by_itself(r));
+    DIR *d = ended && r->o.keep_logs == LVNI_KEEP_STARTED ? opendir(r->run_dir) : NULL;
     bool alone = d != NULL;
     for (const struct dirent *e = NULL; alone && (e = readdir(d)) != NULL;) {
         alone = e->d_name[0] == '.' || strcmp(e->d_name, "logs") == 0 || strcmp(e->d_name, "errors") == 0;
@@ -244,9 +272,85 @@ void lvni_launch_remove_files(const lvni_run *r)
     }
     remove_one("%s/logs", r->run_dir);
     remove_one("%s/errors", r->run_dir);
-    remove_one("%s", r->run_dir);
+    for (size_t n = strlen(r->run_dir); n > 1 && n >= r->made_from; n--) { /* and those above it that were not there before */
+        if (r->run_dir[n] == '/' || r->run_dir[n] == '\0') {
+            remove_one("%.*s", (int)n, r->run_dir);
+        }
+    }
     const char *slash = strrchr(r->run_dir, '/');
     if (r->o.run_dir == NULL && slash != NULL) { /* levin-runs, where this run was the only one */
         remove_one("%.*s", (int)(slash - r->run_dir), r->run_dir);
+    }
+}
+
+/* ---- of an earlier run ---- */
+
+/* What stands behind the word and a number, NULL when the name is another. */
+static const char *after_number(const char *name, const char *word)
+{
+    const size_t n = strlen(word), digits = strncmp(name, word, n) == 0 ? strspn(name + n, "0123456789") : 0;
+    return digits > 0 ? name + n + digits : NULL;
+}
+
+static bool is_attempt(const char *name)
+{
+    const char *rest = after_number(name, "attempt_");
+    return rest != NULL && *rest == '\0';
+}
+
+static bool is_rank(const char *name)
+{
+    const char *rest = after_number(name, "rank_");
+    return rest != NULL && *rest == '\0';
+}
+
+static bool is_record(const char *name)
+{
+    const char *rest = after_number(name, "attempt_");
+    rest = rest != NULL ? after_number(rest, "_rank_") : NULL;
+    return rest != NULL && strcmp(rest, ".json") == 0;
+}
+
+/* The files of this kind, and the folder if it is empty then. */
+static void forget_in(const char *dir, bool (*is_ours)(const char *name), void (*forget)(const char *path))
+{
+    char path[4096];
+    DIR *d = opendir(dir);
+    for (const struct dirent *e = NULL; d != NULL && (e = readdir(d)) != NULL;) {
+        if (is_ours(e->d_name) && snprintf(path, sizeof path, "%s/%s", dir, e->d_name) < (int)sizeof path) {
+            forget(path);
+        }
+    }
+    if (d != NULL) {
+        closedir(d);
+        remove_one("%s", dir);
+    }
+}
+
+static void forget_record(const char *path)
+{
+    remove_one("%s", path);
+}
+
+static void forget_rank(const char *dir)
+{
+    remove_one("%s/stdout.log", dir);
+    remove_one("%s/stderr.log", dir);
+    remove_one("%s", dir);
+}
+
+static void forget_attempt(const char *dir)
+{
+    forget_in(dir, is_rank, forget_rank);
+}
+
+void lvni_launch_forget_files(const char *run_dir)
+{
+    char dir[4096];
+    if (snprintf(dir, sizeof dir, "%s/errors", run_dir) < (int)sizeof dir) {
+        forget_in(dir, is_record, forget_record);
+    }
+    if (snprintf(dir, sizeof dir, "%s/logs", run_dir) < (int)sizeof dir) {
+        forget_in(dir, is_attempt, forget_attempt);
     }
 }

@@ -68,6 +68,7 @@ typedef struct lvni_run {
     char master_addr[256], port_text[16];
     char host[256], run_id[65];
     char *run_dir, *program;
+    size_t made_from; /* the first part of run_dir's path that was not there before; longer than it: all was */
     bool *shown; /* by rank */
     lvni_bind_plan binding;
     lvni_stdin input;
@@ -112,8 +113,8 @@ lvn_status lvni_launch_say_wishes(const lvni_launch_options *o, const lvni_rank_
 
 /* launch_files.c: folders, log files and records of an attempt. */
 lvn_status lvni_launch_choose_run_dir(lvni_run *r);
-/* keep_logs=started, and nothing but the launcher's own files is in the run directory after the ranks left by themselves. */
-bool lvni_launch_refused(const lvni_run *r);
+/* keep_logs=started, and nothing but the launcher's own files is in the run directory after the ranks left by themselves or at a signal of the user's. */
+bool lvni_launch_not_begun(const lvni_run *r);
 lvn_status lvni_launch_name_files(lvni_run *r);
 bool lvni_launch_logs_by_pid(const lvni_run *r); /* names that are known only when there is a process */
 lvn_status lvni_launch_open_logs(const lvni_run *r, lvni_proc *p);

@@ -256,7 +256,7 @@ void lvni_launch_report(lvni_run *r)
         print_hints(r, first, &record);
         print_tail(r, first);
     }
-    if (!lvni_launch_refused(r)) { /* else the sentence is all there is to say */
+    if (!lvni_launch_not_begun(r)) { /* else the sentence is all there is to say */
         print_table(r, first->end_ns);
     }
 }

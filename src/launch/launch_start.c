@@ -78,11 +78,17 @@ static lvn_status open_pipe(int ends[2])
     return LVN_OK;
 }
 
-/* Where rank 0 writes: a terminal if it is to have one and we write to one. */
-static lvn_status open_output(const lvni_run *r, lvni_proc *p, lvni_stream *stream, int own, int ends[2])
+/* Where rank 0 writes: a terminal if it is to have one and we write to one. A pipe serves where there are none to be had. */
+static lvn_status open_output(lvni_run *r, const lvni_proc *p, lvni_stream *stream, int own, int ends[2])
 {
     stream->live = r->o.pty && p->rank == 0 && isatty(own) == 1;
-    return stream->live ? lvni_pty_open(own, ends) : open_pipe(ends);
+    if (stream->live && lvni_pty_open(own, ends) != LVN_OK) {
+        lvni_launch_say(r, "%s; it writes to a pipe", lvn_last_error()->message);
+        lvni_close_fd(&ends[0]);
+        lvni_close_fd(&ends[1]);
+        stream->live = false;
+    }
+    return stream->live ? LVN_OK : open_pipe(ends);
 }
 
 void lvni_close_fd(int *fd)

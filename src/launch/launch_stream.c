@@ -1,5 +1,5 @@
-/* Output of processes (launch_stream.h). Bytes go unchanged to the log file; on the way to the terminal they are cut into lines, at
- * '\n' and, for progress bars, at '\r'. */
+/* Output of processes (launch_stream.h). Bytes go unchanged to the log file, unless the process has a terminal, where lines are rewritten; on
+ * the way to where they are shown they are cut into lines, at '\n' and, for progress bars, at '\r'. */
 #include "launch/launch_stream.h"
 
 #include "core/alloc.h"
@@ -23,6 +23,30 @@ static void write_log(lvni_stream *s, const char *bytes, size_t n)
         } else if (done > 0) {
             bytes += done;
             n -= (size_t)done;
+        }
+    }
+}
+
+/* A terminal's line is rewritten in place, ten times a second while a run trains. */
+static void write_standing(lvni_stream *s, const char *bytes, size_t n)
+{
+    static const char wipe[] = "\033[K";
+    for (size_t i = 0; i < n; i++) {
+        const bool ends = bytes[i] == '\n';
+        if (bytes[i] == '\r') {
+            s->returned = true;
+            continue;
+        }
+        if (s->returned && !ends) {
+            lvni_str_clear(&s->standing);
+        }
+        s->returned = false;
+        lvni_str_char(&s->standing, bytes[i]);
+        if (ends || s->standing.len >= LVNI_STREAM_PIECE) {
+            const char *line = lvni_str_text(&s->standing);
+            const size_t skip = strncmp(line, wipe, sizeof wipe - 1) == 0 ? sizeof wipe - 1 : 0;
+            write_log(s, line + skip, s->standing.len - skip);
+            lvni_str_clear(&s->standing);
         }
     }
 }
@@ -178,7 +202,7 @@ lvni_stream_state lvni_stream_read(lvni_stream *s, uint64_t now_ns)
         const ssize_t n = read(s->fd, bytes, sizeof bytes);
         if (n > 0) {
             s->last_ns = now_ns;
-            write_log(s, bytes, (size_t)n);
+            (s->live ? write_standing : write_log)(s, bytes, (size_t)n);
             keep_tail(s, bytes, (size_t)n);
             if (s->sink != NULL) {
                 show_lines(s, bytes, (size_t)n);
@@ -225,6 +249,10 @@ void lvni_stream_end(lvni_stream *s)
         lvni_sink_put(s->sink, "\n", 1);
         s->sink->owner = -1;
     }
+    if (s->standing.len > 0) {
+        s->returned = false;
+        write_standing(s, "\n", 1);
+    }
     if (s->log_fd >= 0) {
         close(s->log_fd);
         s->log_fd = -1;
@@ -237,5 +265,6 @@ void lvni_stream_free(lvni_stream *s)
     lvni_free(s->prefix);
     lvni_free(s->line);
     lvni_free(s->tail);
+    lvni_str_free(&s->standing);
     *s = (lvni_stream){.fd = -1, .log_fd = -1};
 }

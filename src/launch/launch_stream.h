@@ -2,6 +2,7 @@
 #ifndef LEVIN_LAUNCH_LAUNCH_STREAM_H
 #define LEVIN_LAUNCH_LAUNCH_STREAM_H
 
+#include "core/str.h"
 #include "launch/launch_sink.h"
 
 enum { LVNI_STREAM_PIECE = 64 << 10 }; /* a line longer than this, with its prefix, is cut */
@@ -17,7 +18,9 @@ typedef struct lvni_stream {
     uint64_t last_ns; /* of the last byte */
     char *tail;       /* ring of the last LVNI_STREAM_PIECE bytes; NULL: not wanted, or none yet */
     bool keeps_tail;
-    bool live;        /* a terminal: unfinished lines are shown at once */
+    bool live;        /* a terminal: unfinished lines are shown at once, and the log file gets lines as they stand in the end */
+    lvni_str standing; /* of a terminal: the unfinished line */
+    bool returned;     /* behind its '\r': what comes next stands in its place */
     uint64_t n_tail;  /* bytes that went through it */
     int log_error;    /* errno of the write to the log file that failed; it is left alone since */
 } lvni_stream;

@@ -35,6 +35,11 @@ lvn_status lvni_accelerator_resolve(lvni_config *c)
     return is(c, "auto") ? lvni_config_set(c, "accelerator", "cpu", "resolved at start") : LVN_OK;
 }
 
+bool lvni_accelerator_is_sim(const lvni_config *c)
+{
+    return is(c, "sim");
+}
+
 lvn_status lvni_accelerator_use(const lvni_config *c, int index)
 {
     return lvn_device_use(is(c, "sim") ? LVN_SIM(index) : LVN_CPU);

@@ -3,13 +3,13 @@
 
 #include "core/alloc.h"
 #include "core/error_record.h"
-#include "launch/device_spec.h"
 #include "launch/env_vars.h"
 #include "launch/launch.h"
 #include "launch/run_mode.h"
 #include "launch/who.h"
 #include "log/run_log.h"
 #include "recipes/accelerator.h"
+#include "recipes/rank_devices.h"
 #include "recipes/rank_process.h"
 #include "recipes/report_error.h"
 #include "recipes/run_dir.h"
@@ -43,11 +43,6 @@ static lvn_status set(lvni_config *c, const char *key, const char *value)
     return strcmp(lvni_config_str(c, key), value) == 0 ? LVN_OK : lvni_config_set(c, key, value, "resolved at start");
 }
 
-static bool is_sim(const lvni_config *c)
-{
-    return strcmp(lvni_config_str(c, "accelerator"), "sim") == 0;
-}
-
 static lvni_run_mode mode_named(const char *strategy)
 {
     static const char *const names[] = {"auto", "single", "dp", "ddp", "ddp2", "sharded", "balance"};
@@ -75,26 +70,6 @@ static bool is_started_rank(const lvni_who *who, const lvni_ranks_command *comma
     return is_one_of_several(who) || (who->source == LVNI_SOURCE_SLURM && (command->recipe != NULL || command->uses));
 }
 
-static const char *spec_of(const lvni_config *c, const lvni_who *who, bool uses)
-{
-    const char *spec = lvni_config_str(c, "devices");
-    return uses && !is_one_of_several(who) && strcmp(spec, "auto") == 0 ? "1" : spec;
-}
-
-static lvn_status choose(const lvni_config *c, const lvni_who *who, const lvni_visible *visible, bool uses, lvni_notices *notices, lvni_device_choice *choice)
-{
-    const char *spec = spec_of(c, who, uses);
-    const bool launched = who->source == LVNI_SOURCE_LEVIN; /* its launcher shows the chosen devices alone */
-    const bool rank_of_cpu = is_one_of_several(who) && !is_sim(c) && strcmp(spec, "auto") == 0;
-    const lvni_device_request request = {.key = "devices",
-                                         .spec = launched ? NULL : spec,
-                                         .accelerator = is_sim(c) ? LVNI_ACCELERATOR_SIM : LVNI_ACCELERATOR_CPU,
-                                         .launched = is_one_of_several(who),
-                                         .nproc = (rank_of_cpu || launched) && who->local_world > 0 ? who->local_world : 0,
-                                         .env = environ};
-    return lvni_device_choose(&request, visible, notices, choice);
-}
-
 /* Which of the chosen devices is this rank's; the only rank of its step has that one alone. */
 static lvn_status take_mine(const lvni_config *c, const lvni_device_choice *choice, const lvni_visible *visible, lvni_notices *notices, wish *w)
 {
@@ -104,7 +79,7 @@ static lvn_status take_mine(const lvni_config *c, const lvni_device_choice *choi
     const bool listed = w->who.node_rank >= 0 && (size_t)w->who.node_rank < hosts->n;
     const lvni_who_devices d = {.choice = choice,
                                 .visible = visible,
-                                .key = "devices",
+                                .key = lvni_config_spelled(c, "devices"),
                                 .origin = lvni_config_origin(c, "devices"),
                                 .threads = w->threads,
                                 .host = listed ? lvni_hosts_name(hosts, (size_t)w->who.node_rank) : host};
@@ -126,7 +101,7 @@ static lvn_status take_mine(const lvni_config *c, const lvni_device_choice *choi
 static lvn_status take_devices(const lvni_config *c, const lvni_ranks_command *command, const lvni_visible *visible, lvni_notices *notices, wish *w)
 {
     lvni_device_choice choice = {0};
-    LVN_TRY(choose(c, &w->who, visible, command->uses, notices, &choice));
+    LVN_TRY(lvni_rank_devices(c, &w->who, visible, command->uses, notices, &choice));
     w->devices = choice.n;
     const lvni_run_mode mode = lvni_run_mode_choose(mode_named(lvni_config_str(c, "strategy")), choice.n, w->who.nnodes > 0 ? w->who.nnodes : 1, notices);
     w->threads = lvni_run_mode_threads(mode);
@@ -200,7 +175,7 @@ static lvn_status find_all(lvni_config *c, const lvni_ranks_command *command, lv
     LVN_TRY(check_one_node(&w->who, notices));
     LVN_TRY(lvni_who_check_address_here(&w->who, notices));
     LVN_TRY(lvni_accelerator_resolve(c));
-    LVN_TRY(lvni_visible_make(lvni_env_raw(environ, "CUDA_VISIBLE_DEVICES"), is_sim(c) ? lvn_device_count(LVN_DEVICE_SIM) : 0, NULL, &visible));
+    LVN_TRY(lvni_visible_make(lvni_env_raw(environ, "CUDA_VISIBLE_DEVICES"), lvni_accelerator_is_sim(c) ? lvn_device_count(LVN_DEVICE_SIM) : 0, NULL, &visible));
     const lvn_status s = take_devices(c, command, &visible, notices, w);
     lvni_visible_free(&visible);
     return s;
@@ -306,7 +281,7 @@ static lvn_status launch(const lvni_config *c, const lvni_ranks_command *command
     if (length >= (int)sizeof devices || (dir != NULL && snprintf(run_dir, sizeof run_dir, "run_dir=%s", dir) >= (int)sizeof run_dir)) {
         LVN_FAIL(LVN_ERR_UNSUPPORTED, "devices= or out= is too long to start ranks with");
     }
-    const char *const options[] = {is_sim(c) ? "accelerator=sim" : "accelerator=cpu", devices, "no_prefix=true", "show=0",
+    const char *const options[] = {lvni_accelerator_is_sim(c) ? "accelerator=sim" : "accelerator=cpu", devices, "no_prefix=true", "show=0", "pty=true",
                                    dir != NULL ? "keep_logs=started" : "keep_logs=failure", run_dir};
     const int n_options = (int)(sizeof options / sizeof *options) - (dir != NULL ? 0 : 1);
     if (command->n > (int)(sizeof words / sizeof *words) - 3) {
@@ -332,6 +307,8 @@ static lvn_status open_alone(const lvni_config *c, const wish *w, const lvni_ran
     LVN_TRY(command->recipe == NULL ? LVN_OK : lvni_run_dir_choose(c, command->recipe, &dir));
     const bool starts = w->devices > 1 && !w->threads && command->command[0] != NULL;
     lvn_status s = check(c, command);
+    const lvni_rank first = rank_of(w, 0);
+    s = s == LVN_OK && command->recipe != NULL && w->devices > 1 ? lvni_check_plan(c, &first) : s; /* rather than by many ranks */
     s = s == LVN_OK && dir != NULL && starts ? lvni_run_dir_check_free(dir) : s; /* its logs are those of the run that is there */
     s = s != LVN_OK ? s : starts ? launch(c, command, dir) : open_threads(w, out);
     lvni_free(dir);

@@ -3,6 +3,8 @@
 
 #include "core/alloc.h"
 #include "core/vfs.h"
+#include "launch/env_vars.h"
+#include "launch/launch.h"
 #include "log/run_log.h"
 #include "recipes/image_source.h"
 
@@ -188,12 +190,33 @@ static void empty(const char *dir, const char *const *patterns, bool leftovers_o
     }
 }
 
+/* This process is a rank whose launcher keeps its files here; it has removed those of an earlier run itself. */
+static bool has_own_logs(const char *path)
+{
+    const char *record = lvni_env_get(environ, "LEVIN_ERROR_FILE"); /* <dir>/errors/attempt_0_rank_0.json */
+    char dir[4096];
+    if (record == NULL || snprintf(dir, sizeof dir, "%s", record) >= (int)sizeof dir) {
+        return false;
+    }
+    for (int up = 0; up < 2; up++) {
+        char *slash = strrchr(dir, '/');
+        if (slash == NULL) {
+            return false;
+        }
+        *slash = '\0';
+    }
+    return is_same_file(dir, path);
+}
+
 static lvn_status make_parts(const char *path, bool overwrite, const char *keep)
 {
     static const char *const parts[] = {"checkpoints", "exported_models"};
     static const char *const part_files[] = {".safetensors", NULL};
     static const char *const own_files[] = {"config.yaml", "train.log", "metrics.jsonl", LVNI_RUN_INDEX, NULL};
     empty(path, own_files, !overwrite, keep);
+    if (overwrite && !has_own_logs(path)) {
+        lvni_launch_forget_files(path);
+    }
     for (int i = 0; i < 2; i++) {
         char *part = lvni_path_join(path, parts[i]);
         if (part == NULL) {

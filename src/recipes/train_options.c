@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { USUAL_BATCH = 32 }; /* samples, where neither of the two keys says how many */
+
 /* 0 would be a run that does nothing and leaves no checkpoint. */
 static lvn_status check_limit(const lvni_option *row, const lvni_value *value, const char *origin)
 {
@@ -148,28 +150,39 @@ static bool meets_all(const lvni_config *c)
     return !lvni_config_bool(c, "sync_batchnorm") && (strcmp(strategy, "dp") == 0 || strcmp(strategy, "ddp2") == 0);
 }
 
+static lvni_plan_options plan_options(const lvni_config *c, int64_t n_samples, const lvni_rank *rank, bool coupled)
+{
+    const bool no_batch = !lvni_config_is_set(c, "batch_size") && !lvni_config_is_set(c, "batch_size_per_device");
+    return (lvni_plan_options){.n_samples = n_samples,
+                               .effective_batch = kept_batch(c),
+                               .batch_size = no_batch ? USUAL_BATCH : or_zero(c, "batch_size"),
+                               .batch_size_per_device = or_zero(c, "batch_size_per_device"),
+                               .accumulate_grad_batches = (int)lvni_config_int(c, "accumulate_grad_batches"),
+                               .devices = rank->world,
+                               .rank = rank->rank,
+                               .shards = (int)or_zero(c, "shards"),
+                               .group = (int)or_zero(c, "group"),
+                               .wgrad_threads = (int)or_zero(c, "wgrad_threads"),
+                               .lanes = (int)or_zero(c, "lanes"),
+                               .cores = rank->cores,
+                               .cores_all = rank->cores_all,
+                               .eval_batch_size = or_zero(c, "eval_batch_size"),
+                               .drop_last = lvni_config_bool(c, "drop_last"),
+                               .coupled = coupled,
+                               .group_all = meets_all(c)};
+}
+
+/* More samples than any effective batch, so that all that depends on their number fits. */
+lvn_status lvni_check_plan(const lvni_config *c, const lvni_rank *rank)
+{
+    lvni_plan plan;
+    const lvni_plan_options o = plan_options(c, UINT32_MAX, rank, false);
+    return lvni_plan_make(&o, &plan);
+}
+
 lvn_status lvni_make_plan(lvni_config *c, int64_t n_samples, const lvni_rank *rank, bool coupled, lvni_plan *out)
 {
-    if (!lvni_config_is_set(c, "batch_size") && !lvni_config_is_set(c, "batch_size_per_device")) {
-        LVN_TRY(lvni_config_set(c, "batch_size", "32", "default"));
-    }
-    const lvni_plan_options o = {.n_samples = n_samples,
-                                 .effective_batch = kept_batch(c),
-                                 .batch_size = or_zero(c, "batch_size"),
-                                 .batch_size_per_device = or_zero(c, "batch_size_per_device"),
-                                 .accumulate_grad_batches = (int)lvni_config_int(c, "accumulate_grad_batches"),
-                                 .devices = rank->world,
-                                 .rank = rank->rank,
-                                 .shards = (int)or_zero(c, "shards"),
-                                 .group = (int)or_zero(c, "group"),
-                                 .wgrad_threads = (int)or_zero(c, "wgrad_threads"),
-                                 .lanes = (int)or_zero(c, "lanes"),
-                                 .cores = rank->cores,
-                                 .cores_all = rank->cores_all,
-                                 .eval_batch_size = or_zero(c, "eval_batch_size"),
-                                 .drop_last = lvni_config_bool(c, "drop_last"),
-                                 .coupled = coupled,
-                                 .group_all = meets_all(c)};
+    const lvni_plan_options o = plan_options(c, n_samples, rank, coupled);
     LVN_TRY(lvni_plan_make(&o, out));
     LVN_TRY(resolve(c, "batch_size", out->effective_batch / out->accumulate));
     LVN_TRY(resolve(c, "shards", out->shards));

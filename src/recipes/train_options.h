@@ -17,5 +17,7 @@ int lvni_worker_count(const lvni_config *config, int cores);
 lvn_status lvni_check_precision(const lvni_config *config);
 /* The plan of n training samples for a rank; what rank 0 finds resolved is written back into the configuration. coupled: of the model (lvni_model). */
 lvn_status lvni_make_plan(lvni_config *config, int64_t n_samples, const lvni_rank *rank, bool coupled, lvni_plan *out);
+/* Before the data is looked at: LVN_ERR_USAGE with the same sentence where no number of samples and no model could make these devices fit. */
+lvn_status lvni_check_plan(const lvni_config *config, const lvni_rank *rank);
 
 #endif

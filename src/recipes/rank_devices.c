@@ -1,0 +1,68 @@
+/* The devices of a run on this node (rank_devices.h). */
+#include "recipes/rank_devices.h"
+
+#include "recipes/accelerator.h"
+
+#include <string.h>
+#include <unistd.h>
+
+enum { NO_GPU = 106 };
+
+static bool is_auto(const char *spec)
+{
+    return strcmp(spec, "auto") == 0;
+}
+
+static const char *spec_of(const lvni_config *c, const lvni_who *who, bool uses)
+{
+    const char *spec = lvni_config_str(c, "devices");
+    return uses && who->world <= 1 && is_auto(spec) ? "1" : spec;
+}
+
+/* "gpus", "num_gpus": a number of them is GPUs, and 0 the CPU. */
+static bool says_gpus(const lvni_config *c)
+{
+    return !is_auto(lvni_config_str(c, "devices")) && strcmp(lvni_config_spelled(c, "devices"), "devices") != 0;
+}
+
+/* A saved configuration has what auto became. */
+static bool says_cpu(const lvni_config *c)
+{
+    const lvni_layer layer = lvni_config_layer(c, "accelerator");
+    return layer == LVNI_LAYER_JOB || layer == LVNI_LAYER_FILE || layer == LVNI_LAYER_WORDS;
+}
+
+static lvni_accelerator accelerator_of(const lvni_config *c)
+{
+    return lvni_accelerator_is_sim(c) ? LVNI_ACCELERATOR_SIM : says_gpus(c) && !says_cpu(c) ? LVNI_ACCELERATOR_AUTO : LVNI_ACCELERATOR_CPU;
+}
+
+/* In place of the advice to look at the driver. */
+static lvn_status no_backend(const lvni_config *c, lvni_notices *n)
+{
+    const char *key = lvni_config_spelled(c, "devices"), *spec = lvni_config_str(c, "devices");
+    const bool number = *spec != '\0' && spec[strspn(spec, "0123456789")] == '\0';
+    const lvn_status s = lvni_notice_error(n, NO_GPU, "GPUs are asked for, but this process sees none: this build of levin has no GPU backend yet");
+    lvni_notice_found(n, "%s=%s (%s)", key, spec, lvni_config_origin(c, "devices"));
+    lvni_notice_fix(n, "devices=%s for ranks on the CPU", number ? spec : "N");
+    lvni_notice_fix(n, "or accelerator=sim, pretend devices, with LEVIN_SIM_DEVICES=%s in the environment", number ? spec : "N");
+    return s;
+}
+
+lvn_status lvni_rank_devices(const lvni_config *c, const lvni_who *who, const lvni_visible *visible, bool uses, lvni_notices *notices,
+                             lvni_device_choice *choice)
+{
+    const char *spec = spec_of(c, who, uses);
+    const bool several = who->world > 1, sim = lvni_accelerator_is_sim(c);
+    const bool launched = who->source == LVNI_SOURCE_LEVIN; /* its launcher shows the chosen devices alone */
+    const bool rank_of_cpu = several && !sim && is_auto(spec);
+    const lvni_device_request request = {.key = lvni_config_spelled(c, "devices"),
+                                         .spec = launched ? NULL : spec,
+                                         .accelerator = launched && !sim ? LVNI_ACCELERATOR_CPU : accelerator_of(c),
+                                         .gpus = says_gpus(c),
+                                         .launched = several,
+                                         .nproc = (rank_of_cpu || launched) && who->local_world > 0 ? who->local_world : 0,
+                                         .env = environ};
+    const lvn_status s = lvni_device_choose(&request, visible, notices, choice);
+    return s != LVN_OK && notices->error == NO_GPU && !sim ? no_backend(c, notices) : s;
+}

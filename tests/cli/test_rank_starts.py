@@ -1,0 +1,147 @@
+"""The beginning of runs of several ranks: what is refused before a process is started, what a run that did not begin leaves behind, and what reaches
+a terminal.
+
+usage: test_rank_starts.py LEVIN [test names]
+"""
+import fcntl
+import os
+import re
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+
+from bad_support import Case, FAILURE, LEVIN, main, OK, read, SIGINT, USAGE, WAIT_S, write
+from rank_processes import drop_identity, rank_pid
+
+RESOURCE = 69
+drop_identity()
+SHAPES = ["train", "classify", "data=builtin:shapes", "data.count=60", "image_size=16", "model=mlp", "batch_size=6", "max_steps=2", "val_split=0"]
+
+
+class Refused(Case):
+    def told(self, *words, code=USAGE, env=None):
+        """What is said when nothing may appear in an empty folder."""
+        done = subprocess.run([LEVIN, *words], capture_output=True, text=True, timeout=WAIT_S, cwd=self.dir, env=dict(os.environ, **(env or {})))
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        self.assertEqual(os.listdir(self.dir), [], done.stderr)
+        return done.stderr
+
+    def test_a_plan_that_cannot_be(self):
+        """By one process, as ranks that are threads would: a launcher would add its report."""
+        for words, sentence in ((["devices=500", "~batch_size"], "batch_size 32 cannot be cut into 500 shards (500 devices x 1 accumulation step): at least one "
+                                                                 "sample each; smallest that works: 500"),
+                                (["devices=4", "shards=3"], "4 devices cannot share 3 shards: at least one shard each; nearest that works: devices=3 (or shards=4)"),
+                                (["devices=2", "group=4"], "group=4 does not divide 2 shards: every group needs as many; nearest that works: 2")):
+            for strategy in ("ddp", "dp"):
+                self.assertEqual(self.told(*SHAPES, f"strategy={strategy}", *words), f"error: {sentence}\n")
+
+    def test_gpus_are_no_ranks_of_the_cpu(self):
+        for command in (SHAPES, ["plan", *SHAPES]):
+            for words, more in ((["gpus=4"], "4"), (["num_gpus=4", "strategy=dp"], "4"), (["gpus=-1"], "N"), (["gpus=[0,1]"], "N")):
+                text = self.told(*command, *words, code=RESOURCE)
+                self.assertEqual(text, "levin: error E106: GPUs are asked for, but this process sees none: this build of levin has no GPU backend yet\n"
+                                 f"  found: {words[0]} (command line)\n  fix: devices={more} for ranks on the CPU\n"
+                                 f"  fix: or accelerator=sim, pretend devices, with LEVIN_SIM_DEVICES={more} in the environment\n")
+        self.assertIn("gpus a: cannot read 'a' as a number", self.told(*SHAPES, "gpus=a"))
+
+    def test_gpus_that_are_there(self):
+        for words in (["gpus=0"], ["gpus=2", "accelerator=cpu"], ["gpus=2", "accelerator=sim"]):
+            out, _ = self.levin(["plan", *SHAPES, *words], OK, env={"LEVIN_SIM_DEVICES": "2", "LEVIN_SIM_MEMORY": "64MiB"})
+            self.assertEqual("rank 1 owns" in out, words != ["gpus=0"], out)
+
+    def test_no_folder_stays(self):
+        """Not the one of runs without a name either."""
+        words = ["train", "classify", "data=nowhere", "devices=2"]
+        self.assertIn("nowhere", self.told(*words, code=FAILURE))
+        self.told(*words, "out=a/b/run", code=FAILURE)
+        os.mkdir(f"{self.dir}/out")
+        done = subprocess.run([LEVIN, *words], capture_output=True, text=True, timeout=WAIT_S, cwd=self.dir)
+        self.assertEqual(done.returncode, FAILURE, done.stderr)
+        self.assertEqual(os.listdir(self.dir), ["out"])
+        self.assertEqual(os.listdir(f"{self.dir}/out"), [])
+
+
+class Stopped(Case):
+    def test_before_the_first_step(self):
+        """The ranks wait for a configuration that nobody writes, and have nothing but empty logs."""
+        pipe = f"{self.dir}/config.yaml"
+        os.mkfifo(pipe)
+        p = subprocess.Popen([LEVIN, *SHAPES, f"out={self.out}", "devices=2", f"config={pipe}"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(self.end, p)
+        with open(pipe, "w", encoding="utf-8") as f:  # of the process that becomes the launcher
+            f.write("seed: 3\n")
+
+        def waits(rank):
+            pid = rank_pid(self.out, rank)
+            try:
+                return pid is not None and any(os.readlink(f"/proc/{pid}/fd/{fd}") == pipe for fd in os.listdir(f"/proc/{pid}/fd"))
+            except OSError:
+                return False
+
+        fd = None
+        while fd is None:  # until somebody reads
+            try:
+                fd = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+            except OSError:
+                self.assertIsNone(p.poll())
+                time.sleep(0.01)
+        self.wait_for(lambda: waits(0) and waits(1), p)
+        self.assertTrue(os.path.isdir(f"{self.out}/logs"))
+        p.send_signal(signal.SIGINT)
+        _, told = p.communicate(timeout=WAIT_S)
+        os.close(fd)
+        self.assertEqual(p.returncode, SIGINT, told)
+        self.assertIn("stopped: Ctrl-C before the first step: nothing was written\n", told)
+        self.assertEqual(os.listdir(self.dir), ["config.yaml"])
+
+
+class Overwritten(Case):
+    def leave(self):
+        """What a run of more ranks, started again and again, would have left."""
+        write(f"{self.out}/errors/attempt_1_rank_5.json", b"{}")
+        write(f"{self.out}/errors/notes.txt", b"mine")
+        write(f"{self.out}/logs/attempt_1/rank_5/stderr.log", b"old")
+
+    def test_logs_and_errors(self):
+        words = [*SHAPES, f"out={self.out}", "overwrite=true"]
+        self.levin([*words, "devices=3"], OK)
+        for devices, ranks in ((2, ["rank_0", "rank_1"]), (1, None)):
+            self.leave()
+            self.levin([*words, f"devices={devices}"], OK)
+            self.assertEqual(os.listdir(f"{self.out}/errors"), ["notes.txt"])
+            if ranks is None:
+                self.assertFalse(os.path.exists(f"{self.out}/logs"))
+            else:
+                self.assertEqual(os.listdir(f"{self.out}/logs"), ["attempt_0"])
+                self.assertEqual(sorted(os.listdir(f"{self.out}/logs/attempt_0")), ranks)
+
+
+class Terminal(Case):
+    def test_progress(self):
+        """Rank 0 shows its line in place, as one process does; the log has what stands there in the end."""
+        master, slave = os.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 100, 0, 0))
+        words = [LEVIN, *SHAPES, "max_steps=20", "log_every_n_steps=1", "devices=2", f"out={self.out}"]
+        with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=slave, stderr=slave) as p:
+            os.close(slave)
+            seen, start = b"", time.monotonic()
+            while True:
+                self.assertLess(time.monotonic() - start, WAIT_S, seen)
+                try:
+                    seen += os.read(master, 4096) if select.select([master], [], [], 1)[0] else b""
+                except OSError:  # nobody has the terminal any more
+                    break
+            self.assertEqual(p.wait(WAIT_S), OK, seen)
+        os.close(master)
+        self.assertGreater(len(re.findall(rb"\r\x1b\[Kepoch ", seen)), 1, seen)
+        log = read(f"{self.out}/logs/attempt_0/rank_0/stdout.log")
+        self.assertIn(b"step 10/10", log)
+        self.assertNotIn(b"\r", log)
+        self.assertNotIn(b"\x1b", log)
+
+
+if __name__ == "__main__":
+    main()
