@@ -103,7 +103,13 @@ static lvn_status save_now(lvni_trainer *t, bool started)
 lvn_status lvni_loop_stop(lvni_trainer *t, int signal_number, bool saved)
 {
     const char *name = lvni_stop_name(signal_number);
+    lvni_stop_note(signal_number);
     const lvn_status s = save_now(t, saved);
+    if (t->o.comm != NULL) { /* for rank 0's checkpoint: who starts ranks gives the others only seconds once the first is gone */
+        const lvn_error error = *lvn_last_error();
+        (void)lvni_comm_barrier(t->o.comm);
+        lvn_error_adopt(&error);
+    }
     if (s != LVN_OK && signal_number == SIGUSR1) {
         return s; /* its exit code promises a checkpoint */
     }

@@ -86,17 +86,23 @@ static lvn_status after_step(lvni_trainer *t)
     return t->signal == 0 || finished(t) ? LVN_OK : lvni_loop_stop(t, t->signal, saved);
 }
 
-/* Tells the control channel, where there is one, which step begins; *stop: the ranks agreed over it to stop here. */
-static lvn_status begin_step(lvni_trainer *t, bool *stop)
+/* Where ranks have a control channel they agree over it on the step to stop at: t->signal is set when that is here. (A step's message could carry the
+ * signal, as it does between threads; but then the host would have to read every message of a device before it begins the next step.) */
+static lvn_status begin_step(lvni_trainer *t)
 {
-    *stop = false;
+    const int own = lvni_stop_signal();
+    bool stop = false;
     if (t->o.control == NULL) {
         return LVN_OK;
     }
-    LVN_TRY(lvni_control_boundary(t->o.control, t->at.step, stop));
-    if (*stop) {
-        lvni_stop_note(lvni_control_stop_reason(t->o.control));
-        t->signal = lvni_stop_signal();
+    if (own != 0 && !t->stop_asked) {
+        lvni_control_request_stop(t->o.control, own);
+        t->stop_asked = true;
+    }
+    LVN_TRY(lvni_control_boundary(t->o.control, t->at.step, &stop));
+    if (stop) {
+        t->signal = lvni_control_stop_reason(t->o.control);
+        lvni_stop_note(t->signal);
     }
     return LVN_OK;
 }
@@ -113,9 +119,8 @@ static lvn_status loop(lvni_trainer *t)
     LVN_TRY(finished(t) ? LVN_OK : start_loader(t));
     while (!finished(t)) {
         lvni_step_result result;
-        bool stop = false;
-        lvn_status s = begin_step(t, &stop);
-        if (stop) {
+        lvn_status s = begin_step(t);
+        if (t->signal != 0) {
             return lvni_loop_stop(t, t->signal, t->saved_step == t->at.step);
         }
         s = s == LVN_OK ? lvni_trainer_step(t, &result) : s;

@@ -227,14 +227,14 @@ static double tree_weight(const double *weight, int64_t n)
     return n == 1 ? weight[0] : tree_weight(weight, left) + tree_weight(weight + left, n - left);
 }
 
-/* The total over all ranks, what they say of their shards, and whether one of them was asked to stop. */
+/* The total over all ranks, what they say of their shards, and, between threads, whether one of them was asked to stop. */
 static lvn_status finish_reduction(lvni_trainer *t, const lvni_tree *tree, lvni_step_result *r, lvni_set **total)
 {
     if (lvni_reducer_merges(t->reducer)) {
         LVN_TRY(lvni_reducer_stage(t->reducer, tree->pending, tree->n_pending, t->set));
     }
     lvni_message_head *mine = (void *)t->said.data;
-    mine->signal = lvni_stop_signal();
+    mine->signal = t->o.control == NULL ? lvni_stop_signal() : 0; /* else begin_step asks (loop.c) */
     LVN_TRY(t->o.plan.rank > 0 ? lvni_loop_note_unreadable(t->loader, &t->said) : LVN_OK);
     LVN_TRY(lvni_reducer_finish(t->reducer, t->said.data, t->said.size, total));
     all_shards all = {.trainer = t, .result = r};

@@ -11,7 +11,7 @@ static const int taken[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGPIPE};
 enum { TAKEN = sizeof taken / sizeof *taken };
 
 static volatile sig_atomic_t asked, early;
-static _Atomic int noted; /* of another rank; apart, since the second Ctrl-C of this process must be its own */
+static _Atomic int noted; /* that the ranks agreed on; apart, since the second Ctrl-C of this process must be its own */
 static struct sigaction before[TAKEN];
 static bool installed;
 
@@ -107,8 +107,8 @@ void lvni_stop_remove(void)
 
 int lvni_stop_signal(void)
 {
-    const int own = asked;
-    return own != 0 ? own : noted;
+    const int agreed = noted; /* first: who started this process may send it another one while it saves */
+    return agreed != 0 ? agreed : asked;
 }
 
 void lvni_stop_note(int signal_number)

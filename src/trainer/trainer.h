@@ -100,6 +100,7 @@ typedef struct lvni_trainer {
     lvni_message said;       /* with a reducer: what this rank tells of its shards */
     bool watching;           /* the wave in work goes into the reduction as it is */
     int signal;              /* that asked some rank to stop, as of the last step; the same on all ranks */
+    bool stop_asked;         /* the control channel knows of this rank's signal */
     lvni_optim *optim;
     lvni_scaler scaler;
     lvni_ema *ema;           /* of the model's n_values values; NULL: off */
@@ -176,7 +177,7 @@ void lvni_stop_remove(void);  /* the handlers from before are back; the signal s
 /* A rank that is leaving says why, and writes its error record, though whoever ends the run sends it a signal meanwhile. */
 void lvni_stop_hold(void);
 int lvni_stop_signal(void); /* 0: none */
-void lvni_stop_note(int signal_number); /* another rank was sent it: as if this process had been */
+void lvni_stop_note(int signal_number); /* the ranks agreed to stop for it: from now on that is the one; 0: nothing */
 const char *lvni_stop_name(int signal_number); /* "Ctrl-C", "SIGTERM", ... */
 
 #endif

@@ -8,6 +8,7 @@ usage: test_ranks.py LEVIN DATA [test names]   DATA: folder with clothing/ (341 
 """
 import itertools
 import json
+import glob
 import os
 import re
 import signal
@@ -155,6 +156,25 @@ class Resume(Ranks):
         """3000 pictures, four of five for validation, one at a time: it is nearly always validating."""
         self.chain(["data=builtin:shapes", "data.count=3000", "image_size=16", *NETWORK, *SIX, "val_split=0.98", "eval_batch_size=1"],
                    [("ddp", 2, 1, signal.SIGTERM), ("dp", 2, "launcher", signal.SIGTERM)], ("ddp", 3))
+
+    def test_the_others_wait_for_the_checkpoint(self):
+        """Rank 0 takes longer to write it than the launcher waits once one rank is gone."""
+        words = ["data=builtin:shapes", "data.count=96", "batch_size=8", "image_size=32", "model=resnet18", "shards=2", "optim=adam", "val_split=0", "quiet=true"]
+        p = subprocess.Popen([LEVIN, "launch", "nproc=2", "grace=0.3", f"run_dir={self.dir}/logs", "--", LEVIN, "train", "classify", *words, "log_every_n_steps=1",
+                              "max_epochs=-1", f"out={self.out}"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True)
+        self.addCleanup(self.end, p)
+        self.wait_for(lambda: self.steps() >= 1, p)
+        first = rank_pid(self.out, 0)
+        os.kill(rank_pid(self.out, 1), signal.SIGTERM)
+        self.wait_for(lambda: glob.glob(f"{self.out}/checkpoints/*.tmp-*"), p)
+        os.kill(first, signal.SIGSTOP)
+        time.sleep(1)
+        self.assertEqual(len([r for r in (0, 1) if rank_pid(self.out, r)]), 2)
+        os.kill(first, signal.SIGCONT)
+        _, told = p.communicate(timeout=WAIT_S)
+        self.assertEqual(p.returncode, SIGTERM, told)
+        self.assertIn("the checkpoint is saved", told)
+        self.no_leftovers()
 
     def test_killed_and_resumed_on_other_ranks(self):
         """What was saved last is whole; the launcher and all ranks are gone at once."""
