@@ -5,8 +5,7 @@
 #include "core/alloc.h"
 #include "core/clock.h"
 #include "dist/combine.h"
-#include "dist/reduction.h"
-#include "dist/transport.h"
+#include "dist/reduction_wait.h"
 
 #include <stdalign.h>
 #include <string.h>
@@ -230,7 +229,7 @@ bool lvni_reduction_help(lvni_reduction *r)
 static bool needs_rank(void *user, int rank)
 {
     const lvni_reduction *r = user;
-    return rank != r->comm->rank && (int32_t)(atomic_load(&part_of(r, rank)->arrived) - r->step) < 0;
+    return rank != r->comm->rank && reduction_behind(&part_of(r, rank)->arrived, r->step);
 }
 
 static bool can_go_on(void *user)
@@ -244,21 +243,12 @@ static bool can_go_on(void *user)
 static bool all_arrived(void *user)
 {
     const lvni_reduction *r = user;
-    for (int rank = 0; rank < r->comm->world; rank++) {
-        if (needs_rank(user, rank)) {
-            return false;
-        }
-    }
-    return true;
+    return lvni_wait_needs_nobody(r->comm, needs_rank, user);
 }
 
 static lvn_status wait_for(lvni_reduction *r, bool (*over)(void *))
 {
-    const uint64_t start = lvni_now_ns();
-    const lvni_wait wait = {.over = over, .needs = needs_rank, .user = r};
-    const lvn_status status = over(r) ? LVN_OK : r->comm->ops->wait(r->comm, &wait);
-    r->last.waited_ns += lvni_now_ns() - start;
-    return status;
+    return reduction_wait(r->comm, &(lvni_wait){.over = over, .needs = needs_rank, .user = r}, &r->last);
 }
 
 lvn_status lvni_reduction_finish(lvni_reduction *r, const void *message, size_t bytes)

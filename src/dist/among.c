@@ -8,6 +8,7 @@
 #include "dist/transport.h"
 
 #include <stdalign.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { CHANNELS = 2, PARITIES = 2, STAGE = 64 << 10 };
@@ -54,13 +55,8 @@ lvn_status lvni_among_create(lvni_comm *comm, lvni_among **out)
     }
     a->comm = comm;
     a->said = said;
-    const lvn_status opened = comm->ops->region_open(comm, 0, sizeof(among_part), &a->region);
-    s = opened == LVN_OK ? comm->ops->region_reserve(comm, &a->region, part_of(a, comm->rank), sizeof(among_part)) : opened;
-    s = lvni_comm_agree_status(comm, s, "messages among ranks");
+    s = lvni_region_share(comm, 0, sizeof(among_part), NULL, NULL, "messages among ranks", &a->region);
     if (s != LVN_OK) {
-        if (opened == LVN_OK) {
-            comm->ops->region_close(comm, &a->region);
-        }
         lvni_free(a);
         lvni_free(said);
         return s;
@@ -97,12 +93,7 @@ static bool wait_needs(void *user, int rank)
 static bool wait_over(void *user)
 {
     const meeting_wait *w = user;
-    for (int rank = w->lo; rank < w->hi; rank++) {
-        if (wait_needs(user, rank)) {
-            return false;
-        }
-    }
-    return true;
+    return lvni_wait_needs_nobody(w->among->comm, wait_needs, user);
 }
 
 static size_t piece_of(size_t bytes, size_t at)
@@ -132,7 +123,7 @@ static lvn_status run_round(lvni_among *a, int lo, int hi, const void *mine, siz
     return comm->ops->wait(comm, &wait);
 }
 
-/* After the first round: how much all say, and room for it. */
+/* After the first round: how much all say, and room for it. A rank that has none will not come to the next round: all learn of it now. */
 static lvn_status make_room(lvni_among *a, int lo, int hi, int parity, size_t *longest)
 {
     size_t all = 0;
@@ -148,7 +139,10 @@ static lvn_status make_room(lvni_among *a, int lo, int hi, int parity, size_t *l
         a->room = 0;
         a->memory = lvni_alloc(LVNI_TAG_DIST, all);
         if (a->memory == NULL) {
-            return LVN_ERR_MEMORY;
+            char why[128];
+            snprintf(why, sizeof why, "rank %d has no memory for the %zu bytes that ranks %d to %d tell each other", a->comm->rank, all, lo, hi - 1);
+            lvni_comm_abort(a->comm, why);
+            LVN_FAIL(LVN_ERR_MEMORY, "%s", why);
         }
         a->room = all;
     }

@@ -124,6 +124,26 @@ lvn_status lvni_comm_agree_status(lvni_comm *comm, lvn_status mine, const char *
     return mine;
 }
 
+lvn_status lvni_region_share(lvni_comm *comm, size_t common, size_t part, lvni_region_reserving reserve, void *user, const char *what,
+                             lvni_region *out)
+{
+    lvni_region region;
+    const lvn_status opened = comm->ops->region_open(comm, common, part, &region);
+    lvn_status mine = opened;
+    if (opened == LVN_OK) {
+        mine = reserve != NULL ? reserve(user, &region) : comm->ops->region_reserve(comm, &region, lvni_region_part(&region, comm->rank), part);
+    }
+    const lvn_status status = lvni_comm_agree_status(comm, mine, what);
+    if (status == LVN_OK) {
+        *out = region;
+    } else if (opened == LVN_OK && status == LVN_ERR_PEER) {
+        comm->ops->region_close(comm, &region); /* nothing was agreed: others may use it */
+    } else if (opened == LVN_OK) {
+        comm->ops->region_discard(comm, &region);
+    }
+    return status;
+}
+
 /* Sizes first, then everyone has its memory or nobody; every rank's bytes are then a broadcast of their own, straight to their place. */
 lvn_status lvni_comm_all_gather_sized(lvni_comm *comm, const void *in, size_t bytes, void **out, size_t *size)
 {
@@ -162,14 +182,8 @@ lvn_status lvni_comm_alloc(lvni_comm *comm, size_t bytes, void **out)
         lvni_free(b);
         return status;
     }
-    const lvn_status opened = comm->ops->region_open(comm, 0, bytes, &b->region);
-    char *mine = opened == LVN_OK ? lvni_region_part(&b->region, comm->rank) : NULL;
-    status = opened == LVN_OK ? comm->ops->region_reserve(comm, &b->region, mine, bytes) : opened;
-    status = lvni_comm_agree_status(comm, status, "shared memory");
+    status = lvni_region_share(comm, 0, bytes, NULL, NULL, "shared memory", &b->region);
     if (status != LVN_OK) {
-        if (opened == LVN_OK) {
-            comm->ops->region_close(comm, &b->region);
-        }
         lvni_free(b);
         return status;
     }
@@ -178,7 +192,7 @@ lvn_status lvni_comm_alloc(lvni_comm *comm, size_t bytes, void **out)
     b->next = newest;
     b->number = newest != NULL ? newest->number + 1 : 1;
     comm->memory = b;
-    *out = mine;
+    *out = lvni_region_part(&b->region, comm->rank);
     return LVN_OK;
 }
 

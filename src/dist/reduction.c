@@ -7,6 +7,7 @@
  *   the list of additions: made once a step by one thread, before the first piece; read until the last piece, which finish waits for. */
 #include "core/clock.h"
 #include "dist/reduction_impl.h"
+#include "dist/reduction_wait.h"
 
 #include <string.h>
 
@@ -205,8 +206,7 @@ static bool all_added(const lvni_reduction *r)
 static bool needs_rank(void *user, int rank)
 {
     const lvni_reduction *r = user;
-    /* A rank without slices may have arrived in the next step already. */
-    return rank != r->comm->rank && (int32_t)(atomic_load(&reduction_part(r, rank)->arrived) - r->step) < 0;
+    return rank != r->comm->rank && reduction_behind(&reduction_part(r, rank)->arrived, r->step);
 }
 
 static bool can_go_on(void *user)
@@ -219,21 +219,12 @@ static bool can_go_on(void *user)
 static bool all_arrived(void *user)
 {
     const lvni_reduction *r = user;
-    for (int rank = 0; rank < r->comm->world; rank++) {
-        if (needs_rank(user, rank)) {
-            return false;
-        }
-    }
-    return true;
+    return lvni_wait_needs_nobody(r->comm, needs_rank, user);
 }
 
 static lvn_status wait_for(lvni_reduction *r, bool (*over)(void *))
 {
-    const uint64_t start = lvni_now_ns();
-    const lvni_wait wait = {.over = over, .needs = needs_rank, .user = r};
-    const lvn_status status = over(r) ? LVN_OK : r->comm->ops->wait(r->comm, &wait);
-    r->last.waited_ns += lvni_now_ns() - start;
-    return status;
+    return reduction_wait(r->comm, &(lvni_wait){.over = over, .needs = needs_rank, .user = r}, &r->last);
 }
 
 /* What this rank and the others moved in the step beside the pieces that add_piece has counted: its leaves and the total outside of its

@@ -71,6 +71,26 @@ static lvn_status make_private(lvni_reduction *r)
     return r->leaf != NULL && r->source != NULL && r->told != NULL ? LVN_OK : LVN_ERR_MEMORY;
 }
 
+/* Pages lie near the rank that reserves them: its part, and its slices of the total. Nothing of this fails later, in a step. */
+static lvn_status reserve(void *user, const lvni_region *region)
+{
+    const lvni_reduction *r = user;
+    lvni_comm *comm = r->comm;
+    const lvni_transport *ops = comm->ops;
+    if (comm->rank == 0) {
+        LVN_TRY(ops->region_reserve(comm, region, region->common, r->at_total));
+    }
+    LVN_TRY(ops->region_reserve(comm, region, lvni_region_part(region, comm->rank), r->at_sets + (size_t)r->o.sets * r->set_stride));
+    for (int64_t b = 0; b < r->buckets && comm->world > 1; b++) {
+        const lvni_range slice = lvni_exchange_slice(&r->exchange, b, comm->rank);
+        if (slice.count > 0) {
+            LVN_TRY(ops->region_reserve(comm, region, region->common + r->at_total + (size_t)slice.start * sizeof(float),
+                                        (size_t)slice.count * sizeof(float)));
+        }
+    }
+    return LVN_OK;
+}
+
 static lvn_status open_region(lvni_reduction *r, int sets)
 {
     const size_t buckets = (size_t)r->buckets, set = round_up((size_t)r->o.n * sizeof(float), PAGE);
@@ -84,27 +104,8 @@ static lvn_status open_region(lvni_reduction *r, int sets)
     r->at_sets = round_up(r->at_message + 2 * r->message_stride, PAGE);
     r->set_stride = set;
     const size_t common = r->at_total + (r->comm->world > 1 ? set : 0);
-    LVN_TRY(r->comm->ops->region_open(r->comm, common, r->at_sets + (size_t)sets * set, &r->region));
+    LVN_TRY(lvni_region_share(r->comm, common, r->at_sets + (size_t)sets * set, reserve, r, "the memory of a reduction", &r->region));
     r->open = true;
-    return LVN_OK;
-}
-
-/* Pages lie near the rank that reserves them: its part, and its slices of the total. Nothing of this fails later, in a step. */
-static lvn_status reserve(const lvni_reduction *r)
-{
-    lvni_comm *comm = r->comm;
-    const lvni_transport *ops = comm->ops;
-    if (comm->rank == 0) {
-        LVN_TRY(ops->region_reserve(comm, &r->region, r->region.common, r->at_total));
-    }
-    LVN_TRY(ops->region_reserve(comm, &r->region, lvni_region_part(&r->region, comm->rank), r->at_sets + (size_t)r->o.sets * r->set_stride));
-    for (int64_t b = 0; b < r->buckets && comm->world > 1; b++) {
-        const lvni_range slice = lvni_exchange_slice(&r->exchange, b, comm->rank);
-        if (slice.count > 0) {
-            LVN_TRY(ops->region_reserve(comm, &r->region, r->region.common + r->at_total + (size_t)slice.start * sizeof(float),
-                                        (size_t)slice.count * sizeof(float)));
-        }
-    }
     return LVN_OK;
 }
 
@@ -134,7 +135,6 @@ lvn_status lvni_reduction_create(lvni_comm *comm, const lvni_reduction_options *
     status = lvni_comm_agree_status(comm, status, "a reduction");
     if (status == LVN_OK && r != NULL) {
         status = open_region(r, sets);
-        status = lvni_comm_agree_status(comm, status == LVN_OK ? reserve(r) : status, "the memory of a reduction");
     }
     if (status != LVN_OK) {
         lvni_reduction_destroy(r);

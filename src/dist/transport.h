@@ -67,6 +67,7 @@ typedef struct lvni_transport {
     lvn_status (*region_open)(lvni_comm *comm, size_t common, size_t part, lvni_region *out);
     lvn_status (*region_reserve)(lvni_comm *comm, const lvni_region *region, const void *from, size_t bytes); /* LVN_ERR_MEMORY */
     void (*region_close)(lvni_comm *comm, lvni_region *region); /* no collective: the memory goes with the last rank */
+    void (*region_discard)(lvni_comm *comm, lvni_region *region); /* of an opening that all agreed to give up, some of them without a region */
 
     lvn_status (*wait)(lvni_comm *comm, const lvni_wait *wait);
     void (*ring)(lvni_comm *comm); /* something changed that others may wait for; any thread */
@@ -94,10 +95,26 @@ static inline char *lvni_region_part(const lvni_region *region, int rank)
     return region->part + (size_t)rank * region->stride;
 }
 
+/* The usual end of a wait: no rank has to do anything more. */
+static inline bool lvni_wait_needs_nobody(const lvni_comm *comm, bool (*needs)(void *user, int rank), void *user)
+{
+    for (int rank = 0; rank < comm->world; rank++) {
+        if (needs(user, rank)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* Is [p, p + bytes) memory that lvni_comm_alloc gave? Then *region is the region, *offset the place in this rank's part, and *number tells
  * the block among all (same on all ranks). */
 bool lvni_comm_find(const lvni_comm *comm, const void *p, size_t bytes, const lvni_region **region, int64_t *number, size_t *offset);
 /* All ranks or none: a failure of one is everybody's. `mine`: what this rank has to say; others learn which rank it was. */
 lvn_status lvni_comm_agree_status(lvni_comm *comm, lvn_status mine, const char *what);
+/* A region on all ranks, or on none: then nothing of it is left. reserve: reserves what this rank has to of a region that is open here; NULL:
+ * its part. what: as in lvni_comm_agree_status. */
+typedef lvn_status (*lvni_region_reserving)(void *user, const lvni_region *region);
+lvn_status lvni_region_share(lvni_comm *comm, size_t common, size_t part, lvni_region_reserving reserve, void *user, const char *what,
+                             lvni_region *out);
 
 #endif

@@ -20,5 +20,9 @@ bool dist_case_reduction_race(dist_rank *me); /* many steps, several threads, ra
 bool dist_case_reduction_options(dist_rank *me);
 bool dist_case_among(dist_rank *me);             /* messages among neighbours, beside collectives */
 bool dist_case_among_abort(dist_rank *me);
+bool dist_case_regions_refused(dist_rank *me);   /* one rank has no memory for its side of a region: none has it, and no page of it stays */
+
+/* One way through all calls that allocate. */
+lvn_status dist_allocate(lvni_comm *comm);
 
 #endif

@@ -24,7 +24,7 @@ typedef bool (*dist_body)(dist_rank *me);
 /* A row of the program's table: bodies are found by name in another process. */
 typedef struct dist_case {
     const char *name;
-    dist_body body;
+    dist_body body; /* NULL: processes that get no communicator, since the last of them can open no files */
     bool check; /* the communicator compares calls */
 } dist_case;
 

@@ -21,8 +21,10 @@ static const dist_case cases[] = {
     {"reduction_options", dist_case_reduction_options, true},
     {"among", dist_case_among, true},
     {"among_abort", dist_case_among_abort, false},
+    {"regions_refused", dist_case_regions_refused, false},
     {"large", dist_case_large, false},
     {"endless", dist_case_endless, false},
+    {"starved", NULL, false},
 };
 enum { N_CASES = sizeof cases / sizeof *cases };
 

@@ -8,8 +8,10 @@
 #include "dist_cases.h"
 
 #include "core/alloc.h"
-#include "dist/among.h"
-#include "dist/reduction.h"
+#include "core/clock.h"
+
+#include <stdatomic.h>
+#include <string.h>
 
 static void on_threads(dist_body body, bool check, int arg)
 {
@@ -89,40 +91,12 @@ static void reductions_refuse_what_cannot_be(void **state)
     on_threads(dist_case_reduction_options, false, 0);
 }
 
-static void sums_of_nothing(const float *g, int64_t n, double *partial)
-{
-    (void)g, (void)n, (void)partial;
-}
-
 /* One rank's way through all that allocates. */
 static lvn_status allocate(bool threads)
 {
     lvni_comm *comm = NULL;
-    lvni_reduction *r = NULL;
-    lvni_among *among = NULL;
-    const lvni_said *said;
-    void *block = NULL, *gathered = NULL;
-    size_t size;
-    const lvni_reduction_options o = {.shards = 4, .sets = 1, .n = 9000, .n_norm = 9000, .bucket = 4096, .message = 8, .sumsq = sums_of_nothing};
     lvn_status status = threads ? lvni_comm_threads(1, false, &comm) : lvni_comm_self(&comm);
-    if (status == LVN_OK) {
-        status = lvni_comm_alloc(comm, 1000, &block);
-    }
-    if (status == LVN_OK) {
-        status = lvni_reduction_create(comm, &o, &r);
-    }
-    if (status == LVN_OK) {
-        status = lvni_comm_all_gather_sized(comm, "1234", 4, &gathered, &size);
-    }
-    if (status == LVN_OK) {
-        status = lvni_among_create(comm, &among);
-    }
-    if (status == LVN_OK) {
-        status = lvni_among_exchange(among, 0, 1, "1234", 4, &said);
-    }
-    lvni_among_destroy(among);
-    lvni_free(gathered);
-    lvni_reduction_destroy(r);
+    status = status == LVN_OK ? dist_allocate(comm) : status;
     lvni_comm_destroy(comm);
     return status;
 }
@@ -147,6 +121,48 @@ static void every_allocation_may_fail(void **state)
     }
 }
 
+static _Atomic int failed_ranks;
+
+/* The allocation number `arg` of all ranks together fails, on whichever it is; the others are not left waiting, and told why. */
+static bool one_allocation_fails(dist_rank *me)
+{
+    RANK_CHECK(me, lvni_comm_barrier(me->comm) == LVN_OK, "begin");
+    if (me->rank == 0) {
+        lvni_alloc_fail_at(me->arg);
+    }
+    RANK_CHECK(me, lvni_comm_barrier(me->comm) == LVN_OK, "begin");
+    const lvn_status status = dist_allocate(me->comm);
+    failed_ranks += status != LVN_OK;
+    RANK_CHECK(me, status == LVN_OK || status == LVN_ERR_MEMORY || status == LVN_ERR_PEER, "status %d", (int)status);
+    RANK_CHECK(me, status == LVN_OK || strstr(lvn_last_error()->message, "memory") != NULL, "told nothing of it");
+    return true;
+}
+
+static void a_failed_allocation_ends_all_ranks(void **state)
+{
+    (void)state;
+    enum { WORLD = 3 };
+    const dist_case c = {"", one_allocation_fails, false};
+    int k = 0;
+    for (bool done = false; !done;) {
+        const uint64_t start = lvni_now_ns(), before = lvni_alloc_get_stats(LVNI_TAG_DIST).live_bytes;
+        k++;
+        failed_ranks = 0;
+        assert_true(dist_run_threads(&c, WORLD, k));
+        done = lvni_alloc_fail_at(0) > 0;
+        assert_int_equal(failed_ranks, done ? 0 : WORLD);
+        assert_true(lvni_seconds_since(start) < 2.0);
+        assert_int_equal(lvni_alloc_get_stats(LVNI_TAG_DIST).live_bytes, before);
+    }
+    assert_true(k > 10 * WORLD);
+}
+
+static void regions_are_for_all_or_none(void **state)
+{
+    (void)state;
+    on_threads(dist_case_regions_refused, false, 0);
+}
+
 static void neighbours_talk(void **state)
 {
     (void)state;
@@ -163,7 +179,8 @@ int main(void)
         cmocka_unit_test(different_calls_are_named),         cmocka_unit_test(abort_reaches_everyone),
         cmocka_unit_test(a_rank_that_leaves_is_missed),      cmocka_unit_test(reductions_give_one_sum),
         cmocka_unit_test(reductions_stand_delays),           cmocka_unit_test(reductions_refuse_what_cannot_be),
-        cmocka_unit_test(every_allocation_may_fail),         cmocka_unit_test(neighbours_talk),
+        cmocka_unit_test(every_allocation_may_fail),         cmocka_unit_test(a_failed_allocation_ends_all_ranks),
+        cmocka_unit_test(regions_are_for_all_or_none),       cmocka_unit_test(neighbours_talk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

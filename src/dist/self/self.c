@@ -147,6 +147,7 @@ static const lvni_transport self_transport = {
     .region_open = self_region_open,
     .region_reserve = self_region_reserve,
     .region_close = self_region_close,
+    .region_discard = self_region_close,
     .wait = self_wait,
     .ring = self_ring,
 };

@@ -41,16 +41,6 @@ typedef struct region_handle {
     char *base;
 } region_handle;
 
-static void close_handle(shm_comm *c, region_handle *h)
-{
-    region_head *head = (region_head *)(void *)h->base;
-    if (atomic_fetch_add(&head->closed, 1) + 1 == c->base.world) {
-        shm_segment_give_back(c->segment, h->offset, h->bytes); /* nobody looks at the head any more */
-    }
-    shm_segment_unmap(c->segment, h->base);
-    lvni_free(h);
-}
-
 static lvn_status region_open(lvni_comm *comm, size_t common, size_t part, lvni_region *out)
 {
     shm_comm *c = (shm_comm *)comm;
@@ -72,6 +62,7 @@ static lvn_status region_open(lvni_comm *comm, size_t common, size_t part, lvni_
         status = shm_segment_map(c->segment, offset, bytes, &h->base);
     }
     if (status != LVN_OK) {
+        shm_segment_give_back(c->segment, offset, head); /* nobody will use this region; those who have it discard the rest */
         lvni_free(h);
         return status;
     }
@@ -87,7 +78,25 @@ static lvn_status region_reserve(lvni_comm *comm, const lvni_region *region, con
 
 static void region_close(lvni_comm *comm, lvni_region *region)
 {
-    close_handle((shm_comm *)comm, region->handle);
+    shm_comm *c = (shm_comm *)comm;
+    region_handle *h = region->handle;
+    region_head *head = (region_head *)(void *)h->base;
+    if (atomic_fetch_add(&head->closed, 1) + 1 == c->base.world) {
+        shm_segment_give_back(c->segment, h->offset, h->bytes); /* nobody looks at the head any more */
+    }
+    shm_segment_unmap(c->segment, h->base);
+    lvni_free(h);
+}
+
+/* The head stays out of it: ranks without the region do not count, and writing there would bring its page back. Every rank gives all back,
+ * which does no harm twice. */
+static void region_discard(lvni_comm *comm, lvni_region *region)
+{
+    shm_comm *c = (shm_comm *)comm;
+    region_handle *h = region->handle;
+    shm_segment_give_back(c->segment, h->offset, h->bytes);
+    shm_segment_unmap(c->segment, h->base);
+    lvni_free(h);
 }
 
 /* ---- the end ---- */
@@ -129,6 +138,7 @@ static void destroy(lvni_comm *comm)
         .region_open = region_open,              \
         .region_reserve = region_reserve,        \
         .region_close = region_close,            \
+        .region_discard = region_discard,        \
         .wait = shm_wait,                        \
         .ring = shm_ring,                        \
     }

@@ -138,12 +138,7 @@ static bool round_needs(void *user, int rank)
 static bool round_over(void *user)
 {
     const shm_comm *c = user;
-    for (int rank = 0; rank < c->base.world; rank++) {
-        if (round_needs(user, rank)) {
-            return false;
-        }
-    }
-    return true;
+    return lvni_wait_needs_nobody(&c->base, round_needs, user);
 }
 
 lvn_status shm_round(shm_comm *c)
