@@ -3,9 +3,9 @@
 
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "core/thread.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <time.h>
@@ -62,17 +62,6 @@ static void free_control(lvni_control *c)
     lvni_free(c);
 }
 
-/* With all signals blocked: they are the program's. */
-static int start_thread(lvni_control *c)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    const int error = pthread_create(&c->thread, NULL, lvni_control_run, c);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return error;
-}
-
 lvn_status lvni_control_connect(const lvni_control_options *options, lvni_control **out)
 {
     *out = NULL;
@@ -88,10 +77,10 @@ lvn_status lvni_control_connect(const lvni_control_options *options, lvni_contro
         return LVN_ERR_MEMORY;
     }
     c->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    const int error = c->wake_fd < 0 ? errno : start_thread(c);
+    const int error = c->wake_fd < 0 ? errno : lvni_thread_start(&c->thread, lvni_control_run, c);
     if (error != 0) {
         free_control(c);
-        LVN_FAIL(LVN_ERR_IO, "the thread of the control channel cannot be started: %s", strerror(error));
+        LVN_FAIL(error == ENOMEM ? LVN_ERR_MEMORY : LVN_ERR_IO, "the thread of the control channel cannot be started: %s", strerror(error));
     }
     *out = c;
     return LVN_OK;

@@ -1,4 +1,4 @@
-/* The store's life: made, its thread, waited for, ended (store.h). What it does meanwhile: store_conn.c, store_meet.c, store_keys.c, store_gather.c,
+/* The store's life: made, its thread, waited for, ended (store.h). What it does meanwhile: store_conn.c, store_send.c, store_meet.c, store_keys.c, store_gather.c,
  * store_watch.c. */
 #include "store_impl.h"
 
@@ -9,7 +9,6 @@
 #include "core/thread.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -165,17 +164,6 @@ static void close_loop(lvni_store *store)
     uv_loop_close(&store->loop);
 }
 
-/* All signals are the program's own: the thread takes none, and a write to a closed connection is an error, not SIGPIPE. */
-static int start_thread(lvni_store *store)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    const int error = pthread_create(&store->thread, NULL, serve, store);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return error;
-}
-
 static lvn_status start(lvni_store *store, int *fd)
 {
     int error = uv_loop_init(&store->loop);
@@ -184,11 +172,11 @@ static lvn_status start(lvni_store *store, int *fd)
     }
     error = make_handles(store, fd);
     if (error == 0) {
-        error = -start_thread(store);
+        error = -lvni_thread_start(&store->thread, serve, store);
     }
     if (error != 0) {
         close_loop(store);
-        LVN_FAIL(LVN_ERR_IO, "the store cannot be started: %s", uv_strerror(error));
+        LVN_FAIL(error == UV_ENOMEM ? LVN_ERR_MEMORY : LVN_ERR_IO, "the store cannot be started: %s", uv_strerror(error));
     }
     return LVN_OK;
 }

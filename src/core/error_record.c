@@ -5,6 +5,7 @@
 #include "core/alloc.h"
 #include "core/exit_code.h"
 #include "core/str.h"
+#include "core/thread.h"
 #include "core/vfs.h"
 
 #include <errno.h>
@@ -18,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { RECORD_MAX = 1 << 20, ALT_STACK = 64 << 10 };
+enum { RECORD_MAX = 1 << 20 };
 
 static char record_path[PATH_MAX], record_part[PATH_MAX]; /* the file, and the name it has while it is written */
 static char head[1024];                                   /* {"rank": 3, "host": "n08", "pid": 4711 */
@@ -190,7 +191,7 @@ static void on_fatal(int number, siginfo_t *info, void *context)
 
 lvn_status lvni_error_record_catch_signals(void)
 {
-    static char alternative[ALT_STACK]; /* a stack that ran over cannot carry its handler */
+    static char alternative[LVNI_SIGNAL_STACK]; /* of this thread; others get theirs where they start */
     const stack_t stack = {.ss_sp = alternative, .ss_size = sizeof alternative};
     stack_t old;
     if (sigaltstack(NULL, &old) == 0 && (old.ss_flags & SS_DISABLE) != 0) {

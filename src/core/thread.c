@@ -1,8 +1,55 @@
-/* Thread names (thread.h). */
+/* Starts and names threads (thread.h). */
 #include "core/thread.h"
 
-#include <pthread.h>
+#include "core/alloc.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
+
+typedef struct beginning {
+    void *(*main)(void *argument);
+    void *argument;
+} beginning;
+
+/* The signal stack lies in this frame, at the far end of the thread's own stack: it needs no memory, and what runs over never gets there. */
+static void *begin(void *argument)
+{
+    const beginning b = *(const beginning *)argument;
+    lvni_free(argument);
+    char room[LVNI_SIGNAL_STACK];
+    const stack_t stack = {.ss_sp = room, .ss_size = sizeof room}, none = {.ss_flags = SS_DISABLE};
+    stack_t old;
+    const bool own = sigaltstack(NULL, &old) == 0 && (old.ss_flags & SS_DISABLE) != 0 && sigaltstack(&stack, NULL) == 0; /* else a sanitizer's */
+    void *result = b.main(b.argument);
+    if (own) {
+        sigaltstack(&none, NULL);
+    }
+    return result;
+}
+
+int lvni_thread_start(pthread_t *thread, void *(*main)(void *argument), void *argument)
+{
+    static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS};
+    beginning *b = LVNI_NEW(LVNI_TAG_CORE, beginning);
+    if (b == NULL) {
+        return ENOMEM;
+    }
+    *b = (beginning){main, argument};
+    sigset_t blocked, before;
+    sigfillset(&blocked);
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+        sigdelset(&blocked, own[i]);
+    }
+    pthread_sigmask(SIG_SETMASK, &blocked, &before);
+    const int error = pthread_create(thread, NULL, begin, b);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error != 0) {
+        lvni_free(b);
+    }
+    return error;
+}
 
 void lvni_thread_name(const char *role, int index)
 {

@@ -203,7 +203,7 @@ lvn_status lvni_headers_read(const char *root, const char *names, const size_t *
     reading r = {.root = root, .names = names, .name_at = name_at, .n = n, .out = out};
     pthread_t thread[THREADS - 1];
     int started = 0;
-    while (n >= MANY && started < THREADS - 1 && pthread_create(&thread[started], NULL, read_main, &r) == 0) {
+    while (n >= MANY && started < THREADS - 1 && lvni_thread_start(&thread[started], read_main, &r) == 0) {
         started++;
     }
     lvn_status s = read_blocks(&r); /* alone where no thread could be started */

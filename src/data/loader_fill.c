@@ -9,7 +9,6 @@
 #include "data/sampler.h"
 #include "tensor/ctx.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -195,19 +194,15 @@ static void *worker(void *argument)
 
 lvn_status lvni_loader_start(lvni_loader *l)
 {
-    sigset_t all, before;
     l->thread = lvni_calloc(LVNI_TAG_DATA, (size_t)l->o.workers, sizeof *l->thread);
     if (l->thread == NULL) {
         return LVN_ERR_MEMORY;
     }
-    sigfillset(&all); /* signals are the trainer's: workers inherit a full mask */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     int failure = 0;
     while (failure == 0 && l->n_threads < l->o.workers) {
-        failure = pthread_create(&l->thread[l->n_threads], NULL, worker, l);
+        failure = lvni_thread_start(&l->thread[l->n_threads], worker, l);
         l->n_threads += failure == 0 ? 1 : 0;
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (failure != 0) {
         LVN_FAIL(LVN_ERR_MEMORY, "cannot start loader thread %d of %d: %s; lower num_workers",
                  l->n_threads + 1, l->o.workers, strerror(failure));

@@ -1,12 +1,12 @@
 /* The ranks of a run that are this process's: rank after rank on a thread of its own, and whose failure is told (ranks.h). */
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "core/thread.h"
 #include "log/run_log.h"
 #include "recipes/ranks.h"
 #include "tensor/ctx.h"
 
 #include <levin/device.h>
-#include <pthread.h>
 
 /* A rank on its thread. */
 typedef struct member {
@@ -84,7 +84,7 @@ lvn_status lvni_ranks_each(const lvni_ranks *ranks, lvni_rank_work work, void *u
         m[i] = (member){.work = work, .user = user, .rank = &ranks->rank[i]};
     }
     for (; started < n; started++) {
-        if (pthread_create(&m[started].thread, NULL, member_main, &m[started]) != 0) {
+        if (lvni_thread_start(&m[started].thread, member_main, &m[started]) != 0) {
             lvni_comm_abort(m[0].rank->comm, "its thread could not be started");
             break;
         }

@@ -89,7 +89,7 @@ lvn_status lvni_device_stream_start(lvni_device *d)
     pthread_mutex_init(&d->queue_lock, NULL);
     pthread_cond_init(&d->filled, NULL);
     pthread_cond_init(&d->room, NULL);
-    if (pthread_create(&d->thread, NULL, stream_main, d) != 0) {
+    if (lvni_thread_start(&d->thread, stream_main, d) != 0) {
         lvni_free(d->command);
         LVN_FAIL(LVN_ERR_MEMORY, "cannot start the thread of %s", d->name);
     }

@@ -8,6 +8,7 @@
 
 #include "core/error_record.h"
 #include "core/exit_code.h"
+#include "core/thread.h"
 #include "core/vfs.h"
 
 #include <errno.h>
@@ -89,8 +90,43 @@ static void what_is_no_record_is_told(void **state)
     unlink(path);
 }
 
+static void send_it(int number)
+{
+    raise(number);
+}
+
+static void give_up(int number)
+{
+    (void)number;
+    abort();
+}
+
+static int fill_stack(int pages)
+{
+    volatile char page[4096];
+    page[0] = (char)pages;
+    return pages == 0 ? 0 : fill_stack(pages - 1) + page[0]; /* NOLINT(misc-no-recursion): that is the point */
+}
+
+static void *overflow(void *argument)
+{
+    *(int *)argument = fill_stack(1 << 20);
+    return NULL;
+}
+
+static void overflow_in_a_thread(int number)
+{
+    (void)number;
+    pthread_t thread;
+    int sum = 0;
+    if (lvni_thread_start(&thread, overflow, &sum) == 0) {
+        pthread_join(thread, NULL);
+    }
+    _exit(8);
+}
+
 /* The child does what kills it; the record must be there when it is dead, and it must be dead of the signal. */
-static void die(int number, bool sent)
+static void die(int number, void (*how)(int number))
 {
     const pid_t pid = fork();
     if (pid == 0) {
@@ -100,10 +136,8 @@ static void die(int number, bool sent)
         if (lvni_error_record_begin(path, 2) != LVN_OK || lvni_error_record_catch_signals() != LVN_OK) {
             _exit(9);
         }
-        if (sent) {
-            raise(number);
-        }
-        abort();
+        how(number);
+        _exit(7);
     }
     int status = 0;
     assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -126,9 +160,15 @@ static void signals_leave_a_record_and_kill(void **state)
     (void)state;
     static const int numbers[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        die(numbers[i], true);
+        die(numbers[i], send_it);
     }
-    die(SIGABRT, false);
+    die(SIGABRT, give_up);
+}
+
+static void threads_have_a_stack_for_it(void **state)
+{
+    (void)state;
+    die(SIGSEGV, overflow_in_a_thread);
 }
 
 int main(void)
@@ -138,6 +178,7 @@ int main(void)
         cmocka_unit_test(nowhere_is_fine),
         cmocka_unit_test(what_is_no_record_is_told),
         cmocka_unit_test(signals_leave_a_record_and_kill),
+        cmocka_unit_test(threads_have_a_stack_for_it),
     };
     return cmocka_run_group_tests(tests, make, drop);
 }
