@@ -47,7 +47,7 @@ static lvn_status check_devices(const lvni_store *store)
             if (strcmp(a->device, b->device) == 0 && strcmp(a->boot_id, b->boot_id) == 0) {
                 LVN_FAIL(LVN_ERR_RESOURCE,
                          "E105: two ranks use one device\n  found: ranks %d and %d on %s: %s\n  fix: check CUDA_VISIBLE_DEVICES and "
-                         "--gpus-per-task",
+                         "--gpus-per-task; allow_shared_device=true lets ranks share one",
                          r, q, a->host, a->device);
             }
         }

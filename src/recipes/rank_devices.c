@@ -60,6 +60,7 @@ lvn_status lvni_rank_devices(const lvni_config *c, const lvni_who *who, const lv
                                          .spec = launched ? NULL : spec,
                                          .accelerator = launched && !sim ? LVNI_ACCELERATOR_CPU : accelerator_of(c),
                                          .gpus = says_gpus(c),
+                                         .allow_shared = lvni_config_bool(c, "allow_shared_device"),
                                          .launched = several,
                                          .nproc = (rank_of_cpu || launched) && who->local_world > 0 ? who->local_world : 0,
                                          .env = environ};

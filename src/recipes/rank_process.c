@@ -87,6 +87,21 @@ static lvn_status meeting_dir(const lvni_who *who, const lvni_config *config, ch
     return *out == NULL ? LVN_ERR_MEMORY : LVN_OK;
 }
 
+/* The node of each rank, for what is said of missing ones. NULL: which of several nodes a rank is on shows when it comes. */
+static lvn_status name_hosts(const lvni_who *who, const char ***out)
+{
+    *out = NULL;
+    if (who->hosts.n != 1) {
+        return LVN_OK;
+    }
+    const char **hosts = lvni_calloc(LVNI_TAG_CONTROL, (size_t)who->world, sizeof *hosts);
+    for (int r = 0; hosts != NULL && r < who->world; r++) {
+        hosts[r] = lvni_hosts_name(&who->hosts, 0);
+    }
+    *out = hosts;
+    return hosts == NULL ? LVN_ERR_MEMORY : LVN_OK;
+}
+
 static lvn_status open_store(const lvni_who *who, const lvni_config *config, const char *dir, double timeout_s, lvni_rank_process *p)
 {
     static const int any = 0;
@@ -108,7 +123,13 @@ static lvn_status open_store(const lvni_who *who, const lvni_config *config, con
     o.secret = lvni_env_get(environ, "LEVIN_TOKEN");
     o.rdzv_timeout_s = timeout_s;
     o.say = say;
-    return lvni_store_create(&o, &p->store);
+    o.allow_shared_device = lvni_config_bool(config, "allow_shared_device");
+    const char **hosts;
+    LVN_TRY(name_hosts(who, &hosts));
+    o.rank_hosts = hosts;
+    const lvn_status s = lvni_store_create(&o, &p->store);
+    lvni_free(hosts);
+    return s;
 }
 
 static lvn_status connect_control(const lvni_who *who, const lvni_config *config, const char *dir, double timeout_s, lvni_rank_process *p)

@@ -82,6 +82,7 @@ static lvn_status take_mine(const lvni_config *c, const lvni_device_choice *choi
                                 .key = lvni_config_spelled(c, "devices"),
                                 .origin = lvni_config_origin(c, "devices"),
                                 .threads = w->threads,
+                                .allow_shared = lvni_config_bool(c, "allow_shared_device"),
                                 .host = listed ? lvni_hosts_name(hosts, (size_t)w->who.node_rank) : host};
     LVN_TRY(lvni_who_check_devices(&w->who, environ, &d, notices));
     LVN_TRY(lvni_who_device(&w->who, environ, &d, notices, &w->mine));
@@ -282,6 +283,7 @@ static lvn_status launch(const lvni_config *c, const lvni_ranks_command *command
         LVN_FAIL(LVN_ERR_UNSUPPORTED, "devices= or out= is too long to start ranks with");
     }
     const char *const options[] = {lvni_accelerator_is_sim(c) ? "accelerator=sim" : "accelerator=cpu", devices, "no_prefix=true", "show=0", "pty=true",
+                                   lvni_config_bool(c, "allow_shared_device") ? "allow_shared_device=true" : "allow_shared_device=false",
                                    dir != NULL ? "keep_logs=started" : "keep_logs=failure", run_dir};
     const int n_options = (int)(sizeof options / sizeof *options) - (dir != NULL ? 0 : 1);
     if (command->n > (int)(sizeof words / sizeof *words) - 3) {

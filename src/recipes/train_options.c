@@ -49,6 +49,8 @@ static const lvni_option run_rows[] = {
              "LEVIN_SIM_MEMORY=2GiB in the environment make."},
     {.name = "devices", .type = LVNI_OPT_STRING, .fallback = "auto", .flags = LVNI_OPT_LAYOUT,
      .help = "How many devices, or which (2, [0,2], -1: all); auto: all that this process may use, on the CPU one."},
+    {.name = "allow_shared_device", .type = LVNI_OPT_BOOL, .fallback = "false", .flags = LVNI_OPT_LAYOUT,
+     .help = "Ranks may share a device: one may stand in the list twice ([0,0])."},
     {.name = "strategy", .type = LVNI_OPT_CHOICE, .choices = "auto|single|dp|ddp|ddp2|sharded|balance", .fallback = "auto", .flags = LVNI_OPT_LAYOUT,
      .spellings = "none=single", .later = "sharded|balance", .later_note = "strategy=sharded and strategy=balance come with a later version; use ddp or dp",
      .help = "How devices share the work: ddp (a process each, the default), dp (threads of one process); ddp2 is dp on each node."},

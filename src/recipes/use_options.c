@@ -13,6 +13,7 @@ static const lvni_option use_rows[] = {
      .help = "Kind of device, as in training."},
     {.name = "devices", .type = LVNI_OPT_STRING, .fallback = "auto",
      .help = "How many devices share the work, or which (2, [0,2], -1: all); auto: one, or as many as ranks were started. The results are the same."},
+    {.name = "allow_shared_device", .type = LVNI_OPT_BOOL, .fallback = "false", .help = "Ranks may share a device, as in training."},
     {.name = "strategy", .type = LVNI_OPT_CHOICE, .choices = "auto|single|dp|ddp|ddp2|sharded|balance", .fallback = "auto", .spellings = "none=single",
      .later = "sharded|balance", .later_note = "strategy=sharded and strategy=balance come with a later version; use ddp or dp",
      .help = "As in training: ddp (a process for each device, the default), dp (threads of one process)."},

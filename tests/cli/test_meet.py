@@ -7,7 +7,7 @@ import subprocess
 
 from bad_support import Case, LEVIN, main, OK, USAGE, WAIT_S
 
-RENDEZVOUS = 75
+RENDEZVOUS, RESOURCE = 75, 69
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(("LEVIN_", "SLURM_", "OMPI_", "PMI_", "MASTER_"))}
 
 
@@ -43,6 +43,17 @@ class Meet(Case):
         self.ends(self.start(0), USAGE, "E117: ", "optim.lr: 0.001 / 0.5\n")
         self.ends(second, USAGE)
         self.assertEqual(os.listdir(self.dir), [])
+
+    def test_one_device_for_two(self):
+        """As where every task is shown the same one."""
+        one = {"CUDA_VISIBLE_DEVICES": "0", "LEVIN_SIM_DEVICES": "1", "MPI_LOCALNRANKS": "2"}
+        second = self.start(1, "accelerator=sim", MPI_LOCALRANKID="1", **one)
+        self.ends(self.start(0, "accelerator=sim", MPI_LOCALRANKID="0", **one), RESOURCE, "E105: two ranks use one device", "ranks 0 and 1 on ", ": sim:0\n")
+        self.ends(second, RESOURCE)
+        self.assertEqual(os.listdir(self.dir), [])
+        second = self.start(1, "accelerator=sim", "allow_shared_device=true", MPI_LOCALRANKID="1", **one)
+        self.ends(self.start(0, "accelerator=sim", "allow_shared_device=true", MPI_LOCALRANKID="0", **one), OK, "2 ranks")
+        self.ends(second, OK)
 
     def test_strangers(self):
         """Another secret: neither finds the other."""

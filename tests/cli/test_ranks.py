@@ -227,6 +227,10 @@ class Started(Ranks):
         self.levin(["launch", "-n", "2", "--run-dir", f"{self.dir}/logs", "--", LEVIN, "train", "classify", *words, f"out={self.dir}/launched"], OK, env=SIM)
         self.same("launched", "one", "levin launch -n 2 -- levin train")
 
+    def test_one_device_for_several(self):
+        words = [*SHAPES, *NETWORK, "model=mlp", *SIX, "max_steps=3", "allow_shared_device=true"]
+        self.law(words, [layout("ddp", "[0,0]", "sim"), layout("dp", "[1,1,0]", "sim")], ("last",))
+
     def test_many_runs_at_once(self):
         """None of them is told a port."""
         words = ["train", "classify", *SHAPES, *NETWORK, "model=mlp", *SIX, "max_steps=5", *layout("ddp", 2)]
@@ -258,6 +262,7 @@ class Refused(Ranks):
         self.nothing([*words, "devices=0"], ["devices 0", "accelerator=cpu"])
         self.nothing([*words, "devices=[0,5]", "accelerator=sim"], ["there is no device 5", "0-3"], env=four)
         self.nothing([*words, "devices=5", "accelerator=sim"], ["5", "4"], env=four)
+        self.nothing([*words, "devices=[0,0]", "accelerator=sim"], ["device 0 stands there twice", "allow_shared_device=true"], env=four)
 
     def test_more_ranks_than_shards(self):
         for strategy in ("dp", "ddp"):
