@@ -114,30 +114,27 @@ static void end_without(lvni_store *store, store_gather *gather, int rank)
 void lvni_store_gather(store_conn *conn, const lvni_frame *frame)
 {
     lvni_store *store = conn->store;
-    lvni_scan scan = lvni_scan_of(frame);
-    const uint32_t id = lvni_scan_u32(&scan);
-    char name[LVNI_CONTROL_MAX_KEY + 1];
-    lvni_scan_text(&scan, name, sizeof name);
-    const uint32_t ms = lvni_scan_u32(&scan);
+    store_request r = lvni_store_request(frame);
+    const uint32_t ms = lvni_scan_u32(&r.scan);
     size_t n = 0;
-    const char *bytes = lvni_scan_bytes(&scan, &n);
-    if (!lvni_scan_done(&scan)) {
+    const char *bytes = lvni_scan_bytes(&r.scan, &n);
+    if (!lvni_scan_done(&r.scan)) {
         lvni_store_drop(conn, "it sent a part of a gather that cannot be read");
         return;
     }
-    store_gather *gather = gather_of(store, name);
+    store_gather *gather = gather_of(store, r.key);
     gather_part *part = gather == NULL ? NULL : &gather->parts[conn->rank];
     if (part != NULL && part->here) {
-        lvni_store_reply(conn, id, LVN_ERR_INVALID, "this rank is in a gather of the same name already");
+        lvni_store_reply(conn, r.id, LVN_ERR_INVALID, "this rank is in a gather of the same name already");
         return;
     }
     char *data = part == NULL ? NULL : lvni_alloc(LVNI_TAG_CONTROL, n);
     if (part == NULL || data == NULL) {
-        lvni_store_reply(conn, id, LVN_ERR_MEMORY, "the store has no memory for a part of a gather");
+        lvni_store_reply(conn, r.id, LVN_ERR_MEMORY, "the store has no memory for a part of a gather");
         return;
     }
     memcpy(data, bytes, n);
-    *part = (gather_part){.here = true, .id = id, .data = data, .n = n};
+    *part = (gather_part){.here = true, .id = r.id, .data = data, .n = n};
     gather->bytes += n;
     const uint64_t until = lvni_now_ns() + (uint64_t)ms * 1000000;
     gather->until_ns = until < gather->until_ns ? until : gather->until_ns;

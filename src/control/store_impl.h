@@ -105,17 +105,17 @@ struct lvni_store {
 
 /* store_conn.c */
 void lvni_store_on_connection(uv_stream_t *listener, int status);
+void lvni_store_drop(store_conn *conn, const char *why); /* why: what is said of its rank, which is then lost */
+void lvni_store_count(lvni_store *store, int difference); /* of connected ranks */
+
+/* store_send.c. A connection that cannot take more is dropped. */
 store_blob *lvni_store_blob(lvni_str *take); /* NULL: no memory. Holds one reference */
 void lvni_store_unref(store_blob *blob);
-/* Each takes its own reference. A connection that cannot take more is dropped. */
-void lvni_store_send(store_conn *conn, store_blob *head, store_blob *rest);
 void lvni_store_send_str(store_conn *conn, lvni_str *take);
 void lvni_store_broadcast(lvni_store *store, lvni_str *take); /* to every rank with a connection that has not left */
 /* REPLY: status with a message, or rest (may be NULL) as the answer. */
 void lvni_store_reply(store_conn *conn, uint32_t id, lvn_status status, const char *message);
 void lvni_store_answer(store_conn *conn, uint32_t id, store_blob *rest);
-void lvni_store_drop(store_conn *conn, const char *why); /* why: what is said of its rank, which is then lost */
-void lvni_store_count(lvni_store *store, int difference); /* of connected ranks */
 
 /* store_meet.c */
 void lvni_store_take_facts(store_conn *conn, const lvni_frame *frame);
@@ -130,6 +130,13 @@ lvn_status lvni_store_check(const lvni_store *store); /* E102, E105, E116 to E11
 void lvni_store_number(const lvni_store *store, lvni_member *members, int *nodes);
 
 /* store_keys.c */
+/* How SET, GET, ADD and GATHER begin; the rest of the body is still in the scan. */
+typedef struct store_request {
+    lvni_scan scan;
+    uint32_t id;
+    char key[LVNI_CONTROL_MAX_KEY + 1];
+} store_request;
+store_request lvni_store_request(const lvni_frame *frame);
 void lvni_store_set(store_conn *conn, const lvni_frame *frame);
 void lvni_store_get(store_conn *conn, const lvni_frame *frame);
 void lvni_store_add(store_conn *conn, const lvni_frame *frame);

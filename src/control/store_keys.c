@@ -81,49 +81,51 @@ static const char *put_value(lvni_store *store, const char *key, const char *byt
     return NULL;
 }
 
+store_request lvni_store_request(const lvni_frame *frame)
+{
+    store_request r = {.scan = lvni_scan_of(frame)};
+    r.id = lvni_scan_u32(&r.scan);
+    lvni_scan_text(&r.scan, r.key, sizeof r.key);
+    return r;
+}
+
 void lvni_store_set(store_conn *conn, const lvni_frame *frame)
 {
     lvni_store *store = conn->store;
-    lvni_scan scan = lvni_scan_of(frame);
-    const uint32_t id = lvni_scan_u32(&scan);
-    char key[LVNI_CONTROL_MAX_KEY + 1];
-    lvni_scan_text(&scan, key, sizeof key);
+    store_request r = lvni_store_request(frame);
     size_t n = 0;
-    const char *bytes = lvni_scan_bytes(&scan, &n);
-    if (!lvni_scan_done(&scan)) {
+    const char *bytes = lvni_scan_bytes(&r.scan, &n);
+    if (!lvni_scan_done(&r.scan)) {
         lvni_store_drop(conn, "it sent a value that cannot be read");
         return;
     }
-    const store_entry *held = entry_of(store, key, false);
+    const store_entry *held = entry_of(store, r.key, false);
     const char *wrong = NULL;
     if (held != NULL && held->counter) {
         wrong = "the key is a counter";
     } else if (store->value_bytes + n > MAX_VALUES) {
         wrong = "the store holds 256 MiB of values already";
     } else {
-        wrong = put_value(store, key, bytes, n);
+        wrong = put_value(store, r.key, bytes, n);
     }
     if (wrong != NULL) {
-        lvni_store_reply(conn, id, LVN_ERR_INVALID, wrong);
+        lvni_store_reply(conn, r.id, LVN_ERR_INVALID, wrong);
     } else {
-        lvni_store_answer(conn, id, NULL);
+        lvni_store_answer(conn, r.id, NULL);
     }
 }
 
 void lvni_store_add(store_conn *conn, const lvni_frame *frame)
 {
-    lvni_scan scan = lvni_scan_of(frame);
-    const uint32_t id = lvni_scan_u32(&scan);
-    char key[LVNI_CONTROL_MAX_KEY + 1];
-    lvni_scan_text(&scan, key, sizeof key);
-    const uint64_t n = lvni_scan_u64(&scan);
-    if (!lvni_scan_done(&scan)) {
+    store_request r = lvni_store_request(frame);
+    const uint64_t n = lvni_scan_u64(&r.scan);
+    if (!lvni_scan_done(&r.scan)) {
         lvni_store_drop(conn, "it sent a number that cannot be read");
         return;
     }
-    store_entry *entry = entry_of(conn->store, key, true);
+    store_entry *entry = entry_of(conn->store, r.key, true);
     if (entry == NULL || entry->value != NULL) {
-        lvni_store_reply(conn, id, entry == NULL ? LVN_ERR_MEMORY : LVN_ERR_INVALID,
+        lvni_store_reply(conn, r.id, entry == NULL ? LVN_ERR_MEMORY : LVN_ERR_INVALID,
                          entry == NULL ? "the store has no memory for the counter" : "the key is a value, not a counter");
         return;
     }
@@ -136,35 +138,32 @@ void lvni_store_add(store_conn *conn, const lvni_frame *frame)
         lvni_store_drop(conn, "the store has no memory for an answer");
         return;
     }
-    lvni_store_answer(conn, id, blob);
+    lvni_store_answer(conn, r.id, blob);
     lvni_store_unref(blob);
 }
 
 void lvni_store_get(store_conn *conn, const lvni_frame *frame)
 {
     lvni_store *store = conn->store;
-    lvni_scan scan = lvni_scan_of(frame);
-    const uint32_t id = lvni_scan_u32(&scan);
-    char key[LVNI_CONTROL_MAX_KEY + 1];
-    lvni_scan_text(&scan, key, sizeof key);
-    const uint32_t ms = lvni_scan_u32(&scan);
-    if (!lvni_scan_done(&scan)) {
+    store_request r = lvni_store_request(frame);
+    const uint32_t ms = lvni_scan_u32(&r.scan);
+    if (!lvni_scan_done(&r.scan)) {
         lvni_store_drop(conn, "it asked for a key that cannot be read");
         return;
     }
-    const store_entry *entry = entry_of(store, key, false);
+    const store_entry *entry = entry_of(store, r.key, false);
     if (entry != NULL && entry->value != NULL) {
-        lvni_store_answer(conn, id, entry->value);
+        lvni_store_answer(conn, r.id, entry->value);
         return;
     }
     store_get *get = entry != NULL && entry->counter ? NULL : LVNI_NEW(LVNI_TAG_CONTROL, store_get);
     if (get == NULL) {
-        lvni_store_reply(conn, id, LVN_ERR_INVALID, entry != NULL ? "the key is a counter" : "the store has no memory to wait for the key");
+        lvni_store_reply(conn, r.id, LVN_ERR_INVALID, entry != NULL ? "the key is a counter" : "the store has no memory to wait for the key");
         return;
     }
     const uint64_t now = lvni_now_ns();
-    *get = (store_get){.next = store->gets, .conn = conn, .id = id, .asked_ns = now, .until_ns = now + (uint64_t)ms * 1000000};
-    snprintf(get->key, sizeof get->key, "%s", key);
+    *get = (store_get){.next = store->gets, .conn = conn, .id = r.id, .asked_ns = now, .until_ns = now + (uint64_t)ms * 1000000};
+    snprintf(get->key, sizeof get->key, "%s", r.key);
     store->gets = get;
 }
 
