@@ -24,6 +24,8 @@ typedef struct search {
     lvni_greet greet;
     uint64_t until_ns;
     double patience_s;  /* with a server that says nothing */
+    bool answered;      /* this turn, somebody took a connection */
+    uint64_t taken_ns;  /* since when the only port there is always is somebody else's; 0: it is not */
     char last[200];     /* what the last attempt ended with */
     char resolved[120]; /* what the name stands for */
     lvni_str file;      /* of rdzv_dir */
@@ -176,6 +178,7 @@ static found attempt(search *s, const struct addrinfo *a, control_link *link)
     if (fd < 0) {
         return NOT_HERE;
     }
+    s->answered = true;
     const found what = greet(s, fd, until, link);
     if (what == FOUND) {
         link->fd = fd;
@@ -258,6 +261,22 @@ static lvn_status not_found(const search *s)
              s->o->rank, s->o->rdzv_timeout_s, s->resolved, ports, s->last);
 }
 
+/* The store gets its exact port or none. So while somebody else has it, the rank that was to hold the store has given up, or will. */
+static bool is_taken(search *s, uint64_t now)
+{
+    const bool exact = s->o->n_ports == 1 && s->o->rdzv_dir == NULL && s->o->taken_timeout_s > 0;
+    s->taken_ns = !exact || !s->answered ? 0 : s->taken_ns == 0 ? now : s->taken_ns;
+    return s->taken_ns != 0 && (double)(now - s->taken_ns) / 1e9 >= s->o->taken_timeout_s;
+}
+
+static lvn_status another_program(const search *s)
+{
+    LVN_FAIL(LVN_ERR_TIMEOUT,
+             "E114: rank %d found another program for %.0f s where the store of this run should be\n  found: %s, port %d: %s\n  fix: another MASTER_PORT, "
+             "or leave it out; the rank that holds the store tells who has this one",
+             s->o->rank, s->o->taken_timeout_s, s->resolved, s->o->ports[0], s->last);
+}
+
 static lvn_status prepare(search *s)
 {
     const lvni_control_options *o = s->o;
@@ -287,6 +306,7 @@ static lvn_status look(search *s, control_link *out)
     const uint64_t longest_ns = s->o->rdzv_dir != NULL ? 100000000U : 1000000000U;
     uint64_t wait_ns = 50000000;
     for (uint64_t turn = 0;; turn++) {
+        s->answered = false;
         const found what = try_all(s, out);
         if (what != NOT_HERE) {
             return what == FOUND ? LVN_OK : lvn_last_error()->code;
@@ -296,6 +316,9 @@ static lvn_status look(search *s, control_link *out)
         const uint64_t now = lvni_now_ns();
         if (now >= s->until_ns) {
             return not_found(s);
+        }
+        if (is_taken(s, now)) {
+            return another_program(s);
         }
         jittered = now + jittered > s->until_ns ? s->until_ns - now : jittered;
         const struct timespec pause = {.tv_sec = (time_t)(jittered / 1000000000U), .tv_nsec = (long)(jittered % 1000000000U)};

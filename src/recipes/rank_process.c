@@ -147,6 +147,7 @@ static lvn_status connect_control(const lvni_who *who, const lvni_config *config
     o.run_id = who->run_id;
     o.secret = lvni_env_get(environ, "LEVIN_TOKEN");
     o.rdzv_timeout_s = timeout_s;
+    o.taken_timeout_s = who->source == LVNI_SOURCE_LEVIN ? 0 : o.taken_timeout_s; /* the launcher has it for rank 0, however late that comes */
     o.peer_timeout_s = lvni_config_float(config, "peer_timeout_s");
     o.on_abort = on_abort;
     o.user = p;

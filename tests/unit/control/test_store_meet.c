@@ -394,6 +394,31 @@ static void a_busy_port_names_its_owner(void **state)
     close(fd);
 }
 
+/* The rank that was to listen there has given up. */
+static void a_port_that_stays_busy_ends_the_search(void **state)
+{
+    (void)state;
+    static const int any = 0;
+    int fd = -1, port = 0;
+    lvni_control_options o;
+    lvni_control *c = NULL;
+    assert_int_equal(lvni_store_listen("127.0.0.1", &any, 1, &fd, &port), LVN_OK); /* accepts and says nothing */
+    lvni_control_options_init(&o);
+    o.ports = &port;
+    o.n_ports = 1;
+    o.world = 2;
+    o.rank = 1;
+    o.greeting_timeout_s = 0.05;
+    o.taken_timeout_s = 0.2;
+    assert_int_equal(lvni_control_connect(&o, &c), LVN_ERR_TIMEOUT);
+    ASSERT_SAYS(lvn_last_error(), LVN_ERR_TIMEOUT, "E114: rank 1 found another program", "127.0.0.1, port ", "says nothing", "another MASTER_PORT");
+    o.taken_timeout_s = 0; /* it may be ours, whose process has not begun */
+    o.rdzv_timeout_s = 0.5;
+    assert_int_equal(lvni_control_connect(&o, &c), LVN_ERR_TIMEOUT);
+    ASSERT_SAYS(lvn_last_error(), LVN_ERR_TIMEOUT, "E114: rank 1 found no store of this run");
+    close(fd);
+}
+
 static void a_foreign_address_is_told_at_once(void **state)
 {
     (void)state;
@@ -547,6 +572,7 @@ int main(void)
         cmocka_unit_test(another_protocol_is_told),
         cmocka_unit_test(the_silent_and_the_noisy_are_dropped),
         cmocka_unit_test(a_busy_port_names_its_owner),
+        cmocka_unit_test(a_port_that_stays_busy_ends_the_search),
         cmocka_unit_test(a_foreign_address_is_told_at_once),
         cmocka_unit_test(an_inherited_socket_is_found_among_candidates),
         cmocka_unit_test(ranks_wait_for_a_store_that_comes_later),
