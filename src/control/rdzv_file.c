@@ -75,7 +75,7 @@ static bool put_bound(lvni_str *out, int fd)
     return true;
 }
 
-lvn_status lvni_rdzv_file_write(const char *path, int port, int fd)
+lvn_status lvni_rdzv_file_write(const char *path, int port, int fd, bool *made)
 {
     lvni_facts facts;
     lvni_facts_room room;
@@ -88,6 +88,7 @@ lvn_status lvni_rdzv_file_write(const char *path, int port, int fd)
     }
     lvn_status status = lvni_str_status(&s);
     status = status == LVN_OK ? lvni_str_status(&dir) : status;
+    *made = status == LVN_OK && dir.len > 0 && !lvni_path_exists(dir.data);
     status = status == LVN_OK && dir.len > 0 ? lvni_mkdirs(dir.data) : status;
     status = status == LVN_OK ? lvni_file_write(path, s.data, s.len) : status;
     lvni_str_free(&s);
@@ -117,10 +118,14 @@ bool lvni_rdzv_file_read(const char *path, lvni_rdzv_where *out)
     return good;
 }
 
-void lvni_rdzv_file_remove(const char *path, int port)
+void lvni_rdzv_file_remove(const char *path, int port, bool dir_too)
 {
     lvni_rdzv_where where;
+    char dir[4096];
     if (lvni_rdzv_file_read(path, &where) && where.port == port && where.pid == getpid()) {
         unlink(path);
+        if (dir_too && snprintf(dir, sizeof dir, "%.*s", (int)(strrchr(path, '/') - path), path) < (int)sizeof dir) {
+            rmdir(dir);
+        }
     }
 }

@@ -18,11 +18,11 @@ typedef struct lvni_rdzv_where {
 
 /* "DIR/<hash of job key, run id, secret and world>.addr", appended to out. */
 lvn_status lvni_rdzv_file_path(const char *dir, const char *job_key, const char *run_id, const char *secret, int world, lvni_str *out);
-/* This host and process, and the address that the socket is bound to (fd -1: to none); makes the directory. */
-lvn_status lvni_rdzv_file_write(const char *path, int port, int fd);
+/* This host and process, and the address that the socket is bound to (fd -1: to none). *made: the directory was not there, and had to be made. */
+lvn_status lvni_rdzv_file_write(const char *path, int port, int fd, bool *made);
 /* False: it is not there, or is no such file. */
 bool lvni_rdzv_file_read(const char *path, lvni_rdzv_where *out);
-/* Where it is still the one that this process wrote. */
-void lvni_rdzv_file_remove(const char *path, int port);
+/* Where it is still the one that this process wrote. dir_too: and its directory, when nothing else is in it. */
+void lvni_rdzv_file_remove(const char *path, int port, bool dir_too);
 
 #endif

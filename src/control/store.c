@@ -70,7 +70,7 @@ static void free_store(lvni_store *store)
         lvni_free(store->ranks[r].facts_block);
     }
     if (store->file.len > 0) {
-        lvni_rdzv_file_remove(store->file.data, store->port);
+        lvni_rdzv_file_remove(store->file.data, store->port, store->made_dir);
     }
     lvni_str_free(&store->file);
     lvni_store_free_keys(store);
@@ -229,7 +229,7 @@ static lvn_status create(const lvni_store_options *o, int *fd, lvni_store **out)
     lvn_status status = prepare(store, o);
     if (status == LVN_OK && o->rdzv_dir != NULL) { /* the socket listens: who comes now is served in a moment */
         status = lvni_rdzv_file_path(o->rdzv_dir, o->job_key, o->run_id, o->secret, o->world, &store->file);
-        status = status == LVN_OK ? lvni_rdzv_file_write(store->file.data, port, *fd) : status;
+        status = status == LVN_OK ? lvni_rdzv_file_write(store->file.data, port, *fd, &store->made_dir) : status;
     }
     if (status == LVN_OK) {
         status = start(store, fd);

@@ -31,6 +31,13 @@ class Meet(Case):
         self.ends(second, OK)
         self.assertEqual(os.listdir(self.dir), ["run"])
 
+    def test_a_run_without_a_name(self):
+        """The folder that the file needed goes with it."""
+        done = subprocess.run([LEVIN, "train", "classify", "data=builtin:shapes"], capture_output=True, text=True, timeout=WAIT_S, cwd=self.dir,
+                              env=dict(CLEAN, PMI_RANK="0", PMI_SIZE="2", LEVIN_RDZV_TIMEOUT="1"))
+        self.assertEqual(done.returncode, RENDEZVOUS, done.stderr)
+        self.assertEqual(os.listdir(self.dir), [])
+
     def test_one_that_never_comes(self):
         self.ends(self.start(0, LEVIN_RDZV_TIMEOUT="1"), RENDEZVOUS, "levin: error E113: not all ranks came", "rank 1 missing; 1 of 2 present")
         self.assertEqual(os.listdir(self.dir), [])

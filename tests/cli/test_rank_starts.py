@@ -81,6 +81,7 @@ class Stopped(Case):
             except OSError:
                 return False
 
+        self.wait_for(lambda: rank_pid(self.out, 0) is not None and rank_pid(self.out, 1) is not None, p)  # else the launcher-to-be read from us again
         fd = None
         while fd is None:  # until somebody reads
             try:

@@ -513,7 +513,9 @@ static void a_file_tells_where_the_store_is(void **state)
     assert_int_equal(lvni_control_connect(&o, &g.ranks[0].control), LVN_ERR_TIMEOUT);
     ASSERT_SAYS(lvn_last_error(), LVN_ERR_TIMEOUT, "E114: ", "the file is not there", dir);
     /* One of an earlier run lies there, at a port where nobody listens: it is overwritten. */
-    assert_int_equal(lvni_rdzv_file_write(path, 1, -1), LVN_OK);
+    bool made = false;
+    assert_int_equal(lvni_rdzv_file_write(path, 1, -1, &made), LVN_OK);
+    assert_true(made); /* the folder */
     g.store_options.address = NULL;
     g.store_options.ports = &any;
     g.store_options.rdzv_dir = inner;
@@ -549,7 +551,7 @@ static void files_of_others_are_no_address(void **state)
     assert_int_equal(pwrite(fd, "host 80 1 b\n10.0.0.1\n", 22, 0), 22);
     assert_true(lvni_rdzv_file_read(path, &where));
     assert_int_equal(where.n, 1);
-    lvni_rdzv_file_remove(path, 80); /* of another process */
+    lvni_rdzv_file_remove(path, 80, true); /* of another process */
     assert_int_equal(access(path, F_OK), 0);
     close(fd);
     unlink(path);
