@@ -67,6 +67,8 @@ class Readme(unittest.TestCase):
         for name in ("config.yaml", "train.log", "metrics.jsonl", "checkpoints/last.safetensors", "checkpoints/best.safetensors",
                      "exported_models/exported_last.safetensors", "exported_models/exported_best.safetensors"):
             self.assertTrue((self.cwd / "out/mine" / name).is_file(), name)
+        for name in ("logs", "errors"):
+            self.assertTrue((self.cwd / "out/four" / name).is_dir(), name)
 
     def test_predictions_and_page(self):
         with open(self.cwd / "pred.csv", newline="") as file:
@@ -82,9 +84,10 @@ class Readme(unittest.TestCase):
         self.assertIn("epoch 40 done at step 40", self.output["resume"])
 
     def test_the_hashes_are_equal(self):
-        lines = [line for line in self.output["law"].splitlines() if line.startswith(("weights ", "state "))]
-        self.assertEqual(len(lines), 4)
-        self.assertEqual(lines[:2], lines[2:])
+        for block in ("law", "devices"):
+            lines = [line for line in self.output[block].splitlines() if line.startswith(("weights ", "state "))]
+            self.assertEqual(len(lines), 4, block)
+            self.assertEqual(lines[:2], lines[2:], block)
 
     def test_links_lead_somewhere(self):
         for path in [SOURCE / "README.md", SOURCE / "CONTRIBUTING.md", *sorted((SOURCE / "docs").glob("*.md"))]:
