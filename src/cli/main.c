@@ -4,6 +4,7 @@
 #include "kernels/kernels.h"
 
 #include <levin/version.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -39,6 +40,7 @@ static int run(const lvni_command *c, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow (ulimit -f) is an error of the write, told as a full disk is */
     if (argc < 2) {
         fputs("error: a command is missing: levin COMMAND [key=value ...]\n", stderr);
         lvni_cmd_help(0, NULL);

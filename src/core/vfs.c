@@ -57,6 +57,7 @@ static const char *advice(int error)
     switch (error) {
     case ENOSPC:
     case EDQUOT: return "; free some space or choose another place";
+    case EFBIG: return "; files may not grow so large here: raise the limit (ulimit -f) or choose another place";
     case EACCES:
     case EPERM:
     case EROFS: return "; check the permissions or choose another place";

@@ -182,6 +182,7 @@ static lvn_status run_attempts(lvni_run *r, int *code)
         const uint64_t start_ns = lvni_now_ns();
         LVN_TRY(lvni_launch_attempt(r, code));
         lvni_launch_report(r);
+        lvni_launch_report_saved(r);
         *code = lvni_launch_code(r);
         if (!may_restart(r, *code)) {
             return LVN_OK;
@@ -234,9 +235,9 @@ static int report_error(lvni_run *r, lvn_status s, int code)
     return code != LVNI_EXIT_OK ? code : (int)lvni_exit_of_status(s);
 }
 
-int lvni_launch(int n, const char *const *words, char *const *environment)
+int lvni_launch(int n, const char *const *words, char *const *environment, lvni_launch_after_kill after_kill)
 {
-    lvni_run r = {.environment = environment, .store_fd = -1, .held = LVNI_NO_PORT, .signal_fd = -1, .guard_fd = -1, .oom_kills = -1, .feed = {.from = -1}};
+    lvni_run r = {.environment = environment, .after_kill = after_kill, .store_fd = -1, .held = LVNI_NO_PORT, .signal_fd = -1, .guard_fd = -1, .oom_kills = -1, .feed = {.from = -1}};
     int code = LVNI_EXIT_OK;
     open_sinks(&r);
     lvn_status s = lvni_launch_options_read(n, words, &r.o);

@@ -8,9 +8,13 @@
 /* The keys of the command. */
 const lvni_option_table *lvni_launch_tables(size_t *n);
 
+/* Called when rank 0 was killed, which writes what is kept, and can neither put it in order nor tell of it any more: does so in its place. Which step
+ * the run directory keeps, and the epoch it goes on in, from 0; false: none. */
+typedef bool (*lvni_launch_after_kill)(const char *run_dir, int64_t *step, int64_t *epoch);
+
 /* words: those behind `levin launch`. Returns the exit code of the command; all that is to be said has been said. To be called in the
  * main thread of a process without others. */
-int lvni_launch(int n, const char *const *words, char *const *environment);
+int lvni_launch(int n, const char *const *words, char *const *environment, lvni_launch_after_kill after_kill);
 
 /* Is this process a rank that a launcher started? */
 bool lvni_launch_is_rank(char *const *environment);

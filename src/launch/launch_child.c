@@ -45,6 +45,7 @@ static void become(const lvni_child *c, pid_t launcher, int told)
     prefer_memory_of(c->numa_node);
     setrlimit(RLIMIT_NOFILE, &c->files);
     signal(SIGPIPE, SIG_DFL);
+    signal(SIGXFSZ, SIG_DFL);
     if (put_at(c->in, 0) && put_at(c->out, 1) && put_at(c->err, 2) && (c->keep_fd < 0 || fcntl(c->keep_fd, F_SETFD, 0) == 0)) {
         sigprocmask(SIG_SETMASK, &c->signals, NULL);
         execve(c->path, (char *const *)(uintptr_t)c->argv, c->envp);

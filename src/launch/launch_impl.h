@@ -5,6 +5,7 @@
 #include "core/error_record.h"
 #include "core/notice.h"
 #include "launch/device_spec.h"
+#include "launch/launch.h"
 #include "launch/launch_bind.h"
 #include "launch/launch_options.h"
 #include "launch/launch_pattern.h"
@@ -57,6 +58,7 @@ typedef struct lvni_feed {
 typedef struct lvni_run {
     lvni_launch_options o;
     char *const *environment; /* the launcher's own; borrowed */
+    lvni_launch_after_kill after_kill;
     lvni_notices notices;
     /* what runs where (launch_layout.c) */
     lvni_visible visible;
@@ -150,6 +152,7 @@ void lvni_feed_close(lvni_feed *f);
 /* launch_report.c */
 void lvni_launch_say(lvni_run *r, const char *fmt, ...) LVN_PRINTF(2, 3); /* "levin launch: ..." on standard error */
 void lvni_launch_report(lvni_run *r);
+void lvni_launch_report_saved(lvni_run *r); /* where rank 0 did not live to tell it */
 int64_t lvni_launch_oom_kills(void);
 /* launch_first.c: the process that failed first, NULL when none did; its record (kind "" when there is none). */
 const lvni_proc *lvni_launch_first(const lvni_run *r, lvni_error_record *record);

@@ -250,6 +250,15 @@ static bool say_asked(lvni_run *r, const lvni_proc *first, const lvni_error_reco
     return true;
 }
 
+void lvni_launch_report_saved(lvni_run *r)
+{
+    int64_t step, epoch;
+    const lvni_proc *p = &r->procs[0];
+    if (p->rank == 0 && p->started && p->how != CLD_EXITED && r->after_kill(r->run_dir, &step, &epoch)) {
+        lvni_launch_say(r, "step %" PRId64 " (epoch %" PRId64 ") is saved: resume=true goes on from there", step, epoch + 1);
+    }
+}
+
 void lvni_launch_report(lvni_run *r)
 {
     print_broken_logs(r);

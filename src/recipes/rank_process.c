@@ -271,10 +271,14 @@ static lvn_status fail(const lvni_rank_process *p, lvn_status failed)
     const lvn_error error = *lvn_last_error();
     lvni_control_fail(p->control, lvni_cause_of_status(failed), error.message, -1);
     lvn_error_adopt(&error);
-    if (failed == LVN_ERR_PEER && lvni_control_cause(p->control, &cause) && cause.kind != LVNI_CAUSE_PEER && strstr(error.message, cause.message) == NULL) {
+    if (failed != LVN_ERR_PEER || !lvni_control_cause(p->control, &cause) || cause.kind == LVNI_CAUSE_PEER) {
+        return failed;
+    }
+    const char *known = strstr(error.message, cause.message);
+    if (known == NULL || known == error.message) { /* at the beginning: what its rank shouted over the shared memory, by nobody's name */
         char sentence[1024];
         lvni_cause_sentence(&cause, sentence, sizeof sentence);
-        LVN_FAIL(LVN_ERR_PEER, "%s", sentence);
+        LVN_FAIL(LVN_ERR_PEER, "%s%s", sentence, known == NULL ? "" : known + strlen(cause.message));
     }
     return failed;
 }

@@ -1,6 +1,7 @@
 /* The run directory (run_dir.h). */
 #include "recipes/run_dir.h"
 
+#include "ckpt/checkpoint.h"
 #include "core/alloc.h"
 #include "core/vfs.h"
 #include "launch/env_vars.h"
@@ -208,11 +209,12 @@ static bool has_own_logs(const char *path)
     return is_same_file(dir, path);
 }
 
+static const char *const parts[] = {"checkpoints", "exported_models"};
+static const char *const part_files[] = {".safetensors", NULL};
+static const char *const own_files[] = {"config.yaml", "train.log", "metrics.jsonl", LVNI_RUN_INDEX, NULL};
+
 static lvn_status make_parts(const char *path, bool overwrite, const char *keep)
 {
-    static const char *const parts[] = {"checkpoints", "exported_models"};
-    static const char *const part_files[] = {".safetensors", NULL};
-    static const char *const own_files[] = {"config.yaml", "train.log", "metrics.jsonl", LVNI_RUN_INDEX, NULL};
     empty(path, own_files, !overwrite, keep);
     if (overwrite && !has_own_logs(path)) {
         lvni_launch_forget_files(path);
@@ -249,6 +251,38 @@ lvn_status lvni_run_dir_make(const char *path, bool overwrite, bool resume, cons
         lvn_error_frame("making the run directory %s", path);
     }
     return s;
+}
+
+/* Unless somebody has begun to train there again already. */
+static void remove_leftovers(const char *path)
+{
+    if (lvni_run_dir_check_free(path) != LVN_OK) {
+        return;
+    }
+    empty(path, own_files, true, NULL);
+    for (int i = 0; i < 2; i++) {
+        char *part = lvni_path_join(path, parts[i]);
+        if (part != NULL) {
+            empty(part, part_files, true, NULL);
+        }
+        lvni_free(part);
+    }
+}
+
+bool lvni_run_dir_after_kill(const char *path, int64_t *step, int64_t *epoch)
+{
+    lvni_ckpt *c = NULL;
+    remove_leftovers(path);
+    char *file = lvni_path_join(path, "checkpoints/last.safetensors");
+    const bool found = file != NULL && lvni_path_exists(file) && lvni_ckpt_peek(file, &c) == LVN_OK && c != NULL;
+    if (found) {
+        *step = c->at.step;
+        *epoch = c->at.epoch;
+    }
+    lvni_ckpt_free(c);
+    lvni_free(file);
+    lvn_clear_error();
+    return found;
 }
 
 lvn_status lvni_run_dir_write_config(const char *path, const lvni_config *config)

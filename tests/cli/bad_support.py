@@ -139,6 +139,21 @@ class Case(unittest.TestCase):
     def no_leftovers(self, out=None):
         self.assertEqual([n for n in tree(out or self.out) if ".tmp" in n], [])
 
+    def mount(self, size):
+        """A file system of its own, and self.out on it."""
+        os.mkdir(f"{self.dir}/small")
+        done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=777", "tmpfs", f"{self.dir}/small"], capture_output=True, text=True)
+        if done.returncode != 0:
+            self.skipTest(f"a small file system cannot be mounted here: {done.stderr.strip()}")
+        self.addCleanup(subprocess.run, ["umount", "-l", f"{self.dir}/small"])
+        self.out = f"{self.dir}/small/run"
+
+    def fill(self, leave):
+        """Leaves that many bytes free."""
+        info = os.statvfs(f"{self.dir}/small")
+        with open(f"{self.dir}/small/filler", "wb") as f:
+            f.write(b"\0" * (info.f_bavail * info.f_bsize - leave))
+
     def nobody(self):
         """The words before a command that make it an ordinary user's; skips where that cannot be arranged."""
         if os.getuid() != 0:

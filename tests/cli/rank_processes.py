@@ -1,4 +1,5 @@
 """The processes of a run of several ranks, found by the run directory among their words."""
+import json
 import os
 
 IDENTITY = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "CUDA_VISIBLE_DEVICES")
@@ -29,3 +30,12 @@ def rank_pid(out, rank):
     """None: it is not there (yet)."""
     mine = f"LEVIN_RANK={rank}".encode()
     return next((pid for pid in children(out) if mine in of_process(pid, "environ")), None)
+
+
+def reached(checkpoint):
+    """The step of a checkpoint, which is read as whoever has no levin would; None: there is none."""
+    try:
+        with open(checkpoint, "rb") as f:
+            return int(json.loads(f.read(int.from_bytes(f.read(8), "little")))["__metadata__"]["levin.step"])
+    except FileNotFoundError:
+        return None

@@ -3,7 +3,6 @@
 usage: test_bad_out.py LEVIN [test names]
 """
 import os
-import subprocess
 
 from bad_support import Case, FAILURE, main, OK, read, tree, USAGE, write
 
@@ -65,19 +64,12 @@ class Out(Case):
                    [f"{self.out}/p.csv", "Permission denied"], before=who)
         self.assertEqual(os.listdir(self.out), [])
 
-    def mount(self, size):
-        os.mkdir(f"{self.dir}/small")
-        done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=777", "tmpfs", f"{self.dir}/small"], capture_output=True, text=True)
-        if done.returncode != 0:
-            self.skipTest(f"a small file system cannot be mounted here: {done.stderr.strip()}")
-        self.addCleanup(subprocess.run, ["umount", "-l", f"{self.dir}/small"])
-        self.out = f"{self.dir}/small/run"
-
-    def fill(self, leave):
-        """Leaves that many bytes free."""
-        info = os.statvfs(f"{self.dir}/small")
-        with open(f"{self.dir}/small/filler", "wb") as f:
-            f.write(b"\0" * (info.f_bavail * info.f_bsize - leave))
+    def test_files_may_not_grow(self):
+        """ulimit -f: an error of the write, not the end of the process."""
+        self.train(code=FAILURE, says=["error: cannot write", "checkpoints/last.safetensors", "File too large", "ulimit -f"],
+                   before=["sh", "-c", 'ulimit -f 16; exec "$0" "$@"'])
+        self.assertEqual(os.listdir(f"{self.out}/checkpoints"), [])
+        self.no_leftovers()
 
     def test_64_kilobytes(self):
         """The checkpoint does not fit: an error, and no half of it."""

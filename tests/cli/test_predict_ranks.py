@@ -4,6 +4,7 @@ accelerator, with chunks that do not go round; one message when something fails;
 usage: test_predict_ranks.py LEVIN DATA [test names]   DATA: folder with clothing/ (photos in 10 classes); absent: said, and left out
 """
 import os
+import re
 import signal
 import struct
 import subprocess
@@ -105,7 +106,7 @@ class Ranks(Case):
         self.levin(["predict", *data, *layout("cpu", "dp", 3), "output=table.csv"], FAILURE, [".png"])
         done = subprocess.run([LEVIN, "predict", *data, *layout("cpu", "ddp", 3), "output=table.csv"], capture_output=True, text=True, timeout=WAIT_S)
         self.assertEqual(done.returncode, FAILURE, done.stderr)
-        self.assertEqual(done.stderr.count("failed first"), 1, done.stderr)
+        self.assertEqual(len(re.findall(r"levin launch: rank \d .* failed first", done.stderr)), 1, done.stderr)
         self.assertIn("  error: ", done.stderr)
         self.assertIn("neither a JPEG nor a PNG file", done.stderr)
         self.assertEqual(sorted(os.listdir(".")), ["cats", "levin-runs"])  # what the ranks said is kept

@@ -3,65 +3,35 @@ the first cause, the exit code is that of docs/launch.md, no process and no half
 
 usage: test_rank_failures.py LEVIN [test names]
 """
+import glob
+import json
 import os
 import re
 import signal
-import subprocess
 import time
 
-from bad_support import Case, FAILURE, LEVIN, main, OK, photos, read, tree, WAIT_S
-from rank_processes import children, drop_identity, rank_pid
+from bad_support import FAILURE, main, OK, photos, read, tree, WAIT_S
+from rank_case import GRACE_S, RankCase, SHAPES
+from rank_processes import rank_pid
 
-PEER = 76
-drop_identity()
-GRACE_S = float(os.environ.get("LEVIN_TEST_GONE_S", "2"))  # slower machines: more
-SHAPES = ["data=builtin:shapes", "data.count=230", "image_size=16", "batch_size=30", "shards=6", "wgrad_threads=1", "quiet=true", "log_every_n_steps=1"]
+RESOURCE, RENDEZVOUS, PEER = 69, 75, 76
 
 
-# A rank that crashes here was sent the signal: no matter for AddressSanitizer, which would leave with a code of its own.
-SIGNALS = ":".join(filter(None, [os.environ.get("ASAN_OPTIONS"), "handle_segv=0"]))
-
-
-class Failures(Case):
-    def begin(self, *words, env=None):
-        p = subprocess.Popen([LEVIN, "train", "classify", *words, f"out={self.out}"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-                             start_new_session=True, env={**os.environ, "ASAN_OPTIONS": SIGNALS, **(env or {})})
-        self.addCleanup(self.end, p)
-        return p
-
-    def gone(self, p, within, since):
-        """Returns what was said, once all processes of the run are gone."""
-        _, told = p.communicate(timeout=WAIT_S)
-        self.assertLess(time.monotonic() - since, within, told)
-        self.assertEqual(children(self.out), [], told)
-        self.assertNotIn("Sanitizer", told)
-        if os.path.exists(self.out):
-            self.no_leftovers()
-        return told
-
-    def hit(self, rank, number, *words, code, says, within=GRACE_S, when=None):
-        p = self.begin(*SHAPES, "devices=3", "max_epochs=-1", *words)
-        self.wait_for(when or (lambda: self.steps() >= 3), p)
-        os.kill(rank_pid(self.out, rank), number)
-        told = self.gone(p, within, time.monotonic())
-        self.assertEqual(p.returncode, code, told)
-        for piece in says:
-            self.assertIn(piece, told)
-        return told
-
-    def goes_on(self, told):
-        """From the step that the message promises, on one device."""
-        saved = int(re.search(r"step (\d+) \(epoch \d+\) is saved", told)[1])
-        _, again = self.levin(["train", "classify", f"out={self.out}", "resume=true", "devices=1", "quiet=false", f"max_steps={saved + 2}"], OK)
-        self.assertEqual(self.steps(), saved + 2, again)
-
+class Failures(RankCase):
     def test_killed(self):
         told = self.hit(1, signal.SIGKILL, code=137, says=["rank 1 (", "failed first", "killed by SIGKILL"])
         self.goes_on(told)
 
     def test_the_first_rank_killed(self):
         """It was the one that saves and speaks: the launcher names it."""
-        self.hit(0, signal.SIGKILL, code=137, says=["rank 0 (", "failed first: killed by SIGKILL"])
+        told = self.hit(0, signal.SIGKILL, code=137, says=["rank 0 (", "failed first: killed by SIGKILL"], when=lambda: self.saved() is not None)
+        self.goes_on(told)
+
+    def test_the_first_rank_killed_before_it_saved(self):
+        """Nothing is promised then."""
+        told = self.hit(0, signal.SIGKILL, "data.count=20000", code=137, says=["rank 0 (", "failed first: killed by SIGKILL"])
+        self.assertNotIn("saved", told)
+        self.assertIsNone(self.saved())
 
     def test_crashed(self):
         for number, name in ((signal.SIGSEGV, "SIGSEGV"), (signal.SIGABRT, "SIGABRT")):
@@ -77,15 +47,42 @@ class Failures(Case):
         told = self.hit(2, signal.SIGKILL, "data.count=3000", "val_split=0.98", "eval_batch_size=1", code=137, says=["rank 2 (", "killed by SIGKILL"])
         self.assertNotIn("Traceback", told)
 
+    # ---- where they meet ----
+
+    def wait_for_thread(self, p, rank, name):
+        def there():
+            pid = rank_pid(self.out, rank)
+            return pid is not None and name in (read(path).strip() for path in glob.glob(f"/proc/{pid}/task/*/comm"))
+
+        self.wait_for(there, p)
+
+    def meeting(self, script, env=None, *words):
+        """Ranks 0 and 2 have found the store, and wait for rank 1, which does something else first."""
+        p = self.begin_with(f"[ $RANK != 1 ] || {{ {script}; }}", *SHAPES, "max_epochs=-1", *words, env=env)
+        self.wait_for_thread(p, 0, b"lvn-store")
+        self.wait_for_thread(p, 2, b"lvn-control")
+        self.wait_for(lambda: rank_pid(self.out, 1) is not None, p)
+        return p
+
     def test_killed_before_the_ranks_met(self):
-        """A rank that is gone before it came: the others do not wait for it."""
-        p = self.begin(*SHAPES, "devices=3", "max_epochs=-1")
-        self.wait_for(lambda: rank_pid(self.out, 2) is not None, p)
-        os.kill(rank_pid(self.out, 2), signal.SIGKILL)
-        told = self.gone(p, GRACE_S, time.monotonic())
-        self.assertEqual(p.returncode, 137, told)
-        self.assertIn("rank 2 (", told)
-        self.assertIn("killed by SIGKILL", told)
+        """Whoever is gone before it came, or after it came, or holds the store: the others do not wait for it."""
+        for rank in (1, 2, 0):
+            self.out = f"{self.dir}/{rank}"
+            told = self.hurt(self.meeting("sleep 600"), rank, signal.SIGKILL, 137, [f"rank {rank} (", "failed first: killed by SIGKILL"])
+            self.assertEqual(told.count("levin launch: rank"), 1, told)
+            self.assertNotIn("Traceback", told)
+
+    def test_stands_still_before_it_came(self):
+        p = self.meeting("kill -STOP $$", {"LEVIN_RDZV_TIMEOUT": "1"})
+        told = self.gone(p, GRACE_S + 1, time.monotonic())
+        self.assertEqual(p.returncode, RENDEZVOUS, told)
+        self.assertIn("E113: not all ranks came within 1 s", told)
+        self.assertIn("rank 1 missing; 2 of 3 present", told)
+
+    def test_stands_still_after_it_came(self):
+        self.hurt(self.meeting("sleep 600", None, "peer_timeout_s=1"), 2, signal.SIGSTOP, PEER, ["rank 2 (", "nothing was heard from it for 1.0 s"], GRACE_S + 1)
+
+    # ---- failures of their own ----
 
     def test_unreadable_picture_in_one_shard(self):
         for strategy in ("ddp", "dp"):
@@ -114,9 +111,22 @@ class Failures(Case):
             p = self.begin(*SHAPES, "devices=2", "accelerator=sim", f"strategy={strategy}", "max_steps=3", "model=resnet18",
                            env={"LEVIN_SIM_DEVICES": "2", "LEVIN_SIM_MEMORY": "192MiB"})
             told = self.gone(p, WAIT_S, time.monotonic())
-            self.assertNotEqual(p.returncode, OK, told)
-            self.assertIn("sim:", told)
-            self.assertIn("MiB", told)
+            self.assertEqual(p.returncode, RESOURCE, told)
+            self.assertRegex(told, r"sim:\d, which has 192 MiB")
+
+    def test_one_accelerator_out_of_memory(self):
+        """In a forward of the first step, which the others wait for: their errors come later and are no cause."""
+        p = self.begin_with("[ $RANK != 2 ] || export LEVIN_SIM_MEMORY=4MiB", *SHAPES, "image_size=64", "batch_size=60", "accelerator=sim", "max_epochs=-1",
+                            env={"LEVIN_SIM_DEVICES": "3", "LEVIN_SIM_MEMORY": "64MiB"})
+        told = self.gone(p, WAIT_S, time.monotonic())
+        self.assertEqual(p.returncode, RESOURCE, told)
+        self.assertRegex(told, r"error: rank 2 \(\S+, pid \d+\) failed first.*: sim:2 is out of memory")
+        self.assertRegex(told, r"levin launch: rank 2 .* failed first: exit code 69")
+        self.assertIn("  oom: sim:2 is out of memory", told)
+        self.assertIn("in step 0, shard ", told)
+        ends = [json.loads(read(f"{self.out}/errors/attempt_0_rank_{rank}.json")) for rank in range(3)]
+        self.assertEqual([end["kind"] for end in ends], ["peer", "peer", "oom"])
+        self.assertLess(max(end["time_ns"] for end in ends) - ends[2]["time_ns"], GRACE_S * 1e9)
 
 
 if __name__ == "__main__":

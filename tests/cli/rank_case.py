@@ -1,0 +1,92 @@
+"""What the tests of failing ranks share: a run of several, a way to hurt one of them, and what must be so afterwards: the end in time, the exit code,
+the sentence, no process, no shared memory, no temporary file."""
+import os
+import re
+import signal
+import subprocess
+import time
+
+from bad_support import Case, LEVIN, OK, WAIT_S
+from rank_processes import children, drop_identity, of_process, rank_pid, reached
+
+drop_identity()
+GRACE_S = float(os.environ.get("LEVIN_TEST_GONE_S", "2"))  # slower machines: more
+SHAPES = ["data=builtin:shapes", "data.count=230", "image_size=16", "batch_size=30", "shards=6", "wgrad_threads=1", "quiet=true", "log_every_n_steps=1"]
+
+# A rank that crashes here was sent the signal: no matter for AddressSanitizer, which would leave with a code of its own.
+SIGNALS = ":".join(filter(None, [os.environ.get("ASAN_OPTIONS"), "handle_segv=0"]))
+
+
+def shared_memory():
+    """Names that others see: ours are none of them, whoever else works on this machine."""
+    return [name for name in os.listdir("/dev/shm") if "lev" in name or "lvn" in name] if os.path.isdir("/dev/shm") else []
+
+
+class RankCase(Case):
+    def setUp(self):
+        super().setUp()
+        self.tmp = f"{self.dir}/tmp"
+        os.mkdir(self.tmp)
+        os.chmod(self.tmp, 0o777)
+        self.shared_before = shared_memory()
+
+    def start_ranks(self, words, env=None):
+        p = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True, cwd=self.dir,
+                             env={**os.environ, "ASAN_OPTIONS": SIGNALS, "TMPDIR": self.tmp, **(env or {})})
+        self.addCleanup(self.end, p)
+        return p
+
+    def begin(self, *words, env=None):
+        return self.start_ranks([LEVIN, "train", "classify", *words, f"out={self.out}"], env)
+
+    def begin_with(self, script, *words, env=None):
+        """As begin, but each of the three ranks first does what the shell script says; $RANK is known to it."""
+        return self.start_ranks([LEVIN, "launch", "-n", "3", "--no-prefix", "--show=0", "--run-dir", self.out, "--keep-logs=started", "--accelerator",
+                                 "sim" if "accelerator=sim" in words else "cpu", "--", "sh", "-c", script + '; exec "$0" "$@"', LEVIN, "train", "classify",
+                                 *words, f"out={self.out}"], env)
+
+    def gone(self, p, within, since):
+        """Returns what was said, once all processes of the run are gone."""
+        _, told = p.communicate(timeout=WAIT_S)
+        self.took = time.monotonic() - since
+        self.assertLess(self.took, within, told)
+        self.assertEqual(children(self.out), [], told)
+        self.assertNotIn("Sanitizer", told)
+        self.assertEqual(shared_memory(), self.shared_before)
+        self.assertEqual(os.listdir(self.tmp), [])
+        if os.path.exists(self.out):
+            self.no_leftovers()
+        return told
+
+    def hurt(self, p, rank, how, code, says, within=GRACE_S):
+        """how: a signal number, or what to do with the process. All ends in time, with this code and these pieces of a message."""
+        pid = rank_pid(self.out, rank)
+        self.assertEqual([line for child in children(self.out) for line in of_process(child, "maps") if b"/dev/shm/" in line], [])
+        since = time.monotonic()
+        if callable(how):
+            how(pid)
+        else:
+            os.kill(pid, how)
+        told = self.gone(p, within, since)
+        self.assertEqual(p.returncode, code, told)
+        for piece in says:
+            self.assertIn(piece, told)
+        return told
+
+    def hit(self, rank, how, *words, code, says, within=GRACE_S, when=None):
+        p = self.begin(*SHAPES, "devices=3", "max_epochs=-1", *words)
+        self.wait_for(when or (lambda: self.steps() >= 3), p)
+        return self.hurt(p, rank, how, code, says, within)
+
+    def saved(self):
+        return reached(f"{self.out}/checkpoints/last.safetensors")
+
+    def goes_on(self, told):
+        """From the step that the message promises, once, on one device."""
+        promised = re.findall(r"step (\d+) \(epoch \d+\) is saved: resume=true", told)
+        self.assertEqual(len(promised), 1, told)
+        step = int(promised[0])
+        self.assertEqual(self.saved(), step)
+        _, again = self.levin(["train", "classify", f"out={self.out}", "resume=true", "devices=1", "quiet=false", f"max_steps={step + 2}"], OK)
+        self.assertEqual(self.steps(), step + 2, again)
+        self.no_leftovers()

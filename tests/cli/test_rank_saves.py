@@ -1,0 +1,113 @@
+"""Ranks that die while a checkpoint is written, whose disk is full or whose files may not grow: what was saved before stays whole and goes on, nothing half
+written stays, and the rank is named.
+
+usage: test_rank_saves.py LEVIN [test names]
+"""
+import glob
+import os
+import re
+import resource
+import signal
+import time
+
+from bad_support import FAILURE, main, OK, write
+from rank_case import GRACE_S, RankCase, SHAPES
+from rank_processes import rank_pid
+
+# A checkpoint of 40 MB after each step: there is nearly always one being written.
+LARGE = ["model=mlp", "image_size=64", "checkpoint.every_n_steps=1"]
+
+
+def state(pid):
+    with open(f"/proc/{pid}/stat", encoding="utf-8") as f:
+        return f.read().rpartition(")")[2].split()[0]
+
+
+class Saves(RankCase):
+    def half_written(self):
+        return glob.glob(f"{self.out}/checkpoints/*.tmp-*")
+
+    def in_a_save(self, p):
+        """Rank 0 stands still in the middle of writing a checkpoint; there is an earlier one."""
+        self.wait_for(lambda: self.saved() is not None and rank_pid(self.out, 0) is not None, p)
+        pid = rank_pid(self.out, 0)
+        for _ in range(100):
+            self.wait_for(self.half_written, p)
+            os.kill(pid, signal.SIGSTOP)
+            self.wait_for(lambda: state(pid) == "T", p)
+            if self.half_written():
+                return pid
+            os.kill(pid, signal.SIGCONT)
+        self.fail("no save was met in its middle")
+
+    def test_the_first_rank_killed_in_a_save(self):
+        p = self.begin(*SHAPES, *LARGE, "devices=3", "max_epochs=-1")
+        self.in_a_save(p)
+        kept = self.saved()
+        told = self.hurt(p, 0, signal.SIGKILL, 137, ["rank 0 (", "failed first: killed by SIGKILL"])
+        self.assertEqual(self.saved(), kept)
+        self.goes_on(told)
+
+    def test_another_rank_killed_in_a_save(self):
+        p = self.begin(*SHAPES, *LARGE, "devices=3", "max_epochs=-1")
+        first = self.in_a_save(p)
+
+        def kill(pid):
+            os.kill(pid, signal.SIGKILL)
+            os.kill(first, signal.SIGCONT)
+
+        told = self.hurt(p, 1, kill, 137, ["rank 1 (", "killed by SIGKILL"])
+        self.goes_on(told)
+
+    def test_all_killed_in_a_save(self):
+        """With the launcher: nobody is left to put things in order, but the next start."""
+        p = self.begin(*SHAPES, *LARGE, "devices=3", "max_epochs=-1")
+        self.in_a_save(p)
+        kept = self.saved()
+        p.kill()
+        self.wait_for_end(p)
+        self.assertEqual(len(self.half_written()), 1)
+        self.goes_on(f"step {kept} (epoch 1) is saved: resume=true")
+
+    def wait_for_end(self, p):
+        since = time.monotonic()
+        p.wait()
+        while rank_pid(self.out, 0) or rank_pid(self.out, 1) or rank_pid(self.out, 2):
+            self.assertLess(time.monotonic() - since, GRACE_S)
+            time.sleep(0.01)
+
+    def test_files_of_the_first_rank_may_not_grow(self):
+        """The one that saves. It says which step is the last that is kept."""
+        told = self.hit(0, lambda pid: resource.prlimit(pid, resource.RLIMIT_FSIZE, (200000, 200000)), "checkpoint.every_n_steps=1", code=FAILURE,
+                        says=["rank 0 (", "failed first: exit code 1", "checkpoints/last.safetensors\": File too large"], when=lambda: self.saved() is not None)
+        self.assertEqual(int(re.search(r"the last saved step is (\d+)", told)[1]), self.saved(), told)
+        self.goes_on(f"step {self.saved()} (epoch 1) is saved: resume=true")
+
+    def test_files_of_another_rank_may_not_grow(self):
+        """It can leave no record of how it crashed; the launcher knows it all the same, and rank 0 saves."""
+        def crash(pid):
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, 0))
+            os.kill(pid, signal.SIGABRT)
+
+        told = self.hit(1, crash, code=134, says=["rank 1 (", "failed first: killed by SIGABRT"])
+        self.assertEqual([name for name in os.listdir(f"{self.out}/errors") if "rank_1" in name], [])
+        self.goes_on(told)
+
+    def test_full_disk(self):
+        """Of the run directory: no checkpoint, no metrics, no logs, no error records."""
+        self.mount("24m")
+        since = []
+        p = self.begin(*SHAPES, "checkpoint.every_n_steps=1", "devices=3", "max_epochs=-1")
+        self.wait_for(lambda: self.steps() >= 3 and self.saved() is not None, p)
+        self.fill(0)
+        since.append(time.monotonic())
+        told = self.gone(p, GRACE_S, since[0])
+        self.assertEqual(p.returncode, FAILURE, told)
+        for piece in ("rank 0 (", "failed first: exit code 1", "No space left on device"):
+            self.assertIn(piece, told)
+        os.remove(f"{self.dir}/small/filler")
+        self.goes_on(f"step {self.saved()} (epoch 1) is saved: resume=true")
+
+
+if __name__ == "__main__":
+    main()
