@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 void lvni_control_options_init(lvni_control_options *options)
@@ -38,11 +37,7 @@ static lvni_control *make(const lvni_control_options *o, const control_link *lin
     memcpy(c->store_host, link->store_host, sizeof c->store_host);
     atomic_init(&c->step, INT64_MIN); /* no boundary passed */
     pthread_mutex_init(&c->lock, NULL);
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&c->changed, &attr);
-    pthread_condattr_destroy(&attr);
+    lvni_cond_init(&c->changed);
     return c;
 }
 
@@ -126,16 +121,11 @@ size_t lvni_control_begin_ask(lvni_control *c, lvni_str *frame, lvni_frame_type 
     return at;
 }
 
-static struct timespec time_of(uint64_t ns)
-{
-    return (struct timespec){.tv_sec = (time_t)(ns / 1000000000U), .tv_nsec = (long)(ns % 1000000000U)};
-}
-
 /* Until it is answered, the run is over, or the store has not answered for longer than it may. */
 static void wait_answer(lvni_control *c, control_request *request, double timeout_s)
 {
     const double patience_s = timeout_s + c->peer_timeout_s + 1;
-    const struct timespec until = time_of(lvni_now_ns() + (uint64_t)((patience_s < 1e9 ? patience_s : 1e9) * 1e9));
+    const struct timespec until = lvni_timespec(lvni_now_ns() + (uint64_t)((patience_s < 1e9 ? patience_s : 1e9) * 1e9));
     int error = 0;
     while (!request->done && !is_over(c) && error == 0) {
         error = pthread_cond_timedwait(&c->changed, &c->lock, &until);

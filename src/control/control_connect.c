@@ -4,6 +4,7 @@
 #include "rdzv_file.h"
 
 #include "core/clock.h"
+#include "core/host_name.h"
 
 #include <levin/version.h>
 
@@ -285,9 +286,7 @@ static lvn_status prepare(search *s)
     LVN_TRY(lvni_token_random(&instance));
     s->greet = (lvni_greet){.protocol = LVNI_CONTROL_PROTOCOL, .world = (uint32_t)o->world, .rank = (uint32_t)o->rank, .pid = (uint64_t)getpid()};
     memcpy(&s->greet.instance, instance.b, sizeof s->greet.instance);
-    if (gethostname(s->greet.host, sizeof s->greet.host - 1) != 0) {
-        snprintf(s->greet.host, sizeof s->greet.host, "?");
-    }
+    lvni_host_name(s->greet.host, sizeof s->greet.host);
     snprintf(s->greet.version, sizeof s->greet.version, "%s", lvn_version());
     if (o->rdzv_dir != NULL) {
         lvni_facts facts;
@@ -321,7 +320,7 @@ static lvn_status look(search *s, control_link *out)
             return another_program(s);
         }
         jittered = now + jittered > s->until_ns ? s->until_ns - now : jittered;
-        const struct timespec pause = {.tv_sec = (time_t)(jittered / 1000000000U), .tv_nsec = (long)(jittered % 1000000000U)};
+        const struct timespec pause = lvni_timespec(jittered);
         nanosleep(&pause, NULL);
         wait_ns = wait_ns * 2 > longest_ns ? longest_ns : wait_ns * 2;
         s->patience_s = s->patience_s * 2 > s->o->greeting_timeout_s ? s->o->greeting_timeout_s : s->patience_s * 2;

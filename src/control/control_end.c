@@ -3,10 +3,10 @@
 
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "core/host_name.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 /* ---- Stopping together ---- */
@@ -66,11 +66,8 @@ void lvni_control_fail(lvni_control *control, lvni_cause_kind kind, const char *
     const int64_t begun = atomic_load(&control->step);
     lvni_cause own = {.kind = kind, .rank = control->rank, .step = step >= 0 || begun < 0 ? step : begun, .pid = getpid(), .time_ns = lvni_control_wall_ns()};
     snprintf(own.message, sizeof own.message, "%s", message);
-    if (gethostname(own.host, sizeof own.host - 1) != 0) {
-        snprintf(own.host, sizeof own.host, "?");
-    }
-    const uint64_t until = lvni_now_ns() + PATIENCE_NS;
-    const struct timespec at = {.tv_sec = (time_t)(until / 1000000000U), .tv_nsec = (long)(until % 1000000000U)};
+    lvni_host_name(own.host, sizeof own.host);
+    const struct timespec until = lvni_timespec(lvni_now_ns() + PATIENCE_NS);
     int error = 0;
     pthread_mutex_lock(&control->lock);
     if (!control->failed) {
@@ -79,7 +76,7 @@ void lvni_control_fail(lvni_control *control, lvni_cause_kind kind, const char *
         lvni_control_wake(control);
     }
     while ((atomic_load(&control->attention) & ATTENTION_OVER) == 0 && error == 0) {
-        error = pthread_cond_timedwait(&control->changed, &control->lock, &at);
+        error = pthread_cond_timedwait(&control->changed, &control->lock, &until);
     }
     pthread_mutex_unlock(&control->lock);
     if (error != 0) {

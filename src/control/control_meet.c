@@ -2,6 +2,7 @@
 #include "control_impl.h"
 
 #include "core/alloc.h"
+#include "core/host_name.h"
 
 #include <levin/version.h>
 
@@ -22,9 +23,7 @@ static int cpus_of_process(void)
 
 void lvni_facts_init(lvni_facts *facts, lvni_facts_room *room)
 {
-    if (gethostname(room->host, sizeof room->host) != 0 || memchr(room->host, '\0', sizeof room->host) == NULL) {
-        snprintf(room->host, sizeof room->host, "?");
-    }
+    lvni_host_name(room->host, sizeof room->host);
     room->boot_id[0] = '\0';
     FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
     if (f != NULL) {

@@ -6,6 +6,7 @@
 
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "core/host_name.h"
 #include "core/thread.h"
 
 #include <fcntl.h>
@@ -13,7 +14,6 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 void lvni_store_options_init(lvni_store_options *options)
@@ -194,9 +194,7 @@ static lvn_status prepare(lvni_store *store, const lvni_store_options *o)
     for (int r = 0; r < o->world; r++) {
         store->ranks[r].step = -1;
     }
-    if (gethostname(store->host, sizeof store->host - 1) != 0) {
-        snprintf(store->host, sizeof store->host, "?");
-    }
+    lvni_host_name(store->host, sizeof store->host);
     snprintf(store->reached_at, sizeof store->reached_at, "%s", o->address != NULL ? o->address : store->host);
     store->begin_ns = store->tick_ns = lvni_now_ns();
     store->waiting_ns = store->begin_ns + lvni_store_ns(o->waiting_first_s);
@@ -221,11 +219,7 @@ static lvn_status create(const lvni_store_options *o, int *fd, lvni_store **out)
     store->o.heartbeat_s = o->heartbeat_s < o->peer_timeout_s / 4 ? o->heartbeat_s : o->peer_timeout_s / 4;
     store->port = port;
     pthread_mutex_init(&store->lock, NULL);
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&store->changed, &attr);
-    pthread_condattr_destroy(&attr);
+    lvni_cond_init(&store->changed);
     lvn_status status = prepare(store, o);
     if (status == LVN_OK && o->rdzv_dir != NULL) { /* the socket listens: who comes now is served in a moment */
         status = lvni_rdzv_file_path(o->rdzv_dir, o->job_key, o->run_id, o->secret, o->world, &store->file);
@@ -260,13 +254,12 @@ int lvni_store_port(const lvni_store *store)
 
 lvn_status lvni_store_wait(lvni_store *store, double timeout_s)
 {
-    const uint64_t until = timeout_s < 0 ? 0 : lvni_now_ns() + lvni_store_ns(timeout_s);
-    const struct timespec at = {.tv_sec = (time_t)(until / 1000000000U), .tv_nsec = (long)(until % 1000000000U)};
+    const struct timespec until = lvni_timespec(timeout_s < 0 ? 0 : lvni_now_ns() + lvni_store_ns(timeout_s));
     int error = 0;
     pthread_mutex_lock(&store->lock);
     while (store->connected > 0 && error == 0) {
         error = timeout_s < 0 ? pthread_cond_wait(&store->changed, &store->lock)
-                              : pthread_cond_timedwait(&store->changed, &store->lock, &at);
+                              : pthread_cond_timedwait(&store->changed, &store->lock, &until);
     }
     const int left = store->connected;
     pthread_mutex_unlock(&store->lock);

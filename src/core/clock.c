@@ -1,8 +1,6 @@
 /* The monotonic clock of clock.h. */
 #include "core/clock.h"
 
-#include <time.h>
-
 uint64_t lvni_now_ns(void)
 {
     struct timespec t;
@@ -13,4 +11,9 @@ uint64_t lvni_now_ns(void)
 double lvni_seconds_since(uint64_t start_ns)
 {
     return (double)(lvni_now_ns() - start_ns) * 1e-9;
+}
+
+struct timespec lvni_timespec(uint64_t ns)
+{
+    return (struct timespec){.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
 }

@@ -4,6 +4,7 @@
 
 #include "core/alloc.h"
 #include "core/exit_code.h"
+#include "core/host_name.h"
 #include "core/str.h"
 #include "core/thread.h"
 #include "core/vfs.h"
@@ -49,8 +50,8 @@ lvn_status lvni_error_record_begin(const char *path, int rank)
     if (path == NULL || path[0] == '\0') {
         return LVN_OK;
     }
-    char host[256] = "";
-    gethostname(host, sizeof host - 1);
+    char host[256];
+    lvni_host_name(host, sizeof host);
     lvni_str s = {0};
     lvni_str_printf(&s, "{\"rank\": %d, \"host\": ", rank);
     lvni_str_json(&s, host);

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <time.h>
 
 typedef struct beginning {
     void *(*main)(void *argument);
@@ -49,6 +50,15 @@ int lvni_thread_start(pthread_t *thread, void *(*main)(void *argument), void *ar
         lvni_free(b);
     }
     return error;
+}
+
+void lvni_cond_init(pthread_cond_t *cond)
+{
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(cond, &attr);
+    pthread_condattr_destroy(&attr);
 }
 
 void lvni_thread_name(const char *role, int index)

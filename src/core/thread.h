@@ -11,6 +11,9 @@ enum { LVNI_SIGNAL_STACK = 64 << 10 }; /* bytes: a stack that ran over cannot ca
  * there is no thread. To be joined. */
 int lvni_thread_start(pthread_t *thread, void *(*main)(void *argument), void *argument);
 
+/* Timed waits on it go by lvni_now_ns (lvni_timespec makes the time of it). */
+void lvni_cond_init(pthread_cond_t *cond);
+
 /* Names the calling thread "lvn-<role>" or, with index >= 0, "lvn-<role><index>"; the system keeps 15 bytes,
  * so the role is cut before the index is. Every thread calls this first. */
 void lvni_thread_name(const char *role, int index);

@@ -38,11 +38,6 @@ int lvni_comm_world(const lvni_comm *comm)
     return comm->world;
 }
 
-const char *lvni_comm_transport(const lvni_comm *comm)
-{
-    return comm->ops->name;
-}
-
 lvni_comm_bytes lvni_comm_count(const lvni_comm *comm)
 {
     return (lvni_comm_bytes){.sent = atomic_load_explicit(&comm->sent, memory_order_relaxed),

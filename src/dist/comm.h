@@ -46,7 +46,6 @@ void lvni_comm_destroy(lvni_comm *comm);
 
 int lvni_comm_rank(const lvni_comm *comm);
 int lvni_comm_world(const lvni_comm *comm);
-const char *lvni_comm_transport(const lvni_comm *comm); /* "self", "threads", "shm" */
 lvni_comm_bytes lvni_comm_count(const lvni_comm *comm);
 
 /* Any thread, at any time, more than once (the first reason stays): all ranks' calls, waiting ones at once, return LVN_ERR_PEER with `why`. */

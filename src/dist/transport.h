@@ -49,7 +49,6 @@ typedef struct lvni_wait {
 } lvni_wait;
 
 typedef struct lvni_transport {
-    const char *name;
     void (*destroy)(lvni_comm *comm);
     void (*abort)(lvni_comm *comm, const char *why);
     lvn_status (*health)(lvni_comm *comm); /* LVN_ERR_PEER once aborted */

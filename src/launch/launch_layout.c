@@ -3,6 +3,7 @@
 #include "launch/launch_impl.h"
 
 #include "core/alloc.h"
+#include "core/host_name.h"
 #include "launch/env_vars.h"
 #include "launch/launch_gpus.h"
 #include "launch/launch_ports.h"
@@ -278,7 +279,7 @@ static lvn_status lay_output(lvni_run *r)
 
 lvn_status lvni_launch_layout(lvni_run *r)
 {
-    gethostname(r->host, sizeof r->host - 1);
+    lvni_host_name(r->host, sizeof r->host);
     r->under_slurm = lvni_env_get(r->environment, "SLURM_JOB_ID") != NULL;
     LVN_TRY(lay_devices(r));
     LVN_TRY(lay_nodes(r));

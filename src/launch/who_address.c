@@ -3,6 +3,7 @@
 #include "launch/who_impl.h"
 
 #include "core/alloc.h"
+#include "core/host_name.h"
 
 #include <ifaddrs.h>
 #include <netdb.h>
@@ -10,7 +11,6 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 enum { ADDRESSES = 64, TEXT = NI_MAXHOST };
 
@@ -100,10 +100,7 @@ static bool loops_back(const addresses *a)
 static bool own_name(const char *name)
 {
     char own[256];
-    if (gethostname(own, sizeof own) != 0) {
-        return false;
-    }
-    own[sizeof own - 1] = '\0';
+    lvni_host_name(own, sizeof own);
     const size_t a = strcspn(own, "."), b = strcspn(name, ".");
     const bool both_full = own[a] == '.' && name[b] == '.';
     return both_full ? strcasecmp(own, name) == 0 : a == b && strncasecmp(own, name, a) == 0;

@@ -3,6 +3,7 @@
 
 #include "core/alloc.h"
 #include "core/error_record.h"
+#include "core/host_name.h"
 #include "launch/env_vars.h"
 #include "launch/launch.h"
 #include "launch/run_mode.h"
@@ -73,8 +74,8 @@ static bool is_started_rank(const lvni_who *who, const lvni_ranks_command *comma
 /* Which of the chosen devices is this rank's; the only rank of its step has that one alone. */
 static lvn_status take_mine(const lvni_config *c, const lvni_device_choice *choice, const lvni_visible *visible, lvni_notices *notices, wish *w)
 {
-    char host[256] = "?";
-    gethostname(host, sizeof host - 1);
+    char host[256];
+    lvni_host_name(host, sizeof host);
     const lvni_hosts *hosts = &w->who.hosts;
     const bool listed = w->who.node_rank >= 0 && (size_t)w->who.node_rank < hosts->n;
     const lvni_who_devices d = {.choice = choice,

@@ -134,14 +134,18 @@ static bool starve(const lvni_comm_options *o)
 {
     const int last = o->world - 1;
     char fault[64];
+    struct rlimit before;
+    getrlimit(RLIMIT_NOFILE, &before);
     snprintf(fault, sizeof fault, "rank %d cannot share memory", last);
     if (o->rank == last) {
-        const struct rlimit none = {3, 3};
+        const struct rlimit none = {.rlim_cur = 3, .rlim_max = before.rlim_max};
         setrlimit(RLIMIT_NOFILE, &none);
         snprintf(fault, sizeof fault, "cannot open the memory of rank");
     }
     dist_rank me = {.rank = o->rank, .world = o->world};
-    RANK_CHECK(&me, lvni_comm_shm(o, &me.comm) == LVN_ERR_IO, "without files");
+    const lvn_status status = lvni_comm_shm(o, &me.comm);
+    setrlimit(RLIMIT_NOFILE, &before);
+    RANK_CHECK(&me, status == LVN_ERR_IO, "status %d without files", (int)status);
     RANK_CHECK(&me, strstr(lvn_last_error()->message, fault) != NULL, "told nothing of '%s'", fault);
     return me.comm == NULL;
 }

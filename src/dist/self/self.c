@@ -133,7 +133,6 @@ static void self_ring(lvni_comm *comm)
 }
 
 static const lvni_transport self_transport = {
-    .name = "self",
     .destroy = self_destroy,
     .abort = self_abort,
     .health = self_health,

@@ -121,30 +121,25 @@ static void destroy(lvni_comm *comm)
     lvni_free(c);
 }
 
-/* Threads and processes differ in how the segment comes to be, and in how a dead rank is known. */
-#define SHM_TRANSPORT(its_name)                  \
-    {                                            \
-        .name = (its_name),                      \
-        .destroy = destroy,                      \
-        .abort = shm_abort,                      \
-        .health = shm_health,                    \
-        .agree = shm_agree,                      \
-        .barrier = shm_barrier,                  \
-        .all_reduce = shm_all_reduce,            \
-        .reduce_scatter = shm_reduce_scatter,    \
-        .all_gather = shm_all_gather,            \
-        .broadcast = shm_broadcast,              \
-        .all_to_all = shm_all_to_all,            \
-        .region_open = region_open,              \
-        .region_reserve = region_reserve,        \
-        .region_close = region_close,            \
-        .region_discard = region_discard,        \
-        .wait = shm_wait,                        \
-        .ring = shm_ring,                        \
-    }
-
-static const lvni_transport threads_transport = SHM_TRANSPORT("threads");
-static const lvni_transport shm_transport = SHM_TRANSPORT("shm");
+/* Of threads and of processes: they differ in how the segment comes to be, and in how a dead rank is known. */
+static const lvni_transport transport = {
+    .destroy = destroy,
+    .abort = shm_abort,
+    .health = shm_health,
+    .agree = shm_agree,
+    .barrier = shm_barrier,
+    .all_reduce = shm_all_reduce,
+    .reduce_scatter = shm_reduce_scatter,
+    .all_gather = shm_all_gather,
+    .broadcast = shm_broadcast,
+    .all_to_all = shm_all_to_all,
+    .region_open = region_open,
+    .region_reserve = region_reserve,
+    .region_close = region_close,
+    .region_discard = region_discard,
+    .wait = shm_wait,
+    .ring = shm_ring,
+};
 
 /* ---- the beginning ---- */
 
@@ -156,7 +151,7 @@ static lvn_status make_private(int rank, int world, bool check, bool processes, 
     if (c == NULL) {
         return LVN_ERR_MEMORY;
     }
-    c->base = (lvni_comm){.rank = rank, .world = world, .check = check};
+    c->base = (lvni_comm){.ops = &transport, .rank = rank, .world = world, .check = check};
     c->round = 1;
     c->next_region = round_up(control_bytes(world), SHM_PAGE);
     c->source = lvni_calloc(LVNI_TAG_DIST, (size_t)world, sizeof *c->source);
@@ -238,7 +233,6 @@ lvn_status lvni_comm_threads(int world, bool check, lvni_comm **comm)
         if (c == NULL) {
             break;
         }
-        c->base.ops = &threads_transport;
         comm[rank] = &c->base;
         if (status == LVN_OK) {
             shm_segment_hold(segment);
@@ -342,10 +336,7 @@ lvn_status lvni_comm_shm(const lvni_comm_options *o, lvni_comm **out)
         status = exchange_cards(o, &mine, all);
     }
     lvni_free(all);
-    if (c != NULL) {
-        c->base.ops = &shm_transport;
-        *out = &c->base;
-    }
+    *out = c != NULL ? &c->base : NULL;
     if (status == LVN_OK) {
         count_cores(c);
     } else {

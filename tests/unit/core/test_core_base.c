@@ -8,13 +8,16 @@
 #include "core/alloc.h"
 #include "core/clock.h"
 #include "core/exit_code.h"
+#include "core/host_name.h"
 #include "core/machine_memory.h"
 #include "core/str.h"
 #include "core/thread.h"
 #include "core/vfs.h"
 
+#include <errno.h>
 #include <math.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -131,6 +134,41 @@ static void threads_have_names(void **state)
     assert_string_equal(names + 16, "lvn-writer");
 }
 
+static void *tell_mask(void *out)
+{
+    pthread_sigmask(SIG_SETMASK, NULL, out);
+    return NULL;
+}
+
+static void threads_take_the_signals_of_their_own_instructions_alone(void **state)
+{
+    (void)state;
+    sigset_t mask;
+    pthread_t thread;
+    sigemptyset(&mask);
+    assert_int_equal(lvni_thread_start(&thread, tell_mask, &mask), 0);
+    pthread_join(thread, NULL);
+    assert_int_equal(sigismember(&mask, SIGTERM), 1);
+    assert_int_equal(sigismember(&mask, SIGPIPE), 1);
+    assert_int_equal(sigismember(&mask, SIGSEGV), 0);
+    assert_int_equal(sigismember(&mask, SIGBUS), 0);
+    lvni_alloc_fail_at(1);
+    const int error = lvni_thread_start(&thread, tell_mask, &mask);
+    lvni_alloc_fail_at(0);
+    assert_int_equal(error, ENOMEM);
+}
+
+static void the_host_has_a_name_that_fits(void **state)
+{
+    (void)state;
+    char whole[256], cut[2] = "xy";
+    lvni_host_name(whole, sizeof whole);
+    lvni_host_name(cut, sizeof cut);
+    assert_true(whole[0] != '\0');
+    assert_int_equal(cut[0], whole[0]);
+    assert_int_equal(cut[1], '\0');
+}
+
 static void exit_codes_follow_the_table(void **state)
 {
     (void)state;
@@ -192,6 +230,8 @@ int main(void)
         cmocka_unit_test(doubles_are_short_and_exact),
         cmocka_unit_test(the_clock_runs_forward),
         cmocka_unit_test(threads_have_names),
+        cmocka_unit_test(threads_take_the_signals_of_their_own_instructions_alone),
+        cmocka_unit_test(the_host_has_a_name_that_fits),
         cmocka_unit_test(exit_codes_follow_the_table),
         cmocka_unit_test(memory_is_what_machine_and_groups_leave),
     };
