@@ -79,6 +79,7 @@ struct lvni_store {
     store_rank *ranks; /* world */
     char *read_room;   /* STORE_READ bytes: one read at a time */
     uint64_t begin_ns, tick_ns, waiting_ns;
+    uint64_t woke_ns; /* when this process last went on after it had stood still; 0: never did */
 
     store_phase phase;
     int n_facts;

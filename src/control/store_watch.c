@@ -47,19 +47,28 @@ void lvni_store_on_settle(uv_timer_t *timer)
     }
 }
 
+/* This process stood still, as after SIGSTOP: neither has it heard the others, nor they it. */
+static bool stood_still(const lvni_store *store, uint64_t now)
+{
+    return now - store->tick_ns > lvni_store_ns(store->o.peer_timeout_s) / 2;
+}
+
+/* Its connection is gone. Those who lost patience with this process have left because of it, and are seen to be gone when it goes on. */
 void lvni_store_lost(lvni_store *store, int rank, const char *why)
 {
-    store_rank *lost = &store->ranks[rank];
-    lost->state = RANK_GONE;
+    store->ranks[rank].state = RANK_GONE;
+    const uint64_t now_ns = lvni_now_ns();
+    const bool own = rank != store->o.rank && (stood_still(store, now_ns) || (store->woke_ns != 0 && now_ns - store->woke_ns < lvni_store_ns(1)));
+    const store_rank *lost = &store->ranks[own ? store->o.rank : rank];
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     lvni_cause cause = {.kind = LVNI_CAUSE_SIGNAL,
-                        .rank = rank,
+                        .rank = own ? store->o.rank : rank,
                         .step = lost->step,
                         .pid = (int64_t)lost->greet.pid,
                         .time_ns = (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec};
     snprintf(cause.host, sizeof cause.host, "%s", lost->greet.host);
-    snprintf(cause.message, sizeof cause.message, "%s", why);
+    snprintf(cause.message, sizeof cause.message, "%s", own ? "its process stood still until the others gave it up: it was stopped, or had no processor" : why);
     lvni_store_report(store, &cause);
 }
 
@@ -169,9 +178,9 @@ void lvni_store_on_tick(uv_timer_t *timer)
 {
     lvni_store *store = timer->data;
     const uint64_t now = lvni_now_ns();
-    const uint64_t gap = now - store->tick_ns;
+    const bool slept = stood_still(store, now); /* silence of others says nothing then */
+    store->woke_ns = slept ? now : store->woke_ns;
     store->tick_ns = now;
-    const bool slept = gap > lvni_store_ns(store->o.peer_timeout_s) / 2; /* stopped itself: silence of others says nothing */
     for (store_conn *conn = store->conns; conn != NULL; conn = conn->next) {
         conn->heard_ns = slept ? now : conn->heard_ns;
         conn->opened_ns = slept ? now : conn->opened_ns;

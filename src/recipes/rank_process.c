@@ -264,6 +264,14 @@ lvn_status lvni_rank_process_join(const lvni_config *config, const lvni_who *who
     return LVN_OK;
 }
 
+/* What the training said about the steps that are kept (trainer/keep.c), behind whatever went wrong. */
+static const char *what_is_kept(const char *message)
+{
+    const char *at = strstr(message, "; and saving step ");
+    at = at != NULL ? at : strstr(message, "; step ");
+    return at != NULL ? at : "";
+}
+
 /* Tell the others, and learn who was first. */
 static lvn_status fail(const lvni_rank_process *p, lvn_status failed)
 {
@@ -278,7 +286,7 @@ static lvn_status fail(const lvni_rank_process *p, lvn_status failed)
     if (known == NULL || known == error.message) { /* at the beginning: what its rank shouted over the shared memory, by nobody's name */
         char sentence[1024];
         lvni_cause_sentence(&cause, sentence, sizeof sentence);
-        LVN_FAIL(LVN_ERR_PEER, "%s%s", sentence, known == NULL ? "" : known + strlen(cause.message));
+        LVN_FAIL(LVN_ERR_PEER, "%s%s", sentence, known == NULL ? what_is_kept(error.message) : known + strlen(cause.message));
     }
     return failed;
 }

@@ -42,6 +42,12 @@ class Failures(RankCase):
         told = self.hit(1, signal.SIGSTOP, "peer_timeout_s=1", code=PEER, within=GRACE_S + 1, says=["rank 1 (", "nothing was heard from it for 1.0 s"])
         self.goes_on(told)
 
+    def test_the_first_rank_stands_still(self):
+        """The others give it up and leave; when it goes on, to end as well, it does not take them for the cause."""
+        told = self.hit(0, signal.SIGSTOP, "peer_timeout_s=1", code=PEER, within=GRACE_S + 1, says=["rank 0 (", "nothing was heard from it for 1.0 s"])
+        self.assertEqual(re.findall(r"rank [12] \(.*failed first", told), [], told)
+        self.goes_on(told)
+
     def test_killed_during_validation(self):
         """Nearly all of the pictures are for validation, one at a time."""
         told = self.hit(2, signal.SIGKILL, "data.count=3000", "val_split=0.98", "eval_batch_size=1", code=137, says=["rank 2 (", "killed by SIGKILL"])
