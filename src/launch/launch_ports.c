@@ -17,41 +17,40 @@
 
 enum { RANDOM_FIRST = 12000, RANDOM_COUNT = 20000, RANDOM_TRIES = 200 };
 
+/* A socket bound to the address, which gets its port. errno on failure, as -1. */
+static int bind_to(int family, struct sockaddr *address, socklen_t size)
+{
+    const int on = 1, off = 0;
+    const int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) {
+        return -1;
+    }
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (family == AF_INET6) {
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    }
+    if (bind(fd, address, size) == 0 && getsockname(fd, address, &size) == 0) {
+        return fd;
+    }
+    const int error = errno;
+    close(fd);
+    errno = error;
+    return -1;
+}
+
 /* Of both families where there are two: programs bind either. errno on failure, as -1. */
 static int bind_any(int wanted, int *port)
 {
-    const int on = 1, off = 0;
     struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)wanted), .sin6_addr = IN6ADDR_ANY_INIT};
-    socklen_t n = sizeof six;
-    int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd >= 0) {
-        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-        if (bind(fd, (const struct sockaddr *)&six, sizeof six) == 0 && getsockname(fd, (struct sockaddr *)&six, &n) == 0) {
-            *port = ntohs(six.sin6_port);
-            return fd;
-        }
-        const int error = errno;
-        close(fd);
-        errno = error;
-        if (error == EADDRINUSE || error == EACCES) {
-            return -1;
-        }
-    }
     struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons((uint16_t)wanted), .sin_addr.s_addr = htonl(INADDR_ANY)};
-    n = sizeof four;
-    fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int fd = bind_to(AF_INET6, (struct sockaddr *)&six, sizeof six);
     if (fd >= 0) {
-        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-        if (bind(fd, (const struct sockaddr *)&four, sizeof four) == 0 && getsockname(fd, (struct sockaddr *)&four, &n) == 0) {
-            *port = ntohs(four.sin_port);
-            return fd;
-        }
-        const int error = errno;
-        close(fd);
-        errno = error;
+        *port = ntohs(six.sin6_port);
+    } else if (errno != EADDRINUSE && errno != EACCES) {
+        fd = bind_to(AF_INET, (struct sockaddr *)&four, sizeof four);
+        *port = ntohs(four.sin_port);
     }
-    return -1;
+    return fd;
 }
 
 /* Sockets with SO_REUSEADDR that do not listen share a port: among launchers a name that only one can have keeps it. It goes with its
