@@ -170,7 +170,7 @@ lvn_status lvni_fit_options(lvni_fit_run *r, lvni_trainer_options *out)
         .seed = (uint64_t)lvni_config_int(c, "seed"),
         .max_epochs = lvni_config_int(c, "max_epochs"),
         .max_steps = lvni_config_int(c, "max_steps"),
-        .workers = lvni_worker_count(c, r->rank.cores),
+        .workers = r->rank.workers,
         .worker_bytes = r->request->decode_bytes,
         .skip_unreadable = strcmp(lvni_config_str(c, "on_error"), "skip") == 0,
         .comm = r->rank.comm,

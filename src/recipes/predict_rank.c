@@ -55,7 +55,7 @@ lvn_status lvni_predict_rank(const lvni_predict_work *work, const lvni_rank *ran
     const lvni_loader_options o = {.dataset = work->data,
                                    .plan = &plan,
                                    .in_turn = true,
-                                   .workers = lvni_worker_count(c, rank->cores),
+                                   .workers = rank->workers,
                                    .skip_unreadable = strcmp(lvni_config_str(c, "on_error"), "skip") == 0};
     lvni_loader *loader = NULL;
     lvni_lanes *lanes = NULL;

@@ -12,6 +12,7 @@
 #include "recipes/accelerator.h"
 #include "recipes/rank_devices.h"
 #include "recipes/rank_process.h"
+#include "recipes/rank_workers.h"
 #include "recipes/report_error.h"
 #include "recipes/run_dir.h"
 #include "recipes/train_options.h"
@@ -318,6 +319,22 @@ static lvn_status open_alone(const lvni_config *c, const wish *w, const lvni_ran
     return s;
 }
 
+/* For ranks of this process, of `local` on this node, and what there is to say about it. */
+static lvn_status choose_workers(const lvni_config *c, const lvni_who *who, int local, lvni_rank *rank, int n)
+{
+    lvni_notices notices = {.rank = who->rank};
+    if (!lvni_config_has(c, "num_workers")) {
+        return LVN_OK;
+    }
+    for (int i = 0; i < n; i++) {
+        rank[i].workers = i > 0 ? rank->workers : lvni_rank_workers(c, who, local, rank, &notices);
+    }
+    tell(&notices);
+    const lvn_status s = lvni_notices_status(&notices);
+    lvni_notices_free(&notices);
+    return s;
+}
+
 lvn_status lvni_ranks_open(lvni_config *c, const lvni_ranks_command *command, lvni_ranks *out)
 {
     *out = (lvni_ranks){0};
@@ -326,6 +343,8 @@ lvn_status lvni_ranks_open(lvni_config *c, const lvni_ranks_command *command, lv
     if (s == LVN_OK) {
         s = is_one_of_several(&w.who) ? open_process(c, &w, command, out) : open_alone(c, &w, command, out);
     }
+    const int local = !is_one_of_several(&w.who) ? w.devices : w.who.local_world > 0 ? w.who.local_world : w.who.world; /* all are on one node */
+    s = s == LVN_OK ? choose_workers(c, &w.who, local, out->rank, out->n) : s;
     wish_free(&w);
     return s == LVN_OK ? LVN_OK : lvni_ranks_close(out, s);
 }
@@ -351,8 +370,9 @@ lvn_status lvni_ranks_foresee(lvni_config *c, lvni_rank *out)
 {
     wish w;
     const lvni_ranks_command none = {0};
-    const lvn_status s = read_wish(c, &none, &w);
+    lvn_status s = read_wish(c, &none, &w);
     *out = s == LVN_OK ? rank_of(&w, 0) : (lvni_rank){0};
+    s = s == LVN_OK ? choose_workers(c, &w.who, w.devices, out, 1) : s;
     wish_free(&w);
     return s;
 }

@@ -15,6 +15,7 @@ typedef struct lvni_rank {
     int device;      /* number of the accelerator's device; CPU: 0 */
     int cores;       /* that this rank may use */
     int cores_all;   /* of all ranks */
+    int workers;     /* threads that load its data */
 } lvni_rank;
 
 typedef struct lvni_rank_process lvni_rank_process; /* rank_process.h */

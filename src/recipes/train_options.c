@@ -37,7 +37,9 @@ static const lvni_option run_rows[] = {
     {.name = "max_steps", .type = LVNI_OPT_INT, .unit = "steps", .fallback = "-1", .range = LVNI_BETWEEN(-1, 2147483647), .check = check_limit,
      .help = "Optimizer steps; -1: no limit."},
     {.name = "num_workers", .type = LVNI_OPT_INT, .unit = "threads", .range = {.used = true, .min = 0, .max = 256},
-     .flags = LVNI_OPT_AUTO | LVNI_OPT_LAYOUT, .help = "Threads that load and decode samples; 0: none of their own; auto: one per core, 8 at most."},
+     .flags = LVNI_OPT_AUTO | LVNI_OPT_LAYOUT, 
+     .help = "Threads that load and decode samples, of each rank; 0: none of their own; auto: one for each of its cores but one, 8 at most; under Slurm "
+             "those of --cpus-per-task but one."},
     {.name = "on_error", .type = LVNI_OPT_CHOICE, .choices = "stop|skip", .fallback = "stop",
      .help = "What an unreadable sample does: stop the run, or be left out and counted."},
     {.name = "precision", .type = LVNI_OPT_CHOICE, .choices = "32-true|bf16-mixed|16-mixed|bf16-true", .fallback = "32-true",
@@ -109,11 +111,6 @@ int lvni_usable_cores(void)
     cpu_set_t set;
     const int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
     return n > 0 ? n : 1;
-}
-
-int lvni_worker_count(const lvni_config *c, int cores)
-{
-    return lvni_config_is_set(c, "num_workers") ? (int)lvni_config_int(c, "num_workers") : cores < 8 ? cores : 8;
 }
 
 static int64_t or_zero(const lvni_config *c, const char *name)

@@ -11,8 +11,6 @@ extern const lvni_option_table lvni_batch_options; /* batch_size shards lanes ..
 
 /* Cores this process may use (affinity). */
 int lvni_usable_cores(void);
-/* num_workers, or what auto stands for with these cores. */
-int lvni_worker_count(const lvni_config *config, int cores);
 /* Can this CPU do it? LVN_ERR_UNSUPPORTED. After lvni_cpu_start. */
 lvn_status lvni_check_precision(const lvni_config *config);
 /* The plan of n training samples for a rank; what rank 0 finds resolved is written back into the configuration. coupled: of the model (lvni_model). */

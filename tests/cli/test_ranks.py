@@ -233,7 +233,7 @@ class Started(Ranks):
 
     def test_many_runs_at_once(self):
         """None of them is told a port."""
-        words = ["train", "classify", *SHAPES, *NETWORK, "model=mlp", *SIX, "max_steps=5", *layout("ddp", 2)]
+        words = ["train", "classify", *SHAPES, *NETWORK, "model=mlp", *SIX, "max_steps=5", *layout("ddp", 2, workers=0)]
         runs = [subprocess.Popen([LEVIN, *words, f"out={self.dir}/run{i}"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for i in range(8)]
         for p in runs:
             self.addCleanup(self.end, p)

@@ -1,0 +1,126 @@
+"""What a run of several ranks is warned of when it starts, each time once; threads that load data; and the pretend devices that ranks get to see.
+
+usage: test_rank_warnings.py LEVIN [test names]
+"""
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+
+from bad_support import Case, LEVIN, main, OK, SIGINT, USAGE, WAIT_S
+from rank_processes import children, drop_identity
+
+RESOURCE = 69
+drop_identity()
+SHAPES = ["classify", "data=builtin:shapes", "data.count=24", "image_size=16", "model=mlp", "batch_size=4", "max_steps=2", "val_split=0", "num_workers=0"]
+TASK = {"SLURM_JOB_ID": "2", "SLURM_STEP_ID": "0", "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0", "SLURM_NTASKS": "1",
+        "SLURM_STEP_NUM_TASKS": "1", "SLURM_STEP_NUM_NODES": "1", "SLURM_STEP_TASKS_PER_NODE": "1", "SLURM_STEP_NODELIST": "n08"}
+SIM = {"LEVIN_SIM_DEVICES": "4", "LEVIN_SIM_MEMORY": "64MiB"}
+CPUS = len(os.sched_getaffinity(0))
+
+
+class Warnings(Case):
+    def warned(self, *words, env=None):
+        """Of a run that ends well, the warnings: [("W202", its sentence)]."""
+        out = f"{self.dir}/run"
+        _, told = self.levin(["train", *SHAPES, f"out={out}", "overwrite=true", *words], OK, env=env)
+        return re.findall(r"^warning: (W\d+): (.*)$", told, re.M)
+
+    def one(self, code, sentence, *words, env=None):
+        (found, said), = self.warned(*words, env=env)
+        self.assertEqual((found, said[:len(sentence)]), (code, sentence))
+
+    def test_more_workers_than_processors(self):
+        for strategy in ("ddp", "dp"):
+            self.one("W202", f"{CPUS} workers x 2 ranks are more than the {CPUS} processors of this node", "devices=2", f"strategy={strategy}",
+                     f"num_workers={CPUS}")
+            self.assertEqual(self.warned("devices=2", f"strategy={strategy}", "num_workers=auto"), [])
+
+    def test_tasks_with_fewer_processors_than_asked_for(self):
+        more = str(CPUS + 5)
+        self.one("W208", f"SLURM_CPUS_PER_TASK={more}, but this task may use {CPUS}: export SRUN_CPUS_PER_TASK", env=dict(TASK, SLURM_CPUS_PER_TASK=more))
+        self.one("W209", f"workers ({CPUS}) must be smaller than cpus-per-task ({CPUS})", f"num_workers={CPUS}",
+                 env=dict(TASK, SLURM_CPUS_PER_TASK=str(CPUS)))
+
+    def test_an_allocation_without_srun(self):
+        self.one("W210", "inside an allocation of 2 tasks, but alone", env={"SLURM_JOB_ID": "6", "SLURM_JOB_NAME": "interactive", "SLURM_NTASKS": "2"})
+
+    def test_a_list_of_devices_under_slurm(self):
+        self.one("W201", "devices is a list inside of Slurm", "accelerator=sim", "devices=[1]", env=dict(TASK, **SIM))
+        self.one("W201", "gpus is a list inside of Slurm", "accelerator=sim", "gpus=[1]", env=dict(TASK, **SIM))
+
+    def test_a_strategy_for_one_device(self):
+        self.one("W211", "strategy=single is for one device, and this run has 2: switched to ddp", "devices=2", "strategy=none")
+        self.assertEqual(self.warned("devices=2"), [])
+
+
+class Workers(Case):
+    def threads(self, *words, env=None):
+        """How many load data for rank 0, seen while it trains."""
+        out = f"{self.dir}/run"
+        p = subprocess.Popen([LEVIN, "train", *SHAPES[:-1], "data.count=240", "max_steps=-1", "max_epochs=100000", "overwrite=true", f"out={out}", *words],
+                             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=dict(os.environ, **(env or {})))
+        self.addCleanup(self.end, p)
+        names = []
+
+        def trains():
+            for pid in children(out):
+                names[:] = []
+                for task in os.listdir(f"/proc/{pid}/task"):
+                    with open(f"/proc/{pid}/task/{task}/comm", encoding="utf-8") as f:
+                        names.append(f.read().strip())
+                if "lvn-save" in names:  # made after the threads that load
+                    return True
+            return False
+
+        self.wait_for(trains, p)
+        p.send_signal(signal.SIGINT)
+        _, told = p.communicate(timeout=WAIT_S)
+        self.assertEqual(p.returncode, SIGINT, told)
+        return sum(name.startswith("lvn-load") for name in names)
+
+    def test_as_many_as_processors_but_one(self):
+        self.assertEqual(self.threads(), min(CPUS - 1, 8))
+        self.assertEqual(self.threads("num_workers=3", "quiet=true"), 3)
+        self.assertEqual(self.threads(env=dict(TASK, SLURM_CPUS_PER_TASK="1")), 0)
+
+
+class Devices(Case):
+    def shown(self, *words, code=OK, **env):
+        show = ["sh", "-c", 'echo "$WORLD_SIZE:$CUDA_VISIBLE_DEVICES:$CUDA_DEVICE_ORDER"']
+        out, err = self.levin(["launch", "--show", "0", "--no-prefix", f"--run-dir={self.dir}/logs", *words, "--", *show], code, env=dict(SIM, **env))
+        return out.strip() if code == OK else err
+
+    def test_what_a_launcher_shows(self):
+        """Numbers count what is visible already, and the ranks see that alone."""
+        sim = ["--accelerator", "sim"]
+        self.assertEqual(self.shown(*sim, "--devices", "[1]", CUDA_VISIBLE_DEVICES="1,3"), "1:3:PCI_BUS_ID")
+        self.assertEqual(self.shown(*sim, "--devices", "all", CUDA_VISIBLE_DEVICES="0,1"), "2:0,1:PCI_BUS_ID")
+        self.assertEqual(self.shown(*sim, "gpus=0, 1", CUDA_DEVICE_ORDER="FASTEST_FIRST"), "2:0,1:FASTEST_FIRST")
+        self.assertEqual(self.shown("gpus=0"), "1::")
+        self.assertEqual(self.shown("--accelerator", "cpu"), "1::")
+        self.assertIn("--accelerator cpu", self.shown("--devices", "0", code=USAGE))
+
+    def test_what_slurm_shows_stays(self):
+        self.assertEqual(self.shown("--accelerator", "sim", "--devices", "1", CUDA_VISIBLE_DEVICES="1,3", **TASK), "1:1,3:")
+
+
+class Port(Case):
+    def test_somebody_has_it(self):
+        """A port that was asked for is not replaced by another; told at once, with whoever has it."""
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            s.listen()
+            port = s.getsockname()[1]
+            start = time.monotonic()
+            _, told = self.levin(["train", *SHAPES, f"out={self.dir}/run"], RESOURCE,
+                                 env={"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)})
+            self.assertLess(time.monotonic() - start, 10)
+        self.assertTrue(told.startswith("levin: error E110: "), told)
+        self.assertIn(f"port {port}: pid {os.getpid()} ", told)
+
+
+if __name__ == "__main__":
+    main()
