@@ -27,22 +27,22 @@ class Saves(RankCase):
     def half_written(self):
         return glob.glob(f"{self.out}/checkpoints/*.tmp-*")
 
-    def in_a_save(self, p):
-        """Rank 0 stands still in the middle of writing a checkpoint; there is an earlier one."""
+    def stopped(self, p, in_a_save):
+        """The process of rank 0, which stands still in the middle of writing a checkpoint, or while none is written; there is an earlier one."""
         self.wait_for(lambda: self.saved() is not None and rank_pid(self.out, 0) is not None, p)
         pid = rank_pid(self.out, 0)
         for _ in range(100):
-            self.wait_for(self.half_written, p)
+            self.wait_for(lambda: bool(self.half_written()) == in_a_save, p)
             os.kill(pid, signal.SIGSTOP)
             self.wait_for(lambda: state(pid) == "T", p)
-            if self.half_written():
+            if bool(self.half_written()) == in_a_save:
                 return pid
             os.kill(pid, signal.SIGCONT)
-        self.fail("no save was met in its middle")
+        return self.fail("rank 0 was never met so")
 
     def test_the_first_rank_killed_in_a_save(self):
         p = self.begin(*SHAPES, *LARGE, "devices=3", "max_epochs=-1")
-        self.in_a_save(p)
+        self.stopped(p, in_a_save=True)
         kept = self.saved()
         told = self.hurt(p, 0, signal.SIGKILL, 137, ["rank 0 (", "failed first: killed by SIGKILL"])
         self.assertEqual(self.saved(), kept)
@@ -50,7 +50,7 @@ class Saves(RankCase):
 
     def test_another_rank_killed_in_a_save(self):
         p = self.begin(*SHAPES, *LARGE, "devices=3", "max_epochs=-1")
-        first = self.in_a_save(p)
+        first = self.stopped(p, in_a_save=True)
 
         def kill(pid):
             os.kill(pid, signal.SIGKILL)
@@ -62,7 +62,7 @@ class Saves(RankCase):
     def test_all_killed_in_a_save(self):
         """With the launcher: nobody is left to put things in order, but the next start."""
         p = self.begin(*SHAPES, *LARGE, "devices=3", "max_epochs=-1")
-        self.in_a_save(p)
+        self.stopped(p, in_a_save=True)
         kept = self.saved()
         p.kill()
         self.wait_for_end(p)
@@ -96,12 +96,11 @@ class Saves(RankCase):
     def test_full_disk(self):
         """Of the run directory: no checkpoint, no metrics, no logs, no error records."""
         self.mount("24m")
-        since = []
-        p = self.begin(*SHAPES, "checkpoint.every_n_steps=1", "devices=3", "max_epochs=-1")
-        self.wait_for(lambda: self.steps() >= 3 and self.saved() is not None, p)
+        p = self.begin(*SHAPES, "checkpoint.every_n_steps=3", "devices=3", "max_epochs=-1")
+        first = self.stopped(p, in_a_save=False)
         self.fill(0)
-        since.append(time.monotonic())
-        told = self.gone(p, GRACE_S, since[0])
+        os.kill(first, signal.SIGCONT)
+        told = self.gone(p, GRACE_S, time.monotonic())
         self.assertEqual(p.returncode, FAILURE, told)
         for piece in ("rank 0 (", "failed first: exit code 1", "No space left on device"):
             self.assertIn(piece, told)
