@@ -101,7 +101,7 @@ static void banner(const lvni_fit_run *r)
     }
     lvni_str_free(&device);
     if (r->rank.world > 1) {
-        lvni_log_line(LVNI_LOG_INFO, "%d ranks: %s (strategy=%s)", r->rank.world, r->request->ranks->how, lvni_config_str(c, "strategy"));
+        lvni_fit_say_ranks(r);
     }
     if (r->request->note != NULL) {
         lvni_log_line(LVNI_LOG_INFO, "%s", r->request->note);

@@ -25,6 +25,8 @@ typedef struct lvni_fit_run {
 lvn_status lvni_fit_options(lvni_fit_run *run, lvni_trainer_options *out);
 /* fit_memory.c: a dry run of each size of shard. Lines into run->memory and run->scarce. */
 lvn_status lvni_fit_predict_memory(lvni_fit_run *run);
+/* fit_ranks.c: one line: how many ranks, and which device each has. */
+void lvni_fit_say_ranks(const lvni_fit_run *run);
 /* The whole run of a rank, from the directory to the last checkpoint. A collective of the ranks. */
 lvn_status lvni_fit_rank(lvni_fit_run *run);
 void lvni_fit_run_free(lvni_fit_run *run);

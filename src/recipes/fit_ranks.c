@@ -1,7 +1,26 @@
 /* A training command on all ranks of this process (fit.h). */
 #include "log/run_log.h"
+#include "recipes/accelerator.h"
 #include "recipes/fit_impl.h"
 #include "recipes/run_dir.h"
+
+void lvni_fit_say_ranks(const lvni_fit_run *run)
+{
+    const lvni_ranks *ranks = run->request->ranks;
+    const lvni_member *told = run->rank.control == NULL ? NULL : lvni_control_members(run->rank.control); /* NULL: all ranks are here */
+    lvni_str devices = {.len = 0};
+    for (int i = 0; lvni_accelerator_is_sim(run->request->config) && i < run->rank.world; i++) {
+        const char *between = i == 0 ? ", devices " : ",";
+        if (told != NULL) {
+            lvni_str_printf(&devices, "%s%s", between, told[i].device);
+        } else {
+            lvni_str_printf(&devices, "%ssim:%d", between, ranks->rank[i].device);
+        }
+    }
+    lvni_log_line(LVNI_LOG_INFO, "%d ranks: %s (strategy=%s)%s", run->rank.world, ranks->how, lvni_config_str(run->request->config, "strategy"),
+                  lvni_str_text(&devices));
+    lvni_str_free(&devices);
+}
 
 typedef struct fitting {
     const lvni_fit_request *request;

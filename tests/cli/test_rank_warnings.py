@@ -103,6 +103,18 @@ class Devices(Case):
         self.assertEqual(self.shown("--accelerator", "cpu"), "1::")
         self.assertIn("--accelerator cpu", self.shown("--devices", "0", code=USAGE))
 
+    def test_what_the_ranks_of_a_training_take(self):
+        """All ways to write two devices, and the places of CUDA_VISIBLE_DEVICES: told by the numbers of the machine."""
+        def taken(*words, **env):
+            _, told = self.levin(["train", *SHAPES, f"out={self.dir}/run", "overwrite=true", "accelerator=sim", *words], OK, env=dict(SIM, **env))
+            return re.search(r"^2 ranks: (?:processes|threads) \(.*\), devices (.*)$", told, re.M).group(1)
+
+        for word in ("gpus=2", "gpus=[0,1]", "gpus=0, 1", "devices=0,1"):
+            self.assertEqual(taken(word, "strategy=dp"), "sim:0,sim:1", word)
+        self.assertEqual(taken("devices=[3,1]"), "sim:3,sim:1")
+        self.assertEqual(taken("devices=[2,0]", "strategy=dp", CUDA_VISIBLE_DEVICES="3,2,1"), "sim:1,sim:3")
+        self.assertEqual(taken("devices=[2,0]", CUDA_VISIBLE_DEVICES="3,2,1"), "sim:1,sim:3")
+
     def test_what_slurm_shows_stays(self):
         self.assertEqual(self.shown("--accelerator", "sim", "--devices", "1", CUDA_VISIBLE_DEVICES="1,3", **TASK), "1:1,3:")
 
