@@ -26,7 +26,7 @@ void lvni_launch_forget_earlier(lvni_variables *v, bool meeting)
 {
     static const char *const names[] = {
         "LEVIN_RANK", "LEVIN_WORLD_SIZE", "LEVIN_LOCAL_RANK", "LEVIN_LOCAL_WORLD_SIZE", "LEVIN_NODE_RANK", "LEVIN_NNODES", "LEVIN_STORE_FD",
-        "LEVIN_RESTART_COUNT", "LEVIN_MAX_RESTARTS", "LEVIN_ERROR_FILE", "LEVIN_LAUNCHED", "RANK", "WORLD_SIZE", "LOCAL_RANK",
+        "LEVIN_RESTART_COUNT", "LEVIN_MAX_RESTARTS", "LEVIN_ERROR_FILE", "LEVIN_LAUNCHED", "LEVIN_DEVICES", "RANK", "WORLD_SIZE", "LOCAL_RANK",
         "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "NODE_RANK"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         lvni_variables_unset(v, names[i]);
@@ -97,8 +97,23 @@ static void say_where(const lvni_run *r, const lvni_proc *p, lvni_variables *v)
     lvni_launch_say_timeout(&r->o, v);
 }
 
+/* Under Slurm ranks see all that Slurm shows: which of them are theirs is told in words that only levin knows. */
+static void say_list(const lvni_device_choice *d, lvni_variables *v)
+{
+    lvni_str list = {0};
+    for (int i = 0; i < d->n; i++) {
+        lvni_str_printf(&list, "%s%d", i == 0 ? "" : ",", d->index[i]);
+    }
+    v->failed = v->failed || lvni_str_status(&list) != LVN_OK;
+    lvni_variables_set(v, "LEVIN_DEVICES", lvni_str_text(&list));
+    lvni_str_free(&list);
+}
+
 static void say_devices(const lvni_run *r, lvni_variables *v)
 {
+    if (r->cuda_visible == NULL && r->devices.listed && r->devices.n == r->local) {
+        say_list(&r->devices, v);
+    }
     if (r->cuda_visible != NULL) {
         if (lvni_variables_get(v, "CUDA_DEVICE_ORDER") == NULL) {
             lvni_variables_set(v, "CUDA_DEVICE_ORDER", "PCI_BUS_ID");

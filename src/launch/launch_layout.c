@@ -113,6 +113,9 @@ static lvn_status note_devices(lvni_run *r, const lvni_gpu *gpus, int n_gpus)
         if (r->cuda_visible == NULL) {
             return LVN_ERR_MEMORY;
         }
+    } else if (d->listed) {
+        lvni_notice_warn(&r->notices, 201, "%s is a list inside of Slurm: its numbers count what Slurm made visible, and CUDA_VISIBLE_DEVICES stays as it is",
+                         r->o.gpus ? "gpus" : "devices");
     }
     if (d->accelerator != LVNI_ACCELERATOR_CUDA || d->n < r->local) {
         return LVN_OK;

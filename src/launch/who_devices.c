@@ -169,7 +169,7 @@ lvn_status lvni_who_device(const lvni_who *who, char *const *env, const lvni_who
         *index = rank % v; /* one is shown to each task, perhaps not the same: UUIDs are compared when the ranks meet */
         return LVN_OK;
     }
-    if (c->listed && who->source != LVNI_SOURCE_LEVIN) {
+    if (c->listed) {
         if (c->n != ranks) {
             return list_of_other_length(who, devices, notices);
         }

@@ -1,6 +1,7 @@
 /* The devices of a run on this node (rank_devices.h). */
 #include "recipes/rank_devices.h"
 
+#include "launch/env_vars.h"
 #include "recipes/accelerator.h"
 
 #include <string.h>
@@ -54,10 +55,10 @@ lvn_status lvni_rank_devices(const lvni_config *c, const lvni_who *who, const lv
 {
     const char *spec = spec_of(c, who, uses);
     const bool several = who->world > 1, sim = lvni_accelerator_is_sim(c);
-    const bool launched = who->source == LVNI_SOURCE_LEVIN; /* its launcher shows the chosen devices alone */
+    const bool launched = who->source == LVNI_SOURCE_LEVIN; /* its launcher shows the chosen devices alone, or lists them */
     const bool rank_of_cpu = several && !sim && is_auto(spec);
     const lvni_device_request request = {.key = lvni_config_spelled(c, "devices"),
-                                         .spec = launched ? NULL : spec,
+                                         .spec = !launched ? spec : sim ? lvni_env_get(environ, "LEVIN_DEVICES") : NULL,
                                          .accelerator = launched && !sim ? LVNI_ACCELERATOR_CPU : accelerator_of(c),
                                          .gpus = says_gpus(c),
                                          .allow_shared = lvni_config_bool(c, "allow_shared_device"),

@@ -116,7 +116,16 @@ class Devices(Case):
         self.assertEqual(taken("devices=[2,0]", CUDA_VISIBLE_DEVICES="3,2,1"), "sim:1,sim:3")
 
     def test_what_slurm_shows_stays(self):
-        self.assertEqual(self.shown("--accelerator", "sim", "--devices", "1", CUDA_VISIBLE_DEVICES="1,3", **TASK), "1:1,3:")
+        """And still the ranks take the devices of the list."""
+        sim = ["--accelerator", "sim"]
+        self.assertEqual(self.shown(*sim, "--devices", "1", CUDA_VISIBLE_DEVICES="1,3", **TASK), "1:1,3:")
+        self.assertEqual(self.shown(*sim, "--devices", "[1]", CUDA_VISIBLE_DEVICES="1,3", **TASK), "1:1,3:")
+        shell = dict(SIM, **TASK, SLURM_JOB_NAME="bash", CUDA_VISIBLE_DEVICES="0,2,3")
+        words = ["train", *SHAPES, f"out={self.dir}/run", "overwrite=true", "accelerator=sim"]
+        for command in ([*words, "devices=[2,0]"], ["launch", "--accelerator", "sim", "--devices", "[2,0]", "--no-prefix", f"--run-dir={self.dir}/logs", "--", LEVIN, *words]):
+            _, told = self.levin(command, OK, env=shell)
+            self.assertEqual(re.findall(r"W\d+: gpus|W\d+: devices", told), ["W201: devices"], told)
+            self.assertIn("2 ranks: processes (strategy=ddp), devices sim:3,sim:0\n", told)
 
 
 class Port(Case):

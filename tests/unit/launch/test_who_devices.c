@@ -91,6 +91,7 @@ static void which_device(void **state)
         /* of the list */
         {LVNI_SOURCE_TORCHRUN, 1, 2, 1, .visible = 4, .spec = "[3,1]", .index = 1},
         {SLURM, 0, 2, 1, .visible = 4, .spec = "[3,1]", .index = 3, .warning = 201, .says = {"what Slurm made visible"}},
+        {LVNI_SOURCE_LEVIN, 1, 2, 1, .visible = 4, .spec = "3,1", .index = 1}, /* where its launcher could not hide the others */
         /* each task is shown its own */
         {SLURM, 1, 2, 1, .visible = 1, .index = 0},
         {SLURM, 1, 2, 1, .visible = 1, .spec = "2", .index = 0},
