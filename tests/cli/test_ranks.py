@@ -6,9 +6,9 @@ LEVIN_TEST_SLOW=1 takes all of it.
 
 usage: test_ranks.py LEVIN DATA [test names]   DATA: folder with clothing/ (341 photos in 10 classes); absent: said, and left out
 """
+import glob
 import itertools
 import json
-import glob
 import os
 import re
 import signal
