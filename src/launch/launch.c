@@ -171,7 +171,7 @@ static double attempt_length(const lvni_run *r, uint64_t start_ns)
 static bool may_restart(const lvni_run *r, int code)
 {
     const bool kind = r->reason == LVNI_REASON_FAILURE || r->reason == LVNI_REASON_STRAGGLER;
-    return kind && r->signal == 0 && r->attempt < r->o.max_restarts && code != LVNI_EXIT_USAGE && code != LVNI_EXIT_NOT_EXECUTABLE &&
+    return kind && r->signal == 0 && !lvni_launch_was_asked(r) && r->attempt < r->o.max_restarts && code != LVNI_EXIT_USAGE && code != LVNI_EXIT_NOT_EXECUTABLE &&
            code != LVNI_EXIT_NO_PROGRAM;
 }
 

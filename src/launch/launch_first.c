@@ -80,6 +80,19 @@ const lvni_proc *lvni_launch_first(const lvni_run *r, lvni_error_record *record)
     return p;
 }
 
+bool lvni_launch_was_asked(const lvni_run *r)
+{
+    lvni_error_record record;
+    const lvni_proc *first = lvni_launch_first(r, &record);
+    bool asked = first != NULL && record.kind[0] == '\0' && first->how == CLD_EXITED &&
+                 (first->status == LVNI_EXIT_SIGTERM || first->status == LVNI_EXIT_SIGINT || first->status == LVNI_EXIT_SIGHUP);
+    for (int i = 0; asked && i < r->local; i++) {
+        const lvni_proc *p = &r->procs[i];
+        asked = p->started && p->how == CLD_EXITED && p->status == first->status;
+    }
+    return asked;
+}
+
 /* The one code that stands for all when nothing failed: 0, or that of a stop that asks for going on. */
 static int code_of_good_end(const lvni_run *r)
 {

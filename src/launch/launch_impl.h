@@ -156,6 +156,8 @@ void lvni_launch_report_saved(lvni_run *r); /* where rank 0 did not live to tell
 int64_t lvni_launch_oom_kills(void);
 /* launch_first.c: the process that failed first, NULL when none did; its record (kind "" when there is none). */
 const lvni_proc *lvni_launch_first(const lvni_run *r, lvni_error_record *record);
+/* One rank was asked to end, and all did by themselves, with the exit code of that signal: no failure, and no reason to start again. */
+bool lvni_launch_was_asked(const lvni_run *r);
 int lvni_launch_code_of(const lvni_proc *p); /* exit code, or 128 + signal */
 int lvni_launch_code(const lvni_run *r);     /* of the launcher */
 

@@ -232,24 +232,6 @@ static void say_reason(lvni_run *r)
     }
 }
 
-/* One rank was asked to end, and all did, with the same code and nobody by force: no failure, and each has said what it had to say. */
-static bool say_asked(lvni_run *r, const lvni_proc *first, const lvni_error_record *e)
-{
-    const bool asked = first->how == CLD_EXITED && (first->status == LVNI_EXIT_SIGTERM || first->status == LVNI_EXIT_SIGINT || first->status == LVNI_EXIT_SIGHUP);
-    if (!asked || e->kind[0] != '\0') {
-        return false;
-    }
-    for (int i = 0; i < r->local; i++) {
-        const lvni_proc *p = &r->procs[i];
-        if (!p->started || p->how != CLD_EXITED || p->status != first->status) {
-            return false;
-        }
-    }
-    lvni_launch_say(r, "all ranks ended with exit code %d (SIG%s), rank %d (pid %d, node %s) first", first->status, sigabbrev_np(first->status - 128), first->rank,
-                    (int)first->pid, r->host);
-    return true;
-}
-
 void lvni_launch_report_saved(lvni_run *r)
 {
     int64_t step, epoch;
@@ -277,7 +259,9 @@ void lvni_launch_report(lvni_run *r)
         }
         return;
     }
-    if (say_asked(r, first, &record)) {
+    if (lvni_launch_was_asked(r)) { /* each has said what it had to say */
+        lvni_launch_say(r, "all ranks ended with exit code %d (SIG%s), rank %d (pid %d, node %s) first", first->status, sigabbrev_np(first->status - 128),
+                        first->rank, (int)first->pid, r->host);
         return;
     }
     headline(r, first, &record);

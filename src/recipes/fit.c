@@ -23,65 +23,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static lvn_status load_saved(lvni_config *c)
-{
-    const char *out = lvni_config_str(c, "out");
-    if (!lvni_config_bool(c, "resume")) {
-        return LVN_OK;
-    }
-    if (out == NULL) {
-        LVN_FAIL(LVN_ERR_USAGE, "resume=true needs out=DIR, the run to continue");
-    }
-    LVN_TRY(lvni_run_dir_check_run(out)); /* before anything else is missed: data=, which the run would know */
-    char *saved = lvni_path_join(out, "config.yaml");
-    lvn_status s = saved == NULL ? LVN_ERR_MEMORY : LVN_OK;
-    if (s == LVN_OK && lvni_path_exists(saved)) {
-        s = lvni_config_load_file(c, LVNI_LAYER_SAVED, saved);
-    }
-    lvni_free(saved);
-    return s;
-}
-
-/* Words that do nothing are errors, lines of a file warnings. */
-static lvn_status check_needs(const lvni_config *c)
-{
-    lvni_str warnings = {0};
-    const lvn_status s = lvni_config_check_needs(c, &warnings);
-    for (char *line = warnings.data, *end; s == LVN_OK && line != NULL && (end = strchr(line, '\n')) != NULL; line = end + 1) {
-        *end = '\0';
-        lvni_log_line(LVNI_LOG_WARNING, "%s", line);
-    }
-    lvni_str_free(&warnings);
-    return s;
-}
-
-lvn_status lvni_read_config(const lvni_option_table *tables, size_t n_tables, const char *help, const char *job, int n,
-                            const char *const *words, lvni_config **out)
-{
-    *out = NULL;
-    lvni_config *c;
-    LVN_TRY(lvni_config_create(tables, n_tables, &c));
-    lvni_config_set_help(c, help);
-    lvn_status s = lvni_config_load_job(c, job);
-    if (s == LVN_OK) {
-        s = lvni_config_load_words(c, n, words);
-    }
-    if (s == LVN_OK && lvni_config_has(c, "resume")) {
-        s = load_saved(c);
-    }
-    if (s == LVN_OK) {
-        s = lvni_config_finish(c);
-    }
-    s = s == LVN_OK ? check_needs(c) : s;
-    s = s == LVN_OK && lvni_config_has(c, "accelerator") ? lvni_accelerator_resolve(c) : s;
-    if (s != LVN_OK) {
-        lvni_config_destroy(c);
-        return s;
-    }
-    *out = c;
-    return LVN_OK;
-}
-
 static bool leads(const lvni_fit_run *r)
 {
     return r->rank.rank == 0;

@@ -12,6 +12,7 @@
 #include "recipes/accelerator.h"
 #include "recipes/rank_devices.h"
 #include "recipes/rank_process.h"
+#include "recipes/rank_start.h"
 #include "recipes/rank_workers.h"
 #include "recipes/report_error.h"
 #include "recipes/run_dir.h"
@@ -260,6 +261,7 @@ static lvn_status open_process(const lvni_config *c, const wish *w, const lvni_r
     }
     out->how = "processes";
     out->world = w->who.world;
+    LVN_TRY(lvni_check_restarts(c, &w->who, false));
     out->rank = lvni_calloc(LVNI_TAG_CONFIG, 1, sizeof *out->rank);
     if (out->rank == NULL) {
         return LVN_ERR_MEMORY;
@@ -274,47 +276,18 @@ static lvn_status open_process(const lvni_config *c, const wish *w, const lvni_r
     return w->who.rank == 0 ? check(c, command) : LVN_OK; /* now the others learn of it */
 }
 
-/* The same command again, as the ranks of `levin launch`. dir: of the run, for its logs and error records too; NULL: they stay only after a failure. */
-static lvn_status launch(const lvni_config *c, const lvni_ranks_command *command, const char *dir)
-{
-    char devices[512], run_dir[4096] = "", out[4096];
-    const char *words[256], *spec = lvni_config_str(c, "devices");
-    int n = 0;
-    const int length = snprintf(devices, sizeof devices, "devices=%s", strcmp(spec, "auto") == 0 ? "all" : spec);
-    if (length >= (int)sizeof devices || (dir != NULL && snprintf(run_dir, sizeof run_dir, "run_dir=%s", dir) >= (int)sizeof run_dir)) {
-        LVN_FAIL(LVN_ERR_UNSUPPORTED, "devices= or out= is too long to start ranks with");
-    }
-    const char *const options[] = {lvni_accelerator_is_sim(c) ? "accelerator=sim" : "accelerator=cpu", devices, "no_prefix=true", "show=0", "pty=true",
-                                   lvni_config_bool(c, "allow_shared_device") ? "allow_shared_device=true" : "allow_shared_device=false",
-                                   dir != NULL ? "keep_logs=started" : "keep_logs=failure", run_dir};
-    const int n_options = (int)(sizeof options / sizeof *options) - (dir != NULL ? 0 : 1);
-    if (command->n > (int)(sizeof words / sizeof *words) - 3) {
-        LVN_FAIL(LVN_ERR_UNSUPPORTED, "%d words are too many to start ranks with; put them into a file, and give config=FILE", command->n);
-    }
-    for (int i = 0; i < 2 && command->command[i] != NULL; i++) {
-        words[n++] = command->command[i];
-    }
-    for (int i = 0; i < command->n; i++) {
-        words[n++] = command->words[i];
-    }
-    if (dir != NULL) {
-        snprintf(out, sizeof out, "out=%s", dir);
-        words[n++] = out; /* the last one wins */
-    }
-    return lvni_launch_self(n_options, options, n, words, environ);
-}
-
 /* Nobody has started this process as one of several. */
 static lvn_status open_alone(const lvni_config *c, const wish *w, const lvni_ranks_command *command, lvni_ranks *out)
 {
     char *dir = NULL;
     LVN_TRY(command->recipe == NULL ? LVN_OK : lvni_run_dir_choose(c, command->recipe, &dir));
     const bool starts = w->devices > 1 && !w->threads && command->command[0] != NULL;
-    lvn_status s = check(c, command);
+    lvn_status s = lvni_check_restarts(c, &w->who, starts);
+    s = s == LVN_OK ? check(c, command) : s;
     const lvni_rank first = rank_of(w, 0);
     s = s == LVN_OK && command->recipe != NULL && w->devices > 1 ? lvni_check_plan(c, &first) : s; /* rather than by many ranks */
     s = s == LVN_OK && dir != NULL && starts ? lvni_run_dir_check_free(dir) : s; /* its logs are those of the run that is there */
-    s = s != LVN_OK ? s : starts ? launch(c, command, dir) : open_threads(w, out);
+    s = s != LVN_OK ? s : starts ? lvni_rank_start(c, command, dir) : open_threads(w, out);
     lvni_free(dir);
     return s;
 }

@@ -45,7 +45,7 @@ static bool is_empty_dir(const char *path)
     return empty;
 }
 
-static bool is_run_dir(const char *path)
+bool lvni_run_dir_is_run(const char *path)
 {
     static const char *const signs[] = {"config.yaml", "train.log", "checkpoints"};
     bool found = false;
@@ -118,7 +118,7 @@ static lvn_status check_no_file(const char *out)
 lvn_status lvni_run_dir_check_run(const char *out)
 {
     LVN_TRY(check_no_file(out));
-    if (!is_run_dir(out)) {
+    if (!lvni_run_dir_is_run(out)) {
         LVN_FAIL(LVN_ERR_USAGE, "resume=true: there is no run in out=%s%s: give the directory of the run to continue, or leave resume=true out to start a new one "
                  "there", out, lvni_path_exists(out) ? " (no config.yaml, train.log or checkpoints/)" : ", which does not exist");
     }
@@ -141,7 +141,7 @@ lvn_status lvni_run_dir_choose(const lvni_config *c, const char *recipe, char **
         LVN_FAIL(LVN_ERR_USAGE, "out=%s exists: resume=true continues that run, overwrite=true replaces it",
                  out);
     }
-    if (overwrite && lvni_path_exists(out) && !is_empty_dir(out) && !is_run_dir(out)) {
+    if (overwrite && lvni_path_exists(out) && !is_empty_dir(out) && !lvni_run_dir_is_run(out)) {
         LVN_FAIL(LVN_ERR_USAGE, "out=%s is no run directory (no train.log, no checkpoints/): overwrite=true replaces runs only; give another out",
                  out);
     }

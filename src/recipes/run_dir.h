@@ -7,6 +7,7 @@
 /* Where the run goes: `out`, or out/<recipe>-<number> when unset. The caller frees *path (lvni_free). Nothing is made yet; an `out` that
  * exists without resume or overwrite is LVN_ERR_USAGE. */
 lvn_status lvni_run_dir_choose(const lvni_config *config, const char *recipe, char **path);
+bool lvni_run_dir_is_run(const char *out);
 /* LVN_ERR_USAGE when there is no run in `out` that could be resumed. */
 lvn_status lvni_run_dir_check_run(const char *out);
 /* LVN_ERR_USAGE when a process trains in it. */

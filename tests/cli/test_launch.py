@@ -695,6 +695,8 @@ class Restarts(Case):
         for code in (64, 85):
             self.launch("--max-restarts", "3", "--crash-loop", "0", sh=f"echo x >> runs.{code}; exit {code}", code=code)
             self.assertEqual(self.read(f"runs.{code}"), "x\n")
+        self.launch("--max-restarts", "3", "--crash-loop", "0", sh="echo x >> asked; exit 143", code=143)
+        self.assertEqual(self.read("asked"), "x\n")
         p = self.start("--max-restarts", "3", "--crash-loop", "0", sh="echo x >> runs; echo $$ > pid.0; sleep 600")
         self.pids(1)
         p.send_signal(signal.SIGINT)

@@ -191,6 +191,22 @@ class Resume(Ranks):
         self.run_on("whole", *SHAPES, *NETWORK, *SIX, "max_epochs=-1", f"max_steps={here}")
         self.same("run", "whole", "killed and resumed")
 
+    def test_started_again_after_a_failure(self):
+        """max_restarts= goes on from the last checkpoint, though the command says overwrite=true; what is asked for is no failure."""
+        words = [*SHAPES, *NETWORK, *SIX, "max_epochs=-1", "max_steps=300", "checkpoint.every_n_steps=20"]
+        os.makedirs(f"{self.out}/checkpoints")
+        p = self.begin(*words, *layout("ddp", 3), "max_restarts=1", "overwrite=true")
+        self.wait_for(lambda: self.steps() >= 30, p)
+        os.kill(rank_pid(self.out, 2), signal.SIGKILL)
+        _, told = p.communicate(timeout=WAIT_S)
+        self.assertEqual(p.returncode, OK, told)
+        self.assertIn("restart 1 of 1", told)
+        self.run_on("whole", *words)
+        self.same("run", "whole", "started again")
+        self.no_leftovers()
+        for layout_words, says in ((layout("single", 1), "levin launch -n 1 --max-restarts 2"), (layout("dp", 2), "strategy=ddp")):
+            self.run_on("never", *words, *layout_words, "max_restarts=2", code=USAGE, says=[says])
+
     def test_the_batch_stays_when_the_devices_change(self):
         words = [*SHAPES, *NETWORK, "batch_size_per_device=5"]
         self.run_on("whole", *words, *layout("dp", 6), "max_steps=8")

@@ -1,0 +1,57 @@
+/* A command that starts its ranks (rank_start.h). */
+#include "recipes/rank_start.h"
+
+#include "launch/launch.h"
+#include "recipes/accelerator.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static int64_t max_restarts(const lvni_config *c)
+{
+    return lvni_config_has(c, "max_restarts") ? lvni_config_int(c, "max_restarts") : 0;
+}
+
+lvn_status lvni_check_restarts(const lvni_config *c, const lvni_who *who, bool starts)
+{
+    if (max_restarts(c) == 0 || starts || who->source == LVNI_SOURCE_LEVIN) {
+        return LVN_OK;
+    }
+    if (who->world > 1) {
+        LVN_FAIL(LVN_ERR_USAGE, "max_restarts=%lld: the ranks were started by others (%s), who alone can start them again", (long long)max_restarts(c),
+                 lvni_source_name(who->source));
+    }
+    LVN_FAIL(LVN_ERR_USAGE, "max_restarts=%lld is about ranks that are processes (strategy=ddp, devices=2 or more); a command of one process is started again by "
+             "`levin launch -n 1 --max-restarts %lld -- levin train ...`", (long long)max_restarts(c), (long long)max_restarts(c));
+}
+
+lvn_status lvni_rank_start(const lvni_config *c, const lvni_ranks_command *command, const char *dir)
+{
+    char devices[512], restarts[32], run_dir[4096] = "", out[4096];
+    const char *words[256], *spec = lvni_config_str(c, "devices");
+    int n = 0;
+    const int length = snprintf(devices, sizeof devices, "devices=%s", strcmp(spec, "auto") == 0 ? "all" : spec);
+    if (length >= (int)sizeof devices || (dir != NULL && snprintf(run_dir, sizeof run_dir, "run_dir=%s", dir) >= (int)sizeof run_dir)) {
+        LVN_FAIL(LVN_ERR_UNSUPPORTED, "devices= or out= is too long to start ranks with");
+    }
+    snprintf(restarts, sizeof restarts, "max_restarts=%lld", (long long)max_restarts(c));
+    const char *const options[] = {lvni_accelerator_is_sim(c) ? "accelerator=sim" : "accelerator=cpu", devices, "no_prefix=true", "show=0", "pty=true",
+                                   lvni_config_bool(c, "allow_shared_device") ? "allow_shared_device=true" : "allow_shared_device=false", restarts,
+                                   dir != NULL ? "keep_logs=started" : "keep_logs=failure", run_dir};
+    const int n_options = (int)(sizeof options / sizeof *options) - (dir != NULL ? 0 : 1);
+    if (command->n > (int)(sizeof words / sizeof *words) - 3) {
+        LVN_FAIL(LVN_ERR_UNSUPPORTED, "%d words are too many to start ranks with; put them into a file, and give config=FILE", command->n);
+    }
+    for (int i = 0; i < 2 && command->command[i] != NULL; i++) {
+        words[n++] = command->command[i];
+    }
+    for (int i = 0; i < command->n; i++) {
+        words[n++] = command->words[i];
+    }
+    if (dir != NULL) {
+        snprintf(out, sizeof out, "out=%s", dir);
+        words[n++] = out; /* the last one wins */
+    }
+    return lvni_launch_self(n_options, options, n, words, environ);
+}

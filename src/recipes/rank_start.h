@@ -1,0 +1,15 @@
+/* A command becomes `levin launch`, whose ranks are the same command. For this folder: ranks.c. */
+#ifndef LEVIN_RECIPES_RANK_START_H
+#define LEVIN_RECIPES_RANK_START_H
+
+#include "launch/who.h"
+#include "recipes/ranks.h"
+
+/* LVN_ERR_USAGE for max_restarts= where nobody of ours could start ranks again: it would do nothing, and be missed in the night. starts: this command
+ * starts its ranks. */
+lvn_status lvni_check_restarts(const lvni_config *config, const lvni_who *who, bool starts);
+/* The same command again, as the ranks of `levin launch`. dir: of the run, for its logs and error records too; NULL: they stay only after a failure.
+ * Returns when that was not possible, and in a rank. */
+lvn_status lvni_rank_start(const lvni_config *config, const lvni_ranks_command *command, const char *dir);
+
+#endif
