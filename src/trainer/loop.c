@@ -60,11 +60,22 @@ static lvn_status end_epoch(lvni_trainer *t)
     return save(t, best);
 }
 
+/* Rank 0 alone writes checkpoints; the launcher passes the signal on to all. */
+static bool was_asked_to_save(const lvni_trainer *t)
+{
+    if (t->o.plan.rank != 0 || !lvni_stop_take_save()) {
+        return false;
+    }
+    lvni_log_line(LVNI_LOG_INFO, "SIGUSR2: a checkpoint of step %lld (epoch %lld)", (long long)t->at.step, (long long)t->at.epoch + 1);
+    return true;
+}
+
 /* Between two steps: end of the epoch, periodic checkpoint, a signal. */
 static lvn_status after_step(lvni_trainer *t)
 {
     const int64_t every = t->o.save_every_n_steps;
     bool saved = false;
+    const bool wanted = was_asked_to_save(t);
     const lvn_status before = lvni_trainer_save_poll(t);
     if (before != LVN_OK) {
         return lvni_loop_keep(t, before);
@@ -75,7 +86,7 @@ static lvn_status after_step(lvni_trainer *t)
     if (epoch_done(t)) {
         LVN_TRY(end_epoch(t));
         saved = true;
-    } else if (finished(t) || (every > 0 && t->at.step % every == 0)) {
+    } else if (finished(t) || (every > 0 && t->at.step % every == 0) || wanted) {
         t->at.finished = finished(t);
         LVN_TRY(save(t, t->at.finished && isnan(t->at.best_score)));
         saved = true;

@@ -7,10 +7,10 @@
 #include <unistd.h>
 
 /* `levin train ... | head`: a reader that went away is no reason to stop training, hence SIGPIPE. */
-static const int taken[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGPIPE};
+static const int taken[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE};
 enum { TAKEN = sizeof taken / sizeof *taken };
 
-static volatile sig_atomic_t asked, early;
+static volatile sig_atomic_t asked, early, save_asked;
 static _Atomic int noted; /* that the ranks agreed on; apart, since the second Ctrl-C of this process must be its own */
 static struct sigaction before[TAKEN];
 static bool installed;
@@ -38,6 +38,10 @@ static void leave(int signal_number)
 
 static void note(int signal_number)
 {
+    if (signal_number == SIGUSR2) {
+        save_asked = 1;
+        return;
+    }
     if (early && signal_number != SIGUSR1) {
         leave(signal_number);
     }
@@ -76,6 +80,7 @@ void lvni_stop_install_early(void)
 {
     asked = 0;
     noted = 0;
+    save_asked = 0;
     early = 1;
     install();
 }
@@ -85,6 +90,7 @@ void lvni_stop_install(void)
     if (!early) {
         asked = 0; /* never read and written back: a signal that comes in between would be lost */
         noted = 0;
+        save_asked = 0;
     }
     early = 0;
     install();
@@ -109,6 +115,13 @@ int lvni_stop_signal(void)
 {
     const int agreed = noted; /* first: who started this process may send it another one while it saves */
     return agreed != 0 ? agreed : asked;
+}
+
+bool lvni_stop_take_save(void)
+{
+    const bool wanted = save_asked != 0;
+    save_asked = 0;
+    return wanted;
 }
 
 void lvni_stop_note(int signal_number)

@@ -168,7 +168,7 @@ typedef lvn_status (*lvni_predict_row)(void *user, int64_t sample, const float *
 lvn_status lvni_predict(const lvni_model *model, lvni_loader *loader, lvni_lanes *lanes, lvni_comm *comm, lvni_predict_row row, void *user);
 
 /* Signals that ask for a stop (SIGINT, SIGTERM, SIGHUP unless it is ignored (nohup), SIGUSR1): noted, looked at between steps. A second SIGINT
- * ends the process at once; the first says so. */
+ * ends the process at once; the first says so. SIGUSR2 asks for a checkpoint and no stop. */
 void lvni_stop_install(void);
 /* Before there is a run directory: SIGINT, SIGTERM and SIGHUP end the process at once, with their exit codes; SIGUSR1, whose exit code promises a
  * checkpoint, is noted for lvni_stop_install, which takes over when the first file is about to be written. */
@@ -177,6 +177,7 @@ void lvni_stop_remove(void);  /* the handlers from before are back; the signal s
 /* A rank that is leaving says why, and writes its error record, though whoever ends the run sends it a signal meanwhile. */
 void lvni_stop_hold(void);
 int lvni_stop_signal(void); /* 0: none */
+bool lvni_stop_take_save(void); /* SIGUSR2 came since the last call */
 void lvni_stop_note(int signal_number); /* the ranks agreed to stop for it: from now on that is the one; 0: nothing */
 const char *lvni_stop_name(int signal_number); /* "Ctrl-C", "SIGTERM", ... */
 

@@ -4,6 +4,8 @@ usage: test_bad_stops.py LEVIN [test names]
 """
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 
@@ -98,6 +100,22 @@ class Stops(Case):
 
     def test_sigusr1(self):
         self.stopped_by(signal.SIGUSR1, REQUEUE, "SIGUSR1")
+
+    def test_sigusr2_saves_and_goes_on(self):
+        """In the middle of an epoch, whose end alone would save; sent to the launcher it reaches rank 0."""
+        for devices in (1, 2):
+            p = self.start("data.count=30000", "val_split=0", f"devices={devices}", "overwrite=true", saved=False)
+            p.send_signal(signal.SIGUSR2)
+            last = f"{self.out}/checkpoints/last.safetensors"
+            self.wait_for(lambda: os.path.exists(last), p)
+            before = self.steps()
+            self.wait_for(lambda: self.steps() > before + 2, p)
+            p.send_signal(signal.SIGINT)
+            _, told = p.communicate(timeout=WAIT_S)
+            self.assertEqual(p.returncode, SIGINT, told)
+            step, = re.findall(r"^SIGUSR2: a checkpoint of step (\d+) \(epoch 1\)$", told, re.M)
+            self.assertLess(int(step), 5000)
+            shutil.rmtree(self.out)
 
     def waiting(self):
         """A training that reads its configuration from a pipe, and waits for it."""
