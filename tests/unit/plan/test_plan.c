@@ -53,6 +53,44 @@ static void both_dialects_give_one_plan(void **state)
     assert_int_equal(e.shards, 6);
 }
 
+/* What users of other programs count with: samples of a device x devices x accumulation, and of a global batch the quotient, rounded up, as the
+ * largest share. */
+static void devices_get_the_shares_users_expect(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t per_device;
+        int accumulated;
+        int devices;
+        int64_t effective;
+    } products[] = {{8, 2, 4, 64}, {8, 1, 4, 32}, {5, 3, 1, 15}, {1, 4, 7, 28}};
+    for (size_t i = 0; i < sizeof products / sizeof *products; i++) {
+        const lvni_plan p = PLAN(.batch_size_per_device = products[i].per_device, .accumulate_grad_batches = products[i].accumulated,
+                                 .devices = products[i].devices);
+        assert_int_equal(p.effective_batch, products[i].effective);
+        assert_int_equal(p.shards, products[i].devices * products[i].accumulated);
+    }
+    static const struct {
+        int64_t batch_size;
+        int devices;
+        int64_t share; /* the largest */
+    } shares[] = {{16, 1, 16}, {16, 2, 8}, {16, 3, 6}, {16, 4, 4}, {16, 5, 4}, {12, 2, 6}, {5, 4, 2}};
+    for (size_t i = 0; i < sizeof shares / sizeof *shares; i++) {
+        int64_t most = 0, all = 0;
+        for (int rank = 0; rank < shares[i].devices; rank++) {
+            const lvni_plan p = PLAN(.batch_size = shares[i].batch_size, .devices = shares[i].devices, .rank = rank);
+            int64_t own = 0;
+            for (int s = p.shard_begin; s < p.shard_end; s++) {
+                own += lvni_plan_shard(&p, 0, s).count;
+            }
+            most = own > most ? own : most;
+            all += own;
+        }
+        assert_int_equal(most, shares[i].share);
+        assert_int_equal(all, shares[i].batch_size);
+    }
+}
+
 static void steps_and_shards_of_an_epoch(void **state)
 {
     (void)state;
@@ -291,7 +329,7 @@ static void it_speaks_plainly(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(both_dialects_give_one_plan), cmocka_unit_test(steps_and_shards_of_an_epoch),
+        cmocka_unit_test(both_dialects_give_one_plan), cmocka_unit_test(devices_get_the_shares_users_expect), cmocka_unit_test(steps_and_shards_of_an_epoch),
         cmocka_unit_test(ranks_own_contiguous_shards), cmocka_unit_test(what_the_machine_chooses),
         cmocka_unit_test(evaluation_has_no_padding),   cmocka_unit_test(waves_keep_groups_together),
         cmocka_unit_test(coupled_shards_see_a_round_of_the_devices),
