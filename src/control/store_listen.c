@@ -110,7 +110,7 @@ static lvn_status none_free(const char *address, const int *ports, size_t n, int
         lvni_port_owner(ports[i], owner, sizeof owner);
         lvni_str_printf(&list, "%s port %d: %s", i > 0 ? ";" : "", ports[i], owner);
     }
-    lvn_error_set(LVN_ERR_RESOURCE, __FILE__, __LINE__, "E110: %s on %s\n  found:%.700s\n  fix: another --master-port, or leave it out",
+    lvn_error_set(LVN_ERR_RESOURCE, __FILE__, __LINE__, "E110: %s on %s\n  found:%.700s\n  fix: another MASTER_PORT (levin launch --master-port), or leave it out",
                   n == 1 ? "the port is busy" : "all ports are busy", where, lvni_str_text(&list));
     lvni_str_free(&list);
     return LVN_ERR_RESOURCE;

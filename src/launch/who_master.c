@@ -61,10 +61,7 @@ static lvn_status no_address(const lvni_who_ask *ask, const lvni_who *who)
                                            lvni_source_name(who->source));
     lvni_notice_found(ask->notices, "source=%s world=%d nnodes=%s", lvni_source_name(who->source), who->world, who->nnodes > 1 ? "several" : "unknown");
     lvni_env_found(ask->env, "MASTER_ADDR", ask->notices);
-    lvni_notice_fix(ask->notices, "--master-addr HOST (MASTER_ADDR=HOST) with the host of rank 0");
-    if (!ask->options->no_file) {
-        lvni_notice_fix(ask->notices, "or --rdzv file:DIR with a directory that all nodes share");
-    }
+    lvni_notice_fix(ask->notices, "MASTER_ADDR=HOST (levin launch --master-addr HOST) with the host of rank 0");
     return s;
 }
 

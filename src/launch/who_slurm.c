@@ -241,7 +241,7 @@ lvn_status lvni_who_check_stale(const lvni_who_ask *ask, const lvni_who *who)
         }
     }
     lvni_notice_fix(ask->notices, "unset RANK WORLD_SIZE LOCAL_RANK");
-    lvni_notice_fix(ask->notices, "or --env-source slurm (LEVIN_ENV=slurm)");
+    lvni_notice_fix(ask->notices, "or LEVIN_ENV=slurm (levin slurm env --env-source slurm)");
     ask->notices->own = true;
     return s;
 }
