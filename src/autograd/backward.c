@@ -124,7 +124,7 @@ static lvn_status give_parameter(lvn_tensor *leaf, float *slice, lvn_tensor *t)
         }
         lvn_release(sum);
     }
-    g->written[leaf->param] = true;
+    g->written[leaf->param] = LVNI_GRADIENT_THERE;
     lvn_release(t);
     return s;
 }

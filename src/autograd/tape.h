@@ -85,10 +85,11 @@ struct lvni_node {
 };
 
 /* A shard's gradients: slices of one flat f32 buffer, in the order of the model's parameters. */
+enum { LVNI_GRADIENT_THERE = 1, LVNI_GRADIENT_ZEROS = 2 };
 typedef struct lvni_gradients {
     float *data;
     const int64_t *offset; /* of parameter i, in elements */
-    bool *written;         /* parameter i has its gradient (else its slice holds rubbish) */
+    unsigned char *written; /* parameter i has its gradient, LVNI_GRADIENT_ZEROS when it is none (0: its slice holds rubbish) */
     int n;
     /* Told as soon as nothing can be added to the gradient of a parameter any more, while lvn_backward goes on with older nodes; NULL:
      * nobody wants to know. Parameters that the tape does not mention are not told. */

@@ -17,7 +17,7 @@ static lvn_status create(const lvni_model *m, float *data, lvni_set **out)
     set->data = data != NULL ? data : lvni_mem_calloc(LVNI_TAG_MODEL, (size_t)(m->n_weights + m->n_records), sizeof *set->data);
     set->recorded = lvni_calloc(LVNI_TAG_MODEL, (size_t)m->n_buffers, sizeof *set->recorded);
     set->gradients = (lvni_gradients){.data = set->data, .offset = m->offset, .n = m->n_parameters};
-    set->gradients.written = lvni_calloc(LVNI_TAG_MODEL, (size_t)m->n_parameters, sizeof(bool));
+    set->gradients.written = lvni_calloc(LVNI_TAG_MODEL, (size_t)m->n_parameters, sizeof *set->gradients.written);
     set->gradients.oldest = lvni_calloc(LVNI_TAG_MODEL, (size_t)m->n_parameters, sizeof *set->gradients.oldest);
     if (set->data == NULL || set->recorded == NULL || set->gradients.written == NULL || set->gradients.oldest == NULL) {
         lvni_set_destroy(set);
@@ -54,7 +54,7 @@ void lvni_set_destroy(lvni_set *set)
 void lvni_set_begin(lvni_set *set, double weight)
 {
     memset(set->recorded, 0, (size_t)set->model->n_buffers * sizeof *set->recorded);
-    memset(set->gradients.written, 0, (size_t)set->model->n_parameters * sizeof(bool));
+    memset(set->gradients.written, 0, (size_t)set->model->n_parameters * sizeof *set->gradients.written);
     set->weight = weight;
 }
 

@@ -24,6 +24,11 @@ void lvni_loop_tell_ranks(lvni_trainer *t, lvn_status failed);
 /* After a value that is not finite: add to the error what is left to go on from. */
 void lvni_loop_tell_last_good(const lvni_trainer *t);
 
+/* unused.c */
+lvn_status lvni_unused_watch(lvni_trainer *t);
+void lvni_unused_note(lvni_trainer *t, const lvni_set *set); /* of a shard with samples, before others are merged into it */
+void lvni_unused_tell(lvni_trainer *t);                      /* after a step; the first one counts */
+
 /* validate.c */
 lvn_status lvni_loop_validate(lvni_trainer *t); /* result in t->last_val */
 void lvni_loop_tell_unreadable(lvni_loader *loader); /* rank 0; the others: */

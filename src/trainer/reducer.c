@@ -167,7 +167,7 @@ static void parameter_final(void *user, int p)
     const lvni_model *m = w->set->model;
     if (!w->set->gradients.written[p]) { /* it is on the tape, but does not lead to the loss */
         memset(w->set->data + m->offset[p], 0, (size_t)m->parameters[p].numel * sizeof *w->set->data);
-        w->set->gradients.written[p] = true;
+        w->set->gradients.written[p] = LVNI_GRADIENT_ZEROS;
     }
     for (int b = w->reducer->first[p]; b >= 0 && b <= w->reducer->last[p]; b++) {
         if (--w->left[b] == 0) {

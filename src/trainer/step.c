@@ -170,6 +170,9 @@ static lvn_status take_shard(lvni_trainer *t, int i, lvni_tree *tree, lvni_step_
         lvni_metrics_add(&r->metrics, &t->job[i].step);
         r->samples += size;
     }
+    if (size > 0) {
+        lvni_unused_note(t, t->job[i].set);
+    }
     if (t->watching) {
         return LVN_OK; /* the reduction reads the set */
     }
@@ -336,6 +339,7 @@ static lvn_status run_step(lvni_trainer *t, lvni_step_result *r)
     if (total != NULL) { /* else no sample of the step could be read: nothing to learn from */
         LVN_TRY(update(t, total, r)); /* the position stays with the weights */
     }
+    lvni_unused_tell(t);
     t->at.step++;
     t->at.step_in_epoch++;
     t->at.samples_seen += r->samples;

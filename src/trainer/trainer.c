@@ -1,5 +1,5 @@
 /* Making and taking apart a trainer (trainer.h). */
-#include "trainer/trainer.h"
+#include "trainer/loop_impl.h"
 
 #include "core/alloc.h"
 #include "core/clock.h"
@@ -110,6 +110,7 @@ lvn_status lvni_trainer_create(const lvni_trainer_options *options, lvni_trainer
     if (s == LVN_OK) {
         s = make_optim(t);
     }
+    s = s == LVN_OK ? lvni_unused_watch(t) : s;
     if (s == LVN_OK && options->ema.decay > 0.0) {
         s = lvni_ema_create(&options->ema, options->model->weights, options->model->n_values, &t->ema);
     }
@@ -152,6 +153,7 @@ void lvni_trainer_destroy(lvni_trainer *t)
     lvni_message_free(&t->said);
     lvni_free(t->leaf);
     lvni_free(t->shard_weight);
+    lvni_free(t->used);
     lvni_free(t->set);
     lvni_free(t->free_set);
     lvni_free(t->slot);

@@ -78,7 +78,7 @@ static void nothing_grows_over_a_hundred_passes(void **state)
  */
 typedef struct flat {
     float data[512];
-    bool written[LEAVES];
+    unsigned char written[LEAVES];
     int64_t offset[LEAVES + 1];
     lvni_gradients gradients;
 } flat;

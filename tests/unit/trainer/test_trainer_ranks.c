@@ -2,9 +2,13 @@
  * gradient, shards without samples, a rank that fails. */
 #include "trainer_support.h"
 
+#include "log/run_log.h"
+
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { SIDE = 12, STEPS = 7, MOST = 6 };
 
@@ -167,6 +171,27 @@ static void gradients_become_final_one_by_one(void **state)
     assert_true(m[0].early + m[1].early > 0);
 }
 
+/* Rank 0 names what the first step gave no gradient, once. */
+static void parameters_without_a_gradient_are_told(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/levin-unused-XXXXXX", text[4096] = "";
+    const int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    world w = {.s = {.cls = &odd_class, .batch_size = 8, .shards = 4, .lanes = 2, .optim = {.lr = 0.1}, .bucket_bytes = 1}, .n = 2, .steps = STEPS};
+    memory_init(&w.data, 32, 0);
+    assert_int_equal(lvni_log_open(path, false), LVN_OK);
+    member m[MOST];
+    run_world(&w, m);
+    lvni_log_close();
+    assert_true(read(fd, text, sizeof text - 1) > 0);
+    close(fd);
+    unlink(path);
+    const char *told = strstr(text, "the loss does not depend on beside.weight, beside.bias, never.weight and 1 more: ");
+    assert_non_null(told);
+    assert_null(told == NULL ? NULL : strstr(told + 1, "the loss does not depend"));
+}
+
 static void shards_without_samples_are_left_out(void **state)
 {
     (void)state;
@@ -213,6 +238,7 @@ static void a_rank_that_fails_stops_the_others(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(bits_do_not_depend_on_ranks), cmocka_unit_test(gradients_become_final_one_by_one),
+                                       cmocka_unit_test(parameters_without_a_gradient_are_told),
                                        cmocka_unit_test(shards_without_samples_are_left_out), cmocka_unit_test(a_rank_that_fails_stops_the_others)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

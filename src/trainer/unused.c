@@ -1,0 +1,51 @@
+/* Parameters that the first step gives no gradient: told once, as they are more often a mistake than meant (loop_impl.h). */
+#include "core/alloc.h"
+#include "core/str.h"
+#include "log/run_log.h"
+#include "trainer/loop_impl.h"
+
+enum { NAMED = 3 };
+
+lvn_status lvni_unused_watch(lvni_trainer *t)
+{
+    if (t->o.plan.rank > 0) { /* the loss is the same network's on all ranks */
+        return LVN_OK;
+    }
+    t->used = lvni_calloc(LVNI_TAG_TRAINER, (size_t)t->o.model->n_parameters, sizeof *t->used);
+    return t->used == NULL ? LVN_ERR_MEMORY : LVN_OK;
+}
+
+void lvni_unused_note(lvni_trainer *t, const lvni_set *set)
+{
+    for (int i = 0; t->used != NULL && i < t->o.model->n_parameters; i++) {
+        t->used[i] = t->used[i] || set->gradients.written[i] == LVNI_GRADIENT_THERE;
+    }
+}
+
+void lvni_unused_tell(lvni_trainer *t)
+{
+    const lvni_model *m = t->o.model;
+    lvni_str names = {0};
+    int n = 0, seen = 0;
+    for (int i = 0; t->used != NULL && i < m->n_parameters; i++) {
+        seen += t->used[i] ? 1 : 0;
+        if (!t->used[i] && m->parameters[i].tensor->requires_grad) {
+            lvni_str_printf(&names, n > 0 && n < NAMED ? ", %s" : n == 0 ? "%s" : "", m->parameters[i].name);
+            n++;
+        }
+    }
+    if (seen == 0) {
+        lvni_str_free(&names);
+        return; /* its samples could not be read, or it has told before */
+    }
+    if (n > NAMED) {
+        lvni_str_printf(&names, " and %d more", n - NAMED);
+    }
+    if (n > 0) {
+        lvni_log_line(LVNI_LOG_WARNING, "the loss does not depend on %s: %s without a gradient stay%s as %s, but for weight decay; freeze=PATTERN says that it is meant", lvni_str_text(&names),
+                      n == 1 ? "a parameter" : "parameters", n == 1 ? "s" : "", n == 1 ? "it is" : "they are");
+    }
+    lvni_str_free(&names);
+    lvni_free(t->used);
+    t->used = NULL;
+}
