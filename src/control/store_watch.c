@@ -53,12 +53,18 @@ static bool stood_still(const lvni_store *store, uint64_t now)
     return now - store->tick_ns > lvni_store_ns(store->o.peer_timeout_s) / 2;
 }
 
+/* So long that the others lost patience with it. */
+static bool was_given_up(const lvni_store *store, uint64_t now)
+{
+    return now - store->tick_ns >= lvni_store_ns(store->o.peer_timeout_s - store->o.heartbeat_s);
+}
+
 /* Its connection is gone. Those who lost patience with this process have left because of it, and are seen to be gone when it goes on. */
 void lvni_store_lost(lvni_store *store, int rank, const char *why)
 {
     store->ranks[rank].state = RANK_GONE;
     const uint64_t now_ns = lvni_now_ns();
-    const bool own = rank != store->o.rank && (stood_still(store, now_ns) || (store->woke_ns != 0 && now_ns - store->woke_ns < lvni_store_ns(1)));
+    const bool own = rank != store->o.rank && (was_given_up(store, now_ns) || (store->woke_ns != 0 && now_ns - store->woke_ns < lvni_store_ns(1)));
     const store_rank *lost = &store->ranks[own ? store->o.rank : rank];
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
@@ -179,7 +185,7 @@ void lvni_store_on_tick(uv_timer_t *timer)
     lvni_store *store = timer->data;
     const uint64_t now = lvni_now_ns();
     const bool slept = stood_still(store, now); /* silence of others says nothing then */
-    store->woke_ns = slept ? now : store->woke_ns;
+    store->woke_ns = was_given_up(store, now) ? now : store->woke_ns;
     store->tick_ns = now;
     for (store_conn *conn = store->conns; conn != NULL; conn = conn->next) {
         conn->heard_ns = slept ? now : conn->heard_ns;

@@ -69,4 +69,7 @@ lvn_status lvni_comm_all_to_all(lvni_comm *comm, const void *in, size_t bytes, v
 lvn_status lvni_comm_alloc(lvni_comm *comm, size_t bytes, void **out);
 lvn_status lvni_comm_free(lvni_comm *comm, void *p);
 
+/* All ranks or none: a failure of one is everybody's. `mine`: what this rank has to say; others learn which rank it was. */
+lvn_status lvni_comm_agree_status(lvni_comm *comm, lvn_status mine, const char *what);
+
 #endif

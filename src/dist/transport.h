@@ -108,8 +108,6 @@ static inline bool lvni_wait_needs_nobody(const lvni_comm *comm, bool (*needs)(v
 /* Is [p, p + bytes) memory that lvni_comm_alloc gave? Then *region is the region, *offset the place in this rank's part, and *number tells
  * the block among all (same on all ranks). */
 bool lvni_comm_find(const lvni_comm *comm, const void *p, size_t bytes, const lvni_region **region, int64_t *number, size_t *offset);
-/* All ranks or none: a failure of one is everybody's. `mine`: what this rank has to say; others learn which rank it was. */
-lvn_status lvni_comm_agree_status(lvni_comm *comm, lvn_status mine, const char *what);
 /* A region on all ranks, or on none: then nothing of it is left. reserve: reserves what this rank has to of a region that is open here; NULL:
  * its part. what: as in lvni_comm_agree_status. */
 typedef lvn_status (*lvni_region_reserving)(void *user, const lvni_region *region);

@@ -27,9 +27,13 @@ static lvn_status take_signals(lvni_run *r)
 {
     static const int ours[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCONT, SIGWINCH, SIGTSTP};
     sigset_t set;
+    struct sigaction hangup;
     sigemptyset(&set);
     for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) {
         sigaddset(&set, ours[i]);
+    }
+    if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler == SIG_IGN) {
+        sigdelset(&set, SIGHUP); /* nohup; blocked it would come all the same */
     }
     signal(SIGPIPE, SIG_IGN);
     signal(SIGCHLD, SIG_DFL); /* ignored, children would vanish without a word */
@@ -175,9 +179,18 @@ static bool may_restart(const lvni_run *r, int code)
            code != LVNI_EXIT_NO_PROGRAM;
 }
 
+/* Has the attempt saved more than was there? *saved: the last step known. */
+static bool has_progressed(const lvni_run *r, int64_t *saved)
+{
+    const int64_t before = *saved;
+    int64_t epoch;
+    return r->o.keep_logs == LVNI_KEEP_STARTED && r->after_kill(r->run_dir, saved, &epoch) && *saved > before;
+}
+
 static lvn_status run_attempts(lvni_run *r, int *code)
 {
     bool was_short = false;
+    int64_t saved = -1;
     for (r->attempt = 0;; r->attempt++) {
         const uint64_t start_ns = lvni_now_ns();
         LVN_TRY(lvni_launch_attempt(r, code));
@@ -187,7 +200,7 @@ static lvn_status run_attempts(lvni_run *r, int *code)
         if (!may_restart(r, *code)) {
             return LVN_OK;
         }
-        const bool is_short = attempt_length(r, start_ns) < r->o.crash_loop_s;
+        const bool is_short = attempt_length(r, start_ns) < r->o.crash_loop_s && !has_progressed(r, &saved);
         if (is_short && was_short) {
             lvni_launch_say(r, "no more restarts: two attempts in a row failed within %g s (crash loop)", r->o.crash_loop_s);
             return LVN_OK;

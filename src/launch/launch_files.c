@@ -222,9 +222,11 @@ lvn_status lvni_launch_open_logs(const lvni_run *r, lvni_proc *p)
 }
 
 /* A file, or a folder that is empty. What is not there, or others have files in, stays as it is. */
-static void remove_one(const char *fmt, ...) LVN_PRINTF(1, 2);
+/* A folder when it is empty; a file or a link by its name is somebody's own. */
+static void remove_folder(const char *fmt, ...) LVN_PRINTF(1, 2);
+static void remove_file(const char *fmt, ...) LVN_PRINTF(1, 2);
 
-static void remove_one(const char *fmt, ...)
+static void remove_folder(const char *fmt, ...)
 {
     char path[4096];
     va_list args;
@@ -232,7 +234,19 @@ static void remove_one(const char *fmt, ...)
     const int n = vsnprintf(path, sizeof path, fmt, args);
     va_end(args);
     if (n > 0 && n < (int)sizeof path) {
-        (void)remove(path);
+        (void)rmdir(path);
+    }
+}
+
+static void remove_file(const char *fmt, ...)
+{
+    char path[4096];
+    va_list args;
+    va_start(args, fmt);
+    const int n = vsnprintf(path, sizeof path, fmt, args);
+    va_end(args);
+    if (n > 0 && n < (int)sizeof path) {
+        (void)unlink(path);
     }
 }
 
@@ -263,23 +277,23 @@ void lvni_launch_remove_files(const lvni_run *r)
     for (int attempt = 0; attempt <= r->attempt; attempt++) {
         for (int i = 0; i < r->local; i++) {
             const int rank = r->node_rank * r->local + i;
-            remove_one("%s/errors/attempt_%d_rank_%d.json", r->run_dir, attempt, rank);
-            remove_one("%s/logs/attempt_%d/rank_%d/stdout.log", r->run_dir, attempt, rank);
-            remove_one("%s/logs/attempt_%d/rank_%d/stderr.log", r->run_dir, attempt, rank);
-            remove_one("%s/logs/attempt_%d/rank_%d", r->run_dir, attempt, rank);
+            remove_file("%s/errors/attempt_%d_rank_%d.json", r->run_dir, attempt, rank);
+            remove_file("%s/logs/attempt_%d/rank_%d/stdout.log", r->run_dir, attempt, rank);
+            remove_file("%s/logs/attempt_%d/rank_%d/stderr.log", r->run_dir, attempt, rank);
+            remove_folder("%s/logs/attempt_%d/rank_%d", r->run_dir, attempt, rank);
         }
-        remove_one("%s/logs/attempt_%d", r->run_dir, attempt);
+        remove_folder("%s/logs/attempt_%d", r->run_dir, attempt);
     }
-    remove_one("%s/logs", r->run_dir);
-    remove_one("%s/errors", r->run_dir);
+    remove_folder("%s/logs", r->run_dir);
+    remove_folder("%s/errors", r->run_dir);
     for (size_t n = strlen(r->run_dir); n > 1 && n >= r->made_from; n--) { /* and those above it that were not there before */
         if (r->run_dir[n] == '/' || r->run_dir[n] == '\0') {
-            remove_one("%.*s", (int)n, r->run_dir);
+            remove_folder("%.*s", (int)n, r->run_dir);
         }
     }
     const char *slash = strrchr(r->run_dir, '/');
     if (r->o.run_dir == NULL && slash != NULL) { /* levin-runs, where this run was the only one */
-        remove_one("%.*s", (int)(slash - r->run_dir), r->run_dir);
+        remove_folder("%.*s", (int)(slash - r->run_dir), r->run_dir);
     }
 }
 
@@ -315,7 +329,8 @@ static bool is_record(const char *name)
 static void forget_in(const char *dir, bool (*is_ours)(const char *name), void (*forget)(const char *path))
 {
     char path[4096];
-    DIR *d = opendir(dir);
+    const int fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); /* what a link leads to is not ours to empty */
+    DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
     for (const struct dirent *e = NULL; d != NULL && (e = readdir(d)) != NULL;) {
         if (is_ours(e->d_name) && snprintf(path, sizeof path, "%s/%s", dir, e->d_name) < (int)sizeof path) {
             forget(path);
@@ -323,20 +338,20 @@ static void forget_in(const char *dir, bool (*is_ours)(const char *name), void (
     }
     if (d != NULL) {
         closedir(d);
-        remove_one("%s", dir);
+        remove_folder("%s", dir);
     }
 }
 
 static void forget_record(const char *path)
 {
-    remove_one("%s", path);
+    remove_file("%s", path);
 }
 
 static void forget_rank(const char *dir)
 {
-    remove_one("%s/stdout.log", dir);
-    remove_one("%s/stderr.log", dir);
-    remove_one("%s", dir);
+    remove_file("%s/stdout.log", dir);
+    remove_file("%s/stderr.log", dir);
+    remove_folder("%s", dir);
 }
 
 static void forget_attempt(const char *dir)

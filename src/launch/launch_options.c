@@ -73,6 +73,8 @@ static const lvni_option end_rows[] = {
     {.name = "crash_loop", .type = LVNI_OPT_FLOAT, .unit = "s", .fallback = "5", .range = LVNI_AT_LEAST(0),
      .help = "two attempts in a row that fail this soon after their start end the restarts; 0: never"},
     {.name = "grace", .type = LVNI_OPT_FLOAT, .unit = "s", .fallback = "10", .range = LVNI_BETWEEN(0, 1e6), .help = "between SIGTERM and SIGKILL"},
+    {.name = "stop_grace", .type = LVNI_OPT_FLOAT, .unit = "s", .flags = LVNI_OPT_AUTO, .fallback = "auto", .range = LVNI_BETWEEN(0, 1e6),
+     .help = "the same where the launcher itself is told to stop, until the first rank has ended (levin train gives its ranks all the time they need to save); auto: grace"},
     {.name = "timeout", .type = LVNI_OPT_FLOAT, .unit = "s", .fallback = "0", .range = LVNI_BETWEEN(0, 1e9), .help = "end everything after this time, with exit code 124; 0: never"},
     {.name = "straggler_timeout", .type = LVNI_OPT_FLOAT, .unit = "s", .fallback = "0", .range = LVNI_BETWEEN(0, 1e9),
      .help = "a rank that ended with 0 this long before the others do is a failure; 0: never"},
@@ -243,6 +245,7 @@ static void take_numbers(lvni_launch_options *o)
     o->max_restarts = (int)lvni_config_int(c, "max_restarts");
     o->crash_loop_s = lvni_config_float(c, "crash_loop");
     o->grace_s = lvni_config_float(c, "grace");
+    o->stop_grace_s = lvni_config_is_set(c, "stop_grace") ? lvni_config_float(c, "stop_grace") : o->grace_s;
     o->timeout_s = lvni_config_float(c, "timeout");
     o->straggler_timeout_s = lvni_config_float(c, "straggler_timeout");
     o->redirect = lvni_config_bool(c, "redirect") || !lvni_config_bool(c, "tee");

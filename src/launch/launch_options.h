@@ -33,7 +33,7 @@ typedef struct lvni_launch_options {
     const char *run_id, *run_dir;          /* NULL: not given */
     double rdzv_timeout_s;                 /* 0: not given */
     int max_restarts;
-    double grace_s, timeout_s, straggler_timeout_s, crash_loop_s;
+    double grace_s, stop_grace_s, timeout_s, straggler_timeout_s, crash_loop_s;
     const char *prefix;         /* NULL: not given; "": none */
     const char *output, *error; /* patterns of log files; NULL: those of the run directory */
     bool redirect, append_shared;

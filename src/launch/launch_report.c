@@ -236,7 +236,7 @@ void lvni_launch_report_saved(lvni_run *r)
 {
     int64_t step, epoch;
     const lvni_proc *p = &r->procs[0];
-    if (p->rank == 0 && p->started && p->how != CLD_EXITED && r->after_kill(r->run_dir, &step, &epoch)) {
+    if (r->o.keep_logs == LVNI_KEEP_STARTED && p->rank == 0 && p->started && p->how != CLD_EXITED && r->after_kill(r->run_dir, &step, &epoch)) {
         lvni_launch_say(r, "step %" PRId64 " (epoch %" PRId64 ") is saved: resume=true goes on from there", step, epoch + 1);
     }
 }
@@ -260,8 +260,7 @@ void lvni_launch_report(lvni_run *r)
         return;
     }
     if (lvni_launch_was_asked(r)) { /* each has said what it had to say */
-        lvni_launch_say(r, "all ranks ended with exit code %d (SIG%s), rank %d (pid %d, node %s) first", first->status, sigabbrev_np(first->status - 128),
-                        first->rank, (int)first->pid, r->host);
+        lvni_launch_say(r, "all ranks ended with exit code %d (SIG%s)", first->status, sigabbrev_np(first->status - 128));
         return;
     }
     headline(r, first, &record);

@@ -197,6 +197,31 @@ static void name_survivors(lvni_run *r)
     }
 }
 
+/* When patience ends. Ranks that were told to stop may have something to save first, and end together; from the first end on the others are late. */
+static uint64_t deadline(const lvni_run *r)
+{
+    uint64_t first_ns = 0;
+    for (int i = 0; i < r->local; i++) {
+        const lvni_proc *p = &r->procs[i];
+        if (p->started && !p->alive && (first_ns == 0 || p->end_ns < first_ns)) {
+            first_ns = p->end_ns;
+        }
+    }
+    const uint64_t late_ns = (first_ns > r->stop_ns ? first_ns : r->stop_ns) + (uint64_t)(r->o.grace_s * 1e9);
+    return r->reason == LVNI_REASON_SIGNAL && first_ns == 0 ? r->stop_ns + (uint64_t)(r->o.stop_grace_s * 1e9) : late_ns;
+}
+
+/* Not those that were told to end because a neighbour failed: their report is about that one. */
+static void name_late(lvni_run *r, uint64_t now_ns)
+{
+    for (int i = 0; i < r->local && r->reason == LVNI_REASON_SIGNAL; i++) {
+        if (r->procs[i].alive) {
+            lvni_launch_say(r, "rank %d (pid %d) has not ended %.1f s after the signal: killed", r->procs[i].rank, (int)r->procs[i].pid,
+                            (double)(now_ns - r->stop_ns) / 1e9);
+        }
+    }
+}
+
 bool lvni_launch_stop_tick(lvni_run *r, uint64_t now_ns)
 {
     const bool dead = all_dead(r);
@@ -214,7 +239,8 @@ bool lvni_launch_stop_tick(lvni_run *r, uint64_t now_ns)
         r->swept = true;
         send_to_descendants(r, SIGTERM);
     }
-    if (r->phase == LVNI_PHASE_STOP && (double)(now_ns - r->stop_ns) >= r->o.grace_s * 1e9) {
+    if (r->phase == LVNI_PHASE_STOP && now_ns >= deadline(r)) {
+        name_late(r, now_ns);
         begin_kill(r, now_ns);
     } else if (r->phase == LVNI_PHASE_KILL) {
         send_to_descendants(r, SIGKILL);

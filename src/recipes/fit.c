@@ -260,10 +260,10 @@ static lvn_status lead(lvni_fit_run *r)
 static lvn_status follow(lvni_fit_run *r)
 {
     char path[4096] = "";
-    LVN_TRY(lvni_comm_broadcast(r->rank.comm, path, sizeof path, 0));
-    if (r->request->ranks->rank[0].rank != 0) { /* a process of its own; threads of rank 0's have its handlers */
+    if (r->request->ranks->rank[0].rank != 0) { /* a process of its own; threads of rank 0's have its handlers. Before rank 0 is waited for, which stops all */
         lvni_stop_install();
     }
+    LVN_TRY(lvni_comm_broadcast(r->rank.comm, path, sizeof path, 0));
     LVN_TRY(prepare(r));
     const bool fresh = lvni_config_bool(r->request->config, "resume") && path[0] == '\0';
     LVN_TRY(fresh ? load_weights(r) : LVN_OK);

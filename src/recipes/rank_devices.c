@@ -4,10 +4,11 @@
 #include "launch/env_vars.h"
 #include "recipes/accelerator.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { NO_GPU = 106 };
+enum { OTHER_NUMBER = 103, NO_GPU = 106 };
 
 static bool is_auto(const char *spec)
 {
@@ -38,15 +39,34 @@ static lvni_accelerator accelerator_of(const lvni_config *c)
     return lvni_accelerator_is_sim(c) ? LVNI_ACCELERATOR_SIM : says_gpus(c) && !says_cpu(c) ? LVNI_ACCELERATOR_AUTO : LVNI_ACCELERATOR_CPU;
 }
 
+static bool is_number(const char *spec)
+{
+    return *spec != '\0' && spec[strspn(spec, "0123456789")] == '\0';
+}
+
 /* In place of the advice to look at the driver. */
 static lvn_status no_backend(const lvni_config *c, lvni_notices *n)
 {
     const char *key = lvni_config_spelled(c, "devices"), *spec = lvni_config_str(c, "devices");
-    const bool number = *spec != '\0' && spec[strspn(spec, "0123456789")] == '\0';
+    const bool number = is_number(spec);
     const lvn_status s = lvni_notice_error(n, NO_GPU, "GPUs are asked for, but this process sees none: this build of levin has no GPU backend yet");
     lvni_notice_found(n, "%s=%s (%s)", key, spec, lvni_config_origin(c, "devices"));
     lvni_notice_fix(n, "devices=%s for ranks on the CPU", number ? spec : "N");
     lvni_notice_fix(n, "or accelerator=sim, pretend devices, with LEVIN_SIM_DEVICES=%s in the environment", number ? spec : "N");
+    return s;
+}
+
+/* devices=4 under a launcher that has started two: another batch plan than that of four, and nobody would notice. */
+static lvn_status check_number(const lvni_config *c, const lvni_who *who, lvni_notices *n)
+{
+    const char *key = lvni_config_spelled(c, "devices"), *spec = lvni_config_str(c, "devices");
+    if (!is_number(spec) || strtol(spec, NULL, 10) == 0 || who->local_world <= 0 || strtol(spec, NULL, 10) == who->local_world) {
+        return LVN_OK;
+    }
+    const lvn_status s = lvni_notice_error(n, OTHER_NUMBER, "%d ranks on this node, but %s=%s", who->local_world, key, spec);
+    lvni_notice_found(n, "%s=%s (%s)", key, spec, lvni_config_origin(c, "devices"));
+    lvni_notice_fix(n, "levin launch -n %s", spec);
+    lvni_notice_fix(n, "or %s=%d", key, who->local_world);
     return s;
 }
 
@@ -65,6 +85,7 @@ lvn_status lvni_rank_devices(const lvni_config *c, const lvni_who *who, const lv
                                          .launched = several,
                                          .nproc = (rank_of_cpu || launched) && who->local_world > 0 ? who->local_world : 0,
                                          .env = environ};
+    LVN_TRY(launched && several ? check_number(c, who, notices) : LVN_OK);
     const lvn_status s = lvni_device_choose(&request, visible, notices, choice);
     return s != LVN_OK && notices->error == NO_GPU && !sim ? no_backend(c, notices) : s;
 }

@@ -1,10 +1,12 @@
 /* A command that starts its ranks (rank_start.h). */
 #include "recipes/rank_start.h"
 
+#include "launch/env_vars.h"
 #include "launch/launch.h"
 #include "recipes/accelerator.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -15,8 +17,13 @@ static int64_t max_restarts(const lvni_config *c)
 
 lvn_status lvni_check_restarts(const lvni_config *c, const lvni_who *who, bool starts)
 {
-    if (max_restarts(c) == 0 || starts || who->source == LVNI_SOURCE_LEVIN) {
+    const char *most = lvni_env_get(environ, "LEVIN_MAX_RESTARTS"); /* of the launcher, which may be somebody's own */
+    if (max_restarts(c) == 0 || starts || (who->source == LVNI_SOURCE_LEVIN && most != NULL && strtol(most, NULL, 10) > 0)) {
         return LVN_OK;
+    }
+    if (who->source == LVNI_SOURCE_LEVIN) {
+        LVN_FAIL(LVN_ERR_USAGE, "max_restarts=%lld: the launcher that has started this rank starts none again: levin launch --max-restarts %lld",
+                 (long long)max_restarts(c), (long long)max_restarts(c));
     }
     if (who->world > 1) {
         LVN_FAIL(LVN_ERR_USAGE, "max_restarts=%lld: the ranks were started by others (%s), who alone can start them again", (long long)max_restarts(c),
@@ -36,7 +43,7 @@ lvn_status lvni_rank_start(const lvni_config *c, const lvni_ranks_command *comma
         LVN_FAIL(LVN_ERR_UNSUPPORTED, "devices= or out= is too long to start ranks with");
     }
     snprintf(restarts, sizeof restarts, "max_restarts=%lld", (long long)max_restarts(c));
-    const char *const options[] = {lvni_accelerator_is_sim(c) ? "accelerator=sim" : "accelerator=cpu", devices, "no_prefix=true", "show=0", "pty=true",
+    const char *const options[] = {lvni_accelerator_is_sim(c) ? "accelerator=sim" : "accelerator=cpu", devices, "no_prefix=true", "show=0", "pty=true", "stop_grace=1000000",
                                    lvni_config_bool(c, "allow_shared_device") ? "allow_shared_device=true" : "allow_shared_device=false", restarts,
                                    dir != NULL ? "keep_logs=started" : "keep_logs=failure", run_dir};
     const int n_options = (int)(sizeof options / sizeof *options) - (dir != NULL ? 0 : 1);

@@ -1,27 +1,18 @@
 /* The configuration of a command: words over defaults, files, and the run that is resumed (fit.h). */
 #include "core/alloc.h"
 #include "core/vfs.h"
-#include "launch/env_vars.h"
 #include "log/run_log.h"
 #include "recipes/accelerator.h"
 #include "recipes/fit.h"
 #include "recipes/run_dir.h"
 
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-/* Ranks that their launcher has started again: the run of the attempt before goes on, from its last checkpoint if it came so far. */
+/* Ranks that their launcher has started again: the run that an attempt before has begun goes on, from its last checkpoint if it came so far. */
 static lvn_status resume_restarted(lvni_config *c)
 {
-    static const char *const counts[] = {"LEVIN_RESTART_COUNT", "TORCHELASTIC_RESTART_COUNT"};
     const char *out = lvni_config_str(c, "out");
-    bool again = false;
-    for (int i = 0; i < 2; i++) {
-        const char *count = lvni_env_get(environ, counts[i]);
-        again = again || (count != NULL && strtol(count, NULL, 10) > 0);
-    }
-    if (!again || out == NULL || !lvni_run_dir_is_run(out)) {
+    if (out == NULL || !lvni_run_dir_is_of_attempt_before(out)) {
         return LVN_OK;
     }
     LVN_TRY(lvni_config_set(c, "overwrite", "false", "started again"));

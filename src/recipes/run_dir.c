@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -211,7 +212,7 @@ static bool has_own_logs(const char *path)
 
 static const char *const parts[] = {"checkpoints", "exported_models"};
 static const char *const part_files[] = {".safetensors", NULL};
-static const char *const own_files[] = {"config.yaml", "train.log", "metrics.jsonl", LVNI_RUN_INDEX, NULL};
+static const char *const own_files[] = {"config.yaml", "train.log", "metrics.jsonl", "launch_id", LVNI_RUN_INDEX, NULL};
 
 static lvn_status make_parts(const char *path, bool overwrite, const char *keep)
 {
@@ -234,12 +235,53 @@ static lvn_status make_parts(const char *path, bool overwrite, const char *keep)
     return LVN_OK;
 }
 
+/* The attempt and the launcher's run, of the start that began the run here or went on with it. */
+static const char launch_file[] = "launch_id";
+
+static int attempt_of(const char *text)
+{
+    return text == NULL ? 0 : (int)strtol(text, NULL, 10);
+}
+
+static lvn_status write_launch(const char *path)
+{
+    const char *id = lvni_env_get(environ, "LEVIN_RUN_ID");
+    if (id == NULL || attempt_of(lvni_env_get(environ, "LEVIN_MAX_RESTARTS")) <= 0) {
+        return LVN_OK;
+    }
+    lvni_str text = {0};
+    lvni_str_printf(&text, "%d %s", attempt_of(lvni_env_get(environ, "LEVIN_RESTART_COUNT")), id);
+    char *file = lvni_path_join(path, launch_file);
+    const lvn_status s = file == NULL ? LVN_ERR_MEMORY : lvni_file_write(file, lvni_str_text(&text), text.len);
+    lvni_str_free(&text);
+    lvni_free(file);
+    return s;
+}
+
+bool lvni_run_dir_is_of_attempt_before(const char *out)
+{
+    const char *id = lvni_env_get(environ, "LEVIN_RUN_ID");
+    const int attempt = attempt_of(lvni_env_get(environ, "LEVIN_RESTART_COUNT"));
+    char *file = attempt > 0 && id != NULL ? lvni_path_join(out, launch_file) : NULL, *text = NULL;
+    size_t n;
+    bool is = file != NULL && lvni_path_exists(file) && lvni_file_read(file, 4096, &text, &n) == LVN_OK;
+    if (is) {
+        const char *space = strchr(text, ' ');
+        is = space != NULL && strcmp(space + 1, id) == 0 && attempt_of(text) < attempt;
+        lvni_free(text);
+    }
+    lvni_free(file);
+    lvn_clear_error();
+    return is;
+}
+
 lvn_status lvni_run_dir_make(const char *path, bool overwrite, bool resume, const char *keep)
 {
     lvn_status s = lock(path);
     if (s == LVN_OK) {
         s = make_parts(path, overwrite, keep);
     }
+    s = s == LVN_OK ? write_launch(path) : s;
     char *log = s == LVN_OK ? lvni_path_join(path, "train.log") : NULL;
     if (log != NULL) {
         s = lvni_log_open(log, resume);

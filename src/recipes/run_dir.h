@@ -8,6 +8,8 @@
  * exists without resume or overwrite is LVN_ERR_USAGE. */
 lvn_status lvni_run_dir_choose(const lvni_config *config, const char *recipe, char **path);
 bool lvni_run_dir_is_run(const char *out);
+/* This process's launcher has started its ranks before, and they began the run in `out`: not one that was there already. */
+bool lvni_run_dir_is_of_attempt_before(const char *out);
 /* LVN_ERR_USAGE when there is no run in `out` that could be resumed. */
 lvn_status lvni_run_dir_check_run(const char *out);
 /* LVN_ERR_USAGE when a process trains in it. */

@@ -59,7 +59,8 @@ static const lvni_option run_rows[] = {
     {.name = "peer_timeout_s", .type = LVNI_OPT_FLOAT, .unit = "s", .fallback = "10", .range = LVNI_AT_LEAST(0.5), .flags = LVNI_OPT_LAYOUT,
      .help = "A rank that is not heard of for so long counts as lost."},
     {.name = "max_restarts", .type = LVNI_OPT_INT, .fallback = "0", .range = LVNI_BETWEEN(0, 1000000), .flags = LVNI_OPT_LAYOUT,
-     .help = "Where this command starts its ranks (ddp): when one fails all start again and go on from the last checkpoint, this many times."},
+     .help = "Where this command starts its ranks (ddp): when one fails all start again and go on from the last checkpoint, this many times; two failures in a row within 5 s of "
+             "the start, with nothing new saved, are the last."},
     {.name = "num_nodes", .type = LVNI_OPT_INT, .fallback = "1", .range = LVNI_AT_LEAST(1), .flags = LVNI_OPT_LATER,
      .later_note = "several nodes come with a later version (num_nodes=1)", .help = "Machines in the run."},
     {.name = "deterministic", .type = LVNI_OPT_BOOL, .fallback = "true", .flags = LVNI_OPT_LATER,

@@ -104,14 +104,12 @@ lvn_status lvni_loop_stop(lvni_trainer *t, int signal_number, bool saved)
 {
     const char *name = lvni_stop_name(signal_number);
     lvni_stop_note(signal_number);
-    const lvn_status s = save_now(t, saved);
-    if (t->o.comm != NULL) { /* for rank 0's checkpoint: who starts ranks gives the others only seconds once the first is gone */
-        const lvn_error error = *lvn_last_error();
-        (void)lvni_comm_barrier(t->o.comm);
-        lvn_error_adopt(&error);
+    lvn_status s = save_now(t, saved);
+    if (t->o.comm != NULL) { /* all wait for rank 0's checkpoint: who starts ranks gives the others only seconds once the first is gone */
+        s = lvni_comm_agree_status(t->o.comm, s, "the checkpoint");
     }
-    if (s != LVN_OK && signal_number == SIGUSR1) {
-        return s; /* its exit code promises a checkpoint */
+    if (s == LVN_ERR_PEER || (s != LVN_OK && signal_number == SIGUSR1)) {
+        return s; /* SIGUSR1: its exit code promises a checkpoint */
     }
     if (s != LVN_OK) {
         LVN_FAIL(LVN_ERR_CANCELLED,

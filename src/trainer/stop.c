@@ -3,6 +3,7 @@
 #include "trainer/trainer.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -10,7 +11,8 @@
 static const int taken[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE};
 enum { TAKEN = sizeof taken / sizeof *taken };
 
-static volatile sig_atomic_t asked, early, save_asked;
+static volatile sig_atomic_t early, save_asked;
+static _Atomic int asked; /* exchanged: two signals may be handled at once, by two threads */
 static _Atomic int noted; /* that the ranks agreed on; apart, since the second Ctrl-C of this process must be its own */
 static struct sigaction before[TAKEN];
 static bool installed;
@@ -45,7 +47,7 @@ static void note(int signal_number)
     if (early && signal_number != SIGUSR1) {
         leave(signal_number);
     }
-    if (asked == SIGINT && signal_number == SIGINT) {
+    if (atomic_exchange(&asked, signal_number) == SIGINT && signal_number == SIGINT) {
         struct sigaction standard;
         memset(&standard, 0, sizeof standard);
         standard.sa_handler = SIG_DFL;
@@ -55,7 +57,6 @@ static void note(int signal_number)
     } else if (signal_number == SIGINT) {
         say("\nstopping after this step; Ctrl-C again stops at once, without saving\n");
     }
-    asked = signal_number;
 }
 
 static void install(void)

@@ -20,6 +20,15 @@ def of_process(pid, what):
         return []
 
 
+def thread_names(pid):
+    """Of those that still run."""
+    try:
+        tasks = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return []
+    return [name.decode().strip() for task in tasks for name in of_process(pid, f"task/{task}/comm")]
+
+
 def children(out):
     """The processes of the run, its launcher too; those that have ended and only wait to be collected do not count."""
     word = f"out={out}".encode()

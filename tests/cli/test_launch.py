@@ -675,6 +675,31 @@ print(len(got))
             self.assertEqual(p.communicate(timeout=WAIT_S)[0], "1\n1\n")
 
 
+class Patience(Case):
+    def test_ranks_that_save_are_waited_for(self):
+        """The launcher is told to stop: its ranks have more time than those whose neighbour has failed."""
+        sh = "trap 'sleep 1; echo saved; exit 0' TERM; echo $$ > pid.$RANK; while :; do sleep 0.05; done"
+        for patience, saved in (("30", 2), ("0.1", 0)):
+            p = self.start("-n", "2", "--no-prefix", "--show=all", "--grace=0.2", f"--stop-grace={patience}", sh=sh)
+            pids = self.pids(2)
+            p.send_signal(signal.SIGTERM)
+            out, err = p.communicate(timeout=WAIT_S)
+            self.assertEqual(out.count("saved"), saved, err)
+            self.assertEqual("killed" in err, saved == 0, err)
+            self.assertEqual([pid for pid in pids if os.path.exists(f"/proc/{pid}")], [])
+            for rank in (0, 1):
+                os.remove(f"{self.dir}/pid.{rank}")
+
+    def test_nohup(self):
+        p = subprocess.Popen(self.command("-n", "2", program=["sh", "-c", "echo $$ > pid.$RANK; sleep 0.5; echo done"]), cwd=self.dir, env=CLEAN,
+                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                             preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+        self.pids(2)
+        p.send_signal(signal.SIGHUP)
+        out, err = p.communicate(timeout=WAIT_S)
+        self.assertEqual((p.returncode, out.count("done")), (0, 2), err)
+
+
 class Restarts(Case):
     def test_restarts(self):
         sh = 'echo $LEVIN_RESTART_COUNT $TORCHELASTIC_RESTART_COUNT $LEVIN_MASTER_PORT $MASTER_PORT; [ $RANK = 1 ] && [ $LEVIN_RESTART_COUNT -lt 2 ] && exit 1; sleep 0.2'

@@ -3,7 +3,6 @@ the first cause, the exit code is that of docs/launch.md, no process and no half
 
 usage: test_rank_failures.py LEVIN [test names]
 """
-import glob
 import json
 import os
 import re
@@ -12,7 +11,7 @@ import time
 
 from bad_support import FAILURE, main, OK, photos, read, tree, WAIT_S
 from rank_case import GRACE_S, RankCase, SHAPES
-from rank_processes import rank_pid
+from rank_processes import rank_pid, thread_names
 
 RESOURCE, RENDEZVOUS, PEER = 69, 75, 76
 
@@ -58,15 +57,15 @@ class Failures(RankCase):
     def wait_for_thread(self, p, rank, name):
         def there():
             pid = rank_pid(self.out, rank)
-            return pid is not None and name in (read(path).strip() for path in glob.glob(f"/proc/{pid}/task/*/comm"))
+            return pid is not None and name in thread_names(pid)
 
         self.wait_for(there, p)
 
     def meeting(self, script, env=None, *words):
         """Ranks 0 and 2 have found the store, and wait for rank 1, which does something else first."""
         p = self.begin_with(f"[ $RANK != 1 ] || {{ {script}; }}", *SHAPES, "max_epochs=-1", *words, env=env)
-        self.wait_for_thread(p, 0, b"lvn-store")
-        self.wait_for_thread(p, 2, b"lvn-control")
+        self.wait_for_thread(p, 0, "lvn-store")
+        self.wait_for_thread(p, 2, "lvn-control")
         self.wait_for(lambda: rank_pid(self.out, 1) is not None, p)
         return p
 

@@ -10,7 +10,7 @@ import subprocess
 import time
 
 from bad_support import Case, LEVIN, main, OK, SIGINT, USAGE, WAIT_S
-from rank_processes import children, drop_identity
+from rank_processes import children, drop_identity, thread_names
 
 RESOURCE = 69
 drop_identity()
@@ -67,10 +67,7 @@ class Workers(Case):
 
         def trains():
             for pid in children(out):
-                names[:] = []
-                for task in os.listdir(f"/proc/{pid}/task"):
-                    with open(f"/proc/{pid}/task/{task}/comm", encoding="utf-8") as f:
-                        names.append(f.read().strip())
+                names[:] = thread_names(pid)
                 if "lvn-save" in names:  # made after the threads that load
                     return True
             return False
