@@ -71,5 +71,7 @@ lvn_status lvni_comm_free(lvni_comm *comm, void *p);
 
 /* All ranks or none: a failure of one is everybody's. `mine`: what this rank has to say; others learn which rank it was. */
 lvn_status lvni_comm_agree_status(lvni_comm *comm, lvn_status mine, const char *what);
+/* Before anything depends on it: an all-reduce of 1 MiB whose sum is known. LVN_ERR_INTERNAL on all ranks when it is wrong on one. *ns: what it took. */
+lvn_status lvni_comm_try(lvni_comm *comm, uint64_t *ns);
 
 #endif

@@ -9,6 +9,7 @@
 
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "dist/transport.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -163,6 +164,52 @@ static void regions_are_for_all_or_none(void **state)
     on_threads(dist_case_regions_refused, false, 0);
 }
 
+/* A transport that is right but for one element on one rank. */
+static const lvni_transport *right;
+static lvni_transport wrong;
+
+static lvn_status wrong_all_reduce(lvni_comm *comm, const void *in, void *out, int64_t n, lvn_dtype dtype, lvni_reduce how)
+{
+    LVN_TRY(right->all_reduce(comm, in, out, n, dtype, how));
+    if (dtype == LVN_F32 && comm->rank == 1) {
+        ((float *)out)[n - 1] += 1.0f;
+    }
+    return LVN_OK;
+}
+
+static bool try_right(dist_rank *me)
+{
+    uint64_t ns;
+    RANK_CHECK(me, lvni_comm_try(me->comm, &ns) == LVN_OK, "a good transport");
+    return true;
+}
+
+static bool try_wrong(dist_rank *me)
+{
+    uint64_t ns;
+    me->comm->ops = &wrong;
+    RANK_CHECK(me, lvni_comm_try(me->comm, &ns) == LVN_ERR_INTERNAL, "one element is wrong on rank 1");
+    const char *says = me->rank == 1 ? "element 262143 is " : "rank 1 cannot do its part of the first sum";
+    RANK_CHECK(me, strstr(lvn_last_error()->message, says) != NULL, "it says so");
+    return true;
+}
+
+static void a_wrong_sum_is_found_before_the_first_step(void **state)
+{
+    (void)state;
+    lvni_comm *comm[3];
+    on_threads(try_right, false, 0);
+    assert_int_equal(lvni_comm_threads(3, false, comm), LVN_OK);
+    right = comm[0]->ops;
+    wrong = *right;
+    wrong.all_reduce = wrong_all_reduce;
+    for (int i = 0; i < 3; i++) {
+        lvni_comm_destroy(comm[i]);
+    }
+    const dist_case c = {"", try_wrong, false};
+    assert_true(dist_run_threads(&c, 3, 0));
+}
+
 static void neighbours_talk(void **state)
 {
     (void)state;
@@ -181,6 +228,7 @@ int main(void)
         cmocka_unit_test(reductions_stand_delays),           cmocka_unit_test(reductions_refuse_what_cannot_be),
         cmocka_unit_test(every_allocation_may_fail),         cmocka_unit_test(a_failed_allocation_ends_all_ranks),
         cmocka_unit_test(regions_are_for_all_or_none),       cmocka_unit_test(neighbours_talk),
+        cmocka_unit_test(a_wrong_sum_is_found_before_the_first_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
