@@ -15,7 +15,11 @@ extern "C" {
 typedef struct lvn_module lvn_module;
 typedef struct lvn_builder lvn_builder; /* collects parameters, buffers and children while a model is built */
 typedef struct lvn_buffer lvn_buffer;
-typedef struct lvn_step lvn_step; /* the step in work: metrics go there */
+/* The step in work, as a module sees it; metrics go there (lvn_log). */
+typedef struct lvn_step {
+    int64_t step; /* optimizer steps before this one */
+    int phase;    /* in work: 0 .. n - 1 of the class's `phases`; 0 without, and in validation */
+} lvn_step;
 
 typedef struct lvn_module_class {
     const char *name;

@@ -247,7 +247,7 @@ bool lvn_is_training(void)
     return lvni_ctx_get()->at.training;
 }
 
-static lvni_step_metric *metric_of(lvn_step *step, const char *name)
+static lvni_step_metric *metric_of(lvni_step *step, const char *name)
 {
     for (int i = 0; i < step->n_metrics; i++) {
         if (strcmp(step->metric[i].name, name) == 0) {
@@ -263,8 +263,9 @@ static lvni_step_metric *metric_of(lvn_step *step, const char *name)
     return m;
 }
 
-void lvn_log(lvn_step *step, const char *name, const lvn_tensor *value)
+void lvn_log(lvn_step *given, const char *name, const lvn_tensor *value)
 {
+    lvni_step *step = (lvni_step *)given;
     if (value == NULL) {
         return; /* the scope has failed and tells why */
     }
@@ -280,15 +281,18 @@ void lvn_log(lvn_step *step, const char *name, const lvn_tensor *value)
     m->weight += step->weight;
 }
 
-void lvni_metrics_add(lvn_step *total, const lvn_step *part)
+bool lvni_metrics_add(lvni_step *total, const lvni_step *part)
 {
+    bool room = true;
     for (int i = 0; i < part->n_metrics; i++) {
         lvni_step_metric *m = metric_of(total, part->metric[i].name);
         if (m != NULL) {
             m->sum += part->metric[i].sum;
             m->weight += part->metric[i].weight;
         }
+        room = room && m != NULL;
     }
+    return room;
 }
 
 bool lvni_model_has(const lvni_model *model, const char *name)

@@ -100,21 +100,20 @@ void lvni_set_finish(lvni_set *set);
 /* New buffer values from the step's merged set. */
 void lvni_model_apply_records(lvni_model *model, const lvni_set *total);
 
-/* ---- lvn_step ---- */
+/* ---- a step, and what it reports ---- */
 enum { LVNI_METRICS = 16, LVNI_METRIC_NAME = 32 };
 typedef struct lvni_step_metric {
     char name[LVNI_METRIC_NAME];
     double sum, weight; /* mean = sum / weight */
 } lvni_step_metric;
-struct lvn_step {
-    int64_t step; /* optimizer step */
-    int phase;
+typedef struct lvni_step {
+    lvn_step now; /* first: what modules are given */
     double weight; /* of the shard: its samples */
     int n_metrics;
     lvni_step_metric metric[LVNI_METRICS];
-};
-/* total += part, metric by metric, in f64. */
-void lvni_metrics_add(lvn_step *total, const lvn_step *part);
+} lvni_step;
+/* total += part, metric by metric, in f64. False: a name found no room. */
+bool lvni_metrics_add(lvni_step *total, const lvni_step *part);
 
 /* The model zoo: a class per name of `model=`. Arguments of its build(): */
 typedef struct lvni_zoo_arguments {

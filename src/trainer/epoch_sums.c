@@ -29,7 +29,7 @@ static int append(const char *bytes, size_t n, void *out)
     return 0;
 }
 
-lvn_status lvni_epoch_sums_write(const lvn_step *sums, lvni_str *out)
+lvn_status lvni_epoch_sums_write(const lvni_step *sums, lvni_str *out)
 {
     json_t *all = json_array();
     bool good = all != NULL;
@@ -55,9 +55,9 @@ static bool read_one(const json_t *row, lvni_step_metric *m)
     return to_double(json_array_get(row, 1), &m->sum) && to_double(json_array_get(row, 2), &m->weight);
 }
 
-lvn_status lvni_epoch_sums_read(const char *text, lvn_step *sums)
+lvn_status lvni_epoch_sums_read(const char *text, lvni_step *sums)
 {
-    *sums = (lvn_step){0};
+    *sums = (lvni_step){0};
     json_t *all = json_loads(text, 0, NULL);
     const size_t n = json_array_size(all);
     bool good = json_is_array(all) && n <= LVNI_METRICS;

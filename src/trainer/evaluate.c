@@ -13,7 +13,7 @@ enum { MAX_LANES = 256 };
 typedef struct evaluation {
     const lvni_model *model;
     const lvni_loader_batch *batch[MAX_LANES];
-    lvn_step step[MAX_LANES];
+    lvni_step step[MAX_LANES];
     lvn_tensor *probability[MAX_LANES]; /* prediction only; in host memory, kept until the rows are out */
     bool predict;
     int most;           /* chunks of a wave */
@@ -34,13 +34,13 @@ static void forward_chunk(evaluation *e, int lane, const lvn_batch *batch)
     }
     lvn_tensor *(*step)(const lvn_module *, const lvn_batch *, lvn_step *) =
         root->cls->validation_step != NULL ? root->cls->validation_step : root->cls->training_step;
-    step(root, batch, &e->step[lane]);
+    step(root, batch, &e->step[lane].now);
 }
 
 static lvn_status chunk_work(void *user, int lane)
 {
     evaluation *e = user;
-    e->step[lane] = (lvn_step){.weight = (double)e->batch[lane]->batch.size};
+    e->step[lane] = (lvni_step){.weight = (double)e->batch[lane]->batch.size};
     lvn_release(e->probability[lane]); /* of the wave before, back to this lane's memory */
     e->probability[lane] = NULL;
     if (e->batch[lane]->batch.size == 0) {
@@ -82,7 +82,7 @@ static lvn_status check_stop(void)
     return LVN_OK;
 }
 
-static lvn_status take_chunk(const evaluation *e, int lane, lvn_step *sum)
+static lvn_status take_chunk(const evaluation *e, int lane, lvni_step *sum)
 {
     if (e->said != NULL) {
         return lvni_message_add(e->said, &e->step[lane], 0);
@@ -92,7 +92,7 @@ static lvn_status take_chunk(const evaluation *e, int lane, lvn_step *sum)
 }
 
 /* All chunks; in each wave results are added, or rows given out, in chunk order. Predicting ranks go through as many waves, a stop is theirs together. */
-static lvn_status run(evaluation *e, lvni_loader *loader, lvni_lanes *lanes, lvn_step *sum, lvni_predict_row row, void *user)
+static lvn_status run(evaluation *e, lvni_loader *loader, lvni_lanes *lanes, lvni_step *sum, lvni_predict_row row, void *user)
 {
     lvn_status s = LVN_OK;
     bool more = true;
@@ -133,14 +133,14 @@ static evaluation *create(const lvni_model *model, const lvni_lanes *lanes)
     return e;
 }
 
-static void add_chunk(void *sum, const lvni_message_part *part, const lvn_step *metrics)
+static void add_chunk(void *sum, const lvni_message_part *part, const lvni_step *metrics)
 {
     (void)part;
     lvni_metrics_add(sum, metrics);
 }
 
 /* The chunks of a rank are a contiguous run: rank order is chunk order. */
-static lvn_status add_ranks(lvni_comm *comm, const lvni_message *mine, lvn_step *sum)
+static lvn_status add_ranks(lvni_comm *comm, const lvni_message *mine, lvni_step *sum)
 {
     const int world = lvni_comm_world(comm);
     void *all = NULL;
@@ -161,9 +161,9 @@ static lvn_status add_ranks(lvni_comm *comm, const lvni_message *mine, lvn_step 
     return s == LVN_OK && signal_number != 0 ? check_stop() : s;
 }
 
-lvn_status lvni_evaluate(const lvni_model *model, lvni_loader *loader, lvni_lanes *lanes, lvni_comm *comm, lvn_step *result)
+lvn_status lvni_evaluate(const lvni_model *model, lvni_loader *loader, lvni_lanes *lanes, lvni_comm *comm, lvni_step *result)
 {
-    *result = (lvn_step){0};
+    *result = (lvni_step){0};
     lvni_message said = {0};
     evaluation *e = create(model, lanes);
     lvn_status s = e == NULL ? LVN_ERR_MEMORY : comm == NULL ? LVN_OK : lvni_message_create(&said, 1);

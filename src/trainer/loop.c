@@ -54,7 +54,7 @@ static lvn_status end_epoch(lvni_trainer *t)
     const bool best = lvni_loop_improved(t, validated);
     t->at.epoch++;
     t->at.step_in_epoch = 0;
-    t->epoch_sum = (lvn_step){0};
+    t->epoch_sum = (lvni_step){0};
     t->scaler.in_epoch = 0;
     t->at.finished = finished(t);
     return save(t, best);

@@ -94,12 +94,12 @@ static lvn_status train_dry(dry_lane *lane, const lvni_loader_batch *batch)
 static lvn_status validate_dry(const dry_lane *lane, const lvni_loader_batch *batch)
 {
     const lvn_module *root = lane->trainer.o.model->root;
-    lvn_step step = {.weight = (double)batch->batch.size};
+    lvni_step step = {.weight = (double)batch->batch.size};
     lane->ctx->at = (lvni_position){0};
     const bool before = lvn_set_grad_enabled(false);
     lvn_status s = lvn_scope_open();
     if (s == LVN_OK) {
-        (root->cls->validation_step != NULL ? root->cls->validation_step : root->cls->training_step)(root, &batch->batch, &step);
+        (root->cls->validation_step != NULL ? root->cls->validation_step : root->cls->training_step)(root, &batch->batch, &step.now);
         s = lvn_scope_close();
     }
     lvn_set_grad_enabled(before);

@@ -14,7 +14,7 @@
 
 enum { LINE = LVNI_METRICS * 2 + 10 };
 
-double lvni_metric_mean(const lvn_step *step, const char *name)
+double lvni_metric_mean(const lvni_step *step, const char *name)
 {
     for (int i = 0; i < step->n_metrics; i++) {
         if (strcmp(step->metric[i].name, name) == 0) {
@@ -59,7 +59,7 @@ static uint64_t peak_bytes(void)
 }
 
 /* "train/loss" and so on, names kept in `text` */
-static int metric_rows(const lvn_step *step, const char *prefix, char text[][48], lvni_metric *row)
+static int metric_rows(const lvni_step *step, const char *prefix, char text[][48], lvni_metric *row)
 {
     for (int i = 0; i < step->n_metrics; i++) {
         snprintf(text[i], sizeof text[i], "%s/%s", prefix, step->metric[i].name);

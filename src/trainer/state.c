@@ -126,7 +126,7 @@ static lvn_status check_tensors(const lvni_ckpt *ckpt, const lvni_state_entries 
     return LVN_OK;
 }
 
-static lvn_status read_texts(const lvni_ckpt *ckpt, lvn_step *sums, long long *updates)
+static lvn_status read_texts(const lvni_ckpt *ckpt, lvni_step *sums, long long *updates)
 {
     const char *metrics = lvni_st_meta_get(ckpt->file, LVNI_STATE_EPOCH_METRICS);
     if (metrics == NULL || lvni_epoch_sums_read(metrics, sums) != LVN_OK) {
@@ -155,7 +155,7 @@ lvn_status lvni_trainer_restore(lvni_trainer *t, const lvni_ckpt *ckpt)
 {
     lvni_state_entries e;
     const lvni_state_arrays arrays = lvni_state_of(t);
-    lvn_step sums;
+    lvni_step sums;
     long long updates = 0;
     LVN_TRY(lvni_state_list(t, &arrays, &e));
     lvn_status s = check_tensors(ckpt, &e);

@@ -19,12 +19,12 @@ lvn_status lvni_trainer_run_shard(const lvni_trainer *t, lvni_shard_job *job)
     ctx->gradients = &job->set->gradients;
     ctx->records = job->set;
     lvni_set_begin(job->set, weight);
-    job->step = (lvn_step){.step = t->at.step, .weight = weight};
+    job->step = (lvni_step){.now = {.step = t->at.step}, .weight = weight};
     LVN_TRY(lvn_scope_open());
     const lvn_module *root = t->o.model->root;
     void (*const final)(void *user, int parameter) = job->set->gradients.final;
     job->set->gradients.final = NULL; /* a backward pass of the step's own ends no gradient */
-    lvn_tensor *loss = root->cls->training_step(root, &b->batch, &job->step);
+    lvn_tensor *loss = root->cls->training_step(root, &b->batch, &job->step.now);
     job->set->gradients.final = final;
     const double value = lvn_item(loss);
     lvn_status s = LVN_OK;
@@ -87,7 +87,7 @@ static lvn_status shard_work(void *user, int lane)
     lvni_trainer *t = user;
     lvni_shard_job *job = &t->job[lane];
     if (job->batch->batch.size == 0) {
-        job->step = (lvn_step){0};
+        job->step = (lvni_step){0};
         return LVN_OK;
     }
     const int index = (int)(job->batch->shard % t->o.plan.group); /* in its group */
@@ -213,7 +213,7 @@ typedef struct all_shards {
     int next;
 } all_shards;
 
-static void add_shard(void *user, const lvni_message_part *part, const lvn_step *metrics)
+static void add_shard(void *user, const lvni_message_part *part, const lvni_step *metrics)
 {
     all_shards *all = user;
     lvni_metrics_add(&all->result->metrics, metrics);

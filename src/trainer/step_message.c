@@ -48,7 +48,7 @@ lvn_status lvni_message_room(unsigned char **data, size_t size, size_t *capacity
     return LVN_OK;
 }
 
-lvn_status lvni_message_add(lvni_message *m, const lvn_step *metrics, int64_t samples)
+lvn_status lvni_message_add(lvni_message *m, const lvni_step *metrics, int64_t samples)
 {
     const lvni_message_part part = {.weight = metrics->weight, .samples = samples, .n_metrics = metrics->n_metrics};
     const size_t bytes = (size_t)part.n_metrics * sizeof *metrics->metric;
@@ -88,7 +88,7 @@ lvn_status lvni_message_read(const void *data, size_t size, lvni_message_head *h
     }
     int64_t read = 0;
     for (; read < h.n_parts && (size_t)(end - at) >= sizeof part; read++) {
-        lvn_step metrics = {0};
+        lvni_step metrics = {0};
         memcpy(&part, at, sizeof part);
         at += sizeof part;
         const bool fits = part.n_metrics >= 0 && part.n_metrics <= LVNI_METRICS &&

@@ -35,7 +35,7 @@ lvn_status lvni_message_create(lvni_message *message, int64_t n_parts);
 void lvni_message_free(lvni_message *message);
 lvni_message_head *lvni_message_begin(lvni_message *message);
 /* Grows when it must (evaluation, whose number of chunks nobody knows before). */
-lvn_status lvni_message_add(lvni_message *message, const lvn_step *metrics, int64_t samples);
+lvn_status lvni_message_add(lvni_message *message, const lvni_step *metrics, int64_t samples);
 
 /* After the last part; cut to LVNI_MESSAGE_NOTE bytes. */
 lvn_status lvni_message_add_note(lvni_message *message, const char *text);
@@ -43,7 +43,7 @@ lvn_status lvni_message_add_note(lvni_message *message, const char *text);
 void lvni_message_tell_note(const void *data, size_t size, const lvni_message_head *head, int rank);
 
 /* Calls part(user, weight, samples, metrics) for each; `head` may be NULL. LVN_ERR_CORRUPT when the bytes are no message. */
-typedef void (*lvni_message_part_fn)(void *user, const lvni_message_part *part, const lvn_step *metrics);
+typedef void (*lvni_message_part_fn)(void *user, const lvni_message_part *part, const lvni_step *metrics);
 lvn_status lvni_message_read(const void *data, size_t size, lvni_message_head *head, lvni_message_part_fn part, void *user);
 
 #endif

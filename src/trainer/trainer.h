@@ -68,7 +68,7 @@ typedef struct lvni_trainer_options {
 
 /* What one optimizer step gave. */
 typedef struct lvni_step_result {
-    lvn_step metrics; /* over the step's samples */
+    lvni_step metrics; /* over the step's samples */
     int64_t samples;
     double lr, grad_norm; /* before clipping */
     bool clipped;
@@ -78,7 +78,7 @@ typedef struct lvni_step_result {
 typedef struct lvni_shard_job {
     const lvni_loader_batch *batch;
     lvni_set *set;
-    lvn_step step;
+    lvni_step step;
     lvni_meeting *meeting; /* of its group; NULL: the shards are not coupled, or this one has no samples */
 } lvni_shard_job;
 
@@ -109,7 +109,7 @@ typedef struct lvni_trainer {
     lvni_saver *saver;       /* NULL before the first save */
     int64_t saved_step;      /* of checkpoints/last, as far as it is known to be written; -1: none yet */
     bool *used;              /* of each parameter: the first step gave it a gradient; NULL: told, or another rank's matter */
-    lvn_step epoch_sum;      /* metrics of the epoch so far, without skipped steps */
+    lvni_step epoch_sum;     /* metrics of the epoch so far, without skipped steps */
     struct lvni_metrics *log;  /* metrics.jsonl */
     uint64_t data_identity;  /* of the training set (identity.h) */
     uint64_t start_ns;
@@ -119,7 +119,7 @@ typedef struct lvni_trainer {
     double logged_at_s;
     double rate;             /* samples per second since the last logging point */
     lvni_progress progress;
-    lvn_step last_val;       /* of the newest validation */
+    lvni_step last_val;      /* of the newest validation */
 } lvni_trainer;
 
 lvn_status lvni_trainer_create(const lvni_trainer_options *options, lvni_trainer **out);
@@ -143,7 +143,7 @@ void lvni_report_close(lvni_trainer *trainer);
 lvn_status lvni_report_step(lvni_trainer *trainer, const lvni_step_result *result, bool last_of_epoch);
 lvn_status lvni_report_epoch(lvni_trainer *trainer, bool validated); /* means of the epoch and of validation */
 /* The mean of a metric; NaN when there is none. */
-double lvni_metric_mean(const lvn_step *step, const char *name);
+double lvni_metric_mean(const lvni_step *step, const char *name);
 
 /* save.c */
 /* Copy the state, and begin to write it: checkpoints/last (best: as best, too) and the exported models. Waits for the save before, and
@@ -155,12 +155,12 @@ lvn_status lvni_trainer_save_poll(lvni_trainer *trainer);
 lvn_status lvni_trainer_save_wait(lvni_trainer *trainer);
 void lvni_saver_destroy(lvni_saver *saver);                     /* waits; NULL is fine */
 /* epoch_sums.c: [["loss", sum, weight], ...], exact. Reading: LVN_ERR_CORRUPT (without the file's name) when it is anything else. */
-lvn_status lvni_epoch_sums_write(const lvn_step *sums, lvni_str *out);
-lvn_status lvni_epoch_sums_read(const char *text, lvn_step *sums);
+lvn_status lvni_epoch_sums_write(const lvni_step *sums, lvni_str *out);
+lvn_status lvni_epoch_sums_read(const char *text, lvni_step *sums);
 
 /* Metrics of a dataset in evaluation mode: chunks of plan->eval_batch_size dealt to the lanes, added in chunk order; over all ranks of `comm`
  * (NULL: one), each of which has a loader of its chunks, with the same result. LVN_ERR_CANCELLED on all ranks when one was sent a signal. */
-lvn_status lvni_evaluate(const lvni_model *model, lvni_loader *loader, lvni_lanes *lanes, lvni_comm *comm, lvn_step *result);
+lvn_status lvni_evaluate(const lvni_model *model, lvni_loader *loader, lvni_lanes *lanes, lvni_comm *comm, lvni_step *result);
 /* Let the model stand for its average, if there is one and use_ema is on, and for its own weights again. */
 void lvni_trainer_show_average(const lvni_trainer *trainer, bool average);
 /* Probabilities: row(user, sample index, K probabilities) in order. Over the ranks of `comm` (NULL: one), each of which has a loader of its chunks

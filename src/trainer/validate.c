@@ -22,7 +22,7 @@ lvn_status lvni_loop_note_unreadable(lvni_loader *loader, lvni_message *message)
     return s;
 }
 
-static bool reports(const lvn_step *step, const char *name)
+static bool reports(const lvni_step *step, const char *name)
 {
     for (int i = 0; i < step->n_metrics; i++) {
         if (strcmp(step->metric[i].name, name) == 0) {

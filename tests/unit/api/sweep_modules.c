@@ -72,7 +72,7 @@ static const lvn_module_class net_class = {.name = "net", .size = sizeof(net), .
 static lvn_status one_shard(const lvni_model *model, lvni_set *set, lvn_tensor *x)
 {
     lvni_ctx *ctx = lvni_ctx_get();
-    lvn_step step = {.weight = 2.0};
+    lvni_step step = {.weight = 2.0};
     ctx->at = (lvni_position){.training = true};
     ctx->records = set;
     ctx->gradients = &set->gradients;
@@ -80,7 +80,7 @@ static lvn_status one_shard(const lvni_model *model, lvni_set *set, lvn_tensor *
     lvn_status status = lvn_scope_open();
     if (status == LVN_OK) {
         lvn_tensor *loss = lvn_sum(lvn_square(lvn_forward(model->root, x)));
-        lvn_log(&step, "loss", loss);
+        lvn_log(&step.now, "loss", loss);
         const lvn_status back = loss == NULL ? LVN_OK : lvn_backward(loss);
         status = lvn_scope_close();
         status = status != LVN_OK ? status : back;

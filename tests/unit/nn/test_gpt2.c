@@ -129,7 +129,7 @@ static void a_tiny_one_agrees_with_pytorch(void **state)
     ctx->at = (lvni_position){.training = true};
     ctx->gradients = &set->gradients;
     lvni_set_begin(set, 1.0);
-    lvn_step step = {.weight = 1.0};
+    lvni_step step = {.weight = 1.0};
     assert_int_equal(lvn_scope_open(), LVN_OK);
     lvn_tensor *logits = lvn_forward(m->root, ids);
     assert_int_equal(lvn_ndim(logits), 3);
@@ -137,7 +137,7 @@ static void a_tiny_one_agrees_with_pytorch(void **state)
     assert_close((double)row[0], -0.1279802621832019);
     assert_close((double)row[2], 0.3675779944473114);
     const lvn_batch batch = {.size = TEXTS, .image = ids, .label = labels};
-    lvn_tensor *loss = lvni_gpt2.training_step(m->root, &batch, &step);
+    lvn_tensor *loss = lvni_gpt2.training_step(m->root, &batch, &step.now);
     assert_close(lvn_item(loss), 2.434472141985668);
     assert_int_equal(lvn_backward(loss), LVN_OK);
     assert_int_equal(lvn_scope_close(), LVN_OK);

@@ -94,21 +94,21 @@ static void metrics_that_do_not_fit_fail_the_scope(void **state)
 {
     (void)state;
     lvn_tensor *one = lvn_tensor_create(LVN_F32, 0, NULL), *two = lvn_tensor_create(LVN_F32, 1, (const int64_t[]){2});
-    lvn_step step = {.weight = 1.0};
+    lvni_step step = {.weight = 1.0};
     assert_int_equal(lvn_scope_open(), LVN_OK);
-    lvn_log(&step, "a_name_of_just_thirty_one_bytes", one);
+    lvn_log(&step.now, "a_name_of_just_thirty_one_bytes", one);
     assert_int_equal(lvn_scope_close(), LVN_OK);
     assert_int_equal(lvn_scope_open(), LVN_OK);
-    lvn_log(&step, "a_name_of_just_thirty_two_bytes_", one);
+    lvn_log(&step.now, "a_name_of_just_thirty_two_bytes_", one);
     assert_int_equal(lvn_scope_close(), LVN_ERR_INVALID);
     assert_int_equal(lvn_scope_open(), LVN_OK);
-    lvn_log(&step, "vector", two);
+    lvn_log(&step.now, "vector", two);
     assert_int_equal(lvn_scope_close(), LVN_ERR_INVALID);
     assert_non_null(strstr(lvn_last_error()->message, "vector"));
     assert_int_equal(step.n_metrics, 1);
     assert_int_equal(lvn_scope_open(), LVN_OK);
     for (char name[] = "b"; name[0] < 'b' + LVNI_METRICS; name[0]++) {
-        lvn_log(&step, name, one);
+        lvn_log(&step.now, name, one);
     }
     assert_int_equal(step.n_metrics, LVNI_METRICS);
     assert_int_equal(lvn_scope_close(), LVN_ERR_INVALID);

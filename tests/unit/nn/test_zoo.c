@@ -229,7 +229,7 @@ static void tear_down(problem *p)
 }
 
 /* The module's training step, gradients into the set. */
-static double step_of_the_module(const problem *p, lvni_set *set, lvn_step *step)
+static double step_of_the_module(const problem *p, lvni_set *set, lvni_step *step)
 {
     lvni_ctx *ctx = lvni_ctx_get();
     const lvn_batch batch = {.size = SAMPLES, .image = p->image, .label = p->labels};
@@ -237,9 +237,9 @@ static double step_of_the_module(const problem *p, lvni_set *set, lvn_step *step
     ctx->gradients = &set->gradients;
     ctx->records = set;
     lvni_set_begin(set, SAMPLES);
-    *step = (lvn_step){.weight = SAMPLES};
+    *step = (lvni_step){.weight = SAMPLES};
     assert_int_equal(lvn_scope_open(), LVN_OK);
-    lvn_tensor *loss = p->model->root->cls->training_step(p->model->root, &batch, step);
+    lvn_tensor *loss = p->model->root->cls->training_step(p->model->root, &batch, &step->now);
     const double value = lvn_item(loss);
     assert_int_equal(lvn_backward(loss), LVN_OK);
     assert_int_equal(lvn_scope_close(), LVN_OK);
@@ -268,7 +268,7 @@ static void cnn_agrees_with_f64(void **state)
     problem p;
     set_up(&p);
     lvni_set *set;
-    lvn_step step;
+    lvni_step step;
     assert_int_equal(lvni_set_create(p.model, &set), LVN_OK);
     const double have = step_of_the_module(&p, set, &step), want = loss_in_f64(&p, true);
     assert_true(fabs(have - want) <= 1e-6 * want);

@@ -187,10 +187,10 @@ static void a_step_has_the_loss_of_soft_targets(void **state)
     lvn_batch batch = {.size = BATCH,
                        .image = lvn_tensor_wrap(images, LVN_F32, LVN_SHAPE(BATCH, S, S, 3)),
                        .label = lvn_tensor_wrap(labels, LVN_I64, LVN_SHAPE(BATCH))};
-    lvn_step step = {.weight = BATCH};
+    lvni_step step = {.weight = BATCH};
     lvni_ctx_get()->at = (lvni_position){.seed = 9, .step = 4, .shard = 1, .training = true};
     assert_int_equal(lvn_scope_open(), LVN_OK);
-    const double loss = lvn_item(model->root->cls->training_step(model->root, &batch, &step));
+    const double loss = lvn_item(model->root->cls->training_step(model->root, &batch, &step.now));
     assert_int_equal(lvn_scope_close(), LVN_OK);
     const lvni_mix_draw d = lvni_mix_draw_one(&m, 9, 4, 1, S, S);
     assert_true(d.lambda > 0.02 && d.lambda < 0.98); /* else the test would not see much */

@@ -40,13 +40,13 @@ static void fill(lvn_batch *b)
 static double step(const lvni_model *m, const lvn_batch *b, lvni_set *set)
 {
     lvni_ctx *ctx = lvni_ctx_get();
-    lvn_step s = {.weight = BATCH};
+    lvni_step s = {.weight = BATCH};
     ctx->at = (lvni_position){.seed = 1, .training = true};
     ctx->gradients = &set->gradients;
     ctx->records = set;
     lvni_set_begin(set, BATCH);
     assert_int_equal(lvn_scope_open(), LVN_OK);
-    lvn_tensor *loss = m->root->cls->training_step(m->root, b, &s);
+    lvn_tensor *loss = m->root->cls->training_step(m->root, b, &s.now);
     const double value = lvn_item(loss);
     const lvn_status back = lvn_backward_scaled(loss, BATCH);
     if (lvn_scope_close() != LVN_OK || back != LVN_OK) {

@@ -249,7 +249,7 @@ static void a_chunk_is_alone(void **state)
         bench_open(&b, &data, &s);
         lvni_trainer *t = b.trainer;
         const lvni_loader_options o = {.dataset = &data.base, .plan = &t->o.plan};
-        lvn_step sum;
+        lvni_step sum;
         assert_int_equal(lvni_loader_create(&o, &t->val_loader), LVN_OK);
         assert_int_equal(lvni_evaluate(b.model, t->val_loader, t->lanes, NULL, &sum), LVN_OK);
         loss[i] = lvni_metric_mean(&sum, "loss");

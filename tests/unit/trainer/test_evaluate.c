@@ -70,13 +70,13 @@ static void metrics_are_means_over_the_set(void **state)
     lvni_model *m = make(NULL);
     double loss, right;
     reference(m, &loss, &right);
-    lvn_step first = {0};
+    lvni_step first = {0};
     for (int lanes = 1; lanes <= 4; lanes++) {
         lvni_loader *loader = open_loader(&data, lanes, lanes - 1);
         lvni_lanes *all;
         assert_int_equal(lvni_lanes_create(lanes, 1, 1, &all), LVN_OK);
         for (int again = 0; again < 2; again++) {
-            lvn_step result;
+            lvni_step result;
             assert_int_equal(lvni_evaluate(m, loader, all, NULL, &result), LVN_OK);
             assert_int_equal(result.n_metrics, 2);
             assert_true(result.metric[0].weight == N);
@@ -349,7 +349,7 @@ static void signal_behind_the_exchange_stops_no_single_rank(void **state)
     lvni_loader *loader = open_loader(&data, 1, 0);
     lvni_lanes *lanes;
     lvni_comm *comm;
-    lvn_step result;
+    lvni_step result;
     assert_int_equal(lvni_lanes_create(1, 1, 1, &lanes), LVN_OK);
     assert_int_equal(lvni_comm_self(&comm), LVN_OK);
     real = comm->ops;

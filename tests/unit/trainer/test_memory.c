@@ -40,7 +40,7 @@ typedef struct trial {
 /* A validation set of the training data, in chunks of 7; the loader stays. */
 static void validate(lvni_trainer *t)
 {
-    lvn_step result;
+    lvni_step result;
     const lvni_loader_options o = {.dataset = t->o.train, .plan = &t->o.plan};
     t->o.val = t->o.train;
     assert_int_equal(lvni_loader_create(&o, &t->val_loader), LVN_OK);

@@ -308,13 +308,13 @@ static void within_an_epoch_only_the_same_run_goes_on(void **state)
 static void metric_sums_keep_names_and_bits(void **state)
 {
     (void)state;
-    const lvn_step sums = {.n_metrics = 4,
+    const lvni_step sums = {.n_metrics = 4,
                            .metric = {{.name = "top 5; acc", .sum = 0.1, .weight = 3.0},
                                       {.name = "\"quoted\"", .sum = 1.0 / 3.0, .weight = 1e300},
                                       {.name = "loss", .sum = -(double)INFINITY, .weight = 32.0},
                                       {.name = "a", .sum = (double)NAN, .weight = 5e-324}}};
     lvni_str text = {0};
-    lvn_step back;
+    lvni_step back;
     assert_int_equal(lvni_epoch_sums_write(&sums, &text), LVN_OK);
     assert_int_equal(lvni_epoch_sums_read(lvni_str_text(&text), &back), LVN_OK);
     assert_int_equal(back.n_metrics, 4);
@@ -335,7 +335,7 @@ static void other_text_is_no_sums(void **state)
     static const char *const wrong[] = {"", "loss 1 2;", "{}", "[[\"loss\",1]]", "[[\"loss\",1,2,3]]", "[[\"loss\",\"x\",2]]", "[[1,1,2]]",
                                         "[[\"loss\",1,2]", "[[\"a_name_of_thirty_two_characters__\",1,2]]"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        lvn_step back;
+        lvni_step back;
         assert_int_equal(lvni_epoch_sums_read(wrong[i], &back), LVN_ERR_CORRUPT);
         assert_int_equal(back.n_metrics, 0);
     }

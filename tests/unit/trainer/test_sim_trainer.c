@@ -56,11 +56,11 @@ typedef struct rank {
     lvn_device device;
     int setting;
     uint64_t hash;
-    lvn_step evaluated;
+    lvni_step evaluated;
     bool good;
 } rank;
 
-static void evaluate(bench *b, lvn_step *result)
+static void evaluate(bench *b, lvni_step *result)
 {
     lvni_loader *loader;
     const lvni_loader_options o = {.dataset = b->trainer->o.train, .plan = &b->trainer->o.plan};
@@ -185,7 +185,7 @@ static void device_memory_is_foretold(void **state)
         bench b;
         lvni_device *device;
         lvni_memory_need need;
-        lvn_step result;
+        lvni_step result;
         memory_init(&data, 33, SIDE);
         const int index = 1 + lanes; /* a device that nobody has used */
         assert_int_equal(lvn_device_use(LVN_SIM(index)), LVN_OK);

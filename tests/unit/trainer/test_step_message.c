@@ -13,19 +13,19 @@
 typedef struct parts {
     int n;
     lvni_message_part part[8];
-    lvn_step metrics[8];
+    lvni_step metrics[8];
 } parts;
 
-static void keep(void *user, const lvni_message_part *part, const lvn_step *metrics)
+static void keep(void *user, const lvni_message_part *part, const lvni_step *metrics)
 {
     parts *p = user;
     p->part[p->n] = *part;
     p->metrics[p->n++] = *metrics;
 }
 
-static lvn_step some_metrics(int n)
+static lvni_step some_metrics(int n)
 {
-    lvn_step s = {.weight = n + 0.5, .n_metrics = n};
+    lvni_step s = {.weight = n + 0.5, .n_metrics = n};
     for (int i = 0; i < n; i++) {
         snprintf(s.metric[i].name, sizeof s.metric[i].name, "metric-%d", i);
         s.metric[i].sum = 0.1 * i;
@@ -41,7 +41,7 @@ static void reads_what_was_written(void **state)
     assert_int_equal(lvni_message_create(&m, 1), LVN_OK); /* grows */
     lvni_message_begin(&m)->signal = 15;
     for (int i = 0; i < 4; i++) {
-        const lvn_step s = some_metrics(i * 5);
+        const lvni_step s = some_metrics(i * 5);
         assert_int_equal(lvni_message_add(&m, &s, 100 + i), LVN_OK);
     }
     assert_int_equal(lvni_message_add_note(&m, "one of two"), LVN_OK);
@@ -53,7 +53,7 @@ static void reads_what_was_written(void **state)
     assert_memory_equal(m.data + m.size - 10, "one of two", 10);
     assert_int_equal(got.n, 4);
     for (int i = 0; i < 4; i++) {
-        const lvn_step s = some_metrics(i * 5);
+        const lvni_step s = some_metrics(i * 5);
         assert_int_equal(got.part[i].samples, 100 + i);
         assert_true(got.part[i].weight >= s.weight && got.part[i].weight <= s.weight);
         assert_int_equal(got.metrics[i].n_metrics, s.n_metrics);
@@ -73,7 +73,7 @@ static void refuses_every_cut(void **state)
     assert_int_equal(lvni_message_create(&m, 2), LVN_OK);
     lvni_message_begin(&m);
     for (int i = 1; i < 3; i++) {
-        const lvn_step s = some_metrics(i);
+        const lvni_step s = some_metrics(i);
         assert_int_equal(lvni_message_add(&m, &s, i), LVN_OK);
     }
     assert_true(m.size <= lvni_message_limit(2));

@@ -56,7 +56,7 @@ typedef struct member {
     lvni_comm *comm;
     int rank;
     uint64_t hash;
-    lvn_step sum; /* metrics of the last step */
+    lvni_step sum; /* metrics of the last step */
     lvn_status status;
     char message[1024];
     int64_t early;
