@@ -129,3 +129,81 @@ lvn_status lvni_optim_rules_apply(const lvni_optim_rules *r, lvni_optim_paramete
     LVN_TRY(apply_freeze(r, parameter, n));
     return apply_lr_scale(r, parameter, n);
 }
+
+int lvni_optim_count_phases(const char *const *phases)
+{
+    int n = 0;
+    while (phases != NULL && phases[n] != NULL) {
+        n++;
+    }
+    return n > 0 ? n : 1;
+}
+
+/* The pattern at *list, which moves behind it; false: there is no more. */
+static bool next_pattern(const char **list, char pattern[PATTERN])
+{
+    const size_t n = strcspn(*list, ",");
+    snprintf(pattern, PATTERN, "%.*s", (int)n, *list);
+    *list += n + ((*list)[n] == ',' ? 1 : 0);
+    return n > 0;
+}
+
+int lvni_optim_find_phase(const char *const *phases, int from, const char *name)
+{
+    for (int i = from; phases != NULL && phases[i] != NULL; i++) {
+        const char *list = phases[i];
+        for (char pattern[PATTERN]; next_pattern(&list, pattern);) {
+            if (lvni_optim_pattern_matches(pattern, name)) {
+                return i;
+            }
+        }
+    }
+    return -1;
+}
+
+/* Everything that a phase names is there, and something of it is trained. */
+static lvn_status check_phase(const char *phase, const lvni_optim_parameter *parameter, int n)
+{
+    const char *list = phase;
+    bool trains = false;
+    for (char pattern[PATTERN]; next_pattern(&list, pattern);) {
+        int hits = 0;
+        for (int i = 0; i < n; i++) {
+            const bool hit = lvni_optim_pattern_matches(pattern, parameter[i].name);
+            hits += hit ? 1 : 0;
+            trains = trains || (hit && !parameter[i].frozen);
+        }
+        if (hits == 0) {
+            return fail_unmatched("phases", pattern, parameter, n);
+        }
+    }
+    if (!trains) {
+        LVN_FAIL(LVN_ERR_USAGE, "the phase %s of a step has nothing to train: all its parameters are frozen", phase);
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_optim_phases_apply(const char *const *phases, lvni_optim_parameter *parameter, int n)
+{
+    const int n_phases = lvni_optim_count_phases(phases);
+    if (n_phases > LVNI_PHASES) {
+        LVN_FAIL(LVN_ERR_USAGE, "a step of %d phases: it can have %d", n_phases, LVNI_PHASES);
+    }
+    for (int i = 0; i < n; i++) {
+        const int first = lvni_optim_find_phase(phases, 0, parameter[i].name);
+        const int second = first < 0 ? -1 : lvni_optim_find_phase(phases, first + 1, parameter[i].name);
+        parameter[i].phase = first < 0 ? 0 : first;
+        if (second >= 0) {
+            LVN_FAIL(LVN_ERR_USAGE, "the parameter %s is in two phases of a step, %s and %s: it can be trained in one", parameter[i].name, phases[first],
+                     phases[second]);
+        }
+        if (first < 0 && phases != NULL && phases[0] != NULL && !parameter[i].frozen) {
+            LVN_FAIL(LVN_ERR_USAGE, "the parameter %s is in no phase of a step: name it, or a module above it, in the class's phases, or freeze it",
+                     parameter[i].name);
+        }
+    }
+    for (int i = 0; phases != NULL && phases[i] != NULL; i++) {
+        LVN_TRY(check_phase(phases[i], parameter, n));
+    }
+    return LVN_OK;
+}

@@ -17,7 +17,7 @@ static bool is_adam(const lvni_optim_options *p)
 /* Does the parameter go on in the run? Zeros between two parameters stay zeros under every formula. */
 static bool goes_on(const lvni_optim_run *run, const lvni_optim_run *next, bool neighbours)
 {
-    return neighbours && !run->trusted && !next->trusted && run->lr_scale == next->lr_scale && run->weight_decay == next->weight_decay;
+    return neighbours && !run->trusted && !next->trusted && run->phase == next->phase && run->lr_scale == next->lr_scale && run->weight_decay == next->weight_decay;
 }
 
 static lvn_status make_runs(lvni_optim *o, const lvni_optim_parameter *parameter, int n)
@@ -33,7 +33,8 @@ static lvn_status make_runs(lvni_optim *o, const lvni_optim_parameter *parameter
                                      .n = p->n,
                                      .lr_scale = p->lr_scale,
                                      .weight_decay = o->options.weight_decay * p->decay_scale,
-                                     .trusted = o->options.kind == LVNI_OPTIM_LARS && p->ndim > 1};
+                                     .trusted = o->options.kind == LVNI_OPTIM_LARS && p->ndim > 1,
+                                     .phase = p->phase};
         lvni_optim_run *run = o->n_runs > 0 ? &o->run[o->n_runs - 1] : NULL;
         if (p->frozen) {
             neighbours = false;
@@ -125,7 +126,7 @@ static double trust_ratio(lvni_optim *o, const lvni_optim_run *run, const float 
 static void step_adam(lvni_optim *o, const lvni_optim_run *run, float *w, const float *g, double lr, double grad_scale)
 {
     const lvni_optim_options *p = &o->options;
-    const double t = (double)(o->steps + 1);
+    const double t = (double)(o->steps[run->phase] + 1);
     const lvni_flat_adamw_params a = {.lr = lr * run->lr_scale,
                                       .beta1 = p->beta1,
                                       .beta2 = p->beta2,
@@ -148,21 +149,24 @@ static void step_sgd(lvni_optim *o, const lvni_optim_run *run, float *w, const f
                                     .grad_scale = grad_scale,
                                     .trust = run->trusted ? trust_ratio(o, run, w, g, grad_scale) : 0.0,
                                     .nesterov = p->nesterov,
-                                    .first_step = o->steps == 0};
+                                    .first_step = o->steps[run->phase] == 0};
     lvni_flat_sgd(w, g, o->n_slots > 0 ? o->slot[0] + run->begin : NULL, run->n, &s);
 }
 
-void lvni_optim_step(lvni_optim *o, float *w, const float *g, double lr, double grad_scale)
+void lvni_optim_step(lvni_optim *o, int phase, float *w, const float *g, double lr, double grad_scale)
 {
     for (int i = 0; i < o->n_runs; i++) {
         const lvni_optim_run *run = &o->run[i];
+        if (run->phase != phase) {
+            continue;
+        }
         if (is_adam(&o->options)) {
             step_adam(o, run, w + run->begin, g + run->begin, lr, grad_scale);
         } else {
             step_sgd(o, run, w + run->begin, g + run->begin, lr, grad_scale);
         }
     }
-    o->steps++;
+    o->steps[phase]++;
 }
 
 double lvni_optim_gradient_norm(lvni_optim *o, const float *g)

@@ -1,5 +1,5 @@
-/* Optimizers and learning-rate schedules over a model's flat weights. The trainer calls lvni_optim_step once per optimizer
- * step with the step's merged gradient. How each parameter is treated comes from groups.h; averages of weights are in ema.h. */
+/* Optimizers and learning-rate schedules over a model's flat weights. The trainer calls lvni_optim_step once per phase of an optimizer
+ * step with the phase's merged gradient. How each parameter is treated comes from groups.h; averages of weights are in ema.h. */
 #ifndef LEVIN_OPTIM_OPTIM_H
 #define LEVIN_OPTIM_OPTIM_H
 
@@ -28,6 +28,7 @@ typedef struct lvni_optim_run {
     int64_t begin, n; /* elements */
     double lr_scale, weight_decay;
     bool trusted; /* has a rate of its own (lars): one tensor alone */
+    int phase;
 } lvni_optim_run;
 
 /* State as flat buffers of the weights' length: sgd, lars: momentum (when it is not 0); adam, adamw: exp_avg, exp_avg_sq. */
@@ -39,7 +40,7 @@ typedef struct lvni_optim {
     int n_slots;
     const char *slot_name[LVNI_OPTIM_SLOTS]; /* as in checkpoints: optim/<slot>/<parameter> */
     float *slot[LVNI_OPTIM_SLOTS];
-    int64_t steps; /* done */
+    int64_t steps[LVNI_PHASES]; /* updates done, of each phase's parameters */
     double *partial; /* one sum of squares per block */
 } lvni_optim;
 
@@ -49,8 +50,8 @@ int lvni_optim_slots(const lvni_optim_options *options);
 lvn_status lvni_optim_create(const lvni_optim_options *options, int64_t n, const lvni_optim_parameter *parameter, int n_parameters,
                              lvni_optim **out);
 void lvni_optim_destroy(lvni_optim *optim);
-/* w -= update(g * grad_scale); lr is the step's learning rate. */
-void lvni_optim_step(lvni_optim *optim, float *w, const float *g, double lr, double grad_scale);
+/* w -= update(g * grad_scale) for the parameters of the phase; lr is the step's learning rate. */
+void lvni_optim_step(lvni_optim *optim, int phase, float *w, const float *g, double lr, double grad_scale);
 /* 2-norm of n gradients: sums over fixed blocks added in the tree over block numbers, in f64. Not finite when a gradient is not. */
 double lvni_optim_gradient_norm(lvni_optim *optim, const float *g);
 /* The same from the sums of squares of all blocks (lvni_flat_block_sumsq). */

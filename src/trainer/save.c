@@ -205,7 +205,7 @@ lvn_status lvni_trainer_save_start(lvni_trainer *t, bool best)
     lvni_saver *s = t->saver;
     LVN_TRY(t->o.out == NULL ? LVN_OK : write_texts(t, &s->texts));
     LVN_TRY(copy_state(s));
-    snprintf(s->schedule, sizeof s->schedule, "updates=%lld", (long long)t->optim->steps);
+    snprintf(s->schedule, sizeof s->schedule, "updates=%lld", (long long)t->optim->steps[0]);
     lvni_scaler_print(&t->scaler, s->scaler, sizeof s->scaler);
     s->at = t->at;
     s->best = best;

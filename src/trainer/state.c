@@ -168,7 +168,7 @@ lvn_status lvni_trainer_restore(lvni_trainer *t, const lvni_ckpt *ckpt)
         t->at = ckpt->at;
         t->at.finished = false;
         t->saved_step = ckpt->at.step;
-        t->optim->steps = updates;
+        t->optim->steps[0] = updates;
         t->scaler = scaler;
         t->epoch_sum = sums;
         lvni_model_touch(t->o.model);

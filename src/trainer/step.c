@@ -297,13 +297,13 @@ static lvn_status update(lvni_trainer *t, const lvni_set *total, lvni_step_resul
     if (r->clipped) {
         scale *= clip / (r->grad_norm + 1e-6);
     }
-    lvni_optim_step(t->optim, model->weights, total->data, r->lr, scale);
+    lvni_optim_step(t->optim, 0, model->weights, total->data, r->lr, scale);
     if (t->o.precision == LVNI_PRECISION_BF16_TRUE) {
         lvni_flat_round_bf16(model->weights, model->n_weights);
     }
     lvni_model_apply_records(model, total);
     if (t->ema != NULL) {
-        lvni_ema_update(t->ema, model->weights, t->optim->steps - 1);
+        lvni_ema_update(t->ema, model->weights, t->optim->steps[0] - 1);
     }
     lvni_model_touch(model);
     return LVN_OK;

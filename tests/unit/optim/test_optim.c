@@ -103,8 +103,8 @@ static void follow(const char *name, const lvni_optim_options *options, referenc
         const double lr = options->lr * (t <= 6 ? 1.0 : 0.25), scale = t % 3 == 0 ? 0.5 : 1.0 / 64;
         fill(g, "gradient", (uint32_t)t);
         ref(options, t, lr, scale);
-        lvni_optim_step(o, w, g, lr, scale);
-        assert_int_equal(o->steps, t);
+        lvni_optim_step(o, 0, w, g, lr, scale);
+        assert_int_equal(o->steps[0], t);
         assert_weights(name, t);
     }
     for (int k = 0; k < o->n_slots; k++) {
@@ -152,9 +152,9 @@ static void numbers_worked_out(void **state)
         LVN_OK);
     assert_int_equal(o->n_slots, 1);
     assert_string_equal(o->slot_name[0], "momentum");
-    lvni_optim_step(o, &one, &gradient, 0.25, 1.0); /* buffer 2, weight 1 - 0.5 */
+    lvni_optim_step(o, 0, &one, &gradient, 0.25, 1.0); /* buffer 2, weight 1 - 0.5 */
     assert_true(one == 0.5f);
-    lvni_optim_step(o, &one, &gradient, 0.25, 0.5); /* buffer 0.5 * 2 + 1 = 2, weight 0.5 - 0.5 */
+    lvni_optim_step(o, 0, &one, &gradient, 0.25, 0.5); /* buffer 0.5 * 2 + 1 = 2, weight 0.5 - 0.5 */
     assert_true(one == 0.0f);
     assert_true(o->slot[0][0] == 2.0f);
     lvni_optim_destroy(o);
@@ -169,7 +169,7 @@ static void numbers_worked_out(void **state)
                                        1, &o),
                      LVN_OK);
     one = 1.0f;
-    lvni_optim_step(o, &one, &gradient, 0.125, 1.0);
+    lvni_optim_step(o, 0, &one, &gradient, 0.125, 1.0);
     assert_true(fabsf(one - (0.75f - 0.125f)) < 1e-6f);
     lvni_optim_destroy(o);
 }

@@ -50,7 +50,7 @@ static void run_case(const golden_steps *c, float *w)
                 g[begin[i] + k] = 4.0f * gradient(size[i], k, t);
             }
         }
-        lvni_optim_step(o, w, g, c->options.lr, 0.25);
+        lvni_optim_step(o, 0, w, g, c->options.lr, 0.25);
     }
     lvni_optim_destroy(o);
 }

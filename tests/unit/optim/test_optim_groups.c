@@ -90,6 +90,53 @@ static void mistakes(void **state)
     assert_refused(&(lvni_optim_rules){.lr_scale = missing, .n_lr_scale = 1}, "lr_scale: no parameter of the model is named by the pattern convv1; the nearest name is conv1");
 }
 
+static void phases_name_parameters(void **state)
+{
+    (void)state;
+    lvni_optim_parameter p[N];
+    const char *const two[] = {"head", "conv1,norm1.*,layer1", NULL};
+    fill_parameters(p);
+    assert_int_equal(lvni_optim_rules_apply(&(lvni_optim_rules){0}, p, N), LVN_OK);
+    assert_int_equal(lvni_optim_count_phases(NULL), 1);
+    assert_int_equal(lvni_optim_phases_apply(NULL, p, N), LVN_OK);
+    for (int i = 0; i < N; i++) {
+        assert_int_equal(p[i].phase, 0);
+    }
+    assert_int_equal(lvni_optim_count_phases(two), 2);
+    assert_int_equal(lvni_optim_phases_apply(two, p, N), LVN_OK);
+    for (int i = 0; i < N; i++) {
+        assert_int_equal(p[i].phase, i == 4 ? 0 : 1);
+    }
+    assert_int_equal(lvni_optim_find_phase(two, 0, "norm1.running_mean"), 1);
+    assert_int_equal(lvni_optim_find_phase(two, 0, "count"), -1);
+    assert_int_equal(lvni_optim_find_phase(NULL, 0, "count"), -1);
+}
+
+static void mistakes_in_phases(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *phases[10];
+        const char *freeze, *tells;
+    } row[] = {
+        {{"head", "conv1,norm1"}, NULL, "the parameter layer1.0.conv.weight is in no phase"},
+        {{"head", "*"}, NULL, "the parameter head.weight is in two phases of a step, head and *"},
+        {{"haed", "conv1,norm1,layer1"}, "head", "phases: no parameter of the model is named by the pattern haed; the nearest name is head"},
+        {{"head", "conv1,norm1,layer1"}, "head", "the phase head of a step has nothing to train"},
+        {{"a", "b", "c", "d", "e", "f", "g", "h", "i"}, NULL, "a step of 9 phases: it can have 8"},
+    };
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        lvni_optim_parameter p[N];
+        fill_parameters(p);
+        const lvni_optim_rules r = {.freeze = &row[i].freeze, .n_freeze = row[i].freeze != NULL ? 1 : 0};
+        assert_int_equal(lvni_optim_rules_apply(&r, p, N), LVN_OK);
+        assert_int_equal(lvni_optim_phases_apply(row[i].phases, p, N), LVN_ERR_USAGE);
+        if (strstr(lvn_last_error()->message, row[i].tells) == NULL) {
+            fail_msg("%s", lvn_last_error()->message);
+        }
+    }
+}
+
 static void fill(float *x, const char *purpose, uint32_t step)
 {
     const lvni_rng rng = {.key = lvni_rng_make_key(3, lvni_rng_purpose(purpose)), .a = step};
@@ -107,7 +154,7 @@ static int run(const lvni_optim_options *options, const lvni_optim_parameter *pa
     fill(w, "weights", 0);
     for (uint32_t t = 0; t < STEPS; t++) {
         fill(g, "gradient", t);
-        lvni_optim_step(o, w, g, options->lr, 0.5);
+        lvni_optim_step(o, 0, w, g, options->lr, 0.5);
     }
     const int runs = o->n_runs;
     lvni_optim_destroy(o);
@@ -164,6 +211,39 @@ static void frozen_stay_and_rates_scale(void **state)
     }
 }
 
+/* Phase after phase is what one step of everything is, as long as none is left out; then each counts its own updates. */
+static void phases_step_by_themselves(void **state)
+{
+    (void)state;
+    static float whole[FLAT], w[FLAT], g[FLAT], alone[FLAT];
+    const char *const phases[] = {"conv1,norm1", "layer1,head", NULL};
+    lvni_optim_parameter p[N];
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        lvni_optim *o;
+        fill_parameters(p);
+        assert_int_equal(lvni_optim_rules_apply(&(lvni_optim_rules){0}, p, N), LVN_OK);
+        run(&kinds[k], p, N, whole);
+        assert_int_equal(lvni_optim_phases_apply(phases, p, N), LVN_OK);
+        assert_int_equal(lvni_optim_create(&kinds[k], FLAT, p, N, &o), LVN_OK);
+        assert_int_equal(o->n_runs, 2);
+        fill(w, "weights", 0);
+        for (uint32_t t = 0; t < STEPS; t++) {
+            fill(g, "gradient", t);
+            memcpy(alone, w, sizeof w);
+            lvni_optim_step(o, 1, w, g, kinds[k].lr, 0.5);
+            assert_memory_equal(w, alone, (size_t)begins[3] * sizeof *w);
+        }
+        assert_memory_equal(w + begins[3], whole + begins[3], (size_t)(FLAT - begins[3]) * sizeof *w);
+        assert_true(o->steps[0] == 0 && o->steps[1] == STEPS);
+        for (uint32_t t = 0; t < STEPS; t++) { /* its first steps come late: bias corrections and momentum begin here */
+            fill(g, "gradient", t);
+            lvni_optim_step(o, 0, w, g, kinds[k].lr, 0.5);
+        }
+        assert_memory_equal(w, whole, sizeof w);
+        lvni_optim_destroy(o);
+    }
+}
+
 /* The rate of a tensor follows from it alone, wherever it begins. */
 static void lars_knows_no_places(void **state)
 {
@@ -182,8 +262,8 @@ static void lars_knows_no_places(void **state)
     for (uint32_t t = 0; t < STEPS; t++) {
         fill(ga, "gradient", t);
         memcpy(gb + FAR, ga, LONG * sizeof *ga);
-        lvni_optim_step(o, a, ga, 1.0, 0.5);
-        lvni_optim_step(p, b, gb, 1.0, 0.5);
+        lvni_optim_step(o, 0, a, ga, 1.0, 0.5);
+        lvni_optim_step(p, 0, b, gb, 1.0, 0.5);
         assert_memory_equal(b + FAR, a, LONG * sizeof *a);
     }
     lvni_optim_destroy(o);
@@ -199,13 +279,13 @@ static void lars_without_a_norm(void **state)
     float w[2] = {0}, g[2] = {1.0f, -2.0f};
     lvni_optim *o;
     assert_int_equal(lvni_optim_create(&options, 2, &p, 1, &o), LVN_OK);
-    lvni_optim_step(o, w, g, 0.5, 1.0);
+    lvni_optim_step(o, 0, w, g, 0.5, 1.0);
     assert_true(w[0] == -0.5f && w[1] == 1.0f);
     g[0] = g[1] = 0.0f;
-    lvni_optim_step(o, w, g, 0.5, 1.0);
+    lvni_optim_step(o, 0, w, g, 0.5, 1.0);
     assert_true(w[0] == -0.5f && w[1] == 1.0f);
     g[0] = 1e-44f;
-    lvni_optim_step(o, w, g, 0.5, 1e-8);
+    lvni_optim_step(o, 0, w, g, 0.5, 1e-8);
     assert_true(isfinite(w[0]) && isfinite(w[1]));
     lvni_optim_destroy(o);
 }
@@ -220,8 +300,11 @@ int main(void)
         cmocka_unit_test(patterns),
         cmocka_unit_test(settings),
         cmocka_unit_test(mistakes),
+        cmocka_unit_test(phases_name_parameters),
+        cmocka_unit_test(mistakes_in_phases),
         cmocka_unit_test(equal_settings_are_one_run_and_the_same_bits),
         cmocka_unit_test(frozen_stay_and_rates_scale),
+        cmocka_unit_test(phases_step_by_themselves),
         cmocka_unit_test(lars_knows_no_places),
         cmocka_unit_test(lars_without_a_norm),
     };
