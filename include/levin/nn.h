@@ -33,7 +33,14 @@ typedef struct lvn_module_class {
     void (*destroy)(lvn_module *module); /* optional: what build() made beside children, parameters and buffers */
     /* optional: the module on x, then `residual` added, where both are done in one pass over memory */
     lvn_tensor *(*forward_residual)(const lvn_module *module, lvn_tensor *x, lvn_tensor *residual);
-    void *reserved[3];
+    /* optional: several optimizers in one step, one phase after the other over the whole batch (a critic, then a generator). For each phase the
+     * names of the parameters that it trains, or of modules above them, separated by commas; '*' and '?' as usual; then NULL. Every parameter is in one
+     * phase. In a phase training_step is called for every shard, with the same samples and step->phase, and returns the phase's loss; no other
+     * phase's parameters get a gradient, and those of phases before it are already updated. Buffers move in the phase that names them;
+     * what other phases push into them is passed over. Metrics of all phases are reported together. Validation is one pass, and needs a
+     * validation_step. Up to 8 phases. */
+    const char *const *phases;
+    void *reserved[2];
 } lvn_module_class;
 
 struct lvn_module {
@@ -48,7 +55,8 @@ LVN_API lvn_tensor *lvn_forward(const lvn_module *module, lvn_tensor *x);
 LVN_API lvn_tensor *lvn_forward_residual(const lvn_module *module, lvn_tensor *x, lvn_tensor *residual);
 
 /* Report a metric of the shard (one element, a mean over the shard's samples). Names: up to 31 characters; up to 16 a step.
- * They appear as train/NAME or val/NAME, averaged over samples in shard order. NULL values are passed over (the scope failed); more than
+ * They appear as train/NAME or val/NAME, averaged over samples in shard order, and over
+ * the calls and phases that report the same name. NULL values are passed over (the scope failed); more than
  * one element, a longer name or a 17th metric fails the scope. */
 LVN_API void lvn_log(lvn_step *step, const char *name, const lvn_tensor *value);
 
@@ -73,12 +81,14 @@ LVN_API lvn_tensor *lvn_builder_parameter(lvn_builder *b, const char *name, int 
 /* Other initial values for a parameter that this module or a part of it has already made, by its name from here ("conv1.weight"). */
 LVN_API lvn_status lvn_builder_set_init(lvn_builder *b, const char *name, lvn_init init, double bound);
 
-/* State that a step changes: f32, saved in checkpoints. Every shard may push one value per step; after the last shard
+/* State that a step changes: f32, saved in checkpoints. Every shard may push one value per step (in the phase that names the buffer; where
+ * none does, in each); after the last shard
  *   value = (1 - momentum) * value + momentum * (weighted tree mean of what the shards pushed). */
 LVN_API lvn_buffer *lvn_builder_buffer(lvn_builder *b, const char *name, int ndim, const int64_t *shape, double fill,
                                        double momentum);
 LVN_API lvn_tensor *lvn_buffer_value(const lvn_buffer *buffer); /* as it was before the step; borrowed */
-/* Push the shard's value (same number of elements). Once per shard and step; outside training nothing happens. */
+/* Push the shard's value (same number of elements). Once per shard and step, or phase; outside training, and in phases that do not train the
+ * buffer's module, nothing happens. */
 LVN_API lvn_status lvn_buffer_push(const lvn_buffer *buffer, const lvn_tensor *value);
 /* Training mode (dropout, batch statistics) or evaluation. */
 LVN_API bool lvn_is_training(void);

@@ -4,7 +4,8 @@
  *   key      = lvni_rng_key(seed, purpose): a 64-bit mix of the run's seed and a 64-bit hash of the purpose's name
  *              (low word = key[0], high word = key[1]); inside a forward the purpose is the module path.
  *   counter  = (c0 = element / 4, c1 = c, c2 = b, c3 = a), element e takes word e % 4 of the output.
- *   Per use:   inside a step   a = step,  b = shard,  c = number of the call within the shard's forward
+ *   Per use:   inside a step   a = step,  b = shard,  c = phase * 2^24 + number of the call within the shard's forward (phase 0 but
+ *                              for steps of several phases)
  *              a named draw (lvn_random_uniform) does the same with the purpose hash(path) + 0x9e3779b97f4a7c15 hash(name)
  *              initialisation  a = b = c = 0
  *              sample order    a = epoch, b = c = 0        (purpose "order")

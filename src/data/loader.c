@@ -54,18 +54,19 @@ static void count_batches(lvni_loader *l)
     l->total = all > l->first ? all - l->first : 0;
 }
 
-/* Enough slots to keep all threads busy while every lane holds a batch, within the memory given. */
+/* Enough slots to keep all threads busy while every lane, or shard, holds a batch, within the memory given. */
 static int choose_slots(const lvni_loader *l)
 {
     const int64_t lanes = l->plan.lanes, capacity = l->layout.capacity;
     const int64_t round = l->o.training ? l->plan.shard_end - l->plan.shard_begin : lanes;
+    const int64_t held = l->o.training && l->o.whole_steps ? round : lanes;
     int64_t n = l->o.workers == 0 ? 1 : (l->o.ahead > 0 ? l->o.ahead : 2) * round;
     const int64_t busy = (2 * (int64_t)l->o.workers + capacity - 1) / capacity; /* two samples per worker */
-    n = lanes + (n > busy ? n : busy);
+    n = held + (n > busy ? n : busy);
     const size_t max_bytes = l->o.max_bytes > 0 ? l->o.max_bytes : DEFAULT_BYTES;
     const int64_t fit = (int64_t)(max_bytes / l->layout.slot_bytes);
     n = n < fit ? n : fit;
-    n = n > lanes ? n : lanes + 1;
+    n = n > held ? n : held + 1;
     return (int)(n < l->total ? n : l->total);
 }
 

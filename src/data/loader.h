@@ -18,9 +18,10 @@ typedef struct lvni_loader_options {
     bool training;              /* false: one pass in index order, in chunks of plan->eval_batch_size */
     bool in_turn;               /* evaluation: ranks get chunks in turn; false: a contiguous run each */
     uint64_t seed;
+    bool whole_steps; /* training: all batches of this rank's shards in a step may be held at once, and one more is made */
     int workers;      /* threads; 0: the thread that asks for a batch decodes it */
     int ahead;        /* steps (evaluation: rounds of lanes) decoded ahead; 0: 2 */
-    size_t max_bytes; /* of all batches held; 0: 1 GiB. Never fewer than one batch per lane and one more */
+    size_t max_bytes; /* of all batches held; 0: 1 GiB. Never fewer than one batch per lane (whole_steps: shard) and one more */
     bool skip_unreadable;  /* on_error=skip; false: the first unreadable sample in order stops the run */
     uint32_t epoch;        /* training: where to start */
     int64_t step_in_epoch; /* 0 .. steps_per_epoch */

@@ -221,7 +221,7 @@ lvn_buffer *lvn_builder_buffer(lvn_builder *b, const char *name, int ndim, const
         return (lvn_buffer *)fail(b, LVN_ERR_MEMORY);
     }
     m->buffers = list;
-    *buffer = (lvn_buffer){.name = full, .tensor = t, .model = m, .index = m->n_buffers, .numel = lvn_numel(t), .fill = fill, .momentum = momentum};
+    *buffer = (lvn_buffer){.name = full, .tensor = t, .model = m, .index = m->n_buffers, .phase = -1, .numel = lvn_numel(t), .fill = fill, .momentum = momentum};
     m->buffers[m->n_buffers++] = buffer;
     return buffer;
 }

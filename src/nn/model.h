@@ -19,6 +19,7 @@ typedef struct lvni_parameter {
     char *name; /* "conv1.weight" */
     lvn_tensor *tensor;
     int64_t numel;
+    int phase; /* of a step, in which it is trained; -1: never. The trainer's */
     lvn_init init;
     double bound;
     lvni_layout layout;
@@ -38,6 +39,7 @@ struct lvn_buffer {
     lvn_tensor *tensor;
     const lvni_model *model; /* whose it is */
     int index;                      /* in model->buffers */
+    int phase;                      /* the only one of a step that moves it; -1: each. The trainer's */
     int64_t numel, offset;          /* in the set's record part */
     int64_t value_offset;           /* of its values in the model's `weights` */
     double fill, momentum;

@@ -96,7 +96,7 @@ lvn_status lvn_buffer_push(const lvn_buffer *buffer, const lvn_tensor *value)
 {
     lvni_ctx *ctx = lvni_ctx_get();
     lvni_set *set = ctx->records;
-    if (set == NULL || !ctx->at.training) {
+    if (set == NULL || !ctx->at.training || (buffer->phase >= 0 && buffer->phase != (int)ctx->at.phase)) {
         return LVN_OK;
     }
     LVN_ARG(value != NULL && value->dtype == LVN_F32 && lvn_numel(value) == buffer->numel,

@@ -18,6 +18,7 @@
 #include "tensor/device.h"
 #include "trainer/identity.h"
 #include "trainer/memory.h"
+#include "trainer/phases.h"
 
 #include <levin/version.h>
 #include <stdio.h>
@@ -198,7 +199,7 @@ static lvn_status check_optim(const lvni_fit_run *r)
     lvni_read_rules(r->request->config, &rules);
     LVN_TRY(lvni_trainer_parameters(r->model, &rules, &parameter));
     lvni_free(parameter);
-    return LVN_OK;
+    return r->request->val == NULL ? LVN_OK : lvni_phases_check_validation(r->request->cls);
 }
 
 static lvn_status build_model(lvni_fit_run *r)

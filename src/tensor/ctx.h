@@ -12,9 +12,12 @@ typedef struct lvni_position {
     uint64_t seed;
     uint32_t step;      /* optimizer step, from 0 */
     uint32_t shard;     /* shard of the step */
-    uint32_t call;      /* random ops called so far in this shard's forward */
+    uint32_t phase;     /* of the step */
+    uint32_t call;      /* phase << LVNI_CALL_BITS, and random ops called so far in this shard's forward */
     bool training;      /* dropout and batch norm behave as in training */
 } lvni_position;
+
+enum { LVNI_CALL_BITS = 24 }; /* of the packing (core/rng.h) */
 
 struct lvni_cache;   /* tensor/cache.h: recycles tensor memory */
 struct lvni_tape;    /* autograd: scopes and nodes */

@@ -132,6 +132,12 @@ lvn_status lvni_loop_keep(lvni_trainer *t, lvn_status failed)
     if (failed == LVN_ERR_NON_FINITE || failed == LVN_ERR_INTERNAL || t->o.out == NULL || t->at.step == 0) {
         return failed;
     }
+    if (t->torn) { /* some weights are a phase ahead of the others: a run that went on from them would be another one */
+        (void)lvni_trainer_save_wait(t);
+        lvn_error_adopt(&error);
+        lvni_loop_tell_last_good(t);
+        return failed;
+    }
     const bool waited = lvni_trainer_save_wait(t) == LVN_OK; /* first: it sets saved_step */
     if (save_now(t, waited && t->saved_step == t->at.step) == LVN_OK) {
         snprintf(error.message + n, sizeof error.message - n,

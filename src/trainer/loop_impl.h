@@ -4,8 +4,14 @@
 
 #include "trainer/trainer.h"
 
-/* step.c: forward and backward of one shard; the thread's context is the lane's. Looks at options, position and scaler alone. */
+/* step.c: forward and backward of one shard; the thread's context is the lane's. Looks at options, position, phase and scaler alone. */
 lvn_status lvni_trainer_run_shard(const lvni_trainer *t, lvni_shard_job *job);
+
+/* update.c */
+/* Weights, buffers and optimizer state of the phase in work, from its summed gradient. */
+lvn_status lvni_trainer_update(lvni_trainer *t, const lvni_set *total, lvni_step_result *r);
+/* After the last phase: the average, the loss scale. */
+lvn_status lvni_trainer_end_updates(lvni_trainer *t, const lvni_step_result *r);
 
 /* keep.c */
 /* Is this epoch the best so far? By val/acc, then val/loss, then train/loss, whichever the module reports first; notes the score. */

@@ -10,6 +10,7 @@
 #include "tensor/device.h"
 #include "trainer/device_batch.h"
 #include "trainer/loop_impl.h"
+#include "trainer/phases.h"
 
 #include <string.h>
 
@@ -75,7 +76,7 @@ static void free_batch(lvni_loader_batch *b)
     }
 }
 
-/* Forward and backward of a shard. The gradient set has addresses alone, and is not the lane's. */
+/* Forward and backward of a shard, phase after phase. The gradient set has addresses alone, and is not the lane's. */
 static lvn_status train_dry(dry_lane *lane, const lvni_loader_batch *batch)
 {
     lvni_set *set;
@@ -85,7 +86,12 @@ static lvn_status train_dry(dry_lane *lane, const lvni_loader_batch *batch)
     lane->need->apart += lvni_device_get_stats(lane->device).held - before;
     job.set = set;
     lane->ctx->group = lane->group == NULL ? NULL : lvni_dry_group_get(lane->group);
-    const lvn_status s = lvni_trainer_run_shard(&lane->trainer, &job);
+    lvn_status s = LVN_OK;
+    for (int i = 0; i < lvni_phases_count(lane->trainer.o.model) && s == LVN_OK; i++) {
+        lane->trainer.phase = i;
+        lvni_phases_begin(lane->trainer.o.model, i);
+        s = lvni_trainer_run_shard(&lane->trainer, &job);
+    }
     lane->ctx->group = NULL;
     lvni_set_destroy(set);
     return s;
@@ -259,6 +265,7 @@ static lvn_status add_loader(const lvni_trainer_options *o, const lvn_dataset *d
     const lvni_loader_options l = {.dataset = dataset,
                                    .plan = &o->plan,
                                    .training = dataset == o->train,
+                                   .whole_steps = lvni_phases_count(o->model) > 1,
                                    .workers = o->workers,
                                    .max_epochs = o->max_epochs > 0 ? (uint32_t)o->max_epochs : 0};
     LVN_TRY(dataset == NULL ? LVN_OK : lvni_loader_predict(&l, &bytes));
@@ -267,13 +274,11 @@ static lvn_status add_loader(const lvni_trainer_options *o, const lvn_dataset *d
 }
 
 /* As lvni_trainer_create will: nothing is recorded for frozen parameters. */
-static lvn_status mark_frozen(const lvni_trainer_options *o)
+static lvn_status assign_phases(const lvni_trainer_options *o)
 {
     lvni_optim_parameter *p;
     LVN_TRY(lvni_trainer_parameters(o->model, &o->rules, &p));
-    for (int i = 0; i < o->model->n_parameters; i++) {
-        o->model->parameters[i].tensor->requires_grad = !p[i].frozen;
-    }
+    lvni_phases_assign(o->model, p);
     lvni_free(p);
     return LVN_OK;
 }
@@ -319,7 +324,7 @@ lvn_status lvni_trainer_predict_memory(const lvni_trainer_options *o, lvni_memor
     if (o->out != NULL || o->export_model != NULL) {
         need->saving = values + average + slots * weights + (o->export_model != NULL ? weights : 0);
     }
-    LVN_TRY(mark_frozen(o));
+    LVN_TRY(assign_phases(o));
     LVN_TRY(measure_lanes(o, need));
     count_device(o, slots, need);
     LVN_TRY(add_loader(o, o->train, need));

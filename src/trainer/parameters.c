@@ -15,7 +15,8 @@ lvn_status lvni_trainer_parameters(const lvni_model *m, const lvni_optim_rules *
                                       .n = m->parameters[i].numel,
                                       .ndim = m->parameters[i].tensor->ndim};
     }
-    const lvn_status s = lvni_optim_rules_apply(rules, p, m->n_parameters);
+    lvn_status s = lvni_optim_rules_apply(rules, p, m->n_parameters);
+    s = s == LVN_OK ? lvni_optim_phases_apply(m->root->cls->phases, p, m->n_parameters) : s;
     if (s != LVN_OK) {
         lvni_free(p);
         return s;

@@ -5,6 +5,7 @@
 #include "log/metrics.h"
 #include "log/run_log.h"
 #include "tensor/device.h"
+#include "trainer/phases.h"
 #include "trainer/trainer.h"
 
 #include <math.h>
@@ -12,7 +13,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-enum { LINE = LVNI_METRICS * 2 + 10 };
+enum { LINE = LVNI_METRICS * 2 + LVNI_PHASES + 10 };
 
 double lvni_metric_mean(const lvni_step *step, const char *name)
 {
@@ -127,11 +128,15 @@ lvn_status lvni_report_step(lvni_trainer *t, const lvni_step_result *r, bool las
     if (!logged || t->log == NULL) {
         return LVN_OK;
     }
-    char text[LVNI_METRICS][48];
+    char text[LVNI_METRICS][48], norm[LVNI_PHASES][64];
     lvni_metric row[LINE];
     int n = metric_rows(&r->metrics, "train", text, row);
     row[n++] = (lvni_metric){.name = "lr", .value = r->lr};
-    row[n++] = (lvni_metric){.name = "grad_norm", .value = r->grad_norm};
+    for (int i = 0; i < r->n_phases; i++) {
+        const char *phase = lvni_phases_name(t->o.model, i);
+        snprintf(norm[i], sizeof norm[i], "grad_norm%s%s", phase[0] != '\0' ? "/" : "", phase);
+        row[n++] = (lvni_metric){.name = norm[i], .value = r->phase[i].grad_norm};
+    }
     if (t->scaler.on) {
         row[n++] = (lvni_metric){.name = "amp/scale", .value = t->scaler.scale};
         row[n++] = (lvni_metric){.name = "amp/skipped_steps", .value = (double)t->scaler.skipped};

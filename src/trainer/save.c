@@ -27,7 +27,7 @@ struct lvni_saver {
     lvni_state_arrays copy;
     lvni_state_entries entries; /* of the copy */
     texts texts;
-    char schedule[48], scaler[128];
+    char schedule[192], scaler[128];
     lvni_ckpt_position at;
     bool best, written;
     lvn_status status;
@@ -205,7 +205,7 @@ lvn_status lvni_trainer_save_start(lvni_trainer *t, bool best)
     lvni_saver *s = t->saver;
     LVN_TRY(t->o.out == NULL ? LVN_OK : write_texts(t, &s->texts));
     LVN_TRY(copy_state(s));
-    snprintf(s->schedule, sizeof s->schedule, "updates=%lld", (long long)t->optim->steps[0]);
+    lvni_state_updates_print(t, s->schedule, sizeof s->schedule);
     lvni_scaler_print(&t->scaler, s->scaler, sizeof s->scaler);
     s->at = t->at;
     s->best = best;

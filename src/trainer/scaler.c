@@ -38,7 +38,7 @@ void lvni_scaler_init(lvni_scaler *s, lvni_precision precision)
     *s = (lvni_scaler){.on = on, .scale = on ? FIRST_SCALE : 1.0};
 }
 
-lvn_status lvni_scaler_update(lvni_scaler *s, bool overflow)
+lvn_status lvni_scaler_update(lvni_scaler *s, bool overflow, bool skipped)
 {
     if (!overflow) {
         s->in_a_row = 0;
@@ -49,8 +49,8 @@ lvn_status lvni_scaler_update(lvni_scaler *s, bool overflow)
         return LVN_OK;
     }
     s->clean = 0;
-    s->skipped++;
-    s->in_epoch++;
+    s->skipped += skipped ? 1 : 0;
+    s->in_epoch += skipped ? 1 : 0;
     s->in_a_row++;
     s->scale = s->scale * 0.5 > LEAST_SCALE ? s->scale * 0.5 : LEAST_SCALE;
     if (s->in_a_row == MOST_SKIPPED) {

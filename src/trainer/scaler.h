@@ -24,13 +24,13 @@ typedef struct lvni_scaler {
     int64_t clean;   /* steps without overflow since the scale last moved */
     int64_t skipped; /* steps of the run */
     int64_t in_epoch; /* of the epoch at work */
-    int in_a_row;    /* of them, without a good one since */
+    int in_a_row;    /* steps with an overflow since the last one without */
 } lvni_scaler;
 
 void lvni_scaler_init(lvni_scaler *scaler, lvni_precision precision);
-/* After the reduction. overflow: an element of the summed gradient is not finite; the step is then skipped, the scale halved (not below 2^-14).
- * Doubled after 2000 steps without. LVN_ERR_NON_FINITE after 50 skipped steps in a row. */
-lvn_status lvni_scaler_update(lvni_scaler *scaler, bool overflow);
+/* After a step. overflow: an element of a summed gradient is not finite; its phase was skipped, the scale is halved (not below 2^-14); skipped: so
+ * were all phases. Doubled after 2000 steps without. LVN_ERR_NON_FINITE after 50 steps with an overflow in a row. */
+lvn_status lvni_scaler_update(lvni_scaler *scaler, bool overflow, bool skipped);
 /* Its state as text for a checkpoint; off: "skipped=N" of the steps before the precision changed, or empty. */
 void lvni_scaler_print(const lvni_scaler *scaler, char *text, size_t size);
 /* NULL text: a checkpoint without scaler. Of another precision: the skipped steps alone are taken over.

@@ -126,16 +126,43 @@ static lvn_status check_tensors(const lvni_ckpt *ckpt, const lvni_state_entries 
     return LVN_OK;
 }
 
-static lvn_status read_texts(const lvni_ckpt *ckpt, lvni_step *sums, long long *updates)
+void lvni_state_updates_print(const lvni_trainer *t, char *text, size_t size)
+{
+    size_t n = (size_t)snprintf(text, size, "updates=%lld", (long long)t->optim->steps[0]);
+    for (int i = 1; i < t->n_phases && n < size; i++) {
+        n += (size_t)snprintf(text + n, size - n, ",%lld", (long long)t->optim->steps[i]);
+    }
+}
+
+/* How many numbers there were; 0: the text is something else. */
+static int read_updates(const char *text, int64_t updates[LVNI_PHASES])
+{
+    long long value = 0;
+    int n = 0, end = 0;
+    bool good = text != NULL && sscanf(text, "updates=%lld%n", &value, &end) == 1;
+    while (good) {
+        updates[n++] = value;
+        text += end;
+        good = n < LVNI_PHASES && sscanf(text, ",%lld%n", &value, &end) == 1;
+    }
+    return n > 0 && text[0] == '\0' ? n : 0;
+}
+
+static lvn_status read_texts(const lvni_trainer *t, const lvni_ckpt *ckpt, lvni_step *sums, int64_t updates[LVNI_PHASES])
 {
     const char *metrics = lvni_st_meta_get(ckpt->file, LVNI_STATE_EPOCH_METRICS);
     if (metrics == NULL || lvni_epoch_sums_read(metrics, sums) != LVN_OK) {
         LVN_FAIL(LVN_ERR_CORRUPT, "%s: its metadata " LVNI_STATE_EPOCH_METRICS " is %.200s: it cannot be resumed; remove it, and the run goes on from an "
                  "older checkpoint, or from none", ckpt->path, metrics == NULL ? "missing" : metrics);
     }
-    if (ckpt->schedule == NULL || sscanf(ckpt->schedule, "updates=%lld", updates) != 1) {
+    const int n = read_updates(ckpt->schedule, updates);
+    if (n == 0) {
         LVN_FAIL(LVN_ERR_CORRUPT, "%s: its metadata " LVNI_CKPT_SCHEDULE " is %.200s, not updates=NUMBER", ckpt->path,
                  ckpt->schedule == NULL ? "missing" : ckpt->schedule);
+    }
+    if (n != t->n_phases) {
+        LVN_FAIL(LVN_ERR_USAGE, "%s was written by a run whose steps have %d phase%s, those of this one have %d: start a new run from its weights (weights=%s)",
+                 ckpt->path, n, n == 1 ? "" : "s", t->n_phases, ckpt->path);
     }
     return LVN_OK;
 }
@@ -156,10 +183,10 @@ lvn_status lvni_trainer_restore(lvni_trainer *t, const lvni_ckpt *ckpt)
     lvni_state_entries e;
     const lvni_state_arrays arrays = lvni_state_of(t);
     lvni_step sums;
-    long long updates = 0;
+    int64_t updates[LVNI_PHASES];
     LVN_TRY(lvni_state_list(t, &arrays, &e));
     lvn_status s = check_tensors(ckpt, &e);
-    s = s == LVN_OK ? read_texts(ckpt, &sums, &updates) : s;
+    s = s == LVN_OK ? read_texts(t, ckpt, &sums, updates) : s;
     s = s == LVN_OK ? lvni_identity_check(t, ckpt) : s;
     lvni_scaler scaler = t->scaler;
     s = s == LVN_OK ? lvni_scaler_read(ckpt->scaler, &scaler) : s;
@@ -168,7 +195,7 @@ lvn_status lvni_trainer_restore(lvni_trainer *t, const lvni_ckpt *ckpt)
         t->at = ckpt->at;
         t->at.finished = false;
         t->saved_step = ckpt->at.step;
-        t->optim->steps[0] = updates;
+        memcpy(t->optim->steps, updates, (size_t)t->n_phases * sizeof *updates);
         t->scaler = scaler;
         t->epoch_sum = sums;
         lvni_model_touch(t->o.model);

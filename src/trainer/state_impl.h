@@ -25,5 +25,7 @@ lvni_state_arrays lvni_state_of(const lvni_trainer *trainer);
 /* Names and shapes of the trainer's model, data of the arrays. */
 lvn_status lvni_state_list(const lvni_trainer *trainer, const lvni_state_arrays *arrays, lvni_state_entries *out);
 void lvni_state_entries_free(lvni_state_entries *entries);
+/* "updates=12", of several phases "updates=12,11". */
+void lvni_state_updates_print(const lvni_trainer *trainer, char *text, size_t size);
 
 #endif

@@ -1,11 +1,11 @@
-/* One optimizer step, in the order of time: load the shards, forward and backward on the lanes, merge gradients in the
- * fixed tree over shard numbers (with other ranks: reducer.h), divide and clip, update weights and buffers. */
+/* One optimizer step, phase after phase, each in the order of time: load the shards (the first phase; the others have the same samples), forward
+ * and backward on the lanes, merge gradients in the fixed tree over shard numbers (with other ranks: reducer.h), then update.c. */
 #include "autograd/tape.h"
-#include "core/math.h"
 #include "kernels/flat.h"
 #include "tensor/device.h"
 #include "trainer/device_batch.h"
 #include "trainer/loop_impl.h"
+#include "trainer/phases.h"
 
 #include <math.h>
 
@@ -15,11 +15,12 @@ lvn_status lvni_trainer_run_shard(const lvni_trainer *t, lvni_shard_job *job)
     const lvni_loader_batch *b = job->batch;
     const double weight = (double)b->batch.size;
     ctx->at = (lvni_position){
-        .seed = t->o.seed, .step = (uint32_t)t->at.step, .shard = (uint32_t)b->shard, .training = true};
+        .seed = t->o.seed, .step = (uint32_t)t->at.step, .shard = (uint32_t)b->shard, .phase = (uint32_t)t->phase,
+        .call = (uint32_t)t->phase << LVNI_CALL_BITS, .training = true};
     ctx->gradients = &job->set->gradients;
     ctx->records = job->set;
     lvni_set_begin(job->set, weight);
-    job->step = (lvni_step){.now = {.step = t->at.step}, .weight = weight};
+    job->step = (lvni_step){.now = {.step = t->at.step, .phase = t->phase}, .weight = weight};
     LVN_TRY(lvn_scope_open());
     const lvn_module *root = t->o.model->root;
     void (*const final)(void *user, int parameter) = job->set->gradients.final;
@@ -104,7 +105,8 @@ static lvn_status shard_work(void *user, int lane)
     ctx->group = NULL;
     job->step = there.step;
     if (s != LVN_OK) {
-        lvn_error_frame("step %lld, shard %lld", (long long)t->at.step, (long long)job->batch->shard);
+        const char *phase = lvni_phases_name(t->o.model, t->phase);
+        lvn_error_frame("step %lld, %s%sshard %lld", (long long)t->at.step, phase, phase[0] != '\0' ? ", " : "", (long long)job->batch->shard);
     } else if (t->watching) {
         lvni_reducer_shard_done(t->reducer, lane);
     }
@@ -127,18 +129,29 @@ static void merge(lvni_trainer *t, lvni_tree *tree, int slot)
     }
 }
 
-static lvn_status load_wave(lvni_trainer *t, int n, int *got)
+/* The batches of n shards from `shard` on; those of an earlier phase are still here. */
+static lvn_status load_wave(lvni_trainer *t, int shard, int n)
 {
-    for (*got = 0; *got < n; (*got)++) {
-        lvni_shard_job *job = &t->job[*got];
-        LVN_TRY(lvni_loader_next(t->loader, &job->batch));
-        if (job->batch == NULL) {
+    for (int i = 0; i < n; i++) {
+        const lvni_loader_batch **held = &t->held[shard - t->o.plan.shard_begin + i];
+        LVN_TRY(*held == NULL ? lvni_loader_next(t->loader, held) : LVN_OK);
+        if (*held == NULL) {
             LVN_FAIL(LVN_ERR_INTERNAL, "the loader ended before step %lld", (long long)t->at.step);
         }
-        t->slot[*got] = t->free_set[--t->n_free];
-        job->set = t->set[t->slot[*got]];
+        t->slot[i] = t->free_set[--t->n_free];
+        t->job[i].batch = *held;
+        t->job[i].set = t->set[t->slot[i]];
     }
     return LVN_OK;
+}
+
+static void release(lvni_trainer *t, int shard, int n)
+{
+    for (int i = 0; i < n; i++) {
+        const lvni_loader_batch **held = &t->held[shard - t->o.plan.shard_begin + i];
+        lvni_loader_release(t->loader, *held);
+        *held = NULL;
+    }
 }
 
 /* The nodes of this rank when its last n shards are done: those that wait in the tree, and these shards as they are. */
@@ -160,15 +173,21 @@ static lvn_status open_reduction(lvni_trainer *t, const lvni_tree *tree, int n)
     return lvni_reducer_open(t->reducer, t->leaf, leaves, active);
 }
 
+/* Sums over the shards of a phase, in their order. */
+typedef struct phase_sums {
+    lvni_step metrics;
+    int64_t samples;
+} phase_sums;
+
 /* Shard i of a wave is done. */
-static lvn_status take_shard(lvni_trainer *t, int i, lvni_tree *tree, lvni_step_result *r)
+static lvn_status take_shard(lvni_trainer *t, int i, lvni_tree *tree, phase_sums *sums)
 {
     const int64_t size = t->job[i].batch->batch.size;
     if (t->reducer != NULL) { /* with those of the other ranks, in finish_reduction */
         LVN_TRY(lvni_message_add(&t->said, &t->job[i].step, size));
     } else {
-        lvni_metrics_add(&r->metrics, &t->job[i].step);
-        r->samples += size;
+        lvni_metrics_add(&sums->metrics, &t->job[i].step);
+        sums->samples += size;
     }
     if (size > 0) {
         lvni_unused_note(t, t->job[i].set);
@@ -183,41 +202,36 @@ static lvn_status take_shard(lvni_trainer *t, int i, lvni_tree *tree, lvni_step_
     return LVN_OK;
 }
 
-/* The next n shards, one per lane, and their merges in ascending order. */
-static lvn_status run_wave(lvni_trainer *t, int n, bool last, lvni_tree *tree, lvni_step_result *r)
+/* n shards from `shard` on, one per lane, and their merges in ascending order. */
+static lvn_status run_wave(lvni_trainer *t, int shard, int n, lvni_tree *tree, phase_sums *sums)
 {
-    int got = 0;
-    lvn_status s = load_wave(t, n, &got);
-    t->watching = last && t->reducer != NULL && !lvni_reducer_merges(t->reducer);
-    if (s == LVN_OK && t->watching) {
-        s = open_reduction(t, tree, n);
+    LVN_TRY(load_wave(t, shard, n));
+    t->watching = shard + n >= t->o.plan.shard_end && t->reducer != NULL && !lvni_reducer_merges(t->reducer);
+    LVN_TRY(t->watching ? open_reduction(t, tree, n) : LVN_OK);
+    open_meetings(t, n);
+    LVN_TRY(first_failure(t, lvni_lanes_run(t->lanes, n, shard_work, t)));
+    LVN_TRY(close_meetings(t));
+    for (int i = 0; i < n; i++) {
+        LVN_TRY(take_shard(t, i, tree, sums));
     }
-    if (s == LVN_OK) {
-        open_meetings(t, n);
-        s = first_failure(t, lvni_lanes_run(t->lanes, n, shard_work, t));
-        s = s == LVN_OK ? close_meetings(t) : s;
+    if (t->phase == t->n_phases - 1) {
+        release(t, shard, n); /* the loader goes on with them */
     }
-    for (int i = 0; i < got; i++) {
-        if (s == LVN_OK) {
-            s = take_shard(t, i, tree, r);
-        }
-        lvni_loader_release(t->loader, t->job[i].batch);
-    }
-    return s;
+    return LVN_OK;
 }
 
 /* Sums over all shards of all ranks, in the order of shards. */
 typedef struct all_shards {
     lvni_trainer *trainer;
-    lvni_step_result *result;
+    phase_sums *sums;
     int next;
 } all_shards;
 
 static void add_shard(void *user, const lvni_message_part *part, const lvni_step *metrics)
 {
     all_shards *all = user;
-    lvni_metrics_add(&all->result->metrics, metrics);
-    all->result->samples += part->samples;
+    lvni_metrics_add(&all->sums->metrics, metrics);
+    all->sums->samples += part->samples;
     if (all->next < all->trainer->o.plan.shards) {
         all->trainer->shard_weight[all->next++] = part->weight;
     }
@@ -231,7 +245,7 @@ static double tree_weight(const double *weight, int64_t n)
 }
 
 /* The total over all ranks, what they say of their shards, and, between threads, whether one of them was asked to stop. */
-static lvn_status finish_reduction(lvni_trainer *t, const lvni_tree *tree, lvni_step_result *r, lvni_set **total)
+static lvn_status finish_reduction(lvni_trainer *t, const lvni_tree *tree, phase_sums *sums, lvni_set **total)
 {
     if (lvni_reducer_merges(t->reducer)) {
         LVN_TRY(lvni_reducer_stage(t->reducer, tree->pending, tree->n_pending, t->set));
@@ -240,7 +254,7 @@ static lvn_status finish_reduction(lvni_trainer *t, const lvni_tree *tree, lvni_
     mine->signal = t->o.control == NULL ? lvni_stop_signal() : 0; /* else begin_step asks (loop.c) */
     LVN_TRY(t->o.plan.rank > 0 ? lvni_loop_note_unreadable(t->loader, &t->said) : LVN_OK);
     LVN_TRY(lvni_reducer_finish(t->reducer, t->said.data, t->said.size, total));
-    all_shards all = {.trainer = t, .result = r};
+    all_shards all = {.trainer = t, .sums = sums};
     t->signal = 0;
     for (int rank = 0; rank < t->o.plan.devices; rank++) {
         size_t size;
@@ -265,50 +279,6 @@ static void take_root(lvni_trainer *t, const lvni_tree *tree, lvni_set **total)
     t->signal = lvni_stop_signal();
 }
 
-static double norm_of(const lvni_trainer *t, const lvni_set *total)
-{
-    return t->reducer != NULL ? lvni_optim_norm_of_blocks(t->optim, lvni_reducer_blocks(t->reducer))
-                              : lvni_optim_gradient_norm(t->optim, total->data);
-}
-
-/* Weights, buffers, optimizer state and average from the step's summed gradient. */
-static lvn_status update(lvni_trainer *t, const lvni_set *total, lvni_step_result *r)
-{
-    lvni_model *model = t->o.model;
-    const double divisor = total->weight * t->scaler.scale;
-    r->lr = t->o.optim.lr * lvni_schedule_factor(&t->o.schedule, t->at.step - t->scaler.skipped);
-    r->grad_norm = norm_of(t, total) / divisor;
-    LVN_TRY(lvni_device_take_error()); /* of the merges and the norm; what follows computes later and is told after the next step */
-    r->skipped = t->scaler.on && !isfinite(r->grad_norm);
-    if (t->scaler.on) {
-        const lvn_status s = lvni_scaler_update(&t->scaler, r->skipped);
-        if (s != LVN_OK || r->skipped) {
-            return s; /* weights, statistics, averages stay as they are */
-        }
-    }
-    if (!isfinite(r->grad_norm)) {
-        LVN_FAIL(LVN_ERR_NON_FINITE,
-                 "the gradient's norm is %g at step %lld (epoch %lld): try a smaller optim.lr",
-                 r->grad_norm, (long long)t->at.step, (long long)t->at.epoch + 1);
-    }
-    double scale = 1.0 / divisor;
-    const double clip = t->o.gradient_clip_val;
-    r->clipped = clip > 0.0 && r->grad_norm > clip;
-    if (r->clipped) {
-        scale *= clip / (r->grad_norm + 1e-6);
-    }
-    lvni_optim_step(t->optim, 0, model->weights, total->data, r->lr, scale);
-    if (t->o.precision == LVNI_PRECISION_BF16_TRUE) {
-        lvni_flat_round_bf16(model->weights, model->n_weights);
-    }
-    lvni_model_apply_records(model, total);
-    if (t->ema != NULL) {
-        lvni_ema_update(t->ema, model->weights, t->optim->steps[0] - 1);
-    }
-    lvni_model_touch(model);
-    return LVN_OK;
-}
-
 static void free_sets(lvni_trainer *t)
 {
     for (t->n_free = 0; t->n_free < t->n_sets; t->n_free++) {
@@ -316,43 +286,67 @@ static void free_sets(lvni_trainer *t)
     }
 }
 
-static lvn_status run_step(lvni_trainer *t, lvni_step_result *r)
+/* Every shard once, their gradients and what they report added up; *total: NULL when no sample could be read. */
+static lvn_status run_shards(lvni_trainer *t, phase_sums *sums, lvni_set **total)
 {
-    *r = (lvni_step_result){0};
     const int begin = t->o.plan.shard_begin, end = t->o.plan.shard_end;
     lvni_tree tree;
+    free_sets(t);
     lvni_tree_init(&tree, t->o.plan.shards, begin, end);
     if (t->reducer != NULL) {
         lvni_message_begin(&t->said);
     }
     for (int shard = begin; shard < end;) {
         const int count = (int)lvni_plan_wave(&t->o.plan, shard).count;
+        LVN_TRY(run_wave(t, shard, count, &tree, sums));
         shard += count;
-        LVN_TRY(run_wave(t, count, shard >= end, &tree, r));
     }
-    lvni_set *total = NULL;
     if (t->reducer != NULL) {
-        LVN_TRY(finish_reduction(t, &tree, r, &total));
-    } else {
-        take_root(t, &tree, &total);
+        return finish_reduction(t, &tree, sums, total);
+    }
+    take_root(t, &tree, total);
+    return LVN_OK;
+}
+
+static lvn_status run_phase(lvni_trainer *t, lvni_step_result *r)
+{
+    phase_sums sums = {0};
+    lvni_set *total = NULL;
+    lvni_phases_begin(t->o.model, t->phase);
+    LVN_TRY(run_shards(t, &sums, &total));
+    r->samples = sums.samples;
+    if (!lvni_metrics_add(&r->metrics, &sums.metrics)) {
+        LVN_FAIL(LVN_ERR_INVALID, "the phases of a step report more than %d different metrics", LVNI_METRICS);
     }
     if (total != NULL) { /* else no sample of the step could be read: nothing to learn from */
-        LVN_TRY(update(t, total, r)); /* the position stays with the weights */
+        LVN_TRY(lvni_trainer_update(t, total, r));
     }
+    if (!r->phase[t->phase].skipped) { /* else its loss may be infinite, and nothing was learned from it */
+        lvni_metrics_add(&t->epoch_sum, &sums.metrics);
+    }
+    return LVN_OK;
+}
+
+static lvn_status run_step(lvni_trainer *t, lvni_step_result *r)
+{
+    *r = (lvni_step_result){.n_phases = t->n_phases};
+    for (t->phase = 0; t->phase < t->n_phases; t->phase++) {
+        LVN_TRY(run_phase(t, r));
+    }
+    LVN_TRY(lvni_trainer_end_updates(t, r)); /* the position stays with the weights */
     lvni_unused_tell(t);
     t->at.step++;
     t->at.step_in_epoch++;
     t->at.samples_seen += r->samples;
-    if (!r->skipped) { /* else its loss may be infinite, and nothing was learned from it */
-        lvni_metrics_add(&t->epoch_sum, &r->metrics);
-    }
     return LVN_OK;
 }
 
 lvn_status lvni_trainer_step(lvni_trainer *t, lvni_step_result *r)
 {
-    free_sets(t);
     const lvn_status s = run_step(t, r);
+    t->torn = s != LVN_OK && t->n_phases > 1 && t->phase > 0;
+    t->phase = 0;
     free_sets(t);
+    release(t, t->o.plan.shard_begin, t->o.plan.shard_end - t->o.plan.shard_begin);
     return s;
 }

@@ -5,6 +5,7 @@
 #include "core/clock.h"
 #include "kernels/flat.h"
 #include "trainer/identity.h"
+#include "trainer/phases.h"
 
 #include <math.h>
 
@@ -46,7 +47,8 @@ static lvn_status make_lanes_and_sets(lvni_trainer *t)
     t->slot = lvni_calloc(LVNI_TAG_TRAINER, (size_t)lanes, sizeof *t->slot);
     t->set = lvni_calloc(LVNI_TAG_TRAINER, (size_t)n, sizeof *t->set);
     t->free_set = lvni_calloc(LVNI_TAG_TRAINER, (size_t)n, sizeof *t->free_set);
-    if (t->job == NULL || t->slot == NULL || t->set == NULL || t->free_set == NULL) {
+    t->held = lvni_calloc(LVNI_TAG_TRAINER, (size_t)(plan->shard_end - plan->shard_begin), sizeof(const lvni_loader_batch *));
+    if (t->held == NULL || t->job == NULL || t->slot == NULL || t->set == NULL || t->free_set == NULL) {
         return LVN_ERR_MEMORY;
     }
     LVN_TRY(t->o.comm != NULL && plan->devices > 1 ? make_reducer(t, lanes, n) : LVN_OK);
@@ -75,12 +77,11 @@ static lvn_status make_meetings(lvni_trainer *t)
 /* The tape records nothing for frozen parameters; their gradients are zeros. */
 static lvn_status make_optim(lvni_trainer *t)
 {
-    const lvni_model *m = t->o.model;
+    lvni_model *m = t->o.model;
     lvni_optim_parameter *p;
     LVN_TRY(lvni_trainer_parameters(m, &t->o.rules, &p));
-    for (int i = 0; i < m->n_parameters; i++) {
-        m->parameters[i].tensor->requires_grad = !p[i].frozen;
-    }
+    lvni_phases_assign(m, p);
+    t->n_phases = lvni_phases_count(m);
     const lvn_status s = lvni_optim_create(&t->o.optim, m->n_weights, p, m->n_parameters, &t->optim);
     lvni_free(p);
     return s;
@@ -158,5 +159,6 @@ void lvni_trainer_destroy(lvni_trainer *t)
     lvni_free(t->free_set);
     lvni_free(t->slot);
     lvni_free(t->job);
+    lvni_free((void *)t->held);
     lvni_free(t);
 }

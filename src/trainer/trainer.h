@@ -2,7 +2,8 @@
  *
  *   meeting.c   what coupled shards do together
  *   scaler.c    precision, and the loss scale of 16-mixed
- *   step.c      one optimizer step: load, forward and backward per shard, merge in the tree, clip, update
+ *   step.c      one optimizer step: load, forward and backward per shard, merge in the tree; update.c: clip, update
+ *   phases.c    which parameters a phase of a step trains
  *   reducer.c    the same tree over several ranks; step_message.c: what they say of their shards
  *   trainer.c   create and destroy; parameters.c: the model's parameters as the optimizer sees them
  *   loop.c      epochs: steps, reports, validation, checkpoints, stopping
@@ -66,13 +67,21 @@ typedef struct lvni_trainer_options {
     void *user;
 } lvni_trainer_options;
 
+/* Of one phase of a step; all zero when no sample could be read. */
+typedef struct lvni_phase_result {
+    double grad_norm; /* before clipping */
+    bool clipped;
+    bool skipped; /* the gradient overflowed (16-mixed): nothing of it was updated */
+    bool updated;
+} lvni_phase_result;
+
 /* What one optimizer step gave. */
 typedef struct lvni_step_result {
     lvni_step metrics; /* over the step's samples */
     int64_t samples;
-    double lr, grad_norm; /* before clipping */
-    bool clipped;
-    bool skipped; /* the gradient overflowed (16-mixed): nothing was updated */
+    double lr;
+    int n_phases;
+    lvni_phase_result phase[LVNI_PHASES];
 } lvni_step_result;
 
 typedef struct lvni_shard_job {
@@ -101,6 +110,9 @@ typedef struct lvni_trainer {
     bool watching;           /* the wave in work goes into the reduction as it is */
     int signal;              /* that asked some rank to stop, as of the last step; the same on all ranks */
     bool stop_asked;         /* the control channel knows of this rank's signal */
+    int n_phases, phase;     /* of a step, and the one in work */
+    const lvni_loader_batch **held; /* per shard of this rank: its batch, until the last phase is done with it */
+    bool torn;               /* the last step failed between two phases: the weights are of no step */
     lvni_optim *optim;
     lvni_scaler scaler;
     lvni_ema *ema;           /* of the model's n_values values; NULL: off */
@@ -131,7 +143,8 @@ lvn_status lvni_trainer_fit(lvni_trainer *trainer);
 /* Nothing is left to do: neither steps nor the validation of the last epoch. */
 bool lvni_trainer_finished(const lvni_trainer *trainer);
 
-/* The parameters with the settings that the rules give them; freed by the caller. LVN_ERR_USAGE as lvni_optim_rules_apply. */
+/* The parameters with the settings that the rules give them, and their phases; freed by the caller. LVN_ERR_USAGE as lvni_optim_rules_apply and
+ * lvni_optim_phases_apply. */
 lvn_status lvni_trainer_parameters(const lvni_model *model, const lvni_optim_rules *rules, lvni_optim_parameter **out);
 
 /* One optimizer step (step.c). */

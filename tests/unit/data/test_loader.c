@@ -504,6 +504,12 @@ static void memory_is_bounded_and_its_lack_is_survived(void **state)
     l = LOADER(.dataset = &f.base, .plan = &plan, .training = true, .workers = 2, .max_bytes = 1);
     assert_int_equal(lvni_loader_get_stats(l).slots, 3);
     lvni_loader_destroy(l);
+    l = LOADER(.dataset = &f.base, .plan = &plan, .training = true, .whole_steps = true, .workers = 2, .max_bytes = 1);
+    assert_int_equal(lvni_loader_get_stats(l).slots, 6); /* a whole step's, and one more */
+    lvni_loader_destroy(l);
+    l = LOADER(.dataset = &f.base, .plan = &plan, .training = true, .whole_steps = true);
+    assert_int_equal(lvni_loader_get_stats(l).slots, 6);
+    lvni_loader_destroy(l);
     const uint64_t live = lvni_alloc_get_stats(LVNI_TAG_DATA).live_bytes;
     lvn_status status = LVN_ERR_MEMORY;
     int64_t k = 0;

@@ -12,19 +12,19 @@ static void the_scale_follows_its_rule(void **state)
     lvni_scaler s;
     lvni_scaler_init(&s, LVNI_PRECISION_16_MIXED);
     assert_true(s.on && s.scale == 65536.0);
-    assert_int_equal(lvni_scaler_update(&s, true), LVN_OK);
+    assert_int_equal(lvni_scaler_update(&s, true, true), LVN_OK);
     assert_true(s.scale == 32768.0 && s.skipped == 1 && s.in_a_row == 1);
     for (int i = 0; i < 1999; i++) {
-        assert_int_equal(lvni_scaler_update(&s, false), LVN_OK);
+        assert_int_equal(lvni_scaler_update(&s, false, false), LVN_OK);
     }
     assert_true(s.scale == 32768.0 && s.clean == 1999 && s.in_a_row == 0);
-    assert_int_equal(lvni_scaler_update(&s, false), LVN_OK);
+    assert_int_equal(lvni_scaler_update(&s, false, false), LVN_OK);
     assert_true(s.scale == 65536.0 && s.clean == 0);
     for (int i = 0; i < 49; i++) {
-        assert_int_equal(lvni_scaler_update(&s, true), LVN_OK);
+        assert_int_equal(lvni_scaler_update(&s, true, true), LVN_OK);
     }
     assert_true(s.scale == 0x1p-14); /* the floor: 2^16 halved 49 times would be less */
-    assert_int_equal(lvni_scaler_update(&s, true), LVN_ERR_NON_FINITE);
+    assert_int_equal(lvni_scaler_update(&s, true, true), LVN_ERR_NON_FINITE);
     assert_non_null(strstr(lvn_last_error()->message, "50 steps in a row"));
     lvni_scaler_init(&s, LVNI_PRECISION_BF16_MIXED);
     assert_true(!s.on && s.scale == 1.0);
@@ -172,7 +172,7 @@ static void an_overflow_skips_the_step(void **state)
     t->scaler.scale = 0x1p60;
     lvni_step_result r;
     assert_int_equal(lvni_trainer_step(t, &r), LVN_OK);
-    assert_true(r.skipped && t->scaler.skipped == 1 && t->scaler.scale == 0x1p59);
+    assert_true(r.phase[0].skipped && t->scaler.skipped == 1 && t->scaler.scale == 0x1p59);
     assert_int_equal(t->at.step, 1);
     assert_int_equal(t->optim->steps[0], 0);
     assert_memory_equal(before, b.model->weights, bytes);
@@ -180,7 +180,7 @@ static void an_overflow_skips_the_step(void **state)
     assert_int_equal(t->scaler.in_epoch, 1);
     t->scaler.scale = 64.0;
     assert_int_equal(lvni_trainer_step(t, &r), LVN_OK);
-    assert_true(!r.skipped && isfinite(r.grad_norm));
+    assert_true(!r.phase[0].skipped && isfinite(r.phase[0].grad_norm));
     assert_memory_not_equal(before, b.model->weights, bytes);
     free(before);
     bench_close(&b);
@@ -200,7 +200,7 @@ static void the_scale_leaves_no_trace(void **state)
         b.trainer->scaler.scale = i == 0 ? 1.0 : 256.0;
         lvni_step_result r;
         assert_int_equal(lvni_trainer_step(b.trainer, &r), LVN_OK);
-        norm[i] = r.grad_norm;
+        norm[i] = r.phase[0].grad_norm;
         bench_close(&b);
     }
     assert_true(fabs(norm[0] / norm[1] - 1.0) < 1e-2);

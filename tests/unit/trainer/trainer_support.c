@@ -133,6 +133,7 @@ void bench_start_loader(bench *b)
     const lvni_loader_options o = {.dataset = t->o.train,
                                    .plan = &t->o.plan,
                                    .training = true,
+                                   .whole_steps = t->n_phases > 1,
                                    .seed = t->o.seed,
                                    .workers = t->o.workers,
                                    .skip_unreadable = t->o.skip_unreadable,

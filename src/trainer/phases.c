@@ -1,0 +1,46 @@
+/* Parameters and buffers of the phases of a step (phases.h). */
+#include "trainer/phases.h"
+
+int lvni_phases_count(const lvni_model *m)
+{
+    return lvni_optim_count_phases(m->root->cls->phases);
+}
+
+const char *lvni_phases_name(const lvni_model *m, int phase)
+{
+    return lvni_phases_count(m) > 1 ? m->root->cls->phases[phase] : "";
+}
+
+void lvni_phases_assign(lvni_model *m, const lvni_optim_parameter *parameter)
+{
+    for (int i = 0; i < m->n_parameters; i++) {
+        m->parameters[i].phase = parameter[i].frozen ? -1 : parameter[i].phase;
+        m->parameters[i].tensor->requires_grad = !parameter[i].frozen;
+    }
+    for (int i = 0; i < m->n_buffers; i++) {
+        m->buffers[i]->phase = lvni_optim_find_phase(m->root->cls->phases, 0, m->buffers[i]->name);
+    }
+}
+
+void lvni_phases_begin(const lvni_model *m, int phase)
+{
+    for (int i = 0; i < m->n_parameters; i++) {
+        m->parameters[i].tensor->requires_grad = m->parameters[i].phase == phase;
+    }
+}
+
+void lvni_phases_touch(const lvni_model *m, int phase)
+{
+    for (int i = 0; i < m->n_parameters; i++) {
+        m->parameters[i].tensor->version += m->parameters[i].phase == phase ? 1 : 0;
+    }
+}
+
+lvn_status lvni_phases_check_validation(const lvn_module_class *cls)
+{
+    if (cls->phases != NULL && cls->validation_step == NULL) {
+        LVN_FAIL(LVN_ERR_USAGE, "the module class %s has phases and a validation set, but no validation_step: a phase's training_step alone validates nothing; "
+                 "write one, or leave the validation set out", cls->name);
+    }
+    return LVN_OK;
+}

@@ -1,0 +1,21 @@
+/* The phases of a step: which parameters and buffers each one trains (levin/nn.h says what phases are). Used by the step, the prediction of
+ * memory, and reports; a module without phases has one of everything. */
+#ifndef LEVIN_TRAINER_PHASES_H
+#define LEVIN_TRAINER_PHASES_H
+
+#include "nn/model.h"
+#include "optim/groups.h"
+
+int lvni_phases_count(const lvni_model *model); /* 1 .. LVNI_PHASES */
+/* As the class has it: "critic"; "" where there is one alone. */
+const char *lvni_phases_name(const lvni_model *model, int phase);
+/* Writes into parameters and buffers of the model which phase they have; all that train require gradients. */
+void lvni_phases_assign(lvni_model *model, const lvni_optim_parameter *parameter);
+/* Between shards: from here on the tape records this phase's parameters alone. */
+void lvni_phases_begin(const lvni_model *model, int phase);
+/* The phase's weights were changed: reordered copies of them are out of date. */
+void lvni_phases_touch(const lvni_model *model, int phase);
+/* LVN_ERR_USAGE: phases, and a validation set that is to be looked at in one pass that nobody has written. */
+lvn_status lvni_phases_check_validation(const lvn_module_class *cls);
+
+#endif
