@@ -1,0 +1,185 @@
+/* The law for steps of several phases: the bits of one rank with one lane, on any number of lanes, ranks (as threads), loader threads, buckets, on
+ * the pretend accelerator, and after a resume. */
+#include "duel_support.h"
+
+#include "sim_support.h"
+
+#include "kernels/kernels.h"
+#include "log/run_log.h"
+#include "tensor/device.h"
+#include "trainer/memory.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { N = 45, STEPS = 5, MOST = 6 };
+
+static char out[] = "/tmp/levin-phases-law-XXXXXX";
+
+/* Steps of 20, 20 and 5 samples: the last one has a shard without any. */
+static setting settings(lvni_precision precision)
+{
+    return (setting){.cls = &duel_class,
+                     .batch_size = 20,
+                     .shards = 6,
+                     .lanes = 1,
+                     .optim = {.kind = LVNI_OPTIM_ADAMW, .lr = 1e-2, .weight_decay = 0.01, .beta1 = 0.5, .beta2 = 0.9, .eps = 1e-8},
+                     .ema = {.decay = 0.9},
+                     .clip = 0.5,
+                     .precision = precision,
+                     .bucket_bytes = 1};
+}
+
+/* ---- ranks on threads, or this thread alone ---- */
+
+typedef struct rank_run {
+    const memory *data;
+    setting s;
+    lvn_device device;
+    uint64_t hash;
+} rank_run;
+
+static void *rank_main(void *argument)
+{
+    rank_run *r = argument;
+    bench b;
+    assert_int_equal(lvn_device_use(r->device), LVN_OK);
+    bench_open(&b, r->data, &r->s);
+    bench_steps(&b, STEPS);
+    r->hash = bench_hash(&b);
+    bench_close(&b);
+    assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
+    return NULL;
+}
+
+static uint64_t hash_alone(const memory *data, const setting *s, lvn_device device)
+{
+    rank_run r = {.data = data, .s = *s, .device = device};
+    rank_main(&r);
+    return r.hash;
+}
+
+static void ranks_agree(const memory *data, const setting *s, int world, uint64_t want)
+{
+    lvni_comm *comm[MOST];
+    pthread_t thread[MOST];
+    rank_run run[MOST];
+    assert_int_equal(lvni_comm_threads(world, true, comm), LVN_OK);
+    for (int i = 0; i < world; i++) {
+        run[i] = (rank_run){.data = data, .s = *s, .device = LVN_CPU};
+        run[i].s.devices = world;
+        run[i].s.rank = i;
+        run[i].s.comm = comm[i];
+        assert_int_equal(pthread_create(&thread[i], NULL, rank_main, &run[i]), 0);
+    }
+    for (int i = 0; i < world; i++) {
+        pthread_join(thread[i], NULL);
+    }
+    for (int i = 0; i < world; i++) {
+        assert_true(run[i].hash == want);
+        lvni_comm_destroy(comm[i]);
+    }
+}
+
+static void bits_do_not_depend_on_the_layout(void **state)
+{
+    (void)state;
+    static const lvni_precision precisions[] = {LVNI_PRECISION_32, LVNI_PRECISION_BF16_MIXED, LVNI_PRECISION_16_MIXED};
+    memory data;
+    memory_init(&data, N, 0);
+    duel_overflow = 1;
+    for (int i = 0; i < 3; i++) {
+        setting s = settings(precisions[i]);
+        duel_overflows_at = precisions[i] == LVNI_PRECISION_16_MIXED ? 2 : -1;
+        const uint64_t want = hash_alone(&data, &s, LVN_CPU);
+        s.workers = 2;
+        for (s.lanes = 2; s.lanes <= 6; s.lanes += 2) {
+            assert_true(hash_alone(&data, &s, LVN_CPU) == want);
+        }
+        s.lanes = 2;
+        assert_true(hash_alone(&data, &s, LVN_SIM(0)) == want);
+        ranks_agree(&data, &s, 2, want);
+        s.lanes = 1;
+        s.bucket_bytes = INT64_C(1) << 40;
+        ranks_agree(&data, &s, 4, want);
+    }
+    duel_overflows_at = -1;
+}
+
+static void resumed_runs_go_on(void **state)
+{
+    (void)state;
+    memory data;
+    setting s = settings(LVNI_PRECISION_16_MIXED);
+    char last[96];
+    memory_init(&data, N, 0);
+    s.out = out;
+    snprintf(last, sizeof last, "%s/checkpoints/last.safetensors", out);
+    duel_overflow = 2;
+    duel_overflows_at = 1; /* the phases have different numbers of updates */
+    for (int stop = 2; stop <= 3; stop++) {
+        bench b, c;
+        bench_open(&b, &data, &s);
+        b.trainer->scaler.scale = 1024.0; /* no other overflows */
+        bench_steps(&b, stop);
+        assert_int_equal(bench_save(b.trainer, false), LVN_OK);
+        setting two = s;
+        two.lanes = 3;
+        bench_open(&c, &data, &two);
+        lvni_ckpt *ckpt;
+        assert_int_equal(lvni_ckpt_load(last, &ckpt), LVN_OK);
+        assert_int_equal(lvni_trainer_restore(c.trainer, ckpt), LVN_OK);
+        lvni_ckpt_free(ckpt);
+        assert_true(c.trainer->optim->steps[0] == stop && c.trainer->optim->steps[1] == stop - 1);
+        bench_start_loader(&c);
+        bench_steps(&b, 3);
+        bench_steps(&c, 3);
+        assert_true(bench_hash(&c) == bench_hash(&b));
+        bench_close(&b);
+        bench_close(&c);
+    }
+    duel_overflows_at = -1;
+}
+
+/* To the byte, as for steps of one phase. */
+static void device_memory_is_foretold(void **state)
+{
+    (void)state;
+    memory data;
+    bench b;
+    lvni_device *device;
+    lvni_memory_need need;
+    memory_init(&data, N, 0);
+    setting s = settings(LVNI_PRECISION_32);
+    assert_int_equal(lvn_device_use(LVN_SIM(1)), LVN_OK);
+    assert_int_equal(lvni_device_open(1, &device), LVN_OK);
+    bench_open(&b, &data, &s);
+    bench_steps(&b, 4);
+    const lvni_trainer_options o = b.trainer->o;
+    assert_int_equal(lvni_trainer_predict_memory(&o, &need), LVN_OK);
+    assert_int_equal(need.device, lvni_device_get_stats(device).peak);
+    bench_close(&b);
+    assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
+}
+
+int main(void)
+{
+    char command[128];
+    sim_start("2", "64MiB");
+    if (mkdtemp(out) == NULL) {
+        return 1;
+    }
+    lvni_log_set_quiet(true);
+    snprintf(command, sizeof command, "mkdir %s/checkpoints", out);
+    if (system(command) != 0) {
+        return 1;
+    }
+    const struct CMUnitTest tests[] = {cmocka_unit_test(bits_do_not_depend_on_the_layout), cmocka_unit_test(resumed_runs_go_on),
+                                       cmocka_unit_test(device_memory_is_foretold)};
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    snprintf(command, sizeof command, "rm -r %s", out);
+    return system(command) != 0 ? 1 : failed;
+}
