@@ -190,6 +190,12 @@ lvn_status lvni_optim_phases_apply(const char *const *phases, lvni_optim_paramet
         LVN_FAIL(LVN_ERR_USAGE, "a step of %d phases: it can have %d", n_phases, LVNI_PHASES);
     }
     for (int i = 0; i < n; i++) {
+        parameter[i].phase = 0;
+    }
+    if (phases == NULL || phases[0] == NULL) {
+        return LVN_OK;
+    }
+    for (int i = 0; i < n; i++) {
         const int first = lvni_optim_find_phase(phases, 0, parameter[i].name);
         const int second = first < 0 ? -1 : lvni_optim_find_phase(phases, first + 1, parameter[i].name);
         parameter[i].phase = first < 0 ? 0 : first;
@@ -197,12 +203,12 @@ lvn_status lvni_optim_phases_apply(const char *const *phases, lvni_optim_paramet
             LVN_FAIL(LVN_ERR_USAGE, "the parameter %s is in two phases of a step, %s and %s: it can be trained in one", parameter[i].name, phases[first],
                      phases[second]);
         }
-        if (first < 0 && phases != NULL && phases[0] != NULL && !parameter[i].frozen) {
+        if (first < 0 && !parameter[i].frozen) {
             LVN_FAIL(LVN_ERR_USAGE, "the parameter %s is in no phase of a step: name it, or a module above it, in the class's phases, or freeze it",
                      parameter[i].name);
         }
     }
-    for (int i = 0; phases != NULL && phases[i] != NULL; i++) {
+    for (int i = 0; i < n_phases; i++) {
         LVN_TRY(check_phase(phases[i], parameter, n));
     }
     return LVN_OK;

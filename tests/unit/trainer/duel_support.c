@@ -62,6 +62,7 @@ typedef struct duel {
     lvn_module base;
     lvn_module *critic, *generator;
     lvn_buffer *every;
+    bool coupled;
 } duel;
 
 static lvn_status duel_build(lvn_module *module, lvn_builder *b)
@@ -71,6 +72,13 @@ static lvn_status duel_build(lvn_module *module, lvn_builder *b)
     m->critic = lvn_builder_child(b, &critic_class, "critic");
     m->every = lvn_builder_buffer(b, "every", LVN_SHAPE(1), 0.0, 0.5);
     return lvn_builder_status(b);
+}
+
+static lvn_status coupled_build(lvn_module *module, lvn_builder *b)
+{
+    ((duel *)module)->coupled = true;
+    lvn_builder_couple(b);
+    return duel_build(module, b);
 }
 
 static void note(const lvn_batch *batch, int phase)
@@ -84,14 +92,9 @@ static void note(const lvn_batch *batch, int phase)
     pthread_mutex_unlock(&lock);
 }
 
-static lvn_tensor *fakes(const duel *m, const lvn_batch *batch, lvn_step *step)
+static lvn_tensor *critic_loss(const duel *m, const lvn_batch *batch, lvn_tensor *fake, lvn_step *step)
 {
-    return lvn_forward(m->generator, lvn_random_normal(step, "z", batch->size, NOISE));
-}
-
-static lvn_tensor *critic_loss(const duel *m, const lvn_batch *batch, lvn_step *step)
-{
-    lvn_tensor *real = batch->image, *fake = fakes(m, batch, step);
+    lvn_tensor *real = batch->image;
     lvn_tensor *u = lvn_require_grad(lvn_lerp(real, fake, lvn_random_uniform(step, "alpha", batch->size, 1)));
     lvn_tensor *slope = lvn_grad(lvn_sum(lvn_forward(m->critic, u)), u, .create_graph = true);
     lvn_tensor *penalty = lvn_mean(lvn_square(lvn_add_scalar(lvn_norm_axis(slope, 1), -1.0)));
@@ -106,7 +109,11 @@ static lvn_tensor *duel_step(const lvn_module *module, const lvn_batch *batch, l
     if (step->phase == 1 && step->step == duel_fails_at) {
         return lvn_add(batch->image, lvn_zeros(LVN_F32, LVN_SHAPE(7, 7)));
     }
-    lvn_tensor *loss = step->phase == 0 ? critic_loss(m, batch, step) : lvn_neg(lvn_mean(lvn_forward(m->critic, fakes(m, batch, step))));
+    lvn_tensor *fake = lvn_forward(m->generator, lvn_random_normal(step, "z", batch->size, NOISE));
+    lvn_tensor *loss = step->phase == 0 ? critic_loss(m, batch, fake, step) : lvn_neg(lvn_mean(lvn_forward(m->critic, fake)));
+    if (m->coupled) {
+        loss = lvn_add(loss, lvn_mul_scalar(lvn_square(lvn_shard_sum(lvn_sum(lvn_forward(m->critic, fake)))), 0.001));
+    }
     if (step->step == duel_overflows_at && (duel_overflow >> step->phase & 1) != 0) {
         loss = lvn_mul_scalar(lvn_mul_scalar(loss, 1e30), 1e30);
     }
@@ -131,3 +138,10 @@ const lvn_module_class duel_class = {.name = "duel",
                                      .training_step = duel_step,
                                      .validation_step = duel_validation,
                                      .phases = duel_phases};
+
+const lvn_module_class coupled_duel_class = {.name = "coupled_duel",
+                                             .size = sizeof(duel),
+                                             .build = coupled_build,
+                                             .training_step = duel_step,
+                                             .validation_step = duel_validation,
+                                             .phases = duel_phases};

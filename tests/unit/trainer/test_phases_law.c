@@ -109,6 +109,26 @@ static void bits_do_not_depend_on_the_layout(void **state)
     duel_overflows_at = -1;
 }
 
+/* The shards of a group meet in each phase, in whichever ranks they are. */
+static void coupled_shards_meet_in_every_phase(void **state)
+{
+    (void)state;
+    memory data;
+    setting s = settings(LVNI_PRECISION_32);
+    memory_init(&data, N, 0);
+    const uint64_t apart = hash_alone(&data, &s, LVN_CPU);
+    s.cls = &coupled_duel_class;
+    s.group = 3;
+    const uint64_t want = hash_alone(&data, &s, LVN_CPU);
+    assert_true(want != apart);
+    s.lanes = 6;
+    assert_true(hash_alone(&data, &s, LVN_CPU) == want);
+    assert_true(hash_alone(&data, &s, LVN_SIM(0)) == want);
+    s.lanes = 1;
+    ranks_agree(&data, &s, 2, want);
+    ranks_agree(&data, &s, 4, want); /* groups on several ranks */
+}
+
 static void resumed_runs_go_on(void **state)
 {
     (void)state;
@@ -177,7 +197,8 @@ int main(void)
     if (system(command) != 0) {
         return 1;
     }
-    const struct CMUnitTest tests[] = {cmocka_unit_test(bits_do_not_depend_on_the_layout), cmocka_unit_test(resumed_runs_go_on),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(bits_do_not_depend_on_the_layout), cmocka_unit_test(coupled_shards_meet_in_every_phase),
+                                       cmocka_unit_test(resumed_runs_go_on),
                                        cmocka_unit_test(device_memory_is_foretold)};
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     snprintf(command, sizeof command, "rm -r %s", out);
