@@ -128,6 +128,12 @@ static void add_squares(const lvni_reduction *r, const float *total, int64_t fro
     }
 }
 
+/* Are the floats of the block at `at` added in this step? */
+static bool is_used(const lvni_reduction *r, int64_t at, int64_t n)
+{
+    return at + n > r->o.n_norm || (at >= r->used_begin && at < r->used_end);
+}
+
 static void add_piece(lvni_reduction *r, const piece *p)
 {
     const uint64_t start = lvni_now_ns();
@@ -135,12 +141,17 @@ static void add_piece(lvni_reduction *r, const piece *p)
     const int64_t from = slice.start + p->number * REDUCTION_PIECE, left = slice.start + slice.count - from;
     const int64_t count = left < REDUCTION_PIECE ? left : REDUCTION_PIECE;
     float *total = total_of(r);
+    int64_t added = 0;
     for (int64_t at = from; at < from + count; at += LVNI_REDUCTION_BLOCK) { /* a block is squared while it is in the nearest cache */
         const int64_t n = from + count - at < LVNI_REDUCTION_BLOCK ? from + count - at : LVNI_REDUCTION_BLOCK;
-        lvni_sum_run(&r->plan, r->source, total, at, n, LVN_F32, LVNI_REDUCE_SUM);
-        add_squares(r, total, at, n);
+        if (is_used(r, at, n)) {
+            lvni_sum_run(&r->plan, r->source, total, at, n, LVN_F32, LVNI_REDUCE_SUM);
+            add_squares(r, total, at, n);
+            added += n;
+        }
     }
-    const uint64_t bytes = (uint64_t)count * sizeof(float);
+    atomic_fetch_add_explicit(&r->added, added, memory_order_relaxed);
+    const uint64_t bytes = (uint64_t)added * sizeof(float);
     if (r->comm->world > 1 && total != NULL) {
         lvni_comm_add_bytes(r->comm, bytes, bytes * (uint64_t)(r->plan.n_sources - r->own_sources));
     }
@@ -164,6 +175,12 @@ bool lvni_reduction_help(lvni_reduction *r)
 
 /* ---- a step ---- */
 
+void lvni_reduction_use(lvni_reduction *r, int64_t begin, int64_t end)
+{
+    r->used_begin = begin;
+    r->used_end = end;
+}
+
 lvn_status lvni_reduction_begin(lvni_reduction *r, const lvni_tree_node *leaf, int n_leaves)
 {
     LVN_TRY(r->comm->ops->health(r->comm));
@@ -182,6 +199,7 @@ lvn_status lvni_reduction_begin(lvni_reduction *r, const lvni_tree_node *leaf, i
     }
     r->step++;
     atomic_store_explicit(&r->added_ns, 0, memory_order_relaxed);
+    atomic_store_explicit(&r->added, 0, memory_order_relaxed);
     atomic_store(&r->cursor, cursor_at(r->step, 0, 0));
     return LVN_OK;
 }
@@ -231,7 +249,10 @@ static lvn_status wait_for(lvni_reduction *r, bool (*over)(void *))
  * slices, partial sums, messages. */
 static void count_bytes(lvni_reduction *r, int leaves, int leaves_all)
 {
-    const uint64_t all = (uint64_t)r->o.n * sizeof(float), own = (uint64_t)r->owned * sizeof(float);
+    const int64_t behind = r->o.n > r->o.n_norm ? r->o.n_norm / LVNI_REDUCTION_BLOCK * LVNI_REDUCTION_BLOCK : r->o.n; /* from here on all is added */
+    const int64_t end = r->used_end < behind ? r->used_end : behind, used = end > r->used_begin ? end - r->used_begin : 0;
+    const uint64_t all = (uint64_t)(r->o.n - behind + used) * sizeof(float);
+    const uint64_t own = (uint64_t)atomic_load_explicit(&r->added, memory_order_relaxed) * sizeof(float);
     uint64_t others = 0;
     const uint64_t mine = reduction_part(r, r->comm->rank)->said[r->step & 1].bytes;
     for (int rank = 0; rank < r->comm->world; rank++) {

@@ -46,6 +46,9 @@ float *lvni_reduction_set(lvni_reduction *r, int i); /* n floats, zero at first,
 int lvni_reduction_buckets(const lvni_reduction *r);
 lvni_range lvni_reduction_bucket(const lvni_reduction *r, int b); /* in floats */
 
+/* From the next begin on only floats [begin, end) of the norm's, on borders of blocks, are added, and those behind the norm's; the rest of total and
+ * partials is rubbish. Ranks agree; between finish and begin. At first all are. */
+void lvni_reduction_use(lvni_reduction *r, int64_t begin, int64_t end);
 /* leaf: ascending, slot = number of the set; copied. n_leaves 0: none of this rank's shards has samples. Waits for nothing. */
 lvn_status lvni_reduction_begin(lvni_reduction *r, const lvni_tree_node *leaf, int n_leaves);
 /* Bucket b is final in all leaves of this rank. Once per bucket and step, any thread; finish does it for those left. */

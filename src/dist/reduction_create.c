@@ -123,9 +123,9 @@ lvn_status lvni_reduction_create(lvni_comm *comm, const lvni_reduction_options *
     if (r != NULL) {
         r->comm = comm;
         r->o = *options;
+        r->used_end = options->n_norm;
         r->exchange = (lvni_exchange){options->n, options->bucket, comm->world};
         r->buckets = lvni_exchange_buckets(&r->exchange);
-        r->owned = lvni_exchange_owned(&r->exchange, comm->rank);
         for (int64_t b = 0; b < r->buckets; b++) {
             r->pieces += reduction_slice_pieces(r, b);
         }

@@ -51,7 +51,6 @@ struct lvni_reduction {
     uint32_t step;       /* of the last begin; trainer thread */
     uint32_t finished;   /* the last step that finish has ended */
     int64_t pieces;      /* of this rank in a step */
-    int64_t owned;       /* floats of its slices */
     _Atomic uint32_t *told; /* per bucket: the last step in which ready was called */
 
     alignas(64) _Atomic uint64_t cursor;
@@ -65,6 +64,8 @@ struct lvni_reduction {
     float *total;  /* of the last step */
 
     _Atomic uint64_t added_ns;
+    int64_t used_begin, used_end; /* lvni_reduction_use; trainer thread, between finish and begin */
+    _Atomic int64_t added; /* floats, in this step */
     lvni_reduction_times last;
 };
 

@@ -37,6 +37,7 @@ static lvn_status lay_out(lvni_model *m)
         m->offset[i + 1] = m->offset[i] + (m->parameters[i].numel + ALIGN - 1) / ALIGN * ALIGN;
     }
     m->n_weights = m->offset[m->n_parameters];
+    m->trained_end = m->n_weights;
     m->n_values = m->n_weights;
     for (int i = 0; i < m->n_buffers; i++) {
         m->buffers[i]->offset = m->n_records;

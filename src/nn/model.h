@@ -59,6 +59,8 @@ struct lvni_model {
     int64_t n_values;       /* n_weights, and behind them the buffers' values, with gaps */
     bool coupled;           /* shards look at others of their group (lvn_builder_couple) */
     int64_t n_records;      /* length of a set's record part: per buffer its elements and one weight */
+    /* What steps add up of the flat buffer, on borders of blocks: outside, sets may hold rubbish. All of it, but for a trainer that trains less. */
+    int64_t trained_begin, trained_end;
 };
 
 /* Build the network and set its weights from the seed. */
@@ -97,7 +99,7 @@ lvn_status lvni_set_create_in(const lvni_model *model, float *data, lvni_set **o
 void lvni_set_destroy(lvni_set *set);
 /* Before a shard: nothing written yet. */
 void lvni_set_begin(lvni_set *set, double weight);
-/* After a shard: parts that the shard did not write become zero. */
+/* After a shard: parts that the shard did not write become zero, as far as they are added up. */
 void lvni_set_finish(lvni_set *set);
 /* New buffer values from the step's merged set. */
 void lvni_model_apply_records(lvni_model *model, const lvni_set *total);

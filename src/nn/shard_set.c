@@ -62,7 +62,8 @@ void lvni_set_finish(lvni_set *set)
 {
     const lvni_model *m = set->model;
     for (int i = 0; i < m->n_parameters; i++) {
-        if (!set->gradients.written[i]) {
+        const bool added = m->offset[i] < m->trained_end && m->offset[i] + m->parameters[i].numel > m->trained_begin;
+        if (added && !set->gradients.written[i]) {
             lvni_mem_zero(set->data + m->offset[i], (size_t)m->parameters[i].numel * sizeof *set->data);
         }
     }

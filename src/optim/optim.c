@@ -169,14 +169,18 @@ void lvni_optim_step(lvni_optim *o, int phase, float *w, const float *g, double 
     o->steps[phase]++;
 }
 
-double lvni_optim_gradient_norm(lvni_optim *o, const float *g)
-{
-    return norm(o, g, o->n);
-}
-
-double lvni_optim_norm_of_blocks(lvni_optim *o, const double *sums)
+double lvni_optim_gradient_norm(lvni_optim *o, const float *g, int64_t begin, int64_t end)
 {
     const int64_t blocks = lvni_flat_blocks(o->n);
-    memcpy(o->partial, sums, (size_t)blocks * sizeof *sums);
+    memset(o->partial, 0, (size_t)blocks * sizeof *o->partial);
+    lvni_flat_block_sumsq(g + begin, end - begin, o->partial + begin / LVNI_FLAT_BLOCK);
+    return lvni_sqrt(lvni_flat_sum_tree(o->partial, blocks));
+}
+
+double lvni_optim_norm_of_blocks(lvni_optim *o, const double *sums, int64_t begin, int64_t end)
+{
+    const int64_t blocks = lvni_flat_blocks(o->n), first = begin / LVNI_FLAT_BLOCK;
+    memset(o->partial, 0, (size_t)blocks * sizeof *sums);
+    memcpy(o->partial + first, sums + first, (size_t)lvni_flat_blocks(end - begin) * sizeof *sums);
     return lvni_sqrt(lvni_flat_sum_tree(o->partial, blocks));
 }

@@ -52,10 +52,11 @@ lvn_status lvni_optim_create(const lvni_optim_options *options, int64_t n, const
 void lvni_optim_destroy(lvni_optim *optim);
 /* w -= update(g * grad_scale) for the parameters of the phase; lr is the step's learning rate. */
 void lvni_optim_step(lvni_optim *optim, int phase, float *w, const float *g, double lr, double grad_scale);
-/* 2-norm of n gradients: sums over fixed blocks added in the tree over block numbers, in f64. Not finite when a gradient is not. */
-double lvni_optim_gradient_norm(lvni_optim *optim, const float *g);
+/* 2-norm of n gradients: sums over fixed blocks added in the tree over block numbers, in f64. Not finite when a gradient is not. Those outside of
+ * [begin, end), which lies on borders of blocks (or at n), count as zeros and are not read. */
+double lvni_optim_gradient_norm(lvni_optim *optim, const float *g, int64_t begin, int64_t end);
 /* The same from the sums of squares of all blocks (lvni_flat_block_sumsq). */
-double lvni_optim_norm_of_blocks(lvni_optim *optim, const double *sums);
+double lvni_optim_norm_of_blocks(lvni_optim *optim, const double *sums, int64_t begin, int64_t end);
 
 typedef enum lvni_schedule_kind {
     LVNI_SCHEDULE_CONSTANT,

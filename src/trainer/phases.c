@@ -1,6 +1,8 @@
 /* Parameters and buffers of the phases of a step (phases.h). */
 #include "trainer/phases.h"
 
+#include "kernels/flat.h"
+
 int lvni_phases_count(const lvni_model *m)
 {
     return lvni_optim_count_phases(m->root->cls->phases);
@@ -22,11 +24,18 @@ void lvni_phases_assign(lvni_model *m, const lvni_optim_parameter *parameter)
     }
 }
 
-void lvni_phases_begin(const lvni_model *m, int phase)
+void lvni_phases_begin(lvni_model *m, int phase)
 {
+    int64_t begin = m->n_weights, end = 0;
     for (int i = 0; i < m->n_parameters; i++) {
-        m->parameters[i].tensor->requires_grad = m->parameters[i].phase == phase;
+        const bool trained = m->parameters[i].phase == phase;
+        m->parameters[i].tensor->requires_grad = trained;
+        begin = trained && m->offset[i] < begin ? m->offset[i] : begin;
+        end = trained ? m->offset[i + 1] : end;
     }
+    const int64_t whole = (end + LVNI_FLAT_BLOCK - 1) / LVNI_FLAT_BLOCK * LVNI_FLAT_BLOCK;
+    m->trained_begin = begin / LVNI_FLAT_BLOCK * LVNI_FLAT_BLOCK;
+    m->trained_end = whole < m->n_weights ? whole : m->n_weights;
 }
 
 void lvni_phases_touch(const lvni_model *m, int phase)

@@ -11,8 +11,8 @@ int lvni_phases_count(const lvni_model *model); /* 1 .. LVNI_PHASES */
 const char *lvni_phases_name(const lvni_model *model, int phase);
 /* Writes into parameters and buffers of the model which phase they have; all that train require gradients. */
 void lvni_phases_assign(lvni_model *model, const lvni_optim_parameter *parameter);
-/* Between shards: from here on the tape records this phase's parameters alone. */
-void lvni_phases_begin(const lvni_model *model, int phase);
+/* Between shards: from here on the tape records this phase's parameters alone, and their part of the flat buffer is what is added up. */
+void lvni_phases_begin(lvni_model *model, int phase);
 /* The phase's weights were changed: reordered copies of them are out of date. */
 void lvni_phases_touch(const lvni_model *model, int phase);
 /* LVN_ERR_USAGE: phases, and a validation set that is to be looked at in one pass that nobody has written. */

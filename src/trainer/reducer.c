@@ -67,12 +67,22 @@ static void find_buckets(const lvni_reducer *d, int64_t begin, int64_t end, int 
     }
 }
 
-static void count_members(lvni_reducer *d)
+static void find_parameters(lvni_reducer *d)
 {
     const lvni_model *m = d->model;
     for (int p = 0; p < m->n_parameters; p++) {
         find_buckets(d, m->offset[p], m->offset[p] + m->parameters[p].numel, &d->first[p], &d->last[p]);
-        for (int b = d->first[p]; b >= 0 && b <= d->last[p]; b++) {
+    }
+}
+
+/* Of what is not added nobody hears that it is final. */
+static void count_members(lvni_reducer *d)
+{
+    const lvni_model *m = d->model;
+    memset(d->members, 0, (size_t)d->n_buckets * sizeof *d->members);
+    for (int p = 0; p < m->n_parameters; p++) {
+        const bool added = m->offset[p] < m->trained_end && m->offset[p + 1] > m->trained_begin;
+        for (int b = d->first[p]; added && b >= 0 && b <= d->last[p]; b++) {
             d->members[b]++;
         }
     }
@@ -80,6 +90,12 @@ static void count_members(lvni_reducer *d)
         const lvni_range r = lvni_reduction_bucket(d->reduction, b);
         d->members[b] += d->members[b] == 0 || r.start + r.count > m->n_weights ? 1 : 0;
     }
+}
+
+void lvni_reducer_use_trained(lvni_reducer *d)
+{
+    count_members(d);
+    lvni_reduction_use(d->reduction, d->model->trained_begin, d->model->trained_end);
 }
 
 lvn_status lvni_reducer_create(const lvni_reducer_options *o, lvni_reducer **out)
@@ -112,7 +128,8 @@ lvn_status lvni_reducer_create(const lvni_reducer_options *o, lvni_reducer **out
         lvni_reducer_destroy(d);
         return s;
     }
-    count_members(d);
+    find_parameters(d);
+    lvni_reducer_use_trained(d);
     *out = d;
     return LVN_OK;
 }
@@ -197,6 +214,13 @@ void lvni_reducer_shard_done(lvni_reducer *d, int lane)
     }
 }
 
+/* What is added of a set, from or to a device. */
+static lvn_status copy_added(const lvni_model *m, float *to, const float *from)
+{
+    LVN_TRY(lvni_mem_copy(to + m->trained_begin, from + m->trained_begin, (size_t)(m->trained_end - m->trained_begin) * sizeof *to));
+    return lvni_mem_copy(to + m->n_weights, from + m->n_weights, (size_t)m->n_records * sizeof *to);
+}
+
 lvn_status lvni_reducer_stage(lvni_reducer *d, const lvni_tree_node *leaf, int n_leaves, lvni_set *const *set)
 {
     lvni_tree_node staged[LVNI_TREE_PENDING];
@@ -205,7 +229,7 @@ lvn_status lvni_reducer_stage(lvni_reducer *d, const lvni_tree_node *leaf, int n
         if (leaf[i].slot != LVNI_TREE_EMPTY) {
             staged[n] = leaf[i];
             staged[n].slot = n;
-            LVN_TRY(lvni_mem_copy(lvni_reduction_set(d->reduction, n), set[leaf[i].slot]->data, (size_t)set_length(d->model) * sizeof(float)));
+            LVN_TRY(copy_added(d->model, lvni_reduction_set(d->reduction, n), set[leaf[i].slot]->data));
             n++;
         }
     }
@@ -230,7 +254,7 @@ lvn_status lvni_reducer_finish(lvni_reducer *d, const void *said, size_t bytes, 
     d->total = (lvni_set){.model = d->model, .data = sum, .borrowed = true};
     if (d->staged) {
         d->total.data = d->device_total->data;
-        LVN_TRY(lvni_mem_copy(d->total.data, sum, (size_t)set_length(d->model) * sizeof *sum));
+        LVN_TRY(copy_added(d->model, d->total.data, sum));
     }
     *total = &d->total;
     return LVN_OK;

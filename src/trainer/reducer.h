@@ -30,6 +30,8 @@ lvn_status lvni_reducer_make_set(lvni_reducer *reducer, int i, lvni_set **out);
 /* Sets lie on a device: nothing can be read before the step's end, and the shards of the last wave are merged like all others. */
 bool lvni_reducer_merges(const lvni_reducer *reducer);
 
+/* Between steps: from here on only what the model trains (trained_begin, trained_end) is added, and the rest of the total is rubbish. */
+void lvni_reducer_use_trained(lvni_reducer *reducer);
 /* Before the last wave: the nodes of this rank, among them the wave's `active` shards that have samples. Not for a reducer that merges. */
 lvn_status lvni_reducer_open(lvni_reducer *reducer, const lvni_tree_node *leaf, int n_leaves, int active);
 /* Around a shard of the last wave, on its lane. */

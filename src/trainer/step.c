@@ -116,15 +116,24 @@ static lvn_status shard_work(void *user, int lane)
     return s;
 }
 
+/* Two sets become one: what the phase trains, and the records behind all parameters. */
+static void add_set(const lvni_model *m, lvni_set *into, const lvni_set *from)
+{
+    const int64_t begin = m->trained_begin, records = m->n_weights;
+    lvni_flat_add(into->data + begin, from->data + begin, m->trained_end - begin);
+    if (m->n_records > 0) {
+        lvni_flat_add(into->data + records, from->data + records, m->n_records);
+    }
+    into->weight += from->weight;
+}
+
 /* One shard has arrived: add what the tree says, give sets that are done with back. */
 static void merge(lvni_trainer *t, lvni_tree *tree, int slot)
 {
     lvni_tree_merge m[LVNI_TREE_PENDING];
     const int n = lvni_tree_push(tree, slot, m);
-    const lvni_model *model = t->o.model;
     for (int i = 0; i < n; i++) {
-        lvni_flat_add(t->set[m[i].into]->data, t->set[m[i].from]->data, model->n_weights + model->n_records);
-        t->set[m[i].into]->weight += t->set[m[i].from]->weight;
+        add_set(t->o.model, t->set[m[i].into], t->set[m[i].from]);
         t->free_set[t->n_free++] = m[i].from;
     }
 }
@@ -313,6 +322,9 @@ static lvn_status run_phase(lvni_trainer *t, lvni_step_result *r)
     phase_sums sums = {0};
     lvni_set *total = NULL;
     lvni_phases_begin(t->o.model, t->phase);
+    if (t->reducer != NULL) {
+        lvni_reducer_use_trained(t->reducer);
+    }
     LVN_TRY(run_shards(t, &sums, &total));
     r->samples = sums.samples;
     if (!lvni_metrics_add(&r->metrics, &sums.metrics)) {

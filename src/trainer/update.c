@@ -9,8 +9,9 @@
 
 static double norm_of(const lvni_trainer *t, const lvni_set *total)
 {
-    return t->reducer != NULL ? lvni_optim_norm_of_blocks(t->optim, lvni_reducer_blocks(t->reducer))
-                              : lvni_optim_gradient_norm(t->optim, total->data);
+    const int64_t begin = t->o.model->trained_begin, end = t->o.model->trained_end;
+    return t->reducer != NULL ? lvni_optim_norm_of_blocks(t->optim, lvni_reducer_blocks(t->reducer), begin, end)
+                              : lvni_optim_gradient_norm(t->optim, total->data, begin, end);
 }
 
 lvn_status lvni_trainer_update(lvni_trainer *t, const lvni_set *total, lvni_step_result *r)

@@ -93,7 +93,7 @@ static result train(lvn_device device, const char *model, lvni_optim_kind kind)
     result r = {.n_values = m->n_values, .n_weights = m->n_weights};
     for (int i = 0; i < STEPS; i++) {
         r.loss = step(m, &batch, set);
-        r.norm = lvni_optim_gradient_norm(optim, set->data);
+        r.norm = lvni_optim_gradient_norm(optim, set->data, 0, m->n_weights);
         lvni_optim_step(optim, 0, m->weights, set->data, 0.01, 1.0 / BATCH);
         lvni_model_apply_records(m, set);
         lvni_ema_update(ema, m->weights, i);

@@ -8,6 +8,8 @@ duel_samples duel_seen;
 int64_t duel_fails_at = -1, duel_overflows_at = -1;
 int duel_overflow;
 
+enum { WIDE = 1300 };
+
 /* ---- the networks ---- */
 
 typedef struct critic {
@@ -15,12 +17,21 @@ typedef struct critic {
     lvn_module *hidden, *out;
 } critic;
 
+static lvn_status make_critic(critic *m, lvn_builder *b, int hidden)
+{
+    m->hidden = lvn_nn_linear(b, "hidden", FEATURES, hidden);
+    m->out = lvn_nn_linear(b, "out", hidden, 1, .no_bias = true);
+    return lvn_builder_status(b);
+}
+
 static lvn_status critic_build(lvn_module *module, lvn_builder *b)
 {
-    critic *m = (critic *)module;
-    m->hidden = lvn_nn_linear(b, "hidden", FEATURES, HIDDEN);
-    m->out = lvn_nn_linear(b, "out", HIDDEN, 1, .no_bias = true);
-    return lvn_builder_status(b);
+    return make_critic((critic *)module, b, HIDDEN);
+}
+
+static lvn_status wide_critic_build(lvn_module *module, lvn_builder *b)
+{
+    return make_critic((critic *)module, b, WIDE);
 }
 
 static lvn_tensor *critic_forward(const lvn_module *module, lvn_tensor *x)
@@ -31,30 +42,42 @@ static lvn_tensor *critic_forward(const lvn_module *module, lvn_tensor *x)
 
 static const lvn_module_class critic_class = {.name = "critic", .size = sizeof(critic), .build = critic_build, .forward = critic_forward};
 
+static const lvn_module_class wide_critic_class = {.name = "critic", .size = sizeof(critic), .build = wide_critic_build, .forward = critic_forward};
+
 typedef struct generator {
     lvn_module base;
-    lvn_module *out;
+    lvn_module *hidden, *out; /* hidden: NULL in the small one */
     lvn_buffer *seen;
 } generator;
 
 static lvn_status generator_build(lvn_module *module, lvn_builder *b)
 {
     generator *m = (generator *)module;
-    m->out = lvn_nn_linear(b, "out", NOISE, FEATURES);
+    m->out = lvn_nn_linear(b, "out", m->hidden == NULL ? NOISE : WIDE, FEATURES);
     m->seen = lvn_builder_buffer(b, "seen", LVN_SHAPE(FEATURES), 0.0, 0.1);
     return lvn_builder_status(b);
+}
+
+static lvn_status wide_generator_build(lvn_module *module, lvn_builder *b)
+{
+    generator *m = (generator *)module;
+    m->hidden = lvn_nn_linear(b, "hidden", NOISE, WIDE);
+    return m->hidden == NULL ? lvn_builder_status(b) : generator_build(module, b);
 }
 
 static lvn_tensor *generator_forward(const lvn_module *module, lvn_tensor *z)
 {
     const generator *m = (const generator *)module;
     const int rows = 0;
-    lvn_tensor *x = lvn_forward(m->out, z), *mean = lvn_cast(lvn_mean_axes(x, &rows, 1, false), LVN_F32);
+    lvn_tensor *x = lvn_forward(m->out, m->hidden == NULL ? z : lvn_relu(lvn_forward(m->hidden, z))), *mean = lvn_cast(lvn_mean_axes(x, &rows, 1, false), LVN_F32);
     return mean == NULL || lvn_buffer_push(m->seen, mean) != LVN_OK ? NULL : x;
 }
 
 static const lvn_module_class generator_class = {
     .name = "generator", .size = sizeof(generator), .build = generator_build, .forward = generator_forward};
+
+static const lvn_module_class wide_generator_class = {
+    .name = "generator", .size = sizeof(generator), .build = wide_generator_build, .forward = generator_forward};
 
 /* ---- the two of them ---- */
 
@@ -65,13 +88,22 @@ typedef struct duel {
     bool coupled;
 } duel;
 
-static lvn_status duel_build(lvn_module *module, lvn_builder *b)
+static lvn_status make_duel(duel *m, lvn_builder *b, const lvn_module_class *generator_cls, const lvn_module_class *critic_cls)
 {
-    duel *m = (duel *)module;
-    m->generator = lvn_builder_child(b, &generator_class, "generator");
-    m->critic = lvn_builder_child(b, &critic_class, "critic");
+    m->generator = lvn_builder_child(b, generator_cls, "generator");
+    m->critic = lvn_builder_child(b, critic_cls, "critic");
     m->every = lvn_builder_buffer(b, "every", LVN_SHAPE(1), 0.0, 0.5);
     return lvn_builder_status(b);
+}
+
+static lvn_status duel_build(lvn_module *module, lvn_builder *b)
+{
+    return make_duel((duel *)module, b, &generator_class, &critic_class);
+}
+
+static lvn_status wide_duel_build(lvn_module *module, lvn_builder *b)
+{
+    return make_duel((duel *)module, b, &wide_generator_class, &wide_critic_class);
 }
 
 static lvn_status coupled_build(lvn_module *module, lvn_builder *b)
@@ -145,3 +177,10 @@ const lvn_module_class coupled_duel_class = {.name = "coupled_duel",
                                              .training_step = duel_step,
                                              .validation_step = duel_validation,
                                              .phases = duel_phases};
+
+const lvn_module_class wide_duel_class = {.name = "wide_duel",
+                                          .size = sizeof(duel),
+                                          .build = wide_duel_build,
+                                          .training_step = duel_step,
+                                          .validation_step = duel_validation,
+                                          .phases = duel_phases};
