@@ -1,6 +1,6 @@
 """The programs of examples/, run as their users run them: what they print, what they learn, what they refuse.
 
-usage: test_examples.py TENSORS CLASSIFIER PHOTOS STANDARDISE PAIRS LEVIN     registered in examples/CMakeLists.txt
+usage: test_examples.py TENSORS CLASSIFIER PHOTOS STANDARDISE PAIRS RING LEVIN     registered in examples/CMakeLists.txt
 """
 import json
 import os
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from small_png import write_png
 
-TENSORS, CLASSIFIER, PHOTOS, STANDARDISE, PAIRS, LEVIN = sys.argv[1:7]
+TENSORS, CLASSIFIER, PHOTOS, STANDARDISE, PAIRS, RING, LEVIN = sys.argv[1:8]
 
 
 def run(*words, cwd, status=0):
@@ -119,6 +119,32 @@ class Examples(unittest.TestCase):
         self.assertEqual(len(hashes), 1)
         run(PAIRS, "out=alone", *steps, "group=1", cwd=self.cwd)
         self.assertNotIn(run(LEVIN, "ckpt", "hash", "alone/checkpoints/last.safetensors", cwd=self.cwd).stdout, hashes)
+
+    def test_the_generator_finds_the_ring(self):
+        run(RING, "out=run", cwd=self.cwd)
+        lines = [json.loads(line) for line in Path(self.cwd, "run/metrics.jsonl").read_text().splitlines()]
+        last = [line for line in lines if "val/loss" in line][-1]
+        self.assertLessEqual(last["val/loss"], 0.1)  # the mean distance from a ring of radius 1
+        self.assertLessEqual(last["val/middle"], 0.2)  # on all sides of it
+        steps = [line for line in lines if "grad_norm/critic" in line]
+        self.assertTrue(steps and all({"train/distance", "train/penalty", "train/g_loss", "grad_norm/generator"} <= set(line) for line in steps))
+
+    def test_phases_keep_the_law(self):
+        """Two phases in each step: one hash for any lanes and ranks, on a pretend accelerator, and when resumed."""
+        os.environ["LEVIN_SIM_DEVICES"] = "1"
+        steps = ("max_epochs=1", "max_steps=9")
+        layouts = {"one": ("lanes=1",), "four": ("lanes=4", "num_workers=2"), "two": ("devices=2",), "three": ("devices=3", "strategy=dp"), "sim": ("accelerator=sim",),
+                   "parts": ("max_steps=4",)}
+        for name, words in layouts.items():
+            run(RING, f"out={name}", *steps, *words, cwd=self.cwd)
+        run(RING, "out=parts", "resume=true", "max_steps=9", cwd=self.cwd)
+        hashes = {run(LEVIN, "ckpt", "hash", f"{name}/checkpoints/last.safetensors", cwd=self.cwd).stdout for name in layouts}
+        self.assertEqual(len(hashes), 1)
+
+    def test_a_phase_that_is_frozen_is_refused(self):
+        told = run(RING, "out=run", "freeze=[critic]", cwd=self.cwd, status=64).stderr
+        self.assertIn("the phase critic of a step has nothing to train", told)
+        self.assertFalse(Path(self.cwd, "run").exists())
 
     def test_photos_from_a_folder(self):
         for part, count in (("train", 6), ("val", 2)):
