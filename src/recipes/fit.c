@@ -51,6 +51,7 @@ static void banner(const lvni_fit_run *r)
     lvni_log_line(LVNI_LOG_INFO, "model %s: %lld parameters in %d tensors, seed %lld, precision %s", r->request->cls->name,
              (long long)lvni_model_count(r->model), r->model->n_parameters, (long long)lvni_config_int(c, "seed"),
              lvni_config_str(c, "precision"));
+    lvni_fit_say_phases(r);
     for (char *line = plan.data, *end; line != NULL && (end = strchr(line, '\n')) != NULL; line = end + 1) {
         *end = '\0';
         lvni_log_line(LVNI_LOG_INFO, "%s", line);

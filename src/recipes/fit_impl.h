@@ -27,6 +27,8 @@ lvn_status lvni_fit_options(lvni_fit_run *run, lvni_trainer_options *out);
 lvn_status lvni_fit_predict_memory(lvni_fit_run *run);
 /* fit_ranks.c: one line: how many ranks, and which device each has. */
 void lvni_fit_say_ranks(const lvni_fit_run *run);
+/* fit_ranks.c: one line where steps have several phases. */
+void lvni_fit_say_phases(const lvni_fit_run *run);
 /* The whole run of a rank, from the directory to the last checkpoint. A collective of the ranks. */
 lvn_status lvni_fit_rank(lvni_fit_run *run);
 void lvni_fit_run_free(lvni_fit_run *run);

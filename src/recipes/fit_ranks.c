@@ -3,6 +3,7 @@
 #include "recipes/accelerator.h"
 #include "recipes/fit_impl.h"
 #include "recipes/run_dir.h"
+#include "trainer/phases.h"
 
 void lvni_fit_say_ranks(const lvni_fit_run *run)
 {
@@ -60,4 +61,14 @@ lvn_status lvni_fit(const lvni_fit_request *request)
     lvni_log_close();
     lvni_run_dir_release();
     return s;
+}
+
+void lvni_fit_say_phases(const lvni_fit_run *r)
+{
+    lvni_str text = {0};
+    if (lvni_phases_count(r->model) > 1) {
+        lvni_phases_describe(r->model, &text);
+        lvni_log_line(LVNI_LOG_INFO, "phases of a step: %s", lvni_str_text(&text));
+    }
+    lvni_str_free(&text);
 }

@@ -13,6 +13,17 @@ const char *lvni_phases_name(const lvni_model *m, int phase)
     return lvni_phases_count(m) > 1 ? m->root->cls->phases[phase] : "";
 }
 
+void lvni_phases_describe(const lvni_model *m, lvni_str *out)
+{
+    for (int phase = 0; phase < lvni_phases_count(m); phase++) {
+        long long n = 0;
+        for (int i = 0; i < m->n_parameters; i++) {
+            n += m->parameters[i].phase == phase ? m->parameters[i].numel : 0;
+        }
+        lvni_str_printf(out, phase == 0 ? "%s (%lld parameters)" : ", %s (%lld)", lvni_phases_name(m, phase), n);
+    }
+}
+
 void lvni_phases_assign(lvni_model *m, const lvni_optim_parameter *parameter)
 {
     for (int i = 0; i < m->n_parameters; i++) {

@@ -3,12 +3,15 @@
 #ifndef LEVIN_TRAINER_PHASES_H
 #define LEVIN_TRAINER_PHASES_H
 
+#include "core/str.h"
 #include "nn/model.h"
 #include "optim/groups.h"
 
 int lvni_phases_count(const lvni_model *model); /* 1 .. LVNI_PHASES */
 /* As the class has it: "critic"; "" where there is one alone. */
 const char *lvni_phases_name(const lvni_model *model, int phase);
+/* "critic (4417 parameters), generator (4482)": what each trains; after lvni_phases_assign. */
+void lvni_phases_describe(const lvni_model *model, lvni_str *out);
 /* Writes into parameters and buffers of the model which phase they have; all that train require gradients. */
 void lvni_phases_assign(lvni_model *model, const lvni_optim_parameter *parameter);
 /* Between shards: from here on the tape records this phase's parameters alone, and their part of the flat buffer is what is added up. */

@@ -121,7 +121,8 @@ class Examples(unittest.TestCase):
         self.assertNotIn(run(LEVIN, "ckpt", "hash", "alone/checkpoints/last.safetensors", cwd=self.cwd).stdout, hashes)
 
     def test_the_generator_finds_the_ring(self):
-        run(RING, "out=run", cwd=self.cwd)
+        told = run(RING, "out=run", cwd=self.cwd).stderr
+        self.assertIn("phases of a step: critic (4417 parameters), generator (4482)", told)
         lines = [json.loads(line) for line in Path(self.cwd, "run/metrics.jsonl").read_text().splitlines()]
         last = [line for line in lines if "val/loss" in line][-1]
         self.assertLessEqual(last["val/loss"], 0.1)  # the mean distance from a ring of radius 1

@@ -58,6 +58,32 @@ static lvn_tensor *fit_training_step(const lvn_module *module, const lvn_batch *
 static const lvn_module_class fit_class = {
     .name = "fit", .size = sizeof(fit), .build = fit_build, .training_step = fit_training_step};
 
+/* The same for two networks, one after the other in each step. */
+typedef struct two {
+    lvn_module base;
+    lvn_module *net[2];
+} two;
+
+static lvn_status two_build(lvn_module *module, lvn_builder *b)
+{
+    two *m = (two *)module;
+    m->net[0] = lvn_nn_linear(b, "first", 2, 1);
+    m->net[1] = lvn_nn_linear(b, "second", 2, 1);
+    return lvn_builder_status(b);
+}
+
+static lvn_tensor *two_training_step(const lvn_module *module, const lvn_batch *batch, lvn_step *step)
+{
+    lvn_tensor *loss = lvn_mean(lvn_square(lvn_forward(((const two *)module)->net[step->phase], batch->image)));
+    lvn_log(step, step->phase == 0 ? "first" : "second", loss);
+    return loss;
+}
+
+static const char *const two_phases[] = {"first", "second", NULL};
+
+static const lvn_module_class two_class = {
+    .name = "two", .size = sizeof(two), .build = two_build, .training_step = two_training_step, .phases = two_phases};
+
 static char out[40];
 static int kept_error, kept_output;
 
@@ -103,6 +129,14 @@ static lvn_status train(const void *argument)
                          (int)(sizeof words / sizeof *words), words);
 }
 
+static lvn_status train_in_phases(const void *argument)
+{
+    (void)argument;
+    line data = {.base = {.cls = &line_class}};
+    const char *words[] = {WORDS};
+    return lvn_job_train(&(lvn_job){.module = &two_class, .train = &data.base}, (int)(sizeof words / sizeof *words), words);
+}
+
 static lvn_status run_main(const void *argument)
 {
     (void)argument;
@@ -115,6 +149,7 @@ static lvn_status run_main(const void *argument)
 
 static const scenario rows[] = {
     {.calls = "job_train", .run = train, .before = before, .after = after, .growth = 1.02, .goes_on = true},
+    {.calls = "job_train", .run = train_in_phases, .before = before, .after = after, .growth = 1.02, .goes_on = true},
     {.calls = "main", .run = run_main, .before = before, .after = after, .growth = 1.2, .goes_on = true},
 };
 
