@@ -15,9 +15,10 @@ extern "C" {
 typedef struct lvn_module lvn_module;
 typedef struct lvn_builder lvn_builder; /* collects parameters, buffers and children while a model is built */
 typedef struct lvn_buffer lvn_buffer;
-/* The step in work, as a module sees it; metrics go there (lvn_log). */
+/* The step in work, as a module sees it; metrics go there (lvn_log). Made by levin alone: pass on the pointer that was given, never a copy; fields may
+ * be added. */
 typedef struct lvn_step {
-    int64_t step; /* optimizer steps before this one */
+    int64_t step; /* optimizer steps before this one; 0 in validation */
     int phase;    /* in work: 0 .. n - 1 of the class's `phases`; 0 without, and in validation */
 } lvn_step;
 
@@ -38,7 +39,8 @@ typedef struct lvn_module_class {
      * phase. In a phase training_step is called for every shard, with the same samples and step->phase, and returns the phase's loss; no other
      * phase's parameters get a gradient, and those of phases before it are already updated. Buffers move in the phase that names them;
      * what other phases push into them is passed over. Metrics of all phases are reported together. Validation is one pass, and needs a
-     * validation_step. Up to 8 phases. */
+     * validation_step. A failure between two phases saves nothing: give checkpoint.every_n_steps. Up to 8 phases; those of the model's root count, not those
+     * of modules inside of it. */
     const char *const *phases;
     void *reserved[2];
 } lvn_module_class;
@@ -86,7 +88,7 @@ LVN_API lvn_status lvn_builder_set_init(lvn_builder *b, const char *name, lvn_in
  *   value = (1 - momentum) * value + momentum * (weighted tree mean of what the shards pushed). */
 LVN_API lvn_buffer *lvn_builder_buffer(lvn_builder *b, const char *name, int ndim, const int64_t *shape, double fill,
                                        double momentum);
-LVN_API lvn_tensor *lvn_buffer_value(const lvn_buffer *buffer); /* as it was before the step; borrowed */
+LVN_API lvn_tensor *lvn_buffer_value(const lvn_buffer *buffer); /* as it was before the step, or phase; borrowed */
 /* Push the shard's value (same number of elements). Once per shard and step, or phase; outside training, and in phases that do not train the
  * buffer's module, nothing happens. */
 LVN_API lvn_status lvn_buffer_push(const lvn_buffer *buffer, const lvn_tensor *value);

@@ -122,6 +122,22 @@ lvn_status lvni_loop_stop(lvni_trainer *t, int signal_number, bool saved)
         name, (long long)t->at.step, (long long)t->at.epoch + 1);
 }
 
+/* Some weights are a phase ahead of the others: a run that went on from them would be another one. */
+static lvn_status keep_none(lvni_trainer *t, lvn_error *error)
+{
+    const size_t n = strlen(error->message);
+    if (lvni_trainer_save_wait(t) != LVN_OK) {
+        lvni_log_line(LVNI_LOG_WARNING, "%s", lvn_last_error()->message);
+    }
+    if (t->saved_step >= 0) {
+        snprintf(error->message + n, sizeof error->message - n, "; between two phases of a step nothing can be saved: %s/checkpoints/last.safetensors keeps step %lld",
+                 t->o.out, (long long)t->saved_step);
+    } else {
+        snprintf(error->message + n, sizeof error->message - n, "; between two phases of a step nothing can be saved, and no checkpoint was written before");
+    }
+    return lvn_error_adopt(error);
+}
+
 /* A sample, a file or the user's code failed after the last step: what was learned up to there is good, and is saved. Adds to the
  * error where the run can go on. */
 lvn_status lvni_loop_keep(lvni_trainer *t, lvn_status failed)
@@ -132,11 +148,8 @@ lvn_status lvni_loop_keep(lvni_trainer *t, lvn_status failed)
     if (failed == LVN_ERR_NON_FINITE || failed == LVN_ERR_INTERNAL || t->o.out == NULL || t->at.step == 0) {
         return failed;
     }
-    if (t->torn) { /* some weights are a phase ahead of the others: a run that went on from them would be another one */
-        (void)lvni_trainer_save_wait(t);
-        lvn_error_adopt(&error);
-        lvni_loop_tell_last_good(t);
-        return failed;
+    if (t->torn) {
+        return keep_none(t, &error);
     }
     const bool waited = lvni_trainer_save_wait(t) == LVN_OK; /* first: it sets saved_step */
     if (save_now(t, waited && t->saved_step == t->at.step) == LVN_OK) {

@@ -356,7 +356,10 @@ static lvn_status run_step(lvni_trainer *t, lvni_step_result *r)
 lvn_status lvni_trainer_step(lvni_trainer *t, lvni_step_result *r)
 {
     const lvn_status s = run_step(t, r);
-    t->torn = s != LVN_OK && t->n_phases > 1 && t->phase > 0;
+    t->torn = false;
+    for (int i = 0; i < t->n_phases && s != LVN_OK && t->n_phases > 1; i++) {
+        t->torn = t->torn || r->phase[i].updated;
+    }
     t->phase = 0;
     free_sets(t);
     release(t, t->o.plan.shard_begin, t->o.plan.shard_end - t->o.plan.shard_begin);

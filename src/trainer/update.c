@@ -47,7 +47,7 @@ lvn_status lvni_trainer_update(lvni_trainer *t, const lvni_set *total, lvni_step
     return LVN_OK;
 }
 
-/* Steps that moved the average: those of the phase that was skipped least. */
+/* No fewer steps moved the average: those of the phase that was skipped least. */
 static int64_t updates_of(const lvni_trainer *t)
 {
     int64_t most = 0;

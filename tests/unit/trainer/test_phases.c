@@ -339,6 +339,7 @@ static void half_a_step_is_not_kept(void **state)
     if (strstr(lvn_last_error()->message, "keeps step 4") == NULL) {
         fail_msg("%s", lvn_last_error()->message);
     }
+    assert_true(lvn_last_error()->n_frames > 0); /* where it failed */
     bench_close(&b);
     lvni_ckpt *ckpt;
     snprintf(path, sizeof path, "%s/checkpoints/last.safetensors", out);
