@@ -35,12 +35,12 @@ typedef struct lvn_module_class {
     /* optional: the module on x, then `residual` added, where both are done in one pass over memory */
     lvn_tensor *(*forward_residual)(const lvn_module *module, lvn_tensor *x, lvn_tensor *residual);
     /* optional: several optimizers in one step, one phase after the other over the whole batch (a critic, then a generator). For each phase the
-     * names of the parameters that it trains, or of modules above them, separated by commas; '*' and '?' as usual; then NULL. Every parameter is in one
-     * phase. In a phase training_step is called for every shard, with the same samples and step->phase, and returns the phase's loss; no other
-     * phase's parameters get a gradient, and those of phases before it are already updated. Buffers move in the phase that names them;
-     * what other phases push into them is passed over. Metrics of all phases are reported together. Validation is one pass, and needs a
-     * validation_step. A failure between two phases saves nothing: give checkpoint.every_n_steps. Up to 8 phases; those of the model's root count, not those
-     * of modules inside of it. */
+     * names of the parameters that it trains, or of modules above them, separated by commas, with '*' and '?'; then NULL. Every parameter is in one
+     * phase; up to 8. In a phase training_step is called for every shard, with the same samples as in the others and step->phase, and returns the
+     * phase's loss: no other parameters get a gradient, and those of phases before it are already updated. A buffer moves in the phase that names
+     * it, and what others push into it is passed over. Metrics of all phases are reported together. Validation is one pass, and needs a
+     * validation_step. A rank holds the batches of all its shards until the step is done. A failure between two phases saves nothing: give
+     * checkpoint.every_n_steps. Those of the model's root count, not those of modules inside of it. */
     const char *const *phases;
     void *reserved[2];
 } lvn_module_class;
@@ -57,9 +57,8 @@ LVN_API lvn_tensor *lvn_forward(const lvn_module *module, lvn_tensor *x);
 LVN_API lvn_tensor *lvn_forward_residual(const lvn_module *module, lvn_tensor *x, lvn_tensor *residual);
 
 /* Report a metric of the shard (one element, a mean over the shard's samples). Names: up to 31 characters; up to 16 a step.
- * They appear as train/NAME or val/NAME, averaged over samples in shard order, and over
- * the calls and phases that report the same name. NULL values are passed over (the scope failed); more than
- * one element, a longer name or a 17th metric fails the scope. */
+ * They appear as train/NAME or val/NAME, averaged over samples in shard order, and over the calls and phases that report the same name. NULL values
+ * are passed over (the scope failed); more than one element, a longer name or a 17th metric fails the scope. */
 LVN_API void lvn_log(lvn_step *step, const char *name, const lvn_tensor *value);
 
 /* ---- in build() ---- */

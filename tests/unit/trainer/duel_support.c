@@ -120,6 +120,8 @@ static void note(const lvn_batch *batch, int phase)
     if (duel_seen.on && phase < 2 && duel_seen.n[phase] + batch->size <= MEMORY_MAX) {
         memcpy(duel_seen.sample[phase] + duel_seen.n[phase], batch->sample, (size_t)batch->size * sizeof *batch->sample);
         duel_seen.n[phase] += (int)batch->size;
+        const size_t calls = strlen(duel_seen.order);
+        duel_seen.order[calls] = calls + 1 < sizeof duel_seen.order ? (char)('0' + phase) : '\0';
     }
     pthread_mutex_unlock(&lock);
 }

@@ -19,6 +19,7 @@ typedef struct duel_samples {
     bool on;
     int n[2];
     int64_t sample[2][MEMORY_MAX];
+    char order[32]; /* "001": two shards of the first phase, one of the second */
 } duel_samples;
 extern duel_samples duel_seen;
 

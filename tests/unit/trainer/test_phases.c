@@ -224,6 +224,7 @@ static void phases_follow_each_other(void **state)
         b.trainer->at.step_in_epoch %= b.trainer->o.plan.steps_per_epoch;
         assert_int_equal(duel_seen.n[0], step % 3 == 2 ? 5 : E);
         assert_int_equal(duel_seen.n[1], duel_seen.n[0]);
+        assert_string_equal(duel_seen.order, "000111"); /* the critic on all shards, then the generator */
         assert_memory_equal(duel_seen.sample[0], duel_seen.sample[1], (size_t)duel_seen.n[0] * sizeof(int64_t));
         follow_step(&want, &b, step, &r, 0.05);
         read_truth(&b, &have);
