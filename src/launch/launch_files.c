@@ -222,32 +222,33 @@ lvn_status lvni_launch_open_logs(const lvni_run *r, lvni_proc *p)
 }
 
 /* A file, or a folder that is empty. What is not there, or others have files in, stays as it is. */
-/* A folder when it is empty; a file or a link by its name is somebody's own. */
+static void remove_at(int (*remove_one)(const char *path), const char *fmt, va_list args)
+{
+    char path[4096];
+    const int n = vsnprintf(path, sizeof path, fmt, args);
+    if (n > 0 && n < (int)sizeof path) {
+        (void)remove_one(path);
+    }
+}
+
+/* When it is empty; a file or a link by its name is somebody's own. */
 static void remove_folder(const char *fmt, ...) LVN_PRINTF(1, 2);
 static void remove_file(const char *fmt, ...) LVN_PRINTF(1, 2);
 
 static void remove_folder(const char *fmt, ...)
 {
-    char path[4096];
     va_list args;
     va_start(args, fmt);
-    const int n = vsnprintf(path, sizeof path, fmt, args);
+    remove_at(rmdir, fmt, args);
     va_end(args);
-    if (n > 0 && n < (int)sizeof path) {
-        (void)rmdir(path);
-    }
 }
 
 static void remove_file(const char *fmt, ...)
 {
-    char path[4096];
     va_list args;
     va_start(args, fmt);
-    const int n = vsnprintf(path, sizeof path, fmt, args);
+    remove_at(unlink, fmt, args);
     va_end(args);
-    if (n > 0 && n < (int)sizeof path) {
-        (void)unlink(path);
-    }
 }
 
 /* A rank that was killed, and not by us, has more to tell than its sentence. */

@@ -47,6 +47,17 @@ class Failures(RankCase):
         self.assertEqual(re.findall(r"rank [12] \(.*failed first", told), [], told)
         self.goes_on(told)
 
+    def test_killed_in_the_middle_of_a_step(self):
+        """Of a second or so, nearly all of it forward and backward."""
+        p = self.begin(*SHAPES, "devices=3", "max_epochs=-1", "model=resnet18", "image_size=64")
+        seen = []
+        for steps in (2, 3):
+            self.wait_for(lambda n=steps: self.steps() >= n, p)
+            seen.append(time.monotonic())
+        time.sleep((seen[1] - seen[0]) * 0.6)
+        told = self.hurt(p, 1, signal.SIGKILL, 137, ["rank 1 (", "failed first", "killed by SIGKILL"])
+        self.goes_on(told)
+
     def test_killed_during_validation(self):
         """Nearly all of the pictures are for validation, one at a time."""
         told = self.hit(2, signal.SIGKILL, "data.count=3000", "val_split=0.98", "eval_batch_size=1", code=137, says=["rank 2 (", "killed by SIGKILL"])
