@@ -60,10 +60,14 @@ typedef struct member {
     lvn_status status;
     char message[1024];
     int64_t early;
+    uint64_t sent; /* bytes, in all steps */
+    int64_t set_bytes;
 } member;
 
 static lvn_status run_steps(member *m, bench *b)
 {
+    const uint64_t before = m->comm == NULL ? 0 : lvni_comm_count(m->comm).sent;
+    m->set_bytes = (b->model->n_weights + b->model->n_records) * (int64_t)sizeof(float);
     for (int i = 0; i < m->w->steps; i++) {
         lvni_step_result r;
         const lvn_status s = lvni_trainer_step(b->trainer, &r);
@@ -77,6 +81,7 @@ static lvn_status run_steps(member *m, bench *b)
             b->trainer->at.step_in_epoch = 0;
         }
     }
+    m->sent = m->comm == NULL ? 0 : lvni_comm_count(m->comm).sent - before;
     return LVN_OK;
 }
 
@@ -171,6 +176,24 @@ static void gradients_become_final_one_by_one(void **state)
     assert_true(m[0].early + m[1].early > 0);
 }
 
+/* A hundred steps of two ranks with a shard each: every gradient goes to the other and its sum back, in parts; beside that one message. */
+static void a_step_sends_buckets_and_one_message(void **state)
+{
+    (void)state;
+    enum { MANY = 100 };
+    world w = {.s = cnn_setting, .n = 2, .steps = MANY};
+    memory_init(&w.data, 24, SIDE);
+    w.s.cls = lvni_zoo_find("cnn");
+    w.s.shards = 2;
+    w.s.batch_size = 4;
+    w.s.bucket_bytes = 65536;
+    member m[MOST];
+    run_world(&w, m);
+    assert_int_equal(m[0].status, LVN_OK);
+    const uint64_t sent = m[0].sent + m[1].sent, buckets = MANY * 2 * (uint64_t)m[0].set_bytes;
+    assert_in_range(sent, buckets + 1, buckets + MANY * 2 * (uint64_t)lvni_message_limit(1));
+}
+
 /* Rank 0 names what the first step gave no gradient, once. */
 static void parameters_without_a_gradient_are_told(void **state)
 {
@@ -239,6 +262,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(bits_do_not_depend_on_ranks), cmocka_unit_test(gradients_become_final_one_by_one),
                                        cmocka_unit_test(parameters_without_a_gradient_are_told),
+                                       cmocka_unit_test(a_step_sends_buckets_and_one_message),
                                        cmocka_unit_test(shards_without_samples_are_left_out), cmocka_unit_test(a_rank_that_fails_stops_the_others)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
