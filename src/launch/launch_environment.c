@@ -26,7 +26,7 @@ void lvni_launch_forget_earlier(lvni_variables *v, bool meeting)
 {
     static const char *const names[] = {
         "LEVIN_RANK", "LEVIN_WORLD_SIZE", "LEVIN_LOCAL_RANK", "LEVIN_LOCAL_WORLD_SIZE", "LEVIN_NODE_RANK", "LEVIN_NNODES", "LEVIN_STORE_FD",
-        "LEVIN_RESTART_COUNT", "LEVIN_MAX_RESTARTS", "LEVIN_ERROR_FILE", "LEVIN_LAUNCHED", "LEVIN_DEVICES", "RANK", "WORLD_SIZE", "LOCAL_RANK",
+        "LEVIN_RESTART_COUNT", "LEVIN_MAX_RESTARTS", "LEVIN_ERROR_FILE", "LEVIN_LAUNCHED", "LEVIN_DEVICES", "LEVIN_MADE_DIR", "RANK", "WORLD_SIZE", "LOCAL_RANK",
         "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "NODE_RANK"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         lvni_variables_unset(v, names[i]);

@@ -4,6 +4,7 @@
 
 #include "core/alloc.h"
 #include "core/vfs.h"
+#include "launch/env_vars.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -60,10 +61,14 @@ static size_t first_missing(const char *path)
     return n;
 }
 
-/* Remembers where it began to make folders. */
+/* Remembers where it began to make folders: it, or the process that became this launcher, to have the name (LEVIN_MADE_DIR: the first of them). */
 static lvn_status make_run_dir(lvni_run *r)
 {
+    const char *given = r->o.run_dir, *made = lvni_env_get(r->environment, "LEVIN_MADE_DIR");
     r->made_from = first_missing(r->run_dir);
+    if (given != NULL && made != NULL && strncmp(given, made, strlen(made)) == 0) {
+        r->made_from = strlen(r->run_dir) - strlen(given) + strlen(made);
+    }
     return lvni_mkdirs(r->run_dir);
 }
 

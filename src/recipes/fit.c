@@ -250,9 +250,11 @@ static lvn_status lead(lvni_fit_run *r)
     const lvni_config *c = r->request->config;
     const bool resuming = lvni_config_bool(c, "resume");
     lvni_log_set_quiet(lvni_config_bool(c, "quiet"));
-    LVN_TRY(lvni_run_dir_choose(c, r->request->recipe, &r->dir));
+    size_t made;
+    LVN_TRY(lvni_run_dir_choose(c, &r->dir));
     LVN_TRY(prepare(r));
     lvni_stop_install(); /* from here on there is something to lose */
+    LVN_TRY(r->dir == NULL ? lvni_run_dir_claim(r->request->recipe, &r->dir, &made) : LVN_OK);
     LVN_TRY(lvni_run_dir_make(r->dir, lvni_config_bool(c, "overwrite"), resuming, r->request->kept_file));
     banner(r);
     return resuming ? find_saved(r) : LVN_OK;
@@ -361,7 +363,7 @@ static void print_length(const lvni_fit_run *r)
         printf("the run: %lld steps, %.4g epochs\n", (long long)total, (double)total / (double)r->plan.steps_per_epoch);
     }
     char *dir = NULL;
-    if (lvni_run_dir_choose(c, r->request->recipe, &dir) != LVN_OK) {
+    if (lvni_run_dir_choose(c, &dir) != LVN_OK) {
         printf("but it would not start: %s\n", lvn_last_error()->message);
         lvn_clear_error();
     }

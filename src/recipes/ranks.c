@@ -280,14 +280,19 @@ static lvn_status open_process(const lvni_config *c, const wish *w, const lvni_r
 static lvn_status open_alone(const lvni_config *c, const wish *w, const lvni_ranks_command *command, lvni_ranks *out)
 {
     char *dir = NULL;
-    LVN_TRY(command->recipe == NULL ? LVN_OK : lvni_run_dir_choose(c, command->recipe, &dir));
+    size_t made = 0;
+    LVN_TRY(command->recipe == NULL ? LVN_OK : lvni_run_dir_choose(c, &dir));
     const bool starts = w->devices > 1 && !w->threads && command->command[0] != NULL;
     lvn_status s = lvni_check_restarts(c, &w->who, starts);
     s = s == LVN_OK ? check(c, command) : s;
     const lvni_rank first = rank_of(w, 0);
     s = s == LVN_OK && command->recipe != NULL && w->devices > 1 ? lvni_check_plan(c, &first) : s; /* rather than by many ranks */
     s = s == LVN_OK && dir != NULL && starts ? lvni_run_dir_check_free(dir) : s; /* its logs are those of the run that is there */
-    s = s != LVN_OK ? s : starts ? lvni_rank_start(c, command, dir) : open_threads(w, out);
+    s = s == LVN_OK && dir == NULL && starts && command->recipe != NULL ? lvni_run_dir_claim(command->recipe, &dir, &made) : s;
+    s = s != LVN_OK ? s : starts ? lvni_rank_start(c, command, dir, made) : open_threads(w, out);
+    if (made > 0) { /* still here: no rank was started */
+        lvni_run_dir_unclaim(dir, made);
+    }
     lvni_free(dir);
     return s;
 }

@@ -91,19 +91,46 @@ void lvni_run_dir_release(void)
     }
 }
 
-static lvn_status choose_number(const char *recipe, char **path)
+/* Where runs without a name go. */
+static const char numbered[] = "out";
+
+/* mkdir asks and takes in one: of several that begin at one moment each has a number of its own. */
+lvn_status lvni_run_dir_claim(const char *recipe, char **path, size_t *made)
 {
-    for (int i = 1;; i++) {
+    bool parent_made = false;
+    for (int i = 1;;) {
         lvni_str s = {0};
-        lvni_str_printf(&s, "out/%s-%d", recipe, i);
+        lvni_str_printf(&s, "%s/%s-%d", numbered, recipe, i);
         *path = lvni_str_take(&s);
         if (*path == NULL) {
             return LVN_ERR_MEMORY;
         }
-        if (!lvni_path_exists(*path)) {
+        if (lvni_vfs_get()->mkdir(*path, 0777) == 0) {
+            *made = parent_made ? strlen(numbered) : strlen(*path);
             return LVN_OK;
         }
+        const int error = errno;
+        lvn_status status = LVN_OK;
+        if (error == ENOENT) { /* also when a run that was refused has just removed it again */
+            parent_made = true;
+            *strrchr(*path, '/') = '\0';
+            status = lvni_mkdirs(*path);
+        } else if (error == EEXIST) {
+            i++;
+        } else {
+            status = lvn_error_set(LVN_ERR_IO, __FILE__, __LINE__, "cannot make the directory %s: %s; give another out", *path, strerror(error));
+        }
         lvni_free(*path);
+        *path = NULL;
+        LVN_TRY(status);
+    }
+}
+
+void lvni_run_dir_unclaim(char *path, size_t made)
+{
+    if (rmdir(path) == 0 && made < strlen(path)) {
+        path[made] = '\0';
+        rmdir(path);
     }
 }
 
@@ -126,7 +153,7 @@ lvn_status lvni_run_dir_check_run(const char *out)
     return LVN_OK;
 }
 
-lvn_status lvni_run_dir_choose(const lvni_config *c, const char *recipe, char **path)
+lvn_status lvni_run_dir_choose(const lvni_config *c, char **path)
 {
     *path = NULL;
     const char *out = lvni_config_str(c, "out");
@@ -135,7 +162,7 @@ lvn_status lvni_run_dir_choose(const lvni_config *c, const char *recipe, char **
         LVN_FAIL(LVN_ERR_USAGE, "resume=true and overwrite=true exclude each other");
     }
     if (out == NULL) {
-        return choose_number(recipe, path);
+        return LVN_OK;
     }
     LVN_TRY(check_no_file(out));
     if (!resume && !overwrite && lvni_path_exists(out) && !is_empty_dir(out)) {

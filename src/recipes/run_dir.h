@@ -4,9 +4,14 @@
 
 #include "core/config.h"
 
-/* Where the run goes: `out`, or out/<recipe>-<number> when unset. The caller frees *path (lvni_free). Nothing is made yet; an `out` that
- * exists without resume or overwrite is LVN_ERR_USAGE. */
-lvn_status lvni_run_dir_choose(const lvni_config *config, const char *recipe, char **path);
+/* Where the run goes: `out`; NULL when it is unset, and a number is to be claimed. The caller frees *path (lvni_free). Nothing is made yet; an
+ * `out` that exists without resume or overwrite is LVN_ERR_USAGE. */
+lvn_status lvni_run_dir_choose(const lvni_config *config, char **path);
+/* Makes out/<recipe>-<number>, the first number that nobody has, so that nobody else takes it: when all else is found to be good. The caller frees
+ * *path. *made: the length of what was not there before, "out" or all of it. */
+lvn_status lvni_run_dir_claim(const char *recipe, char **path, size_t *made);
+/* Nothing came of it: removes what was made, unless something is in it. `path` is a shorter one then. */
+void lvni_run_dir_unclaim(char *path, size_t made);
 bool lvni_run_dir_is_run(const char *out);
 /* This process's launcher has started its ranks before, and they began the run in `out`: not one that was there already. */
 bool lvni_run_dir_is_of_attempt_before(const char *out);

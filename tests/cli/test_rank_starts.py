@@ -64,6 +64,44 @@ class Refused(Case):
         self.assertEqual(os.listdir(f"{self.dir}/out"), [])
 
 
+class Unnamed(Case):
+    """Runs without out=."""
+
+    def begin(self, n, *words):
+        """That many at one moment: each waits for the end of a pipe before it becomes levin."""
+        gate, opens = os.pipe()
+        runs = [subprocess.Popen(["sh", "-c", 'read go; exec "$0" "$@"', LEVIN, *words], stdin=gate, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                                 cwd=self.dir) for _ in range(n)]
+        os.close(gate)
+        for p in runs:
+            self.addCleanup(self.end, p)
+        os.close(opens)
+        return [(p.communicate(timeout=WAIT_S)[1], p.returncode) for p in runs]
+
+    def test_each_has_its_number(self):
+        for devices, first in ((1, 1), (2, 5)):
+            for told, code in self.begin(4, *SHAPES, f"devices={devices}"):
+                self.assertEqual(code, OK, told)
+            self.assertEqual(sorted(os.listdir(f"{self.dir}/out")), [f"classify-{i}" for i in range(1, first + 4)])
+        for name in os.listdir(f"{self.dir}/out"):
+            self.assertEqual(read(f"{self.dir}/out/{name}/train.log").count(b"done after 2 steps"), 1, name)
+
+    def test_refused_ones_leave_nothing(self):
+        """Nor do they take anything from each other."""
+        os.mkdir(f"{self.dir}/out")
+        for devices in (1, 2):
+            for told, code in self.begin(3, "train", "classify", "data=nowhere", f"devices={devices}"):
+                self.assertEqual(code, FAILURE, told)
+            self.assertEqual(os.listdir(f"{self.dir}/out"), [])
+
+    def test_where_nothing_can_be_made(self):
+        write(f"{self.dir}/out", b"a file")
+        for devices in (1, 2):
+            done = subprocess.run([LEVIN, *SHAPES, f"devices={devices}"], capture_output=True, text=True, timeout=WAIT_S, cwd=self.dir)
+            self.assertEqual(done.returncode, FAILURE, done.stderr)
+            self.assertEqual(done.stderr, "error: cannot make the directory out/classify-1: Not a directory; give another out\n")
+
+
 class Stopped(Case):
     def test_before_the_first_step(self):
         """The ranks wait for a configuration that nobody writes, and have nothing but empty logs."""
