@@ -10,6 +10,7 @@ typedef struct lvni_command {
     const char *name;
     int (*run)(int n, const char *const *words); /* the words behind the name; returns an exit code */
     bool computes;                               /* uses the cpu backend: the environment must be clean */
+    bool trains;                                 /* takes the signals that ask for a checkpoint, from the first moment on */
     bool alone;                                  /* one rank's work: of several, rank 0 does it */
     struct {
         const char *usage, *help; /* "levin ops [NAME]", and what that does */

@@ -11,7 +11,7 @@
 #include <string.h>
 
 const lvni_command lvni_commands[] = {
-    {.name = "train", .run = lvni_cmd_train, .computes = true,
+    {.name = "train", .run = lvni_cmd_train, .computes = true, .trains = true,
      .use = {{"levin train classify data=DIR [key=value ...]", "train a classifier of pictures (one sub-folder per class)"}},
      .more = "Recipes: classify. The run goes into out=DIR; resume=true goes on with it.",
      .topic = "train.classify", .tables = lvni_classify_train_tables},

@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 #include "core/exit_code.h"
 #include "kernels/kernels.h"
+#include "trainer/trainer.h"
 
 #include <levin/version.h>
 #include <signal.h>
@@ -31,6 +32,9 @@ static int run(const lvni_command *c, int argc, char **argv)
     }
     if (c->alone && lvni_command_is_done_elsewhere(c->name)) {
         return LVNI_EXIT_OK;
+    }
+    if (c->trains) {
+        lvni_stop_defer();
     }
     if (c->computes) {
         lvni_cpu_clean_environment(argv);

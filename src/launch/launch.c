@@ -39,6 +39,10 @@ static lvn_status take_signals(lvni_run *r)
     signal(SIGCHLD, SIG_DFL); /* ignored, children would vanish without a word */
     sigprocmask(SIG_BLOCK, &set, &r->signals);
     sigdelset(&r->signals, SIGCHLD);
+    if (lvni_launch_is_training(r->program, r->o.program[1])) { /* takes them when it can, and must not end of them before; others get what we got */
+        sigaddset(&r->signals, SIGUSR1);
+        sigaddset(&r->signals, SIGUSR2);
+    }
     r->signal_fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
     if (r->signal_fd < 0) {
         LVN_FAIL(LVN_ERR_INTERNAL, "no signalfd: %s", strerror(errno));

@@ -18,6 +18,8 @@ int lvni_launch(int n, const char *const *words, char *const *environment, lvni_
 
 /* Is this process a rank that a launcher started? */
 bool lvni_launch_is_rank(char *const *environment);
+/* Is `PROGRAM SECOND ...` this program's own training? */
+bool lvni_launch_is_training(const char *program, const char *second);
 /* Becomes `levin launch OPTIONS -- levin WORDS`: does not return when that works. In a rank it does nothing: nobody launches twice. */
 lvn_status lvni_launch_self(int n_options, const char *const *options, int n_words, const char *const *words, char *const *environment);
 /* Removes logs and error records of an earlier launch from a run directory, and their folders where nothing else is in them. */

@@ -68,6 +68,7 @@ int lvn_main(int argc, char **argv, const lvn_job *job)
         lvn_dataset_destroy(job->val);
         return LVNI_EXIT_OK;
     }
+    lvni_stop_defer();
     lvni_cpu_clean_environment(argv);
     if (job->val == NULL && lvn_last_error()->code != LVN_OK) { /* LVN_IMAGE_FOLDER in the job failed: not a job without validation */
         lvn_dataset_destroy(job->train);

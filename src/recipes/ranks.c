@@ -289,6 +289,9 @@ static lvn_status open_alone(const lvni_config *c, const wish *w, const lvni_ran
     s = s == LVN_OK && command->recipe != NULL && w->devices > 1 ? lvni_check_plan(c, &first) : s; /* rather than by many ranks */
     s = s == LVN_OK && dir != NULL && starts ? lvni_run_dir_check_free(dir) : s; /* its logs are those of the run that is there */
     s = s == LVN_OK && dir == NULL && starts && command->recipe != NULL ? lvni_run_dir_claim(command->recipe, &dir, &made) : s;
+    if (s == LVN_OK && starts) {
+        lvni_stop_hand_over();
+    }
     s = s != LVN_OK ? s : starts ? lvni_rank_start(c, command, dir, made) : open_threads(w, out);
     if (made > 0) { /* still here: no rank was started */
         lvni_run_dir_unclaim(dir, made);

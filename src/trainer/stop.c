@@ -2,6 +2,7 @@
 #include "core/exit_code.h"
 #include "trainer/trainer.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -77,13 +78,44 @@ static void install(void)
     installed = true;
 }
 
+static sigset_t deferred(void)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR1);
+    sigaddset(&set, SIGUSR2);
+    return set;
+}
+
+void lvni_stop_defer(void)
+{
+    const sigset_t set = deferred();
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+}
+
 void lvni_stop_install_early(void)
 {
+    const sigset_t set = deferred();
     asked = 0;
     noted = 0;
     save_asked = 0;
     early = 1;
     install();
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+}
+
+void lvni_stop_hand_over(void)
+{
+    if (!installed) {
+        return;
+    }
+    lvni_stop_defer();
+    if (asked == SIGUSR1) {
+        kill(getpid(), SIGUSR1);
+    }
+    if (save_asked) {
+        kill(getpid(), SIGUSR2);
+    }
 }
 
 void lvni_stop_install(void)

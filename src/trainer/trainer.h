@@ -187,6 +187,11 @@ void lvni_stop_install(void);
 /* Before there is a run directory: SIGINT, SIGTERM and SIGHUP end the process at once, with their exit codes; SIGUSR1, whose exit code promises a
  * checkpoint, is noted for lvni_stop_install, which takes over when the first file is about to be written. */
 void lvni_stop_install_early(void);
+/* As soon as a process knows that it will train: SIGUSR1 and SIGUSR2, which ask for a checkpoint and would end it now, wait for
+ * lvni_stop_install_early, also where another program is executed in between. */
+void lvni_stop_defer(void);
+/* Before this process becomes the launcher of its ranks: they wait again, and those that have come come again. Nothing where no handlers are. */
+void lvni_stop_hand_over(void);
 void lvni_stop_remove(void);  /* the handlers from before are back; the signal stays noted until the next install */
 /* A rank that is leaving says why, and writes its error record, though whoever ends the run sends it a signal meanwhile. */
 void lvni_stop_hold(void);

@@ -13,7 +13,7 @@ import subprocess
 import termios
 import time
 
-from bad_support import Case, FAILURE, LEVIN, main, OK, read, SIGINT, USAGE, WAIT_S, write
+from bad_support import Case, FAILURE, LEVIN, main, OK, read, REQUEUE, SIGINT, USAGE, WAIT_S, write
 from rank_processes import drop_identity, rank_pid
 
 RESOURCE = 69
@@ -135,6 +135,53 @@ class Stopped(Case):
         self.assertEqual(p.returncode, SIGINT, told)
         self.assertIn("stopped: Ctrl-C before the first step: nothing was written\n", told)
         self.assertEqual(os.listdir(self.dir), ["config.yaml"])
+
+
+class Early(Case):
+    """SIGUSR1 and SIGUSR2, which ask for a checkpoint, in the first moments of a process."""
+
+    def begin(self, *words, before=(), **how):
+        p = subprocess.Popen([*before, LEVIN, *SHAPES, f"out={self.out}", *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=self.dir, **how)
+        self.addCleanup(self.end, p)
+        return p
+
+    def test_one_that_waits(self):
+        """The process gets it when it can take it, and so do the ranks that it becomes the launcher of."""
+        def block():
+            signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+            os.kill(os.getpid(), signal.SIGUSR1)
+
+        for devices in (1, 2):
+            self.out = f"{self.dir}/run{devices}"
+            p = self.begin(f"devices={devices}", "max_epochs=-1", "max_steps=-1", preexec_fn=block)
+            _, told = p.communicate(timeout=WAIT_S)
+            self.assertEqual(p.returncode, REQUEUE, told)
+            self.assertTrue(os.path.exists(f"{self.out}/checkpoints/last.safetensors"), told)
+
+    def test_many_of_them(self):
+        """From the moment when the first process can take them, through the beginning of the ranks."""
+        def takes(p, signal_number):
+            with open(f"/proc/{p.pid}/status", encoding="utf-8") as f:
+                masks = dict(line.split(":", 1) for line in f if line.startswith(("SigBlk", "SigCgt")))
+            return any(int(mask, 16) >> (signal_number - 1) & 1 for mask in masks.values())
+
+        for before, words in (((), ["devices=2"]), ([LEVIN, "launch", "-n", "2", "--"], [])):
+            self.out = f"{self.dir}/run{len(before)}"
+            p = self.begin(*words, "quiet=true", "log_every_n_steps=1", "max_steps=5", before=before)
+            self.wait_for(lambda: takes(p, signal.SIGUSR2), p)
+            while p.poll() is None and self.steps() == 0:
+                p.send_signal(signal.SIGUSR2)
+                time.sleep(0.001)
+            _, told = p.communicate(timeout=WAIT_S)
+            self.assertEqual(p.returncode, OK, told)
+            self.assertEqual(self.steps(), 5)
+
+    def test_other_programs(self):
+        """They get the mask that their launcher got."""
+        def blocked(*before):
+            return subprocess.run([*before, "grep", "SigBlk", "/proc/self/status"], capture_output=True, text=True, timeout=WAIT_S, cwd=self.dir).stdout
+
+        self.assertEqual(blocked(LEVIN, "launch", "-n", "2", "--no-prefix", "--"), 2 * blocked())
 
 
 class Overwritten(Case):
