@@ -97,12 +97,41 @@ static void say_where(const lvni_run *r, const lvni_proc *p, lvni_variables *v)
     lvni_launch_say_timeout(&r->o, v);
 }
 
-/* Under Slurm ranks see all that Slurm shows: which of them are theirs is told in words that only levin knows. */
-static void say_list(const lvni_device_choice *d, lvni_variables *v)
+static bool is_first(const lvni_device_choice *d, int i)
+{
+    int first = 0;
+    while (d->index[first] != d->index[i]) {
+        first++;
+    }
+    return first == i;
+}
+
+/* Two ranks share one: their numbers do not tell which. */
+static bool is_shared(const lvni_device_choice *d)
+{
+    int different = 0;
+    for (int i = 0; i < d->n; i++) {
+        different += is_first(d, i) ? 1 : 0;
+    }
+    return different < d->n;
+}
+
+/* The place of the i-th among the devices that CUDA_VISIBLE_DEVICES shows, each of them once. */
+static int place_of(const lvni_device_choice *d, int i)
+{
+    int place = 0;
+    for (int k = 0; d->index[k] != d->index[i]; k++) {
+        place += is_first(d, k) ? 1 : 0;
+    }
+    return place;
+}
+
+/* Under Slurm ranks see all that Slurm shows, and elsewhere a shared device once: which is whose is told in words that only levin knows. */
+static void say_list(const lvni_device_choice *d, bool chosen_alone, lvni_variables *v)
 {
     lvni_str list = {0};
     for (int i = 0; i < d->n; i++) {
-        lvni_str_printf(&list, "%s%d", i == 0 ? "" : ",", d->index[i]);
+        lvni_str_printf(&list, "%s%d", i == 0 ? "" : ",", chosen_alone ? place_of(d, i) : d->index[i]);
     }
     v->failed = v->failed || lvni_str_status(&list) != LVN_OK;
     lvni_variables_set(v, "LEVIN_DEVICES", lvni_str_text(&list));
@@ -111,8 +140,8 @@ static void say_list(const lvni_device_choice *d, lvni_variables *v)
 
 static void say_devices(const lvni_run *r, lvni_variables *v)
 {
-    if (r->cuda_visible == NULL && r->devices.listed && r->devices.n == r->local) {
-        say_list(&r->devices, v);
+    if (r->devices.listed && r->devices.n == r->local && (r->cuda_visible == NULL || is_shared(&r->devices))) {
+        say_list(&r->devices, r->cuda_visible != NULL, v);
     }
     if (r->cuda_visible != NULL) {
         if (lvni_variables_get(v, "CUDA_DEVICE_ORDER") == NULL) {

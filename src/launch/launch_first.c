@@ -80,6 +80,9 @@ const lvni_proc *lvni_launch_first(const lvni_run *r, lvni_error_record *record)
     return p;
 }
 
+/* Was it really? The signal itself cannot be seen from here: one that a handler takes leaves no trace outside of its process, so a rank that was sent
+ * SIGTERM by somebody and one that chose 143 by itself look alike. The code is therefore taken at its word, since the first is what ends runs every
+ * day. The launcher leaves with it either way; the report and the restarts alone would be others. */
 bool lvni_launch_was_asked(const lvni_run *r)
 {
     lvni_error_record record;

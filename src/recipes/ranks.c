@@ -73,6 +73,12 @@ static bool is_started_rank(const lvni_who *who, const lvni_ranks_command *comma
     return is_one_of_several(who) || (who->source == LVNI_SOURCE_SLURM && (command->recipe != NULL || command->uses));
 }
 
+/* A list has one for each rank of this node. */
+static bool is_told(const wish *w, const lvni_device_choice *choice)
+{
+    return choice->listed && choice->n == w->who.local_world && w->who.local_rank >= 0 && !w->threads;
+}
+
 /* Which of the chosen devices is this rank's; the only rank of its step has that one alone. */
 static lvn_status take_mine(const lvni_config *c, const lvni_device_choice *choice, const lvni_visible *visible, lvni_notices *notices, wish *w)
 {
@@ -89,6 +95,7 @@ static lvn_status take_mine(const lvni_config *c, const lvni_device_choice *choi
                                 .host = listed ? lvni_hosts_name(hosts, (size_t)w->who.node_rank) : host};
     LVN_TRY(lvni_who_check_devices(&w->who, environ, &d, notices));
     LVN_TRY(lvni_who_device(&w->who, environ, &d, notices, &w->mine));
+    w->mine = is_told(w, choice) ? choice->index[w->who.local_rank] : w->mine; /* also where ranks share devices */
     if (w->mine >= 0) {
         w->mine = visible->device[w->mine].physical;
     }

@@ -184,6 +184,18 @@ class Early(Case):
         self.assertEqual(blocked(LEVIN, "launch", "-n", "2", "--no-prefix", "--"), 2 * blocked())
 
 
+class Shared(Case):
+    def test_the_list_says_whose_is_which(self):
+        """As threads, as processes, and where some of the devices are visible only."""
+        for i, (visible, listed, strategy, want) in enumerate(((None, "[0,0,1]", "dp", "0,0,1"), (None, "[0,0,1]", "ddp", "0,0,1"), (None, "[1,0,1]", "ddp", "1,0,1"),
+                                                               ("3,1", "[1,1,0]", "ddp", "1,1,3"))):
+            self.out = f"{self.dir}/run{i}"
+            env = {"LEVIN_SIM_DEVICES": "4" if visible else "2", **({"CUDA_VISIBLE_DEVICES": visible} if visible else {})}
+            self.levin([*SHAPES, f"out={self.out}", "accelerator=sim", f"devices={listed}", "allow_shared_device=true", f"strategy={strategy}"], OK, env=env)
+            told = read(f"{self.out}/train.log").decode()
+            self.assertIn(f"(strategy={strategy}), devices sim:{want.replace(',', ',sim:')}\n", told)
+
+
 class Overwritten(Case):
     def leave(self):
         """What a run of more ranks, started again and again, would have left."""
