@@ -260,6 +260,83 @@ static void take_numbers(lvni_launch_options *o)
     o->verbose = lvni_config_bool(c, "verbose") || o->debug;
 }
 
+/* ---- a program without `--` ---- */
+
+static const lvni_option *row_of(const char *key, size_t n)
+{
+    size_t n_tables;
+    const lvni_option_table *tables = lvni_launch_tables(&n_tables);
+    for (size_t t = 0; t < n_tables; t++) {
+        for (size_t i = 0; i < tables[t].n; i++) {
+            const char *name = tables[t].rows[i].name;
+            size_t k = 0;
+            while (k < n && name[k] != '\0' && name[k] == (key[k] == '-' ? '_' : key[k])) {
+                k++;
+            }
+            if (k == n && name[k] == '\0') {
+                return &tables[t].rows[i];
+            }
+        }
+    }
+    return NULL;
+}
+
+/* How many words the option at words[0] has; 0: it is none. */
+static int option_words(int n, const char *const *words)
+{
+    static const char truths[] = "true|false|yes|no|on|off|1|0";
+    const char *word = short_form(words[0]), *equals = strchr(word, '=');
+    const bool dashes = strncmp(word, "--", 2) == 0;
+    const char *key = word + (dashes ? 2 : 0);
+    const lvni_option *row = row_of(key, equals != NULL ? (size_t)(equals - key) : strlen(key));
+    if (row == NULL || (equals == NULL && !dashes)) {
+        return 0;
+    }
+    const bool takes_next = row->type != LVNI_OPT_BOOL || (n > 1 && lvni_option_word_index(truths, words[1], strlen(words[1])) >= 0);
+    return equals == NULL && takes_next ? 2 : 1;
+}
+
+/* As one would type it. */
+static void print_word(lvni_str *out, const char *word)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-";
+    if (word[0] != '\0' && word[strspn(word, plain)] == '\0') {
+        lvni_str_append(out, word);
+        return;
+    }
+    lvni_str_char(out, '\'');
+    for (; *word != '\0'; word++) {
+        if (*word == '\'') {
+            lvni_str_append(out, "'\\''");
+        } else {
+            lvni_str_char(out, *word);
+        }
+    }
+    lvni_str_char(out, '\'');
+}
+
+/* Other launchers take the program right behind their options; here a word more says where it begins, as options are key=value, too. `own` words
+ * are in front of the first `--` of n. */
+static lvn_status check_dashes(int own, int n, const char *const *words)
+{
+    int at = 0;
+    for (int used; at < own && (used = option_words(own - at, words + at)) > 0;) {
+        at += used;
+    }
+    if (at >= own || strchr("-+~", words[at][0]) != NULL || strchr(words[at], '=') != NULL) {
+        return LVN_OK; /* what is wrong otherwise, the table says */
+    }
+    lvni_str line = {0};
+    for (int i = 0; i < n; i++) {
+        lvni_str_append(&line, i == at ? " -- " : " ");
+        print_word(&line, words[i]);
+    }
+    lvn_status s = lvni_str_status(&line);
+    s = s != LVN_OK ? s : lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__, "put -- before the program: levin launch%s", lvni_str_text(&line));
+    lvni_str_free(&line);
+    return s;
+}
+
 lvn_status lvni_launch_options_read(int n, const char *const *words, lvni_launch_options *out)
 {
     *out = (lvni_launch_options){0};
@@ -267,6 +344,7 @@ lvn_status lvni_launch_options_read(int n, const char *const *words, lvni_launch
     while (own < n && strcmp(words[own], "--") != 0) {
         own++;
     }
+    LVN_TRY(check_dashes(own, n, words));
     if (own + 1 >= n) {
         LVN_FAIL(LVN_ERR_USAGE, "which program? levin launch [options] -- PROGRAM [ARGS...]");
     }

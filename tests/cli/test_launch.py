@@ -222,7 +222,8 @@ print("fine", [int(d) for d in os.listdir("/proc/self/fd") if int(d) > 2 and d !
 
 class Words(Case):
     def test_bad_words(self):
-        for words, says in ((["-n", "2"], "which program"), (["-n", "0", "--", "ls"], "nproc 0"), (["-n", "two", "--", "ls"], "nproc two"),
+        for words, says in ((["-n", "2"], "which program"), (["-n", "2", "A=1", "env"], "which program"), (["-z", "ls"], "which program"),
+                            (["-n", "0", "--", "ls"], "nproc 0"), (["-n", "two", "--", "ls"], "nproc two"),
                             (["--shw", "0", "--", "ls"], "did you mean `show`"), (["--show", "2", "-n", "2", "--", "ls"], "0 to 1"),
                             (["--prefix", "%q", "--", "ls"], "%q"), (["--env", "A", "--", "ls"], "NAME=VALUE"), (["--grace=-1", "--", "ls"], "grace"),
                             (["--output", "x.txt", "-n", "2", "--", "ls"], "--output-append-shared"), (["--nodes=2", "--", "ls"], "E109"),
@@ -231,6 +232,15 @@ class Words(Case):
             self.assertEqual(done.returncode, 64, (words, done.stderr))
             self.assertIn(says, done.stderr)
             self.assertEqual(done.stdout, "")
+
+    def test_no_dashes_before_the_program(self):
+        """The line that works is named."""
+        for words, line in ((["-n", "2", "python3", "x.py"], "-n 2 -- python3 x.py"), (["--nproc=2", "-v", "--dry-run", "./x", "a=3"], "--nproc=2 -v --dry-run -- ./x a=3"),
+                            (["nproc=2", "--max-restarts", "1", "sh", "-c", "echo 'a'"], r"nproc=2 --max-restarts 1 -- sh -c 'echo '\''a'\'''"),
+                            (["ls", "--", "-l"], "-- ls -- -l"), (["--quiet", "true", "--env", "A=1", "env"], "--quiet true --env A=1 -- env")):
+            done = subprocess.run([LEVIN, "launch", *words], cwd=self.dir, env=CLEAN, capture_output=True, text=True, timeout=WAIT_S, check=False)
+            self.assertEqual((done.returncode, done.stdout, done.stderr), (64, "", f"error: put -- before the program: levin launch {line}\n"))
+            self.assertEqual(os.listdir(self.dir), [])
 
     def test_both_spellings(self):
         self.assertEqual(self.launch("nproc=2", "no-prefix=true", "--max_restarts=1", "show=1", sh="echo $LEVIN_MAX_RESTARTS $RANK")[0], "1 1\n")
