@@ -147,28 +147,42 @@ static void print_hints(lvni_run *r, const lvni_proc *p, const lvni_error_record
     }
 }
 
-/* The rank's own last words stand on the terminal already, and say what its record says. */
-static bool is_told(const lvni_run *r, const lvni_proc *p, const lvni_error_record *e)
+static bool says(const lvni_proc *p, const char *before, const char *message)
 {
-    char *text = NULL;
+    char *text = NULL, sentence[1040];
     size_t bytes = 0;
-    bool told = e->kind[0] != '\0' && e->message[0] != '\0' && r->shown[p->rank] && !r->o.redirect &&
-                lvni_stream_tail(&p->err, LVNI_ERROR_STACK, &text, &bytes) == LVN_OK;
-    if (told) {
-        told = memmem(text, bytes, e->message, strlen(e->message)) != NULL;
-        lvni_free(text);
+    snprintf(sentence, sizeof sentence, "%s%s", before, message);
+    if (lvni_stream_tail(&p->err, LVNI_ERROR_STACK, &text, &bytes) != LVN_OK) {
+        return false;
+    }
+    const bool found = memmem(text, bytes, sentence, strlen(sentence)) != NULL;
+    lvni_free(text);
+    return found;
+}
+
+/* What the record says stands on the terminal already, in the last words of its rank or of one that made the same mistake. */
+static bool is_told(const lvni_run *r, const lvni_proc *first, const lvni_error_record *e)
+{
+    bool told = false;
+    for (int i = 0; i < r->local && e->kind[0] != '\0' && e->message[0] != '\0' && !r->o.redirect && !told; i++) {
+        const lvni_proc *p = &r->procs[i];
+        told = r->shown[p->rank] && says(p, p == first ? "" : "error: ", e->message); /* of others their own mistake, not that they were told of it */
     }
     return told;
 }
 
-static void print_tail(lvni_run *r, const lvni_proc *p)
+/* Not where it begins with what the record has said: then it has nothing else. */
+static void print_tail(lvni_run *r, const lvni_proc *p, const lvni_error_record *e)
 {
     char *text;
     size_t bytes;
     if (lvni_stream_tail(&p->err, r->o.tail, &text, &bytes) != LVN_OK) {
         return;
     }
-    if (bytes > 0) {
+    const char *end_of_first = bytes > 0 ? memchr(text, '\n', bytes) : NULL;
+    const size_t first = end_of_first != NULL ? (size_t)(end_of_first - text) : bytes;
+    const bool said = bytes > 0 && e->message[0] != '\0' && memmem(text, first, e->message, strlen(e->message)) != NULL;
+    if (bytes > 0 && !said) {
         line(r, "  last lines of its standard error:");
         for (char *at = text; at < text + bytes;) {
             char *end = memchr(at, '\n', (size_t)(text + bytes - at));
@@ -263,13 +277,17 @@ void lvni_launch_report(lvni_run *r)
         lvni_launch_say(r, "all ranks ended with exit code %d (SIG%s)", first->status, sigabbrev_np(first->status - 128));
         return;
     }
+    const bool told = is_told(r, first, &record), begun = !lvni_launch_not_begun(r);
+    if (told && !begun) { /* the sentence is all there is to say */
+        return;
+    }
     headline(r, first, &record);
-    if (!is_told(r, first, &record)) {
+    if (!told) {
         print_record(r, &record);
         print_hints(r, first, &record);
-        print_tail(r, first);
+        print_tail(r, first, &record);
     }
-    if (!lvni_launch_not_begun(r)) { /* else the sentence is all there is to say */
+    if (begun) {
         print_table(r, first->end_ns);
     }
 }

@@ -65,7 +65,10 @@ lvn_status lvni_load_start(const lvni_config *c, lvni_model *model)
         return LVN_OK;
     }
     lvni_weights_report report;
-    const lvn_status s = lvni_model_load(model, path, reset_head, &report);
+    lvn_status s = lvni_model_load(model, path, reset_head, &report);
+    if (s == LVN_ERR_NOT_FOUND) { /* a mistake of the command, not of the work: another start would not find it either */
+        s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__, "weights: %s", lvn_last_error()->message);
+    }
     if (s == LVN_OK && report.prefix[0] != '\0') {
         lvni_log_line(LVNI_LOG_INFO, "weights=%s: its names begin with %s", path, report.prefix);
     }

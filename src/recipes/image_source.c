@@ -7,8 +7,10 @@
 #include "log/run_log.h"
 #include "trainer/identity.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define SHAPES "builtin:shapes"
 
@@ -40,6 +42,17 @@ static lvn_status need_data(const lvni_config *c)
     }
     if (strncmp(data, "builtin:", 8) == 0 && strcmp(data, SHAPES) != 0) {
         LVN_FAIL(LVN_ERR_USAGE, "data=%s: the only built-in set is " SHAPES, data);
+    }
+    return LVN_OK;
+}
+
+/* A name that leads nowhere is a mistake of whoever wrote it, and no failure of the work: nobody starts again because of it. */
+static lvn_status need_path(const lvni_config *c)
+{
+    struct stat info;
+    const char *data = lvni_config_str(c, "data");
+    if (strcmp(data, SHAPES) != 0 && stat(data, &info) != 0 && (errno == ENOENT || errno == ENOTDIR)) {
+        LVN_FAIL(LVN_ERR_USAGE, "data=%s: %s; give a folder with one sub-folder of pictures per class", data, strerror(errno));
     }
     return LVN_OK;
 }
@@ -112,14 +125,30 @@ static lvn_status open_kind(const lvni_config *c, lvni_scan_mode mode, const cha
     return open_folder(c, mode, run, training, s);
 }
 
+static void name_data(const lvni_config *c)
+{
+    lvn_error_frame("data=%s (%s)", lvni_config_str(c, "data"), lvni_config_origin(c, "data"));
+}
+
 lvn_status lvni_image_source_open(const lvni_config *c, lvni_scan_mode mode, const char *run, bool training, lvni_image_source *s)
 {
     *s = (lvni_image_source){0};
     LVN_TRY(need_data(c));
-    const lvn_status status = open_kind(c, mode, run, training, s);
+    lvn_status status = need_path(c);
+    status = status == LVN_OK ? open_kind(c, mode, run, training, s) : status;
     if (status != LVN_OK) {
         lvni_image_source_close(s);
-        lvn_error_frame("data=%s (%s)", lvni_config_str(c, "data"), lvni_config_origin(c, "data"));
+        name_data(c);
+    }
+    return status;
+}
+
+lvn_status lvni_image_source_check(const lvni_config *c)
+{
+    LVN_TRY(need_data(c));
+    const lvn_status status = need_path(c);
+    if (status != LVN_OK) {
+        name_data(c);
     }
     return status;
 }

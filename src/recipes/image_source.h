@@ -18,7 +18,9 @@ extern const lvni_option_table lvni_image_options; /* data labels data.* */
 
 #define LVNI_RUN_INDEX "data.index" /* in a run directory: the pictures it was trained with (folder_index.h) */
 
-/* LVN_ERR_USAGE when data= is missing or wrong; LVN_ERR_CORRUPT when headers are damaged, on_error=stop and `training`; else as the openers of the kinds. mode
+/* Before anything is read: LVN_ERR_USAGE when data= is missing, wrong, or not there. */
+lvn_status lvni_image_source_check(const lvni_config *config);
+/* The same, and LVN_ERR_CORRUPT when headers are damaged, on_error=stop and `training`; else as the openers of the kinds. mode
  * FLAT: no classes are needed. run: the directory whose index of the folder may be taken, or NULL; `training`: one is made where none fits. */
 lvn_status lvni_image_source_open(const lvni_config *config, lvni_scan_mode mode, const char *run, bool training, lvni_image_source *out);
 void lvni_image_source_close(lvni_image_source *source);

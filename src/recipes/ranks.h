@@ -34,7 +34,7 @@ typedef struct lvni_ranks_command {
     int n;
     const char *const *words;
     const char *recipe; /* for the run directory, which is looked at before anything that takes long; NULL: a command that has none */
-    /* The same for a command without: what would be a mistake on every rank is told before ranks are started, and by rank 0. NULL: nothing. */
+    /* What would be a mistake on every rank is told before ranks are started, and by rank 0. NULL: nothing. */
     lvn_status (*check)(const lvni_config *config);
     bool uses; /* a trained model: devices=auto is one device, where nobody has started several ranks */
 } lvni_ranks_command;

@@ -23,7 +23,7 @@ class Models(Case):
         self.predict(f"{self.dir}/none", [f"{self.dir}/none does not exist", "a run directory or an exported .safetensors file"])
         self.levin(["predict", f"data={self.photos}"], USAGE, ["model= is missing"])
         self.levin(["predict", f"model={self.model}"], USAGE, ["data= is missing"])
-        self.levin(["eval", f"model={self.model}", f"data={self.dir}/none"], FAILURE, [f"data={self.dir}/none: No such file"])
+        self.levin(["eval", f"model={self.model}", f"data={self.dir}/none"], USAGE, [f"data={self.dir}/none: No such file"])
         self.levin(["predict", f"model={self.model}", "ouput=x"], USAGE, ["unknown key `ouput`", "did you mean `output`?"])
 
     def test_of_another_kind(self):

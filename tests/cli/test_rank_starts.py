@@ -55,13 +55,37 @@ class Refused(Case):
     def test_no_folder_stays(self):
         """Not the one of runs without a name either."""
         words = ["train", "classify", "data=nowhere", "devices=2"]
-        self.assertIn("nowhere", self.told(*words, code=FAILURE))
-        self.told(*words, "out=a/b/run", code=FAILURE)
+        self.assertIn("nowhere", self.told(*words))
+        self.told(*words, "out=a/b/run")
         os.mkdir(f"{self.dir}/out")
         done = subprocess.run([LEVIN, *words], capture_output=True, text=True, timeout=WAIT_S, cwd=self.dir)
-        self.assertEqual(done.returncode, FAILURE, done.stderr)
+        self.assertEqual(done.returncode, USAGE, done.stderr)
         self.assertEqual(os.listdir(self.dir), ["out"])
         self.assertEqual(os.listdir(f"{self.dir}/out"), [])
+
+    def test_told_once_and_not_tried_again(self):
+        """Names that lead nowhere: known before there are ranks, by rank 0 alone, by all ranks."""
+        again = ["devices=2", "max_restarts=2"]
+        sentence = "data=nowhere: No such file or directory; give a folder with one sub-folder of pictures per class"
+        self.assertEqual(self.told("train", "classify", "data=nowhere", *again), f"error: {sentence}\n  in data=nowhere (command line)\n")
+        self.assertRegex(self.told(*SHAPES, "weights=none.safetensors", *again), r"\Aerror: weights: none\.safetensors: [^\n]*No such file[^\n]*\n\Z")
+        os.mkdir(f"{self.dir}/empty")
+        done = subprocess.run([LEVIN, "train", "classify", "data=empty", *again], capture_output=True, text=True, timeout=WAIT_S, cwd=self.dir)
+        self.assertEqual(done.returncode, USAGE, done.stderr)
+        self.assertEqual(done.stderr.count("error: empty: no pictures (.jpg, .jpeg, .png) in this folder or below\n"), 1, done.stderr)
+        self.assertNotIn("restart", done.stderr)
+        if "stopped: SIGTERM" not in done.stderr:  # rank 0 had no time to say it: then the launcher does
+            self.assertNotIn("levin launch", done.stderr)
+        self.assertEqual(os.listdir(self.dir), ["empty"])
+
+    def test_a_launcher_of_somebodys_own(self):
+        """Its report names the rank, but does not repeat what rank 0 has told."""
+        done = subprocess.run([LEVIN, "launch", "-n", "2", "--max-restarts=2", "--crash-loop=0", "--show=0", "--no-prefix", "--", LEVIN, "train", "classify",
+                               "data=nowhere"], capture_output=True, text=True, timeout=WAIT_S, cwd=self.dir)
+        self.assertEqual(done.returncode, USAGE, done.stderr)
+        self.assertEqual(done.stderr.count("data=nowhere: No such file"), 1, done.stderr)
+        self.assertIn("failed first: exit code 64", done.stderr)
+        self.assertNotIn("restart", done.stderr)
 
 
 class Unnamed(Case):

@@ -148,7 +148,7 @@ class Arrays(Case):
         self.logits("model=cn", f"weights={self.exported}", code=64, says=["model=cn", "names a network"])
         self.logits("model=resnet18", f"weights={self.exported}", code=1, says=["exported_last.safetensors has no fc.weight", "another network"])
         self.logits(code=64, says=["model= is missing"])
-        self.logits(model, x=f"{self.dir}/none.npy", code=1, says=["none.npy"])
+        self.logits(model, x=f"{self.dir}/none.npy", code=64, says=["none.npy"])
         self.levin(["predict", model, f"data={self.x}"], 64, ["or give levin predict output=NAME.npy for plain logits"])
         self.logits(f"model={self.exported}", "checkpoint=last", code=64, says=["checkpoint=last chooses within a run directory"])
         self.logits("model=cnn", f"weights={self.exported}", "checkpoint=last", code=64, says=["checkpoint=last chooses", "names a network"])
