@@ -179,17 +179,15 @@ bool lvni_log_set_follower(bool is_one)
     return was;
 }
 
-void lvni_log_line(lvni_log_level level, const char *fmt, ...)
+static void write_line(lvni_log_level level, bool screen, const char *fmt, va_list args) LVN_PRINTF(3, 0);
+
+static void write_line(lvni_log_level level, bool screen, const char *fmt, va_list args)
 {
-    if (follower && level != LVNI_LOG_ERROR) {
-        return;
-    }
     const lvn_error before = *lvn_last_error(); /* often the very error that is being told */
     char line[PREFIX + LINE + 2];               /* room for a prefix in front and the newline behind */
-    va_list ap;
-    va_start(ap, fmt);
-    const int length = vsnprintf(line + PREFIX, LINE + 1, fmt, ap);
-    va_end(ap);
+    va_list again;
+    va_copy(again, args);
+    const int length = vsnprintf(line + PREFIX, LINE + 1, fmt, args);
     size_t n = length < 0 ? 0 : (size_t)length;
     char *all = line;
     if (n > LINE) {
@@ -198,19 +196,38 @@ void lvni_log_line(lvni_log_level level, const char *fmt, ...)
             all = line; /* better cut than lost */
             n = LINE;
         } else {
-            va_start(ap, fmt);
-            vsnprintf(all + PREFIX, n + 1, fmt, ap);
-            va_end(ap);
+            vsnprintf(all + PREFIX, n + 1, fmt, again);
         }
     }
+    va_end(again);
     pthread_mutex_lock(&logger.lock);
-    to_screen(level, all + PREFIX, n);
+    if (screen) {
+        to_screen(level, all + PREFIX, n);
+    }
     to_file(level, all + PREFIX, n);
     pthread_mutex_unlock(&logger.lock);
     if (all != line) {
         lvni_free(all);
     }
     lvn_error_adopt(&before);
+}
+
+void lvni_log_line(lvni_log_level level, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    if (!follower || level == LVNI_LOG_ERROR) {
+        write_line(level, true, fmt, args);
+    }
+    va_end(args);
+}
+
+void lvni_log_file_line(lvni_log_level level, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    write_line(level, false, fmt, args);
+    va_end(args);
 }
 
 void lvni_log_status_line(int fd, const char *text)

@@ -25,6 +25,8 @@ void lvni_log_set_quiet(bool quiet);
 bool lvni_log_set_follower(bool follower);
 
 void lvni_log_line(lvni_log_level level, const char *fmt, ...) LVN_PRINTF(2, 3);
+/* Into the file alone, whoever says it: what the person is told by others. */
+void lvni_log_file_line(lvni_log_level level, const char *fmt, ...) LVN_PRINTF(2, 3);
 
 /* The one line at the bottom of a terminal that is rewritten again and again (progress.c). Messages appear
  * above it. fd: the terminal; text: without newline, no wider than the terminal. */

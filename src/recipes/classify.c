@@ -141,7 +141,7 @@ static lvn_status train_with(work *w)
     const lvni_ranks_command command = {.command = {"train", "classify"}, .n = w->n_words, .words = w->words, .recipe = "classify",
                                         .check = lvni_image_source_check};
     LVN_TRY(lvni_ranks_open(w->config, &command, &w->ranks));
-    return lvni_ranks_close(&w->ranks, with_data(w));
+    return lvni_fit_end(lvni_ranks_close(&w->ranks, with_data(w)));
 }
 
 static lvn_status run(int n, const char *const *words, fit_function fit)

@@ -30,8 +30,11 @@ typedef struct lvni_fit_request {
 /* Reads words over defaults, job text (may be NULL), config files and, when resuming, the run's saved configuration. */
 lvn_status lvni_read_config(const lvni_option_table *tables, size_t n_tables, const char *help, const char *job, int n,
                             const char *const *words, lvni_config **out);
-/* Train. LVN_ERR_CANCELLED after a signal. */
+/* Train. LVN_ERR_CANCELLED after a signal. The run directory and its log stay this process's. */
 lvn_status lvni_fit(const lvni_fit_request *request);
+/* When the ranks are closed, with the status that is going to be reported, whose error is the thread's: train.log keeps the sentence that the person
+ * is told, and the run directory is free. Returns the status. */
+lvn_status lvni_fit_end(lvn_status status);
 /* Print the plan that lvni_fit would follow, and the memory it would take; train nothing. */
 lvn_status lvni_fit_plan(const lvni_fit_request *request);
 

@@ -55,12 +55,23 @@ lvn_status lvni_fit(const lvni_fit_request *request)
     if (request->ranks->process == NULL) { /* else its way out is not over: lvni_ranks_close */
         lvni_stop_remove();
     }
-    if (s != LVN_OK) {
-        lvni_log_line(LVNI_LOG_DEBUG, "stopped: %s", lvn_last_error()->message); /* for train.log; the command tells the person */
+    return s;
+}
+
+lvn_status lvni_fit_end(lvn_status status)
+{
+    const lvn_error *e = lvn_last_error();
+    if (status == LVN_ERR_CANCELLED) {
+        lvni_log_file_line(LVNI_LOG_INFO, "stopped: %s", e->message);
+    } else if (status != LVN_OK) {
+        lvni_log_file_line(LVNI_LOG_ERROR, "%s", e->message[0] != '\0' ? e->message : lvn_status_text(status));
+        for (int i = 0; i < e->n_frames; i++) {
+            lvni_log_file_line(LVNI_LOG_ERROR, "  in %s", e->frames[i]);
+        }
     }
     lvni_log_close();
     lvni_run_dir_release();
-    return s;
+    return status;
 }
 
 void lvni_fit_say_phases(const lvni_fit_run *r)

@@ -40,7 +40,7 @@ static lvn_status train(const lvn_job *job, int n, const char *const *words)
     if (s == LVN_OK) {
         const lvni_fit_request request = {
             .config = c, .ranks = &ranks, .recipe = job->module->name, .cls = job->module, .train = job->train, .val = job->val};
-        s = lvni_ranks_close(&ranks, lvni_fit(&request));
+        s = lvni_fit_end(lvni_ranks_close(&ranks, lvni_fit(&request)));
     }
     lvni_config_destroy(c);
     return s;

@@ -133,6 +133,14 @@ class Case(unittest.TestCase):
     def train(self, *more, data=None, code=OK, says=(), **how):
         return self.levin(self.words(data or self.photos, self.out, *more), code, says, **how)
 
+    def keeps_the_sentence(self, told):
+        """train.log ends with what the person was told."""
+        said = [line.split(": ", 1)[1] for line in told.splitlines() if line.startswith("error: ")]
+        kept = [line.split("][ERROR] ", 1)[1] for line in read(f"{self.out}/train.log").decode().splitlines() if "][ERROR] " in line]
+        frames = [line for line in told.splitlines() if line.startswith("  in ")]
+        self.assertEqual(len(said), 1, told)
+        self.assertEqual(kept, said + frames)
+
     def hashes(self, out=None, which="last"):
         return self.levin(["ckpt", "hash", f"{out or self.out}/checkpoints/{which}.safetensors"], OK)[0]
 

@@ -37,7 +37,8 @@ class Stops(Case):
         self.assertEqual(self.hashes(), kept)
 
     def test_loss_is_not_finite_at_once(self):
-        self.train("optim.lr=1e30", "max_steps=9", code=FAILURE, says=["the loss is", "smaller optim.lr", "no checkpoint was written before"])
+        _, told = self.train("optim.lr=1e30", "max_steps=9", code=FAILURE, says=["the loss is", "smaller optim.lr", "no checkpoint was written before"])
+        self.keeps_the_sentence(told)
         self.assertEqual(os.listdir(f"{self.out}/checkpoints"), [])
 
     def test_weights_are_not_finite(self):

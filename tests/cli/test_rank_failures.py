@@ -19,6 +19,7 @@ RESOURCE, RENDEZVOUS, PEER = 69, 75, 76
 class Failures(RankCase):
     def test_killed(self):
         told = self.hit(1, signal.SIGKILL, code=137, says=["rank 1 (", "failed first", "killed by SIGKILL"])
+        self.keeps_the_sentence(told)
         self.goes_on(told)
 
     def test_the_first_rank_killed(self):
@@ -114,6 +115,7 @@ class Failures(RankCase):
             self.assertEqual(p.returncode, FAILURE, told)
             self.assertIn("dog/3.png", told)
             self.assertRegex(told, r"rank \d", told)
+            self.keeps_the_sentence(told)
             p = self.begin(*words, "on_error=skip", "overwrite=true")
             told = self.gone(p, WAIT_S, time.monotonic())
             self.assertEqual(p.returncode, OK, told)

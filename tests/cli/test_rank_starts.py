@@ -113,9 +113,10 @@ class Unnamed(Case):
     def test_refused_ones_leave_nothing(self):
         """Nor do they take anything from each other."""
         os.mkdir(f"{self.dir}/out")
+        os.mkdir(f"{self.dir}/empty")
         for devices in (1, 2):
-            for told, code in self.begin(3, "train", "classify", "data=nowhere", f"devices={devices}"):
-                self.assertEqual(code, FAILURE, told)
+            for told, code in self.begin(3, "train", "classify", "data=empty", f"devices={devices}"):
+                self.assertEqual(code, USAGE, told)
             self.assertEqual(os.listdir(f"{self.dir}/out"), [])
 
     def test_where_nothing_can_be_made(self):

@@ -34,12 +34,15 @@ static void levels_go_where_they_belong(void **state)
     lvni_log_line(LVNI_LOG_WARNING, "loud");
     assert_string_equal(restore_fd(STDERR_FILENO, saved), "warning: loud\n");
     lvni_log_set_quiet(false);
+    saved = catch_fd(STDERR_FILENO);
+    lvni_log_file_line(LVNI_LOG_ERROR, "told by %s", "others");
+    assert_string_equal(restore_fd(STDERR_FILENO, saved), "");
     lvni_log_close();
     static const char *const expected[] = {"[DEBUG] detail 1\n", "[INFO] effective batch 64\n",
                                            "[WARNING] odd\n",    "[ERROR] bad\n",
-                                           "[INFO] quiet\n",     "[WARNING] loud\n"};
+                                           "[INFO] quiet\n",     "[WARNING] loud\n", "[ERROR] told by others\n"};
     const char *at = text_of(file);
-    for (size_t i = 0; i < 6; i++) {
+    for (size_t i = 0; i < 7; i++) {
         at = after_time(at);
         assert_memory_equal(at, expected[i], strlen(expected[i]));
         at += strlen(expected[i]);
