@@ -5,6 +5,9 @@
 #include "recipes/run_dir.h"
 #include "trainer/phases.h"
 
+#include <stdio.h>
+#include <string.h>
+
 void lvni_fit_say_ranks(const lvni_fit_run *run)
 {
     const lvni_ranks *ranks = run->request->ranks;
@@ -49,8 +52,10 @@ lvn_status lvni_fit(const lvni_fit_request *request)
     int failed;
     const lvn_status s = lvni_ranks_each(request->ranks, fit_rank, &f, &failed);
     if (failed > 0 && s != LVN_ERR_CANCELLED && f.saved_step >= 0) { /* rank 0 says so itself */
-        const lvn_error e = *lvn_last_error();
-        lvn_error_set(e.code, e.file, e.line, "%s; step %lld is saved: resume=true goes on from there", e.message, (long long)f.saved_step);
+        lvn_error e = *lvn_last_error(); /* with the place of it, and whose it is */
+        const size_t n = strlen(e.message);
+        snprintf(e.message + n, sizeof e.message - n, "; step %lld is saved: resume=true goes on from there", (long long)f.saved_step);
+        lvn_error_adopt(&e);
     }
     if (request->ranks->process == NULL) { /* else its way out is not over: lvni_ranks_close */
         lvni_stop_remove();

@@ -272,6 +272,7 @@ static const char *what_is_kept(const char *message)
 {
     const char *at = strstr(message, "; and saving step ");
     at = at != NULL ? at : strstr(message, "; step ");
+    at = at != NULL ? at : strstr(message, "; between two phases of a step ");
     return at != NULL ? at : "";
 }
 

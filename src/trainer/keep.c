@@ -177,12 +177,16 @@ lvn_status lvni_loop_agree_stop(lvni_trainer *t)
     return LVN_OK;
 }
 
+/* With the place of it: step, phase, shard. */
 void lvni_loop_tell_ranks(lvni_trainer *t, lvn_status failed)
 {
     const bool own = failed != LVN_OK && failed != LVN_ERR_PEER && (failed != LVN_ERR_CANCELLED || t->signal == 0);
     if (own && t->o.comm != NULL) {
         const lvn_error error = *lvn_last_error();
-        lvni_comm_abort(t->o.comm, error.message);
+        char why[sizeof error.message];
+        const char *place = error.n_frames > 0 ? error.frames[error.n_frames - 1] : "";
+        snprintf(why, sizeof why, place[0] != '\0' ? "%s (in %s)" : "%s%s", error.message, place);
+        lvni_comm_abort(t->o.comm, why);
         lvn_error_adopt(&error);
     }
 }

@@ -1,0 +1,202 @@
+/* A rank that fails between two phases of a step, as a process and as a thread: the others learn who and where, and nothing is saved that is half of
+ * a step. This program is its own rank when it is started with words. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "ckpt/checkpoint.h"
+#include "core/alloc.h"
+#include "core/exit_code.h"
+#include "core/vfs.h"
+#include "support/line_job.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <pthread.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { FAILS_AT = 5, TEXT = 8192 };
+
+static char dir[40];
+
+/* ---- a rank ---- */
+
+static bool is_process_one;
+static pthread_t thread_zero;
+static char begun[96]; /* a file: rank 0 is in the second phase of the step */
+
+static bool fails_in_the_second_phase(const lvn_step *step)
+{
+    const bool there = step->step == FAILS_AT && step->phase == 1;
+    if (there && !is_process_one && pthread_equal(pthread_self(), thread_zero)) {
+        close(open(begun, O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
+        return false;
+    }
+    while (there && access(begun, F_OK) != 0) {
+        usleep(1000);
+    }
+    return there;
+}
+
+static int be_rank(int argc, char **argv)
+{
+    const char *rank = getenv("PMI_RANK"), *folder = getenv("LEVIN_TEST_DIR");
+    is_process_one = rank != NULL && strcmp(rank, "1") == 0;
+    thread_zero = pthread_self();
+    snprintf(begun, sizeof begun, "%s/begun", folder == NULL ? "." : folder);
+    line_two_fails = fails_in_the_second_phase;
+    return lvn_main(argc, argv, &(lvn_job){.module = &line_two_class, .train = &line_points});
+}
+
+/* ---- starting them ---- */
+
+typedef struct rank {
+    pid_t pid;
+    char log[96], said[TEXT];
+    int code;
+} rank;
+
+static void start(rank *r, int number)
+{
+    char out[96];
+    posix_spawn_file_actions_t actions;
+    snprintf(out, sizeof out, "out=%s/run", dir);
+    snprintf(r->log, sizeof r->log, "%s/said-%d", dir, number);
+    char *const words[] = {(char[]){"test_phase_ranks"}, out, (char[]){"devices=2"}, (char[]){"quiet=true"}, (char[]){"max_steps=8"},
+                           (char[]){"batch_size=2"}, (char[]){"shards=2"}, (char[]){"lanes=1"}, (char[]){"num_workers=0"}, NULL};
+    assert_int_equal(posix_spawn_file_actions_init(&actions), 0);
+    assert_int_equal(posix_spawn_file_actions_addopen(&actions, 2, r->log, O_WRONLY | O_CREAT | O_TRUNC, 0666), 0);
+    assert_int_equal(posix_spawn(&r->pid, "/proc/self/exe", &actions, NULL, words, environ), 0);
+    posix_spawn_file_actions_destroy(&actions);
+}
+
+static void wait_for(rank *r)
+{
+    int status;
+    char *text;
+    size_t n;
+    assert_int_equal(waitpid(r->pid, &status, 0), r->pid);
+    r->code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    assert_int_equal(lvni_file_read(r->log, TEXT, &text, &n), LVN_OK);
+    snprintf(r->said, sizeof r->said, "%s", text);
+    lvni_free(text);
+}
+
+static void assert_says(const rank *r, const char *piece)
+{
+    if (strstr(r->said, piece) == NULL) {
+        fail_msg("`%s` is not in: %s", piece, r->said);
+    }
+}
+
+/* The checkpoint of the end of an epoch, and no other file beside it. */
+static void assert_whole(void)
+{
+    char path[128];
+    lvni_ckpt *ckpt;
+    snprintf(path, sizeof path, "%s/run/checkpoints/last.safetensors", dir);
+    assert_int_equal(lvni_ckpt_load(path, &ckpt), LVN_OK);
+    if (ckpt != NULL) {
+        assert_int_equal(ckpt->at.step, FAILS_AT - 1);
+    }
+    lvni_ckpt_free(ckpt);
+    snprintf(path, sizeof path, "%s/run/checkpoints", dir);
+    DIR *d = opendir(path);
+    if (d == NULL) {
+        fail_msg("there is no %s", path);
+        return;
+    }
+    for (const struct dirent *e = NULL; (e = readdir(d)) != NULL;) {
+        assert_null(strstr(e->d_name, ".tmp"));
+    }
+    closedir(d);
+}
+
+static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *at)
+{
+    (void)info, (void)kind, (void)at;
+    return remove(path);
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    snprintf(dir, sizeof dir, "/tmp/levin-phase-ranks-XXXXXX");
+    return mkdtemp(dir) == NULL || setenv("LEVIN_TEST_DIR", dir, 1) != 0;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    return nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+/* ---- the tests ---- */
+
+static void as_processes(void **state)
+{
+    (void)state;
+    rank r[2];
+    setenv("PMI_SIZE", "2", 1);
+    for (int i = 0; i < 2; i++) {
+        setenv("PMI_RANK", i == 0 ? "0" : "1", 1);
+        start(&r[i], i);
+    }
+    unsetenv("PMI_SIZE");
+    unsetenv("PMI_RANK");
+    for (int i = 0; i < 2; i++) {
+        wait_for(&r[i]);
+    }
+    assert_says(&r[1], "cannot be broadcast");
+    assert_says(&r[1], "in step 5, second, shard 1");
+    assert_int_equal(r[1].code, LVNI_EXIT_FAILURE);
+    assert_says(&r[0], "error: rank 1 (");
+    assert_says(&r[0], "failed first at step 5: add: (1, 2) and (7, 7) cannot be broadcast");
+    assert_says(&r[0], " (in step 5, second, shard 1); between two phases of a step nothing can be saved: ");
+    assert_says(&r[0], "keeps step 4");
+    assert_int_equal(r[0].code, LVNI_EXIT_PEER);
+    assert_whole();
+}
+
+static void as_threads(void **state)
+{
+    (void)state;
+    rank one;
+    start(&one, 0);
+    wait_for(&one);
+    assert_says(&one, "error: add: (1, 2) and (7, 7) cannot be broadcast");
+    assert_says(&one, "; step 4 is saved: resume=true goes on from there");
+    assert_says(&one, "in step 5, second, shard 1");
+    assert_says(&one, "in rank 1 of 2");
+    assert_int_equal(one.code, LVNI_EXIT_FAILURE);
+    assert_whole();
+}
+
+/* The tests' own surroundings must not count. */
+static void forget_identity(void)
+{
+    static const char *const names[] = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "SLURM_JOB_ID", "SLURM_PROCID",
+                                        "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "LEVIN_RANK", "LEVIN_WORLD_SIZE", "LEVIN_LAUNCHED"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        unsetenv(names[i]);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1) {
+        return be_rank(argc, argv);
+    }
+    forget_identity();
+    const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(as_processes, make_folder, remove_folder),
+                                       cmocka_unit_test_setup_teardown(as_threads, make_folder, remove_folder)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
