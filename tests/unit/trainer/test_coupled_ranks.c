@@ -1,87 +1,16 @@
 /* Groups of shards that lie on several ranks: the bits of one rank, ranks without samples, and failures, which no rank waits for. */
 #include "contrast_support.h"
+#include "rank_support.h"
 
 #include "kernels/kernels.h"
 
-#include <pthread.h>
 #include <string.h>
-
-enum { MOST_RANKS = 6 };
-
-typedef struct rank_run {
-    const memory *data;
-    setting s;
-    int steps;
-    pthread_t thread;
-    lvn_status status;
-    lvn_error error;
-    uint64_t hash;
-} rank_run;
-
-/* As the trainer's loop: what fails here ends the others. */
-static void *rank_main(void *argument)
-{
-    rank_run *r = argument;
-    bench b;
-    bench_open(&b, r->data, &r->s);
-    lvni_trainer *t = b.trainer;
-    for (int i = 0; i < r->steps && r->status == LVN_OK; i++) {
-        lvni_step_result result;
-        r->status = lvni_trainer_step(t, &result);
-        if (t->at.step_in_epoch == t->o.plan.steps_per_epoch) {
-            t->at.epoch++;
-            t->at.step_in_epoch = 0;
-        }
-    }
-    if (r->status != LVN_OK) {
-        r->error = *lvn_last_error();
-        lvni_comm_abort(r->s.comm, r->error.message);
-    }
-    r->hash = bench_hash(&b);
-    bench_close(&b);
-    return NULL;
-}
-
-static void run_ranks(const memory *data, const setting *s, int world, int steps, rank_run run[MOST_RANKS])
-{
-    lvni_comm *comm[MOST_RANKS];
-    assert_int_equal(lvni_comm_threads(world, true, comm), LVN_OK);
-    for (int i = 0; i < world; i++) {
-        run[i] = (rank_run){.data = data, .s = *s, .steps = steps};
-        run[i].s.devices = world;
-        run[i].s.rank = i;
-        run[i].s.comm = comm[i];
-        assert_int_equal(pthread_create(&run[i].thread, NULL, rank_main, &run[i]), 0);
-    }
-    for (int i = 0; i < world; i++) {
-        pthread_join(run[i].thread, NULL);
-    }
-    for (int i = 0; i < world; i++) {
-        lvni_comm_destroy(comm[i]);
-    }
-}
-
-static uint64_t hash_of_one(const memory *data, const setting *s, int steps)
-{
-    bench b;
-    bench_open(&b, data, s);
-    bench_steps(&b, steps);
-    const uint64_t hash = bench_hash(&b);
-    bench_close(&b);
-    return hash;
-}
 
 static void compare_with_one(const memory *data, const setting *s, const char *what)
 {
-    const uint64_t want = hash_of_one(data, s, 5);
+    const uint64_t want = ranks_hash_of_one(data, s, 5, LVN_CPU);
     for (int world = 2; world <= MOST_RANKS; world++) {
-        rank_run run[MOST_RANKS];
-        run_ranks(data, s, world, 5, run);
-        for (int i = 0; i < world; i++) {
-            if (run[i].status != LVN_OK || run[i].hash != want) {
-                fail_msg("%s, group=%d, rank %d of %d: other bits than one rank (%s)", what, s->group, i, world, run[i].error.message);
-            }
-        }
+        ranks_agree(what, data, s, world, 5, want);
     }
 }
 
@@ -140,7 +69,7 @@ static void failures_end_all_ranks(void **state)
         for (int i = 0; i < 10; i++) {
             contrast_bad_sample = i;
             contrast_bad = CONTRAST_FAILS;
-            run_ranks(&data, &s, world, 1, run);
+            ranks_run(&data, &s, world, 1, run);
             int own = 0;
             for (int k = 0; k < world; k++) {
                 assert_non_null(strstr(run[k].error.message, "cannot be broadcast"));
@@ -149,7 +78,7 @@ static void failures_end_all_ranks(void **state)
             }
             assert_int_equal(own, 1);
             contrast_bad = CONTRAST_STAYS_AWAY;
-            run_ranks(&data, &s, world, 1, run);
+            ranks_run(&data, &s, world, 1, run);
             for (int k = 0; k < world; k++) {
                 assert_true(run[k].status == LVN_ERR_MISMATCH || run[k].status == LVN_ERR_PEER);
                 assert_non_null(strstr(run[k].error.message, "the shards of a group must make the same calls"));

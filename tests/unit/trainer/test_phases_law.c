@@ -1,6 +1,7 @@
 /* The law for steps of several phases: the bits of one rank with one lane, on any number of lanes, ranks (as threads), loader threads, buckets, on
  * the pretend accelerator, and after a resume. */
 #include "duel_support.h"
+#include "rank_support.h"
 
 #include "sim_support.h"
 
@@ -9,13 +10,12 @@
 #include "tensor/device.h"
 #include "trainer/memory.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { N = 45, STEPS = 5, MOST = 6 };
+enum { N = 45, STEPS = 5 };
 
 static char out[] = "/tmp/levin-phases-law-XXXXXX";
 
@@ -33,57 +33,6 @@ static setting settings(lvni_precision precision)
                      .bucket_bytes = 1};
 }
 
-/* ---- ranks on threads, or this thread alone ---- */
-
-typedef struct rank_run {
-    const memory *data;
-    setting s;
-    lvn_device device;
-    uint64_t hash;
-} rank_run;
-
-static void *rank_main(void *argument)
-{
-    rank_run *r = argument;
-    bench b;
-    assert_int_equal(lvn_device_use(r->device), LVN_OK);
-    bench_open(&b, r->data, &r->s);
-    bench_steps(&b, STEPS);
-    r->hash = bench_hash(&b);
-    bench_close(&b);
-    assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
-    return NULL;
-}
-
-static uint64_t hash_alone(const memory *data, const setting *s, lvn_device device)
-{
-    rank_run r = {.data = data, .s = *s, .device = device};
-    rank_main(&r);
-    return r.hash;
-}
-
-static void ranks_agree(const memory *data, const setting *s, int world, uint64_t want)
-{
-    lvni_comm *comm[MOST];
-    pthread_t thread[MOST];
-    rank_run run[MOST];
-    assert_int_equal(lvni_comm_threads(world, true, comm), LVN_OK);
-    for (int i = 0; i < world; i++) {
-        run[i] = (rank_run){.data = data, .s = *s, .device = LVN_CPU};
-        run[i].s.devices = world;
-        run[i].s.rank = i;
-        run[i].s.comm = comm[i];
-        assert_int_equal(pthread_create(&thread[i], NULL, rank_main, &run[i]), 0);
-    }
-    for (int i = 0; i < world; i++) {
-        pthread_join(thread[i], NULL);
-    }
-    for (int i = 0; i < world; i++) {
-        assert_true(run[i].hash == want);
-        lvni_comm_destroy(comm[i]);
-    }
-}
-
 static void bits_do_not_depend_on_the_layout(void **state)
 {
     (void)state;
@@ -94,17 +43,17 @@ static void bits_do_not_depend_on_the_layout(void **state)
     for (int i = 0; i < 3; i++) {
         setting s = settings(precisions[i]);
         duel_overflows_at = precisions[i] == LVNI_PRECISION_16_MIXED ? 2 : -1;
-        const uint64_t want = hash_alone(&data, &s, LVN_CPU);
+        const uint64_t want = ranks_hash_of_one(&data, &s, STEPS, LVN_CPU);
         s.workers = 2;
         for (s.lanes = 2; s.lanes <= 6; s.lanes += 2) {
-            assert_true(hash_alone(&data, &s, LVN_CPU) == want);
+            assert_true(ranks_hash_of_one(&data, &s, STEPS, LVN_CPU) == want);
         }
         s.lanes = 2;
-        assert_true(hash_alone(&data, &s, LVN_SIM(0)) == want);
-        ranks_agree(&data, &s, 2, want);
+        assert_true(ranks_hash_of_one(&data, &s, STEPS, LVN_SIM(0)) == want);
+        ranks_agree("phases", &data, &s, 2, STEPS, want);
         s.lanes = 1;
         s.bucket_bytes = INT64_C(1) << 40;
-        ranks_agree(&data, &s, 4, want);
+        ranks_agree("phases", &data, &s, 4, STEPS, want);
     }
     duel_overflows_at = -1;
 }
@@ -117,17 +66,17 @@ static void coupled_shards_meet_in_every_phase(void **state)
     setting s = settings(LVNI_PRECISION_32);
     memory_init(&data, N, 0);
     s.cls = &duel_class;
-    const uint64_t apart = hash_alone(&data, &s, LVN_CPU);
+    const uint64_t apart = ranks_hash_of_one(&data, &s, STEPS, LVN_CPU);
     s.cls = &coupled_duel_class;
     s.group = 3;
-    const uint64_t want = hash_alone(&data, &s, LVN_CPU);
+    const uint64_t want = ranks_hash_of_one(&data, &s, STEPS, LVN_CPU);
     assert_true(want != apart);
     s.lanes = 6;
-    assert_true(hash_alone(&data, &s, LVN_CPU) == want);
-    assert_true(hash_alone(&data, &s, LVN_SIM(0)) == want);
+    assert_true(ranks_hash_of_one(&data, &s, STEPS, LVN_CPU) == want);
+    assert_true(ranks_hash_of_one(&data, &s, STEPS, LVN_SIM(0)) == want);
     s.lanes = 1;
-    ranks_agree(&data, &s, 2, want);
-    ranks_agree(&data, &s, 4, want); /* groups on several ranks */
+    ranks_agree("coupled phases", &data, &s, 2, STEPS, want);
+    ranks_agree("coupled phases", &data, &s, 4, STEPS, want); /* groups on several ranks */
 }
 
 static void resumed_runs_go_on(void **state)
