@@ -179,6 +179,7 @@ static lvn_status resume(lvni_fit_run *r)
     LVN_TRY(lvni_check_saved_classes(ckpt, lvni_str_text(&r->card)));
     LVN_TRY(lvni_trainer_restore(r->trainer, ckpt));
     lvni_log_line(LVNI_LOG_INFO, "resuming from %s: step %lld, epoch %lld", ckpt->path, (long long)ckpt->at.step, (long long)ckpt->at.epoch + 1);
+    LVN_TRY(lvni_identity_tell_layout(r->trainer, ckpt));
     lvni_tell_moved_end(r->request->config, &r->schedule, r->plan.n_samples, ckpt);
     lvni_tell_changes(lvni_str_text(&r->json), ckpt);
     const lvni_mend mend = {.dir = r->dir,

@@ -124,6 +124,40 @@ static lvn_status tell_machine(const lvni_ckpt *ckpt)
     return s;
 }
 
+void lvni_identity_print_layout(const lvni_trainer *t, char out[32])
+{
+    snprintf(out, 32, "ranks=%d", t->o.plan.devices);
+}
+
+static bool is_as_saved(const lvni_ckpt *ckpt, const char *key, const lvni_str *now)
+{
+    const char *was = lvni_st_meta_get(ckpt->file, key);
+    return was != NULL && strcmp(was, lvni_str_text(now)) == 0;
+}
+
+lvn_status lvni_identity_tell_layout(const lvni_trainer *t, const lvni_ckpt *ckpt)
+{
+    const char *saved = lvni_st_meta_get(ckpt->file, LVNI_IDENTITY_LAYOUT);
+    char value[VALUE];
+    int was = 0;
+    const int is = t->o.plan.devices;
+    if (saved == NULL || !find_value(saved, "ranks", value) || sscanf(value, "%d", &was) != 1 || was < 1 || was == is) {
+        return LVN_OK;
+    }
+    lvni_str run = {0}, machine = {0};
+    lvni_identity_print(t, &run, &machine);
+    lvn_status s = lvni_str_status(&run);
+    s = s == LVN_OK ? lvni_str_status(&machine) : s;
+    if (s == LVN_OK) {
+        const bool same = is_as_saved(ckpt, LVNI_IDENTITY_RUN, &run) && is_as_saved(ckpt, LVNI_IDENTITY_MACHINE, &machine);
+        lvni_log_line(LVNI_LOG_INFO, "%d rank%s wrote this checkpoint, and %d go%s on%s", was, was == 1 ? "" : "s", is, is == 1 ? "es" : "",
+                      same ? ": no bit of the results depends on that" : "");
+    }
+    lvni_str_free(&run);
+    lvni_str_free(&machine);
+    return s;
+}
+
 lvn_status lvni_identity_check(const lvni_trainer *t, const lvni_ckpt *ckpt)
 {
     const char *run = lvni_st_meta_get(ckpt->file, LVNI_IDENTITY_RUN);

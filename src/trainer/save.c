@@ -27,7 +27,7 @@ struct lvni_saver {
     lvni_state_arrays copy;
     lvni_state_entries entries; /* of the copy */
     texts texts;
-    char schedule[192], scaler[128];
+    char schedule[192], scaler[128], layout[32];
     lvni_ckpt_position at;
     bool best, written;
     lvn_status status;
@@ -65,6 +65,7 @@ static lvn_status write_checkpoint(lvni_saver *s)
     const lvni_st_meta extra[] = {{.key = LVNI_STATE_EPOCH_METRICS, .value = lvni_str_text(&x->metrics)},
                                   {.key = LVNI_IDENTITY_RUN, .value = lvni_str_text(&x->run)},
                                   {.key = LVNI_IDENTITY_MACHINE, .value = lvni_str_text(&x->machine)},
+                                  {.key = LVNI_IDENTITY_LAYOUT, .value = s->layout},
                                   s->trainer->o.card};
     const lvni_ckpt_content content = {.at = s->at,
                                        .config = s->trainer->o.config_json,
@@ -142,6 +143,7 @@ static lvn_status create(const lvni_trainer *t, lvni_saver **out)
         return LVN_ERR_MEMORY;
     }
     s->trainer = t;
+    lvni_identity_print_layout(t, s->layout);
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->go, NULL);
     pthread_cond_init(&s->done, NULL);
