@@ -35,7 +35,8 @@ static void banner(const lvni_fit_run *r)
     lvni_str plan = {0};
     lvni_plan_describe(&r->plan, &plan);
     lvni_log_line(LVNI_LOG_INFO, "levin %s  %s  out=%s", LEVIN_VERSION, r->request->recipe, r->dir == NULL ? "-" : r->dir);
-    lvni_log_line(LVNI_LOG_INFO, "cpu: %s, %d core%s", lvni_cpu_describe(), r->plan.cores, r->plan.cores == 1 ? "" : "s");
+    const int cores = r->rank.world > 1 ? r->rank.cores_all : r->plan.cores;
+    lvni_log_line(LVNI_LOG_INFO, "cpu: %s, %d core%s", lvni_cpu_describe(), cores, cores == 1 ? "" : "s");
     lvni_str device = {0};
     lvni_accelerator_describe(&device);
     if (device.len > 0) {
@@ -384,6 +385,7 @@ lvn_status lvni_fit_plan(const lvni_fit_request *request)
         }
         s = lvni_plan_print(&r.plan, stdout);
         print_length(&r);
+        lvni_fit_print_cores(&r);
         printf("model %s: %lld parameters\n", request->cls->name, (long long)lvni_model_count(r.model));
         printf("%s\n", lvni_str_text(&r.memory));
         fflush(stdout); /* the warning stands behind it */

@@ -25,8 +25,10 @@ typedef struct lvni_fit_run {
 lvn_status lvni_fit_options(lvni_fit_run *run, lvni_trainer_options *out);
 /* fit_memory.c: a dry run of each size of shard. Lines into run->memory and run->scarce. */
 lvn_status lvni_fit_predict_memory(lvni_fit_run *run);
-/* fit_ranks.c: one line: how many ranks, and which device each has. */
+/* fit_ranks.c: how many ranks, and which device each has; a line more where ranks on the CPU are more than its cores. */
 void lvni_fit_say_ranks(const lvni_fit_run *run);
+/* The second line on standard output. */
+void lvni_fit_print_cores(const lvni_fit_run *run);
 /* fit_ranks.c: one line where steps have several phases. */
 void lvni_fit_say_phases(const lvni_fit_run *run);
 /* The whole run of a rank, from the directory to the last checkpoint. A collective of the ranks. */

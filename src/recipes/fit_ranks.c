@@ -8,6 +8,22 @@
 #include <stdio.h>
 #include <string.h>
 
+/* No mistake, and no warning: the results are the same, and somebody may want to see them so. */
+static bool shares_cores(const lvni_fit_run *run, char *out, size_t room)
+{
+    const int ranks = run->rank.world, cores = run->rank.cores_all;
+    snprintf(out, room, "%d ranks share %d core%s and take turns: more than %d make%s nothing faster", ranks, cores, cores == 1 ? "" : "s", cores, cores == 1 ? "s" : "");
+    return cores > 0 && ranks > cores && !lvni_accelerator_is_sim(run->request->config);
+}
+
+void lvni_fit_print_cores(const lvni_fit_run *run)
+{
+    char text[128];
+    if (shares_cores(run, text, sizeof text)) {
+        printf("%s\n", text);
+    }
+}
+
 void lvni_fit_say_ranks(const lvni_fit_run *run)
 {
     const lvni_ranks *ranks = run->request->ranks;
@@ -24,6 +40,10 @@ void lvni_fit_say_ranks(const lvni_fit_run *run)
     lvni_log_line(LVNI_LOG_INFO, "%d ranks: %s (strategy=%s)%s", run->rank.world, ranks->how, lvni_config_str(run->request->config, "strategy"),
                   lvni_str_text(&devices));
     lvni_str_free(&devices);
+    char cores[128];
+    if (shares_cores(run, cores, sizeof cores)) {
+        lvni_log_line(LVNI_LOG_INFO, "%s", cores);
+    }
 }
 
 typedef struct fitting {

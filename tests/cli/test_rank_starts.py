@@ -242,6 +242,29 @@ class Overwritten(Case):
                 self.assertEqual(sorted(os.listdir(f"{self.out}/logs/attempt_0")), ranks)
 
 
+class Cores(Case):
+    def on(self, n, *words):
+        """What is said where the command may use n cores; a line of standard output, or of standard error."""
+        mine = sorted(os.sched_getaffinity(0))
+        if len(mine) < n:
+            self.skipTest(f"{n} cores are needed, and this process may use {len(mine)}")
+        done = subprocess.run([LEVIN, *words], capture_output=True, text=True, timeout=WAIT_S, cwd=self.dir, preexec_fn=lambda: os.sched_setaffinity(0, mine[:n]))
+        self.assertEqual(done.returncode, OK, done.stderr)
+        return (done.stdout + done.stderr).splitlines()
+
+    def test_more_ranks_than_cores(self):
+        line = "3 ranks share 1 core and take turns: more than 1 makes nothing faster"
+        for strategy in ("ddp", "dp"):
+            self.assertEqual(self.on(1, *SHAPES, "devices=3", f"strategy={strategy}", f"out={self.dir}/{strategy}").count(line), 1)
+            self.assertIn(b"[INFO] " + line.encode(), read(f"{self.dir}/{strategy}/train.log"))
+            self.assertEqual(self.on(1, "plan", *SHAPES, "devices=3", f"strategy={strategy}").count(line), 1)
+        self.assertIn("3 ranks share 2 cores and take turns: more than 2 make nothing faster", self.on(2, "plan", *SHAPES, "devices=3"))
+        self.assertFalse([line for line in self.on(2, "plan", *SHAPES, "devices=2") if "take turns" in line])
+
+    def test_the_cores_of_all(self):
+        self.assertTrue([line for line in self.on(2, *SHAPES, "devices=2") if line.startswith("cpu: ") and line.endswith(", 2 cores")])
+
+
 class Terminal(Case):
     def test_progress(self):
         """Rank 0 shows its line in place, as one process does; the log has what stands there in the end."""
