@@ -29,8 +29,9 @@ const lvni_command *lvni_command_find(const char *name);
 const char *lvni_command_near(const char *name);
 /* Usage, and all keys. */
 void lvni_command_print_help(const lvni_command *command);
-/* Of a command that is one rank's work: is this another rank? Rank 0 says that it does it (W203). */
-bool lvni_command_is_done_elsewhere(const char *name);
+/* Of a command that is one rank's work: is this another rank? Then it leaves with *code. Rank 0 says that it does it (W203), or under LEVIN_STRICT=1
+ * that nobody does. */
+bool lvni_command_is_done_elsewhere(const char *name, int *code);
 /* "usage: levin ops [NAME]" on standard error; LVNI_EXIT_USAGE. */
 int lvni_command_misused(const char *name);
 

@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 #include "core/alloc.h"
 #include "core/exit_code.h"
+#include "launch/env_vars.h"
 #include "launch/host_list.h"
 #include "launch/who.h"
 #include "recipes/report_error.h"
@@ -25,12 +26,14 @@ static int no_list(const char *command)
 
 typedef enum form { PLAIN, JSON, EXPORT } form;
 
-static lvn_status print_who(const lvni_who_options *options, form f, lvni_notices *notices)
+static lvn_status print_who(const lvni_who_options *options, form f, bool strict, lvni_notices *notices)
 {
     lvni_who who;
     lvni_str out = {.len = 0};
+    LVN_TRY(lvni_env_strict(environ, strict, notices, &strict));
     LVN_TRY(lvni_who_detect(environ, options, notices, &who));
     lvn_status s = lvni_who_check_address_here(&who, notices);
+    s = s == LVN_OK && strict ? lvni_notices_refuse_warnings(notices) : s;
     if (s == LVN_OK) {
         (f == JSON ? lvni_who_print_json : f == EXPORT ? lvni_who_print_export : lvni_who_print)(&who, &out);
         s = lvni_str_status(&out);
@@ -50,8 +53,11 @@ static int env(int n, const char *const *words)
     static const char *const command[] = {"levin", "slurm", "env"};
     lvni_who_options options = {.words = command, .n_words = 3};
     lvni_notices notices = {.error = 0};
+    bool strict = false;
     for (int i = 0; i < n; i++) {
-        if (strcmp(words[i], "--json") == 0) {
+        if (strcmp(words[i], "--strict") == 0) {
+            strict = true;
+        } else if (strcmp(words[i], "--json") == 0) {
             f = JSON;
         } else if (strcmp(words[i], "--export") == 0) {
             f = EXPORT;
@@ -63,7 +69,7 @@ static int env(int n, const char *const *words)
             return unknown_word("env", words[i]);
         }
     }
-    const lvn_status s = print_who(&options, f, &notices);
+    const lvn_status s = print_who(&options, f, strict, &notices);
     return lvni_report_notices(s, &notices);
 }
 

@@ -31,7 +31,7 @@ const lvni_command lvni_commands[] = {
              "writes nothing. What the training would refuse is refused here.",
      .topic = "train.classify"},
     {.name = "slurm", .run = lvni_cmd_slurm,
-     .use = {{"levin slurm env [--json | --export]", "who this process is among its ranks, and what told so"},
+     .use = {{"levin slurm env [--json | --export] [--strict]", "who this process is among its ranks, and what told so"},
              {"levin slurm expand [--first] LIST...", "the hosts of a list such as n[08-11], one a line"},
              {"levin slurm compress HOST...", "the shortest list of these hosts"}},
      .more = "env: --env-source NAME reads the variables of one launcher alone (levin torchrun ompi mvapich2 pals jsm flux pmi slurm single);\n"

@@ -30,8 +30,9 @@ static int run(const lvni_command *c, int argc, char **argv)
             return LVNI_EXIT_OK;
         }
     }
-    if (c->alone && lvni_command_is_done_elsewhere(c->name)) {
-        return LVNI_EXIT_OK;
+    int code;
+    if (c->alone && lvni_command_is_done_elsewhere(c->name, &code)) {
+        return code;
     }
     if (c->trains) {
         lvni_stop_defer();

@@ -1,15 +1,39 @@
 /* Commands that are one rank's work, among several ranks (cli.h). */
 #include "cli/cli.h"
 #include "core/notice.h"
+#include "launch/env_vars.h"
 #include "launch/who.h"
 
 #include <stdio.h>
 #include <unistd.h>
 
-bool lvni_command_is_done_elsewhere(const char *name)
+static bool strict(void)
+{
+    lvni_notices n = {0};
+    bool yes = false;
+    if (lvni_env_strict(environ, false, &n, &yes) != LVN_OK) { /* told by a command that has ranks */
+        lvn_clear_error();
+    }
+    lvni_notices_free(&n);
+    return yes;
+}
+
+/* Of rank 0: the work is done, or under LEVIN_STRICT=1 refused. */
+static bool warn(const char *name, int world)
+{
+    lvni_notices note = {0};
+    lvni_notice_warn(&note, 203, "levin %s is the work of one rank: rank 0 does it, the other%s of the %d ranks ha%s nothing to do", name,
+                     world > 2 ? "s" : "", world, world > 2 ? "ve" : "s");
+    const bool refused = strict() && lvni_notices_refuse_warnings(&note) != LVN_OK;
+    fputs(lvni_str_text(refused ? &note.text : &note.warnings), stderr);
+    lvni_notices_free(&note);
+    return refused;
+}
+
+bool lvni_command_is_done_elsewhere(const char *name, int *code)
 {
     const lvni_who_options o = {.launcher = true}; /* in the shell of a batch job it is alone */
-    lvni_notices said = {0}, note = {0};
+    lvni_notices said = {0};
     lvni_who who;
     const bool known = lvni_who_detect(environ, &o, &said, &who) == LVN_OK;
     lvni_notices_free(&said);
@@ -17,13 +41,9 @@ bool lvni_command_is_done_elsewhere(const char *name)
         lvn_clear_error();
         return false;
     }
-    if (who.world > 1 && who.rank == 0) {
-        lvni_notice_warn(&note, 203, "levin %s is the work of one rank: rank 0 does it, the other%s of the %d ranks ha%s nothing to do", name,
-                         who.world > 2 ? "s" : "", who.world, who.world > 2 ? "ve" : "s");
-        fputs(lvni_str_text(&note.warnings), stderr);
-        lvni_notices_free(&note);
-    }
+    const bool refused = who.world > 1 && who.rank == 0 && warn(name, who.world);
+    *code = refused ? LVNI_EXIT_USAGE : LVNI_EXIT_OK;
     const bool elsewhere = who.rank > 0;
     lvni_who_free(&who);
-    return elsewhere;
+    return elsewhere || refused;
 }

@@ -63,6 +63,7 @@ const double *lvni_config_float_list(const lvni_config *config, const char *name
 const char *const *lvni_config_str_list(const lvni_config *config, const char *name, size_t *n);
 
 bool lvni_config_has(const lvni_config *config, const char *name); /* is there such a row? (never aborts) */
+bool lvni_config_says(const lvni_config *config, const char *name); /* a switch that is there and on (never aborts) */
 bool lvni_config_is_set(const lvni_config *config,
                         const char *name); /* it has a value (not auto, not null) */
 lvni_layer lvni_config_layer(const lvni_config *config, const char *name);

@@ -1,4 +1,4 @@
-/* The inside of a configuration, shared by config.c, config_words.c, config_yaml.c and config_write.c. */
+/* The inside of a configuration, shared by config.c, config_get.c, config_words.c, config_yaml.c and config_write.c. */
 #ifndef LEVIN_CORE_CONFIG_IMPL_H
 #define LEVIN_CORE_CONFIG_IMPL_H
 

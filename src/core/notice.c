@@ -84,6 +84,31 @@ void lvni_notice_warn(lvni_notices *n, int code, const char *fmt, ...)
     n->n_warnings++;
 }
 
+lvn_status lvni_notices_refuse_warnings(lvni_notices *n)
+{
+    static const char warning[] = "levin: warning ";
+    const size_t skip = sizeof warning - 1;
+    LVN_TRY(lvni_notices_status(n));
+    if (n->n_warnings == 0) {
+        return LVN_OK;
+    }
+    const char *line = lvni_str_text(&n->warnings);
+    char first[LINE];
+    snprintf(first, sizeof first, "%.*s", (int)strcspn(line + skip, "\n"), line + skip);
+    lvni_str_clear(&n->text);
+    for (const char *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
+        lvni_str_append(&n->text, "levin: error ");
+        lvni_str_append_n(&n->text, line + skip, (size_t)(end + 1 - line) - skip);
+    }
+    lvni_notice_fix(n, "strict=true makes warnings errors: mend what they say, or leave strict out");
+    n->error = (int)strtol(first + 1, NULL, 10);
+    n->own = false;
+    n->n_warnings = 0;
+    lvni_str_clear(&n->warnings);
+    LVN_TRY(lvni_str_status(&n->text));
+    return lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__, "%s (strict=true makes warnings errors)", first);
+}
+
 lvni_exit_code lvni_notices_exit(const lvni_notices *n)
 {
     return n->error == 0 ? LVNI_EXIT_OK : kind_of(n->error)->exit;
@@ -92,7 +117,7 @@ lvni_exit_code lvni_notices_exit(const lvni_notices *n)
 static bool is_numbered(const lvn_error *error)
 {
     const char *m = error->message;
-    return m[0] == 'E' && isdigit((unsigned char)m[1]) && isdigit((unsigned char)m[2]) && isdigit((unsigned char)m[3]) && m[4] == ':';
+    return (m[0] == 'E' || m[0] == 'W') && isdigit((unsigned char)m[1]) && isdigit((unsigned char)m[2]) && isdigit((unsigned char)m[3]) && m[4] == ':';
 }
 
 lvni_exit_code lvni_exit_of_error(const lvn_error *error)

@@ -22,9 +22,11 @@ lvn_status lvni_notice_error(lvni_notices *n, int code, const char *fmt, ...) LV
 void lvni_notice_found(lvni_notices *n, const char *fmt, ...) LVN_PRINTF(2, 3);
 void lvni_notice_fix(lvni_notices *n, const char *fmt, ...) LVN_PRINTF(2, 3);
 void lvni_notice_warn(lvni_notices *n, int code, const char *fmt, ...) LVN_PRINTF(3, 4);
+/* strict=true: the warnings become the block of an error of usage, "levin: error W204: ...", and its status is returned; LVN_OK where there are none. */
+lvn_status lvni_notices_refuse_warnings(lvni_notices *n);
 /* What a process that ends because of this error leaves with (LVNI_EXIT_OK: there is none). */
 lvni_exit_code lvni_notices_exit(const lvni_notices *n);
-/* The same for any error of a thread: numbered ones ("E106: ...") have their own codes, others that of their status. */
+/* The same for any error of a thread: numbered ones ("E106: ...", under strict "W202: ...") have their own codes, others that of their status. */
 lvni_exit_code lvni_exit_of_error(const lvn_error *error);
 /* How the error of a thread begins where it is printed: a numbered one as the blocks do, all others with "error: ". */
 const char *lvni_error_prefix(const lvn_error *error);

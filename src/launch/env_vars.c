@@ -64,6 +64,30 @@ lvn_status lvni_env_int(char *const *env, const char *name, lvni_notices *notice
     return LVN_OK;
 }
 
+lvn_status lvni_env_flag(char *const *env, const char *name, const char *fix, lvni_notices *notices, bool *out)
+{
+    const char *text = lvni_env_get(env, name);
+    if (text == NULL) {
+        return LVN_OK;
+    }
+    if (strcmp(text, "0") != 0 && strcmp(text, "1") != 0) {
+        const lvn_status s = lvni_notice_error(notices, 100, "%s='%s' is neither 0 nor 1", name, text);
+        lvni_notice_found(notices, "%s='%s'", name, text);
+        lvni_notice_fix(notices, "%s", fix);
+        return s;
+    }
+    *out = *text == '1';
+    return LVN_OK;
+}
+
+lvn_status lvni_env_strict(char *const *env, bool option, lvni_notices *notices, bool *out)
+{
+    bool told = false;
+    LVN_TRY(lvni_env_flag(env, "LEVIN_STRICT", "LEVIN_STRICT=1: warnings with a number are errors; 0: they are not; or unset it", notices, &told));
+    *out = option || told;
+    return LVN_OK;
+}
+
 const char *lvni_env_first(char *const *env, const char *const *names)
 {
     for (; *names != NULL; names++) {

@@ -111,11 +111,17 @@ static void drain(lvni_run *r, bool good)
 
 /* ---- what is told ---- */
 
-static void tell_start(lvni_run *r)
+static lvn_status tell_warnings(lvni_run *r)
 {
-    if (r->notices.n_warnings > 0 && !r->o.quiet) {
+    LVN_TRY(r->o.strict ? lvni_notices_refuse_warnings(&r->notices) : LVN_OK);
+    if (!r->o.quiet) {
         lvni_sink_put(r->err, lvni_str_text(&r->notices.warnings), r->notices.warnings.len);
     }
+    return LVN_OK;
+}
+
+static void tell_start(lvni_run *r)
+{
     if (!r->o.verbose) {
         return;
     }
@@ -218,11 +224,14 @@ static lvn_status run_attempts(lvni_run *r, int *code)
 static lvn_status run(lvni_run *r, int *code)
 {
     bool printed = false;
+    LVN_TRY(lvni_env_strict(r->environment, r->o.strict, &r->notices, &r->o.strict));
+    LVN_TRY(lvni_launch_warn_of_nccl(r));
     LVN_TRY(lvni_launch_srun(&r->o, r->environment, &r->notices, &printed));
     if (printed) {
         return LVN_OK;
     }
     LVN_TRY(lvni_launch_layout(r));
+    LVN_TRY(tell_warnings(r));
     LVN_TRY(lvni_child_find_program(r->o.program[0], lvni_env_raw(r->environment, "PATH"), &r->program, code));
     LVN_TRY(lvni_launch_choose_run_dir(r));
     if (r->o.dry_run) {

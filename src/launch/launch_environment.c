@@ -4,6 +4,7 @@
 
 #include "core/alloc.h"
 #include "core/vfs.h"
+#include "launch/nccl_names.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -245,6 +246,21 @@ lvn_status lvni_launch_say_wishes(const lvni_launch_options *o, const lvni_rank_
         lvni_variables_unset(v, o->unset[i]);
     }
     return LVN_OK;
+}
+
+lvn_status lvni_launch_warn_of_nccl(lvni_run *r)
+{
+    static const lvni_rank_name nobody = {.host = "", .run_id = ""};
+    if (strcmp(r->o.accelerator, "cpu") == 0 || strcmp(r->o.accelerator, "sim") == 0) {
+        return LVN_OK;
+    }
+    lvni_variables v = {0};
+    lvni_variables_copy(&v, r->environment);
+    lvn_status s = lvni_launch_say_wishes(&r->o, &nobody, &v);
+    s = s == LVN_OK ? lvni_variables_status(&v) : s;
+    s = s == LVN_OK ? lvni_nccl_warn(v.list, &r->notices) : s;
+    lvni_variables_free(&v);
+    return s;
 }
 
 lvn_status lvni_launch_environment(const lvni_run *r, const lvni_proc *p, lvni_variables *out)

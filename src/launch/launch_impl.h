@@ -105,6 +105,8 @@ lvn_status lvni_launch_layout(lvni_run *r);
 void lvni_launch_layout_free(lvni_run *r);
 
 /* launch_environment.c: what one rank gets. */
+/* W214: misspelled variables of NCCL among those that the ranks will see. Nothing where they are known not to use it. */
+lvn_status lvni_launch_warn_of_nccl(lvni_run *r);
 lvn_status lvni_launch_environment(const lvni_run *r, const lvni_proc *p, lvni_variables *out);
 void lvni_launch_name(const lvni_run *r, const lvni_proc *p, lvni_rank_name *out);
 /* Removes what an earlier launcher left; meeting: also the name of the run and where its ranks met, which a user may set, too. */

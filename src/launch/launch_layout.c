@@ -96,6 +96,9 @@ static lvn_status choose_devices(lvni_run *r, int nproc)
                                          .nproc = may_thread ? 0 : nproc,
                                          .env = r->environment};
     LVN_TRY(lvni_device_choose(&request, &r->visible, &r->notices, &r->devices));
+    if (r->devices.no_gpu && r->devices.given) {
+        lvni_who_warn_of_cpu(r->devices.n, &r->notices);
+    }
     const bool threads = may_thread && lvni_run_mode_threads(lvni_run_mode_choose(asked, r->devices.n, o->nodes, &r->notices));
     return count_processes(r, nproc, threads, request.accelerator);
 }

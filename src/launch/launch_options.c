@@ -100,6 +100,7 @@ static const lvni_option io_rows[] = {
     {.name = "tail", .type = LVNI_OPT_INT, .unit = "lines", .fallback = "20", .range = LVNI_BETWEEN(0, 10000), .help = "of a failed rank's standard error, repeated in the report"},
     {.name = "stdin", .type = LVNI_OPT_CHOICE, .choices = "none|rank0|all", .help = "who reads standard input; unset: rank0 with one process, else none"},
     {.name = "quiet", .type = LVNI_OPT_BOOL, .fallback = "false", .help = "no warnings (-q)"},
+    {.name = "strict", .type = LVNI_OPT_BOOL, .fallback = "false", .help = "warnings are errors: nothing is started"},
     {.name = "verbose", .type = LVNI_OPT_BOOL, .fallback = "false", .help = "tell what is started where (-v)"},
 };
 
@@ -257,6 +258,7 @@ static void take_numbers(lvni_launch_options *o)
     o->srun = (lvni_srun)lvni_config_choice(c, "srun");
     o->dry_run = lvni_config_bool(c, "dry_run");
     o->quiet = lvni_config_bool(c, "quiet");
+    o->strict = lvni_config_bool(c, "strict");
     o->verbose = lvni_config_bool(c, "verbose") || o->debug;
 }
 

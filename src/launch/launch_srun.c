@@ -202,6 +202,7 @@ lvn_status lvni_launch_srun(const lvni_launch_options *o, char *const *environme
     }
     LVN_TRY(check_nodes(o, &a, notices));
     LVN_TRY(warn_of_lost(o, environment, notices));
+    LVN_TRY(o->strict ? lvni_notices_refuse_warnings(notices) : LVN_OK);
     if (!o->quiet) {
         fputs(lvni_str_text(&notices->warnings), stderr);
     }

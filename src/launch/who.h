@@ -83,7 +83,7 @@ typedef struct lvni_who {
     int restart;
     bool store_host;                 /* this rank hosts the store */
     lvni_rdzv rdzv;
-    char rdzv_dir[LVNI_WHO_TEXT];    /* FILE: of --rdzv file:DIR; "": the run's directory */
+    char rdzv_dir[LVNI_WHO_TEXT];    /* FILE: of rdzv=file:DIR; "": the run's directory */
     int store_fd;                    /* FD, store_host: the socket; else -1 */
     char master_addr[LVNI_WHO_TEXT]; /* "": none */
     bool master_given;               /* by a variable or an option: it must be an address of the store's host */
@@ -101,8 +101,7 @@ typedef struct lvni_who_options {
     const char *source;      /* --env-source; NULL: LEVIN_ENV, else auto */
     const char *master_addr; /* --master-addr; NULL: not given */
     int master_port;         /* --master-port; 0: not given */
-    const char *rdzv;        /* --rdzv, "tcp" or "file:DIR"; NULL: tcp */
-    bool no_file;            /* a file cannot be used: where nothing else tells the address, E109 */
+    const char *rdzv;        /* rdzv=, "tcp" or "file:DIR"; NULL: LEVIN_RDZV, else tcp where an address is told */
     int nodes;               /* num_nodes as the user asked; 0: not given */
     bool launcher;           /* levin launch: the shell of a batch job is no mistake, it starts the step itself */
     int n_words;             /* the command line, for what E101 advises */
@@ -137,6 +136,8 @@ typedef struct lvni_who_devices {
 
 /* E103, E104, W201. Nothing to say for ranks of levin's launcher, which made them fit. */
 lvn_status lvni_who_check_devices(const lvni_who *who, char *const *env, const lvni_who_devices *devices, lvni_notices *notices);
+/* W206, where the ranks of a node are several. */
+void lvni_who_warn_of_cpu(int ranks, lvni_notices *notices);
 /* The visible device of this rank, -1 on the CPU; with `threads` the first of all. Local rank and world must be known by now. A rank of
  * levin's launcher sees its run's devices alone: its choice is all of them (spec NULL). E106, W206, W207. */
 lvn_status lvni_who_device(const lvni_who *who, char *const *env, const lvni_who_devices *devices, lvni_notices *notices, int *index);

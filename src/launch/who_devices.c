@@ -145,13 +145,20 @@ static void warn_idle(const lvni_who *who, char *const *env, const lvni_who_devi
     lvni_str_free(&idle);
 }
 
+void lvni_who_warn_of_cpu(int ranks, lvni_notices *notices)
+{
+    if (ranks > 1) {
+        lvni_notice_warn(notices, 206, "%d ranks of this node run on the CPU, because no GPU is visible that could be used; accelerator=cpu says that it is meant", ranks);
+    }
+}
+
 lvn_status lvni_who_device(const lvni_who *who, char *const *env, const lvni_who_devices *devices, lvni_notices *notices, int *index)
 {
     const lvni_device_choice *c = devices->choice;
     const int v = devices->visible->n, ranks = who->local_world, rank = who->local_rank;
     if (c->accelerator == LVNI_ACCELERATOR_CPU) {
-        if (c->no_gpu && ranks > 1) {
-            lvni_notice_warn(notices, 206, "%d ranks of this node run on the CPU, because no GPU is visible", ranks);
+        if (c->no_gpu) {
+            lvni_who_warn_of_cpu(ranks, notices);
         }
         *index = -1;
         return LVN_OK;

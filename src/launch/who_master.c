@@ -62,6 +62,7 @@ static lvn_status no_address(const lvni_who_ask *ask, const lvni_who *who)
     lvni_notice_found(ask->notices, "source=%s world=%d nnodes=%s", lvni_source_name(who->source), who->world, who->nnodes > 1 ? "several" : "unknown");
     lvni_env_found(ask->env, "MASTER_ADDR", ask->notices);
     lvni_notice_fix(ask->notices, "MASTER_ADDR=HOST (levin launch --master-addr HOST) with the host of rank 0");
+    lvni_notice_fix(ask->notices, "or LEVIN_RDZV=file:DIR (levin train: rdzv=file:DIR), a directory that all nodes see");
     return s;
 }
 
@@ -120,19 +121,29 @@ static lvn_status find_ports(const lvni_who_ask *ask, lvni_who *who)
     return LVN_OK;
 }
 
+/* "tcp", "file:DIR"; NULL: nobody said. */
+static const char *told_way(const lvni_who_ask *ask)
+{
+    return ask->options->rdzv != NULL ? ask->options->rdzv : lvni_env_get(ask->env, "LEVIN_RDZV");
+}
+
 static lvn_status find_way(const lvni_who_ask *ask, lvni_who *who)
 {
-    const char *rdzv = ask->options->rdzv;
+    const char *given = ask->options->rdzv, *rdzv = told_way(ask);
+    const bool held = who->source == LVNI_SOURCE_LEVIN && lvni_env_get(ask->env, "LEVIN_STORE_FD") != NULL;
     who->rdzv = LVNI_RDZV_TCP;
-    if (rdzv != NULL && strncmp(rdzv, "file:", 5) == 0 && rdzv[5] != '\0') {
-        who->rdzv = LVNI_RDZV_FILE;
-        LVN_ARG(strlen(rdzv + 5) < sizeof who->rdzv_dir, "--rdzv file: the path of the directory is too long");
-        snprintf(who->rdzv_dir, sizeof who->rdzv_dir, "%s", rdzv + 5);
-    } else if (rdzv != NULL && strcmp(rdzv, "tcp") != 0) {
-        LVN_FAIL(LVN_ERR_USAGE, "--rdzv %s: give tcp or file:DIR", rdzv);
-    } else if (who->source == LVNI_SOURCE_LEVIN && lvni_env_get(ask->env, "LEVIN_STORE_FD") != NULL) {
+    if (held && given == NULL) { /* a launcher's socket listens already: nearer than a variable that the user has set for all runs */
         who->rdzv = LVNI_RDZV_FD;
         return lvni_env_int(ask->env, "LEVIN_STORE_FD", ask->notices, &who->store_fd);
+    }
+    if (rdzv != NULL && strncmp(rdzv, "file:", 5) == 0 && rdzv[5] != '\0') {
+        who->rdzv = LVNI_RDZV_FILE;
+        if (strlen(rdzv + 5) >= sizeof who->rdzv_dir) {
+            LVN_FAIL(LVN_ERR_USAGE, "rdzv %.40s...: the path has %zu bytes, at most %zu are possible", rdzv, strlen(rdzv + 5), sizeof who->rdzv_dir - 1);
+        }
+        snprintf(who->rdzv_dir, sizeof who->rdzv_dir, "%s", rdzv + 5);
+    } else if (rdzv != NULL && strcmp(rdzv, "tcp") != 0) {
+        LVN_FAIL(LVN_ERR_USAGE, "%s=%s: give tcp or file:DIR", given != NULL ? "rdzv" : "LEVIN_RDZV", rdzv);
     }
     return LVN_OK;
 }
@@ -150,7 +161,7 @@ lvn_status lvni_who_find_master(const lvni_who_ask *ask, lvni_who *who)
     LVN_TRY(find_address(ask, who));
     who->on_node = who->nnodes == 1 && !who->master_given;
     if (who->rdzv == LVNI_RDZV_TCP && *who->master_addr == '\0') {
-        if (ask->options->no_file || !by_mpi(who->source)) {
+        if (told_way(ask) != NULL || !by_mpi(who->source)) { /* tcp was asked for, or a launcher that usually tells an address has not */
             return no_address(ask, who);
         }
         who->rdzv = LVNI_RDZV_FILE;

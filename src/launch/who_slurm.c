@@ -68,15 +68,9 @@ static bool shell_name(const char *name)
 /* A step of one task is a shell when it has a terminal, is the special step, or the job is called like one. */
 static lvn_status find_interactive(const lvni_who_ask *ask, lvni_slurm_job *job)
 {
-    const char *forced = lvni_env_get(ask->env, "LEVIN_INTERACTIVE");
-    if (forced != NULL) {
-        if (strcmp(forced, "0") != 0 && strcmp(forced, "1") != 0) {
-            const lvn_status s = lvni_notice_error(ask->notices, 100, "LEVIN_INTERACTIVE='%s' is neither 0 nor 1", forced);
-            lvni_notice_found(ask->notices, "LEVIN_INTERACTIVE='%s'", forced);
-            lvni_notice_fix(ask->notices, "LEVIN_INTERACTIVE=1: the step is a shell, with one process; 0: its tasks are ranks; or unset it");
-            return s;
-        }
-        job->interactive = *forced == '1';
+    static const char fix[] = "LEVIN_INTERACTIVE=1: the step is a shell, with one process; 0: its tasks are ranks; or unset it";
+    LVN_TRY(lvni_env_flag(ask->env, "LEVIN_INTERACTIVE", fix, ask->notices, &job->interactive));
+    if (lvni_env_get(ask->env, "LEVIN_INTERACTIVE") != NULL) {
         return LVN_OK;
     }
     int tasks = 0;

@@ -34,6 +34,12 @@ static bool says_cpu(const lvni_config *c)
     return layer == LVNI_LAYER_JOB || layer == LVNI_LAYER_FILE || layer == LVNI_LAYER_WORDS;
 }
 
+/* accelerator=auto, which this start made the CPU; that of a run that goes on was told when it began. */
+static bool was_auto(const lvni_config *c)
+{
+    return lvni_config_layer(c, "accelerator") == LVNI_LAYER_RESOLVED;
+}
+
 static lvni_accelerator accelerator_of(const lvni_config *c)
 {
     return lvni_accelerator_is_sim(c) ? LVNI_ACCELERATOR_SIM : says_gpus(c) && !says_cpu(c) ? LVNI_ACCELERATOR_AUTO : LVNI_ACCELERATOR_CPU;
@@ -87,5 +93,6 @@ lvn_status lvni_rank_devices(const lvni_config *c, const lvni_who *who, const lv
                                          .env = environ};
     LVN_TRY(launched && several ? check_number(c, who, notices) : LVN_OK);
     const lvn_status s = lvni_device_choose(&request, visible, notices, choice);
+    choice->no_gpu = s == LVN_OK && !launched && choice->accelerator == LVNI_ACCELERATOR_CPU && was_auto(c) && strcmp(spec, "0") != 0;
     return s != LVN_OK && notices->error == NO_GPU && !sim ? no_backend(c, notices) : s;
 }

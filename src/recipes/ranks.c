@@ -32,6 +32,7 @@ typedef struct wish {
     int *index;  /* their numbers on the machine; NULL: the CPU */
     int mine;    /* one process of several: its number among them, -1: the CPU */
     bool threads;
+    bool strict; /* warnings are errors */
 } wish;
 
 static void wish_free(wish *w)
@@ -126,6 +127,8 @@ static lvn_status take_devices(const lvni_config *c, const lvni_ranks_command *c
     }
     if (s == LVN_OK && is_started_rank(&w->who, command)) {
         s = take_mine(c, &choice, visible, notices, w);
+    } else if (s == LVN_OK && choice.no_gpu && (command->recipe != NULL || command->uses)) { /* a plan may ask about devices of another machine */
+        lvni_who_warn_of_cpu(choice.n, notices);
     }
     lvni_device_choice_free(&choice);
     return s;
@@ -170,7 +173,9 @@ static lvn_status write_words(const lvni_ranks_command *command, const char ***o
 static lvn_status find_who(const lvni_config *c, const lvni_ranks_command *command, lvni_notices *notices, lvni_who *who)
 {
     const bool given = lvni_config_has(c, "num_nodes") && lvni_config_layer(c, "num_nodes") != LVNI_LAYER_DEFAULT;
-    lvni_who_options o = {.nodes = given ? (int)lvni_config_int(c, "num_nodes") : 0, .launcher = command->recipe == NULL};
+    const bool way = lvni_config_has(c, "rdzv") && lvni_config_layer(c, "rdzv") != LVNI_LAYER_DEFAULT;
+    lvni_who_options o = {.nodes = given ? (int)lvni_config_int(c, "num_nodes") : 0, .launcher = command->recipe == NULL,
+                          .rdzv = way ? lvni_config_str(c, "rdzv") : NULL};
     const char **words = NULL;
     LVN_TRY(write_words(command, &words, &o.n_words));
     o.words = words;
@@ -182,6 +187,7 @@ static lvn_status find_who(const lvni_config *c, const lvni_ranks_command *comma
 static lvn_status find_all(lvni_config *c, const lvni_ranks_command *command, lvni_notices *notices, wish *w)
 {
     lvni_visible visible;
+    LVN_TRY(lvni_env_strict(environ, lvni_config_says(c, "strict"), notices, &w->strict));
     LVN_TRY(find_who(c, command, notices, &w->who));
     LVN_TRY(check_one_node(&w->who, notices));
     LVN_TRY(lvni_who_check_address_here(&w->who, notices));
@@ -192,28 +198,36 @@ static lvn_status find_all(lvni_config *c, const lvni_ranks_command *command, lv
     return s;
 }
 
-/* Blocks and warnings of the identity are told by rank 0, or by whoever alone can know. */
-static void tell(const lvni_notices *notices)
+/* Blocks and warnings of the identity are told by rank 0, or by whoever alone can know. quiet=true keeps warnings from the screen. */
+static void tell_warnings(const lvni_config *c, const lvni_notices *notices)
 {
     static const char prefix[] = "levin: warning "; /* the log has one of its own */
+    const bool quiet = lvni_config_says(c, "quiet");
     const char *line = notices->rank > 0 ? NULL : notices->warnings.data;
     for (const char *end; line != NULL && (end = strchr(line, '\n')) != NULL; line = end + 1) {
         const size_t skip = strncmp(line, prefix, sizeof prefix - 1) == 0 ? sizeof prefix - 1 : 0;
-        lvni_log_line(LVNI_LOG_WARNING, "%.*s", (int)(end - line - (ptrdiff_t)skip), line + skip);
+        lvni_log_line(quiet ? LVNI_LOG_DEBUG : LVNI_LOG_WARNING, "%s%.*s", quiet ? "warning: " : "", (int)(end - line - (ptrdiff_t)skip), line + skip);
     }
+}
+
+/* s: of whatever filled the notices, which are empty afterwards. */
+static lvn_status tell(const lvni_config *c, bool strict, lvn_status s, lvni_notices *notices)
+{
+    s = s == LVN_OK && strict ? lvni_notices_refuse_warnings(notices) : s;
+    tell_warnings(c, notices);
+    s = s == LVN_OK ? lvni_notices_status(notices) : s;
+    if (s != LVN_OK) {
+        lvni_report_block(notices);
+    }
+    lvni_notices_free(notices);
+    return s;
 }
 
 static lvn_status read_wish(lvni_config *c, const lvni_ranks_command *command, wish *out)
 {
     *out = (wish){0};
     lvni_notices notices = {0};
-    const lvn_status s = find_all(c, command, &notices, out);
-    tell(&notices);
-    if (s != LVN_OK) {
-        lvni_report_block(&notices);
-    }
-    lvni_notices_free(&notices);
-    LVN_TRY(s);
+    LVN_TRY(tell(c, out->strict, find_all(c, command, &notices, out), &notices));
     const bool several = is_one_of_several(&out->who) || out->devices > 1;
     if (!is_one_of_several(&out->who) && command->recipe != NULL && command->command[0] == NULL && several) {
         out->threads = true; /* a program of somebody's own is not started again: its ranks are threads */
@@ -283,6 +297,19 @@ static lvn_status open_process(const lvni_config *c, const wish *w, const lvni_r
     return w->who.rank == 0 ? check(c, command) : LVN_OK; /* now the others learn of it */
 }
 
+/* For ranks of this process, of `local` on this node, and what there is to say about it. */
+static lvn_status choose_workers(const lvni_config *c, const wish *w, int local, lvni_rank *rank, int n)
+{
+    lvni_notices notices = {.rank = w->who.rank};
+    if (!lvni_config_has(c, "num_workers")) {
+        return LVN_OK;
+    }
+    for (int i = 0; i < n; i++) {
+        rank[i].workers = i > 0 ? rank->workers : lvni_rank_workers(c, &w->who, local, rank, &notices);
+    }
+    return tell(c, w->strict, LVN_OK, &notices);
+}
+
 /* Nobody has started this process as one of several. */
 static lvn_status open_alone(const lvni_config *c, const wish *w, const lvni_ranks_command *command, lvni_ranks *out)
 {
@@ -292,7 +319,10 @@ static lvn_status open_alone(const lvni_config *c, const wish *w, const lvni_ran
     const bool starts = w->devices > 1 && !w->threads && command->command[0] != NULL;
     lvn_status s = lvni_check_restarts(c, &w->who, starts);
     s = s == LVN_OK ? check(c, command) : s;
-    const lvni_rank first = rank_of(w, 0);
+    lvni_rank first = rank_of(w, 0);
+    if (s == LVN_OK && starts && w->strict) { /* before there are ranks; else rank 0 tells it */
+        s = choose_workers(c, w, w->devices, &first, 1);
+    }
     s = s == LVN_OK && command->recipe != NULL && w->devices > 1 ? lvni_check_plan(c, &first) : s; /* rather than by many ranks */
     s = s == LVN_OK && dir != NULL && starts ? lvni_run_dir_check_free(dir) : s; /* its logs are those of the run that is there */
     s = s == LVN_OK && dir == NULL && starts && command->recipe != NULL ? lvni_run_dir_claim(command->recipe, &dir, &made) : s;
@@ -307,22 +337,6 @@ static lvn_status open_alone(const lvni_config *c, const wish *w, const lvni_ran
     return s;
 }
 
-/* For ranks of this process, of `local` on this node, and what there is to say about it. */
-static lvn_status choose_workers(const lvni_config *c, const lvni_who *who, int local, lvni_rank *rank, int n)
-{
-    lvni_notices notices = {.rank = who->rank};
-    if (!lvni_config_has(c, "num_workers")) {
-        return LVN_OK;
-    }
-    for (int i = 0; i < n; i++) {
-        rank[i].workers = i > 0 ? rank->workers : lvni_rank_workers(c, who, local, rank, &notices);
-    }
-    tell(&notices);
-    const lvn_status s = lvni_notices_status(&notices);
-    lvni_notices_free(&notices);
-    return s;
-}
-
 lvn_status lvni_ranks_open(lvni_config *c, const lvni_ranks_command *command, lvni_ranks *out)
 {
     *out = (lvni_ranks){0};
@@ -332,7 +346,7 @@ lvn_status lvni_ranks_open(lvni_config *c, const lvni_ranks_command *command, lv
         s = is_one_of_several(&w.who) ? open_process(c, &w, command, out) : open_alone(c, &w, command, out);
     }
     const int local = !is_one_of_several(&w.who) ? w.devices : w.who.local_world > 0 ? w.who.local_world : w.who.world; /* all are on one node */
-    s = s == LVN_OK ? choose_workers(c, &w.who, local, out->rank, out->n) : s;
+    s = s == LVN_OK ? choose_workers(c, &w, local, out->rank, out->n) : s;
     wish_free(&w);
     return s == LVN_OK ? LVN_OK : lvni_ranks_close(out, s);
 }
@@ -360,7 +374,7 @@ lvn_status lvni_ranks_foresee(lvni_config *c, lvni_rank *out)
     const lvni_ranks_command none = {0};
     lvn_status s = read_wish(c, &none, &w);
     *out = s == LVN_OK ? rank_of(&w, 0) : (lvni_rank){0};
-    s = s == LVN_OK ? choose_workers(c, &w.who, w.devices, out, 1) : s;
+    s = s == LVN_OK ? choose_workers(c, &w, w.devices, out, 1) : s;
     wish_free(&w);
     return s;
 }

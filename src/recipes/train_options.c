@@ -16,6 +16,13 @@ static lvn_status check_limit(const lvni_option *row, const lvni_value *value, c
     return value->i != 0 ? LVN_OK : lvni_option_fail(row, value, origin, "expected at least 1, or -1 for no limit");
 }
 
+static lvn_status check_rdzv(const lvni_option *row, const lvni_value *value, const char *origin)
+{
+    return strcmp(value->text, "tcp") == 0 || (strncmp(value->text, "file:", 5) == 0 && value->text[5] != '\0')
+               ? LVN_OK
+               : lvni_option_fail(row, value, origin, "expected tcp or file:DIR");
+}
+
 /* Counts that the batch plan keeps in an int. */
 #define A_COUNT LVNI_BETWEEN(1, 2147483647)
 
@@ -58,6 +65,9 @@ static const lvni_option run_rows[] = {
      .help = "How devices share the work: ddp (a process each, the default), dp (threads of one process); ddp2 is dp on each node."},
     {.name = "peer_timeout_s", .type = LVNI_OPT_FLOAT, .unit = "s", .fallback = "10", .range = LVNI_AT_LEAST(0.5), .flags = LVNI_OPT_LAYOUT,
      .help = "A rank that is not heard of for so long counts as lost."},
+    {.name = "rdzv", .type = LVNI_OPT_STRING, .fallback = "tcp", .flags = LVNI_OPT_NOT_SAVED, .check = check_rdzv,
+     .help = "How ranks that others have started (srun, mpirun, torchrun) find each other: tcp, at an address they are told; file:DIR, by a file in a "
+             "directory that all of them see."},
     {.name = "max_restarts", .type = LVNI_OPT_INT, .fallback = "0", .range = LVNI_BETWEEN(0, 1000000), .flags = LVNI_OPT_LAYOUT,
      .help = "Where this command starts its ranks (ddp): when one fails all start again and go on from the last checkpoint, this many times; two failures in a row within 5 s of "
              "the start, with nothing new saved, are the last."},
@@ -70,8 +80,9 @@ static const lvni_option run_rows[] = {
      .help = "Save checkpoints/last also every so many steps; 0: after each epoch and at the end."},
     {.name = "log_every_n_steps", .type = LVNI_OPT_INT, .unit = "steps", .fallback = "10", .range = LVNI_AT_LEAST(1),
      .help = "Distance of the lines in metrics.jsonl; an epoch's last step is always logged."},
-    {.name = "quiet", .type = LVNI_OPT_BOOL, .fallback = "false", .help = "Print nothing but warnings and errors.",
-     .flags = LVNI_OPT_NOT_SAVED},
+    {.name = "quiet", .type = LVNI_OPT_BOOL, .fallback = "false",
+     .help = "Print nothing but errors and warnings of the training; those of the start, which have a number (W202), are not printed.", .flags = LVNI_OPT_NOT_SAVED},
+    {.name = "strict", .type = LVNI_OPT_BOOL, .fallback = "false", .help = "Warnings with a number (W202) are errors: the run ends before it begins.", .flags = LVNI_OPT_NOT_SAVED},
     LVNI_OPTION_ALIAS("gpus", "devices"),
     LVNI_OPTION_ALIAS("num_gpus", "devices"),
     LVNI_OPTION_ALIAS("distributed_backend", "strategy"),

@@ -19,6 +19,7 @@ static const lvni_option use_rows[] = {
      .help = "As in training: ddp (a process for each device, the default), dp (threads of one process)."},
     {.name = "peer_timeout_s", .type = LVNI_OPT_FLOAT, .unit = "s", .fallback = "10", .range = LVNI_AT_LEAST(0.5),
      .help = "A rank that is not heard of for so long counts as lost."},
+    {.name = "strict", .type = LVNI_OPT_BOOL, .fallback = "false", .help = "Warnings with a number (W202) are errors, as in training."},
     {.name = "on_error", .type = LVNI_OPT_CHOICE, .choices = "stop|skip", .fallback = "stop", .help = "What an unreadable picture does."},
     {.name = "use_ema", .type = LVNI_OPT_BOOL, .fallback = "true",
      .help = "false: of a run with ema.decay, the weights themselves and not their average; needs the run directory or a checkpoint."},

@@ -16,7 +16,7 @@ class Meet(Case):
         words = ["train", "classify", "data=builtin:shapes", "data.count=60", "image_size=16", "model=mlp", "batch_size=6", "max_steps=2", "val_split=0",
                  f"out={self.dir}/run", *more]
         return subprocess.Popen([LEVIN, *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                env=dict(CLEAN, PMI_RANK=str(rank), PMI_SIZE=str(world), **env))
+                                env={**CLEAN, "PMI_RANK": str(rank), "PMI_SIZE": str(world), **env})
 
     def ends(self, process, code, *says):
         out, err = process.communicate(timeout=WAIT_S)
@@ -37,6 +37,18 @@ class Meet(Case):
                               env=dict(CLEAN, PMI_RANK="0", PMI_SIZE="2", LEVIN_RDZV_TIMEOUT="1"))
         self.assertEqual(done.returncode, RENDEZVOUS, done.stderr)
         self.assertEqual(os.listdir(self.dir), [])
+
+    def test_a_directory_that_both_see(self):
+        """Told by an option or a variable, to ranks whose launcher gives no address; without either that is an error."""
+        alone = {"PMI_RANK": "", "PMI_SIZE": "", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
+        self.ends(self.start(0, RANK="0", **alone), USAGE, "levin: error E109: ", "or LEVIN_RDZV=file:DIR (levin train: rdzv=file:DIR)")
+        for words, env in ((["rdzv=file:" + self.dir + "/meet"], {}), ([], {"LEVIN_RDZV": "file:" + self.dir + "/meet"})):
+            second = self.start(1, "overwrite=true", *words, RANK="1", **alone, **env)
+            self.ends(self.start(0, "overwrite=true", *words, RANK="0", **alone, **env), OK, "effective batch 6 = 2 shards x 3")
+            self.ends(second, OK)
+            self.assertEqual(os.listdir(self.dir), ["run"])
+        self.ends(self.start(0, "rdzv=tcp://n08", RANK="0", **alone), USAGE, "error: rdzv tcp://n08: expected tcp or file:DIR")
+        self.ends(self.start(0, RANK="0", **alone, LEVIN_RDZV="udp"), USAGE, "LEVIN_RDZV=udp: give tcp or file:DIR")
 
     def test_one_that_never_comes(self):
         self.ends(self.start(0, LEVIN_RDZV_TIMEOUT="1"), RENDEZVOUS, "levin: error E113: not all ranks came", "rank 1 missing; 1 of 2 present")

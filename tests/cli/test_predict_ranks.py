@@ -116,7 +116,7 @@ class Ranks(Case):
         model = f"model={self.model}"
         for words, says, code in (([], "model= is missing", USAGE), ([model, "output=t.npy"], "give a name that ends in .csv", USAGE),
                                   ([model, "output=no/such/t.csv"], "no/such", FAILURE), (["model=nowhere"], "nowhere does not exist", FAILURE)):
-            _, told = self.levin(["predict", "data=builtin:shapes", "devices=3", *words], code, [says])
+            _, told = self.levin(["predict", "data=builtin:shapes", "devices=3", "accelerator=cpu", *words], code, [says])
             self.assertEqual(len(told.splitlines()), 1, told)
         self.assertEqual(os.listdir("."), [])
 

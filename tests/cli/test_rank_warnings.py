@@ -14,7 +14,7 @@ from rank_processes import children, drop_identity, thread_names
 
 RESOURCE = 69
 drop_identity()
-SHAPES = ["classify", "data=builtin:shapes", "data.count=24", "image_size=16", "model=mlp", "batch_size=4", "max_steps=2", "val_split=0", "num_workers=0"]
+SHAPES = ["classify", "data=builtin:shapes", "data.count=24", "image_size=16", "model=mlp", "batch_size=4", "max_steps=2", "val_split=0", "accelerator=cpu", "num_workers=0"]
 TASK = {"SLURM_JOB_ID": "2", "SLURM_STEP_ID": "0", "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0", "SLURM_NTASKS": "1",
         "SLURM_STEP_NUM_TASKS": "1", "SLURM_STEP_NUM_NODES": "1", "SLURM_STEP_TASKS_PER_NODE": "1", "SLURM_STEP_NODELIST": "n08"}
 SIM = {"LEVIN_SIM_DEVICES": "4", "LEVIN_SIM_MEMORY": "64MiB"}
@@ -54,6 +54,109 @@ class Warnings(Case):
     def test_a_strategy_for_one_device(self):
         self.one("W211", "strategy=single is for one device, and this run has 2: switched to ddp", "devices=2", "strategy=none")
         self.assertEqual(self.warned("devices=2"), [])
+
+
+    def test_ranks_on_the_cpu_for_want_of_a_gpu(self):
+        """Where nobody has said that they are to be there; told once, whoever starts the ranks."""
+        said = "2 ranks of this node run on the CPU, because no GPU is visible"
+        for words in ((), ("strategy=dp",)):
+            self.one("W206", said, "devices=2", "accelerator=auto", *words)
+        self.assertEqual(self.warned("devices=1", "accelerator=auto"), [])
+        self.assertEqual(self.warned("accelerator=auto"), [])
+        self.assertEqual(self.warned("devices=2"), [])
+        words = ["train", *SHAPES, "accelerator=auto", "overwrite=true", f"out={self.dir}/run"]
+        _, told = self.levin(["launch", "--no-prefix", f"--run-dir={self.dir}/logs", "--devices", "2", "--", LEVIN, *words], OK)
+        self.assertEqual(len(re.findall("W206", told)), 1, told)
+        _, told = self.levin(words + ["resume=true", "overwrite=false", "accelerator=auto", "devices=2", "max_steps=4"], OK)
+        self.assertIn("W206", told)  # said again: this start
+        env = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "LEVIN_RDZV": f"file:{self.dir}/meet"}
+        both = [subprocess.Popen([LEVIN, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ, RANK=r, LOCAL_RANK=r, **env))
+                for r in "01"]
+        told = [p.communicate(timeout=WAIT_S)[1] for p in both]
+        self.assertEqual([p.returncode for p in both], [OK, OK], told)
+        self.assertEqual([len(re.findall(f"W206: {said}", t)) for t in told], [1, 0])
+
+
+class Strict(Case):
+    """strict=true, --strict and LEVIN_STRICT=1 make every warning with a number an error, before anything is made."""
+    LONE = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
+
+    def refused(self, code, words, env=None):
+        _, told = self.levin(words, USAGE, env=env)
+        self.assertEqual(told.count("levin: error W"), 1, told)
+        self.assertTrue(told.startswith(f"levin: error {code}: "), told)
+        self.assertTrue(told.endswith("  fix: strict=true makes warnings errors: mend what they say, or leave strict out\n"), told)
+        self.assertEqual(os.listdir(self.dir), [])
+
+    def test_of_a_training(self):
+        more = str(CPUS + 5)
+        for code, words, env in (
+                ("W201", ["accelerator=sim", "devices=[1]"], dict(TASK, **SIM)),
+                ("W202", ["devices=2", f"num_workers={CPUS}"], {}),
+                ("W202", ["devices=2", f"num_workers={CPUS}", "strategy=dp"], {}),
+                ("W204", [], self.LONE),
+                ("W205", [], dict(self.LONE, MASTER_PORT="1023")),
+                ("W206", ["devices=2", "accelerator=auto"], {}),
+                ("W208", [], dict(TASK, SLURM_CPUS_PER_TASK=more)),
+                ("W209", [f"num_workers={CPUS}"], dict(TASK, SLURM_CPUS_PER_TASK=str(CPUS))),
+                ("W210", [], {"SLURM_JOB_ID": "6", "SLURM_JOB_NAME": "interactive", "SLURM_NTASKS": "2"}),
+                ("W211", ["devices=2", "strategy=none"], {})):
+            train = ["train", *SHAPES, f"out={self.dir}/run", *words]
+            self.refused(code, [*train, "strict=true"], env)
+            self.refused(code, train, dict(env, LEVIN_STRICT="1"))
+
+    def test_idle_devices(self):
+        """Two tasks of a job that shows four devices: W207."""
+        self.refused("W207", ["train", *SHAPES, f"out={self.dir}/run", "accelerator=sim", "strict=true"],
+                     dict(TASK, **SIM, SLURM_STEP_NUM_TASKS="2", SLURM_NTASKS="2", SLURM_STEP_TASKS_PER_NODE="2", SLURM_NTASKS_PER_NODE="4"))
+
+    def test_of_a_launcher(self):
+        for code, words, env in (
+                ("W201", ["--accelerator", "sim", "--devices", "[1]"], dict(SIM, **TASK)),
+                ("W206", ["--devices", "2"], {}),
+                ("W214", ["-n", "1", "--env", "NCCL_SOKET_IFNAME=eth0"], {}),
+                ("W214", ["-n", "1"], {"NCCL_SOCKET_IFNMAE": "eth0"})):
+            launch = ["launch", f"--run-dir={self.dir}/logs", *words]
+            program = ["--", "touch", f"{self.dir}/started"]
+            self.refused(code, [*launch, "--strict", *program], env)
+            self.refused(code, [*launch, "--dry-run", *program], dict(env, LEVIN_STRICT="1"))
+
+    def test_of_other_commands(self):
+        self.refused("W204", ["slurm", "env", "--strict"], self.LONE)
+        self.refused("W203", ["export", f"model={self.dir}/run"], dict(self.LONE, MASTER_PORT="2000", LEVIN_STRICT="1"))
+        model = f"{self.dir}/run"
+        self.levin(["train", *SHAPES, f"out={model}"], OK)
+        _, told = self.levin(["eval", f"model={model}", "data=builtin:shapes", "devices=2", "accelerator=auto", "strict=true"], USAGE)
+        self.assertTrue(told.startswith("levin: error W206: "), told)
+
+    def test_no_warning_no_error(self):
+        _, told = self.levin(["train", *SHAPES, f"out={self.dir}/run", "devices=2", "strict=true"], OK, env={"LEVIN_STRICT": "1"})
+        self.assertNotIn("W2", told)
+        _, told = self.levin(["train", *SHAPES, f"out={self.dir}/two"], USAGE, env={"LEVIN_STRICT": "yes"})
+        self.assertTrue(told.startswith("levin: error E100: LEVIN_STRICT='yes' is neither 0 nor 1\n"), told)
+
+    def test_quiet_hides_warnings(self):
+        """And does not keep strict from refusing."""
+        train = ["train", *SHAPES, f"out={self.dir}/run", "devices=2", "accelerator=auto", "quiet=true"]
+        self.refused("W206", [*train, "strict=true"])
+        self.assertEqual(self.levin(train, OK)[1], "")
+
+
+class Nccl(Case):
+    def test_a_misspelled_variable(self):
+        """NCCL itself says nothing of it; known names, and programs that do not use NCCL, are not warned of."""
+        def told(*words, **env):
+            shown, err = self.levin(["launch", f"--run-dir={self.dir}/logs", "--no-prefix", *words, "--", "sh", "-c", "env | grep ^NCCL_ | sort"], OK, env=env)
+            return shown.split(), err
+        shown, err = told(NCCL_SOCKET_IFNMAE="eth0", NCCL_DEBUG="WARN", NCCL_IB_HCA="mlx5")
+        self.assertEqual(shown, ["NCCL_DEBUG=WARN", "NCCL_IB_HCA=mlx5", "NCCL_SOCKET_IFNMAE=eth0"])
+        self.assertEqual(err, "levin: warning W214: NCCL_SOCKET_IFNMAE is no variable of NCCL that is known here; did you mean NCCL_SOCKET_IFNAME; "
+                              "it is passed on as it is\n")
+        self.assertIn("W214: NCCL_QWERTZUIOP is no variable of NCCL that is known here; it is passed on", told("--env", "NCCL_QWERTZUIOP=1")[1])
+        self.assertEqual(told("--env", "NCCL_QWERTZUIOP=1", "--quiet")[1], "")
+        self.assertEqual(told("--env", "NCCL_QWERTZUIOP=1", "--accelerator", "cpu")[1], "")
+        _, err = self.levin(["train", *SHAPES, f"out={self.dir}/run", "devices=2"], OK, env={"NCCL_QWERTZUIOP": "1"})
+        self.assertNotIn("W2", err)
 
 
 class Workers(Case):

@@ -295,7 +295,7 @@ class Refused(Ranks):
 
     def test_what_no_rank_can_do(self):
         for strategy in ("dp", "ddp"):
-            where = [f"strategy={strategy}", "devices=3"]
+            where = [f"strategy={strategy}", "devices=3", "accelerator=cpu"]
             self.nothing([f"data={self.dir}/none", *where], [f"{self.dir}/none"])
             self.nothing([*SHAPES, "model=resnet19", *where], ["resnet18"])
             self.nothing([*SHAPES, "precision=bf17", *where], ["bf16"])

@@ -227,6 +227,12 @@ static void launchers(void **state)
             "job_key=levin:00ff@10.0.0.2:4000.1 rdzv=tcp"),
         ROW(LEVIN "LEVIN_RANK=0 LEVIN_LOCAL_RANK=0 LEVIN_NODE_RANK=0 LEVIN_MASTER_ADDR=127.0.0.1 LEVIN_MASTER_PORT=4000 LEVIN_STORE_FD=7",
             "source=levin rank=0 rdzv=fd store_host=yes"),
+        ROW(LEVIN "LEVIN_RANK=0 LEVIN_LOCAL_RANK=0 LEVIN_NODE_RANK=0 LEVIN_MASTER_ADDR=127.0.0.1 LEVIN_MASTER_PORT=4000 LEVIN_STORE_FD=7 LEVIN_RDZV=file:/shared",
+            "rdzv=fd"), /* the launcher's socket listens already */
+        ROW(LEVIN "LEVIN_RANK=0 LEVIN_LOCAL_RANK=0 LEVIN_NODE_RANK=0 LEVIN_MASTER_ADDR=127.0.0.1 LEVIN_MASTER_PORT=4000 LEVIN_STORE_FD=7", "rdzv=file",
+            .options = {.rdzv = "file:/shared"}),
+        ROW("RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 GROUP_WORLD_SIZE=2 GROUP_RANK=0 LEVIN_RDZV=file:/shared", "rdzv=file"),
+        ROW(BLOCK "LEVIN_RDZV=file:/shared", "rdzv=tcp", .options = {.rdzv = "tcp"}),
         ROW(LEVIN "LEVIN_ENV=single", "source=single world=1"),
         ROW(LEVIN "LEVIN_MASTER_ADDR=a LEVIN_MASTER_PORT=4000", "source=levin", .options = {.source = "auto"}),
     };
@@ -303,7 +309,8 @@ static void mistakes(void **state)
         MISTAKE("RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=3", 102, {"local rank 0 of 3 does not fit into 2 ranks"}),
         MISTAKE("RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 GROUP_WORLD_SIZE=2 GROUP_RANK=0", 109,
                 {"source torchrun", "MASTER_ADDR is not set", "fix: MASTER_ADDR=HOST (levin launch --master-addr HOST)"}),
-        {OMPI, 109, {"source ompi"}, .options = {.no_file = true}},
+        {OMPI, 109, {"source ompi", "LEVIN_RDZV=file:DIR"}, .options = {.rdzv = "tcp"}},
+        MISTAKE(OMPI "LEVIN_RDZV=tcp", 109, {"source ompi"}),
         MISTAKE(BLOCK "MASTER_PORT=99999", 100, {"MASTER_PORT='99999'", "1 to 65535"}),
         MISTAKE(BLOCK "MASTER_PORT=0", 100, {"MASTER_PORT='0'"}),
         MISTAKE("LEVIN_ENV=slurm", 100, {"LEVIN_ENV=slurm", "SLURM_JOB_ID is not set", "SLURM_STEP_ID is not set", "SLURM_PROCID is not set"}),

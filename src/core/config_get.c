@@ -1,0 +1,127 @@
+/* Asking a configuration for its values (config.h): what cannot be answered is a mistake of levin, and ends it. */
+#include "core/config_impl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+_Noreturn static void mistake(const char *name, const char *what)
+{
+    fprintf(stderr, "levin: internal error: configuration key `%s`: %s\n", name, what);
+    abort();
+}
+
+static const lvni_slot *own_slot(const lvni_config *config, const char *name)
+{
+    const lvni_slot *slot = lvni_config_find(config, name);
+    if (slot == NULL) {
+        mistake(name, "no table of this command declares it");
+    }
+    if (slot->row->alias_of != NULL) {
+        mistake(name, "is an alias; ask for the row itself");
+    }
+    return slot;
+}
+
+static const lvni_value *typed(const lvni_config *config, const char *name, lvni_option_type type)
+{
+    const lvni_slot *slot = own_slot(config, name);
+    if (slot->row->type != type) {
+        mistake(name, "has another type");
+    }
+    return &slot->value;
+}
+
+static const lvni_value *set_value(const lvni_config *config, const char *name, lvni_option_type type)
+{
+    const lvni_value *value = typed(config, name, type);
+    if (!value->set || value->later) {
+        mistake(name, "is unset; ask lvni_config_is_set first");
+    }
+    return value;
+}
+
+bool lvni_config_bool(const lvni_config *config, const char *name)
+{
+    return set_value(config, name, LVNI_OPT_BOOL)->b;
+}
+
+int64_t lvni_config_int(const lvni_config *config, const char *name)
+{
+    return set_value(config, name, LVNI_OPT_INT)->i;
+}
+
+double lvni_config_float(const lvni_config *config, const char *name)
+{
+    if (own_slot(config, name)->row->type == LVNI_OPT_INT) {
+        return (double)lvni_config_int(config, name);
+    }
+    return set_value(config, name, LVNI_OPT_FLOAT)->f;
+}
+
+const char *lvni_config_str(const lvni_config *config, const char *name)
+{
+    const lvni_slot *slot = own_slot(config, name);
+    if (slot->row->type != LVNI_OPT_STRING && slot->row->type != LVNI_OPT_PATH &&
+        slot->row->type != LVNI_OPT_CHOICE) {
+        mistake(name, "has another type");
+    }
+    return slot->value.text;
+}
+
+int lvni_config_choice(const lvni_config *config, const char *name)
+{
+    const lvni_value *value = typed(config, name, LVNI_OPT_CHOICE);
+    return value->set ? value->choice : -1;
+}
+
+const int64_t *lvni_config_int_list(const lvni_config *config, const char *name, size_t *n)
+{
+    const lvni_value *value = typed(config, name, LVNI_OPT_INT_LIST);
+    *n = value->n;
+    return value->ints;
+}
+
+const double *lvni_config_float_list(const lvni_config *config, const char *name, size_t *n)
+{
+    const lvni_value *value = typed(config, name, LVNI_OPT_FLOAT_LIST);
+    *n = value->n;
+    return value->floats;
+}
+
+const char *const *lvni_config_str_list(const lvni_config *config, const char *name, size_t *n)
+{
+    const lvni_value *value = typed(config, name, LVNI_OPT_STRING_LIST);
+    *n = value->n;
+    return (const char *const *)value->strings;
+}
+
+bool lvni_config_has(const lvni_config *config, const char *name)
+{
+    return lvni_config_find(config, name) != NULL;
+}
+
+bool lvni_config_says(const lvni_config *config, const char *name)
+{
+    return lvni_config_has(config, name) && lvni_config_bool(config, name);
+}
+
+bool lvni_config_is_set(const lvni_config *config, const char *name)
+{
+    return own_slot(config, name)->value.set;
+}
+
+lvni_layer lvni_config_layer(const lvni_config *config, const char *name)
+{
+    return own_slot(config, name)->layer;
+}
+
+const char *lvni_config_origin(const lvni_config *config, const char *name)
+{
+    return own_slot(config, name)->origin;
+}
+
+const char *lvni_config_spelled(const lvni_config *config, const char *name)
+{
+    const lvni_slot *slot = own_slot(config, name);
+    return slot->spelled != NULL ? slot->spelled : slot->row->name;
+}

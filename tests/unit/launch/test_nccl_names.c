@@ -1,0 +1,138 @@
+/* Which variables of NCCL are known, and warnings as errors. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "core/alloc.h"
+#include "launch/env_vars.h"
+#include "launch/nccl_names.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void names(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        bool unknown;
+        const char *near;
+    } rows[] = {
+        {"NCCL_DEBUG", false, NULL},
+        {"NCCL_SOCKET_IFNAME", false, NULL},
+        {"NCCL_IB_HCA", false, NULL},
+        {"NCCL_NET_GDR_LEVEL", false, NULL},
+        {"NCCL_VERSION", false, NULL}, /* of container images */
+        {"NCCL_ASYNC_ERROR_HANDLING", false, NULL}, /* of PyTorch */
+        {"TORCH_NCCL_TRACE_BUFFER_SIZE", false, NULL},
+        {"PATH", false, NULL},
+        {"NCCL", false, NULL},
+        {"nccl_debug", false, NULL}, /* names of variables have a case */
+        {"NCCL_SOCKET_IFNMAE", true, "SOCKET_IFNAME"},
+        {"NCCL_DEBUGG", true, "DEBUG"},
+        {"NCCL_debug", true, "DEBUG"},
+        {"NCCL_P2P_DISABLED", true, "P2P_DISABLE"},
+        {"NCCL_QWERTZUIOP", true, NULL},
+        {"NCCL_", true, NULL},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const char *near;
+        if (lvni_nccl_is_unknown(rows[i].name, &near) != rows[i].unknown) {
+            fail_msg("%s", rows[i].name);
+        }
+        if (rows[i].unknown && (near == NULL) != (rows[i].near == NULL)) {
+            fail_msg("%s: near %s", rows[i].name, near == NULL ? "nothing" : near);
+        }
+        if (rows[i].unknown && rows[i].near != NULL) {
+            assert_string_equal(near, rows[i].near);
+        }
+    }
+}
+
+static char *const env[] = {(char[]){"HOME=/root"}, (char[]){"NCCL_DEBUG=INFO"}, (char[]){"NCCL_FOO_BARR=1"}, (char[]){"NCCL_DEBUK="}, (char[]){"NCCL_NOVALUE"}, NULL};
+
+static void warnings(void **state)
+{
+    (void)state;
+    lvni_notices n = {0};
+    assert_int_equal(lvni_nccl_warn(NULL, &n), LVN_OK);
+    assert_int_equal(lvni_nccl_warn(env, &n), LVN_OK);
+    assert_int_equal(n.n_warnings, 2);
+    assert_string_equal(lvni_str_text(&n.warnings),
+                        "levin: warning W214: NCCL_FOO_BARR is no variable of NCCL that is known here; it is passed on as it is\n"
+                        "levin: warning W214: NCCL_DEBUK is no variable of NCCL that is known here; did you mean NCCL_DEBUG; it is passed on as it is\n");
+    lvni_notices_free(&n);
+}
+
+static void warnings_become_errors(void **state)
+{
+    (void)state;
+    lvni_notices n = {.rank = 1};
+    assert_int_equal(lvni_notices_refuse_warnings(&n), LVN_OK);
+    assert_int_equal(n.error, 0);
+    lvni_notice_warn(&n, 202, "too %s", "many");
+    lvni_notice_warn(&n, 211, "another");
+    assert_int_equal(lvni_notices_refuse_warnings(&n), LVN_ERR_USAGE);
+    assert_string_equal(lvni_str_text(&n.text), "levin: error W202: too many\nlevin: error W211: another\n"
+                                                "  fix: strict=true makes warnings errors: mend what they say, or leave strict out\n");
+    assert_string_equal(lvn_last_error()->message, "W202: too many (strict=true makes warnings errors)");
+    assert_string_equal(lvni_str_text(&n.warnings), "");
+    assert_int_equal(n.n_warnings, 0);
+    assert_int_equal(n.error, 202);
+    assert_int_equal(lvni_notices_exit(&n), LVNI_EXIT_USAGE);
+    assert_int_equal(lvni_exit_of_error(lvn_last_error()), LVNI_EXIT_USAGE);
+    assert_string_equal(lvni_error_prefix(lvn_last_error()), "levin: error ");
+    assert_false(lvni_notices_speak(&n)); /* rank 0 says it */
+    lvni_notices_free(&n);
+}
+
+static void switches(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *set;
+        bool option, want;
+        lvn_status status;
+    } rows[] = {{"LEVIN_STRICT=1", false, true, LVN_OK},  {"LEVIN_STRICT=0", false, false, LVN_OK}, {"LEVIN_STRICT=0", true, true, LVN_OK},
+                {"LEVIN_STRICT=", false, false, LVN_OK},  {"A=b", true, true, LVN_OK},              {"A=b", false, false, LVN_OK},
+                {"LEVIN_STRICT=true", false, false, LVN_ERR_USAGE}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char variable[40];
+        char *const one[] = {variable, NULL};
+        snprintf(variable, sizeof variable, "%s", rows[i].set);
+        bool strict = false;
+        lvni_notices n = {0};
+        assert_int_equal(lvni_env_strict(one, rows[i].option, &n, &strict), rows[i].status);
+        assert_int_equal(strict, rows[i].want);
+        assert_int_equal(n.error, rows[i].status == LVN_OK ? 0 : 100);
+        lvni_notices_free(&n);
+    }
+}
+
+/* Every allocation may fail: the status says so, and nothing is refused or told by halves. */
+static void out_of_memory(void **state)
+{
+    (void)state;
+    const lvni_alloc_stats before = lvni_alloc_get_total();
+    lvn_status s = LVN_ERR_MEMORY;
+    for (int k = 1; s != LVN_ERR_USAGE; k++) {
+        lvni_notices n = {0};
+        assert_true(k < 100);
+        lvni_alloc_fail_at(k);
+        s = lvni_nccl_warn(env, &n);
+        s = s == LVN_OK ? lvni_notices_refuse_warnings(&n) : s;
+        lvni_alloc_fail_at(0);
+        assert_true(s == LVN_ERR_USAGE || s == LVN_ERR_MEMORY);
+        lvni_notices_free(&n);
+        assert_int_equal(lvni_alloc_get_total().live_bytes, before.live_bytes);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(names), cmocka_unit_test(warnings), cmocka_unit_test(warnings_become_errors),
+                                       cmocka_unit_test(switches), cmocka_unit_test(out_of_memory)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
