@@ -17,6 +17,7 @@ static _Atomic int asked; /* exchanged: two signals may be handled at once, by t
 static _Atomic int noted; /* that the ranks agreed on; apart, since the second Ctrl-C of this process must be its own */
 static struct sigaction before[TAKEN];
 static bool installed;
+static bool deferring; /* this process trains, and does nothing else */
 
 const char *lvni_stop_name(int signal_number)
 {
@@ -90,6 +91,7 @@ static sigset_t deferred(void)
 void lvni_stop_defer(void)
 {
     const sigset_t set = deferred();
+    deferring = true;
     pthread_sigmask(SIG_BLOCK, &set, NULL);
 }
 
@@ -138,7 +140,11 @@ void lvni_stop_hold(void)
 void lvni_stop_remove(void)
 {
     for (int i = 0; installed && i < TAKEN; i++) {
-        sigaction(taken[i], &before[i], NULL);
+        if (deferring && (taken[i] == SIGUSR1 || taken[i] == SIGUSR2)) {
+            signal(taken[i], SIG_IGN); /* there is nothing left to save, which is no reason to end of it */
+        } else {
+            sigaction(taken[i], &before[i], NULL);
+        }
     }
     installed = false;
     early = 0;

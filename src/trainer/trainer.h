@@ -188,7 +188,7 @@ void lvni_stop_install(void);
  * checkpoint, is noted for lvni_stop_install, which takes over when the first file is about to be written. */
 void lvni_stop_install_early(void);
 /* As soon as a process knows that it will train: SIGUSR1 and SIGUSR2, which ask for a checkpoint and would end it now, wait for
- * lvni_stop_install_early, also where another program is executed in between. */
+ * lvni_stop_install_early, also where another program is executed in between; and they come to nothing after lvni_stop_remove. */
 void lvni_stop_defer(void);
 /* Before this process becomes the launcher of its ranks: they wait again, and those that have come come again. Nothing where no handlers are. */
 void lvni_stop_hand_over(void);

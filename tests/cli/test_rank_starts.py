@@ -184,17 +184,17 @@ class Early(Case):
             self.assertTrue(os.path.exists(f"{self.out}/checkpoints/last.safetensors"), told)
 
     def test_many_of_them(self):
-        """From the moment when the first process can take them, through the beginning of the ranks."""
+        """From the moment when the first process can take them, through the beginning of the ranks, to the end."""
         def takes(p, signal_number):
             with open(f"/proc/{p.pid}/status", encoding="utf-8") as f:
                 masks = dict(line.split(":", 1) for line in f if line.startswith(("SigBlk", "SigCgt")))
             return any(int(mask, 16) >> (signal_number - 1) & 1 for mask in masks.values())
 
-        for before, words in (((), ["devices=2"]), ([LEVIN, "launch", "-n", "2", "--"], [])):
-            self.out = f"{self.dir}/run{len(before)}"
+        for name, before, words in (("one", (), ["devices=1"]), ("two", (), ["devices=2"]), ("launched", [LEVIN, "launch", "-n", "2", "--"], [])):
+            self.out = f"{self.dir}/{name}"
             p = self.begin(*words, "quiet=true", "log_every_n_steps=1", "max_steps=5", before=before)
             self.wait_for(lambda: takes(p, signal.SIGUSR2), p)
-            while p.poll() is None and self.steps() == 0:
+            while p.poll() is None:
                 p.send_signal(signal.SIGUSR2)
                 time.sleep(0.001)
             _, told = p.communicate(timeout=WAIT_S)
