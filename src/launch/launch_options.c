@@ -294,6 +294,9 @@ static int option_words(int n, const char *const *words)
     if (row == NULL || (equals == NULL && !dashes)) {
         return 0;
     }
+    if (row->alias_of != NULL) { /* its own type says nothing */
+        row = row_of(row->alias_of, strlen(row->alias_of));
+    }
     const bool takes_next = row->type != LVNI_OPT_BOOL || (n > 1 && lvni_option_word_index(truths, words[1], strlen(words[1])) >= 0);
     return equals == NULL && takes_next ? 2 : 1;
 }

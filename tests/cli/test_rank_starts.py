@@ -36,7 +36,7 @@ class Refused(Case):
                                 (["devices=4", "shards=3"], "4 devices cannot share 3 shards: at least one shard each; nearest that works: devices=3 (or shards=4)"),
                                 (["devices=2", "group=4"], "group=4 does not divide 2 shards: every group needs as many; nearest that works: 2")):
             for strategy in ("ddp", "dp"):
-                self.assertEqual(self.told(*SHAPES, f"strategy={strategy}", *words), f"error: {sentence}\n")
+                self.assertEqual(self.told(*SHAPES, "accelerator=cpu", f"strategy={strategy}", *words), f"error: {sentence}\n")
 
     def test_gpus_are_no_ranks_of_the_cpu(self):
         for command in (SHAPES, ["plan", *SHAPES]):
@@ -65,7 +65,7 @@ class Refused(Case):
 
     def test_told_once_and_not_tried_again(self):
         """Names that lead nowhere: known before there are ranks, by rank 0 alone, by all ranks."""
-        again = ["devices=2", "max_restarts=2"]
+        again = ["devices=2", "accelerator=cpu", "max_restarts=2"]
         sentence = "data=nowhere: No such file or directory; give a folder with one sub-folder of pictures per class"
         self.assertEqual(self.told("train", "classify", "data=nowhere", *again), f"error: {sentence}\n  in data=nowhere (command line)\n")
         self.assertRegex(self.told(*SHAPES, "weights=none.safetensors", *again), r"\Aerror: weights: none\.safetensors: [^\n]*No such file[^\n]*\n\Z")
@@ -122,7 +122,7 @@ class Unnamed(Case):
     def test_where_nothing_can_be_made(self):
         write(f"{self.dir}/out", b"a file")
         for devices in (1, 2):
-            done = subprocess.run([LEVIN, *SHAPES, f"devices={devices}"], capture_output=True, text=True, timeout=WAIT_S, cwd=self.dir)
+            done = subprocess.run([LEVIN, *SHAPES, "accelerator=cpu", f"devices={devices}"], capture_output=True, text=True, timeout=WAIT_S, cwd=self.dir)
             self.assertEqual(done.returncode, FAILURE, done.stderr)
             self.assertEqual(done.stderr, "error: cannot make the directory out/classify-1: Not a directory; give another out\n")
 
