@@ -164,6 +164,18 @@ void lvni_str_double(lvni_str *s, double value)
     lvni_str_append(s, text);
 }
 
+const char *lvni_bytes_text(uint64_t bytes, char out[LVNI_BYTES_TEXT])
+{
+    const double kib = (double)bytes / 1024.0, mib = kib / 1024.0;
+    if (mib >= 1023.5) {
+        snprintf(out, LVNI_BYTES_TEXT, "%.2f GiB", mib / 1024.0);
+    } else {
+        const double value = kib >= 1023.5 ? mib : kib;
+        snprintf(out, LVNI_BYTES_TEXT, "%.*g %s", value < 100.0 ? 3 : 4, value, kib >= 1023.5 ? "MiB" : "KiB");
+    }
+    return out;
+}
+
 const char *lvni_str_text(const lvni_str *s)
 {
     return s->data != NULL ? s->data : "";

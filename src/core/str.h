@@ -24,6 +24,10 @@ bool lvni_utf8_valid(const char *text);
  * digits before an exponent keep no point ("1e-05"); whole numbers get none ("20"). */
 void lvni_str_double(lvni_str *s, double value);
 
+enum { LVNI_BYTES_TEXT = 24 };
+/* An amount of memory for people, never with an exponent: "64 KiB", "36.8 MiB", "1023 MiB", "1.25 GiB". Returns out. */
+const char *lvni_bytes_text(uint64_t bytes, char out[LVNI_BYTES_TEXT]);
+
 const char *lvni_str_text(const lvni_str *s);  /* "" while empty; borrowed until the next append */
 lvn_status lvni_str_status(const lvni_str *s); /* LVN_ERR_MEMORY when an append failed */
 char *lvni_str_take(lvni_str *s); /* the caller's (lvni_free), NULL when an append failed; s is empty */

@@ -244,13 +244,13 @@ static lvn_status choose_first(const lvni_device_request *r, const lvni_visible 
     return LVN_OK;
 }
 
-static lvn_status no_device(const lvni_device_request *r, lvni_accelerator accelerator, lvni_notices *n)
+static lvn_status no_device(const lvni_device_request *r, const spec *asked, lvni_accelerator accelerator, lvni_notices *n)
 {
     if (accelerator == LVNI_ACCELERATOR_SIM) {
         const lvn_status s = lvni_notice_error(n, 106, "no simulated device is visible");
         lvni_env_found(r->env, "LEVIN_SIM_DEVICES", n);
         lvni_env_found(r->env, "CUDA_VISIBLE_DEVICES", n);
-        lvni_notice_fix(n, "LEVIN_SIM_DEVICES=2, or accelerator=cpu");
+        lvni_notice_fix(n, "LEVIN_SIM_DEVICES=%d, or accelerator=cpu", asked->form == NUMBER ? asked->count : r->nproc > 0 ? r->nproc : 2);
         return s;
     }
     const char *value = lvni_env_raw(r->env, "CUDA_VISIBLE_DEVICES");
@@ -296,7 +296,7 @@ static lvn_status choose(const lvni_device_request *r, const lvni_visible *v, lv
     }
     out->accelerator = r->accelerator == LVNI_ACCELERATOR_SIM ? LVNI_ACCELERATOR_SIM : LVNI_ACCELERATOR_CUDA;
     if (v->n == 0) {
-        return no_device(r, out->accelerator, notices);
+        return no_device(r, &s, out->accelerator, notices);
     }
     out->given = s.form == LIST || s.form == NUMBER;
     out->listed = s.form == LIST;

@@ -49,10 +49,10 @@ static void add_count(line *l, const char *name, int64_t value, int64_t total)
 static void add_memory(line *l, uint64_t bytes)
 {
     const double mib = (double)bytes / (1024.0 * 1024.0);
-    if (bytes > 0 && mib < 9999.5) {
+    if (bytes > 0 && mib < 1023.5) {
         add(l, "mem %.0f MiB", mib);
     } else if (bytes > 0) {
-        add(l, "mem %.1f GiB", mib / 1024.0);
+        add(l, "mem %.2f GiB", mib / 1024.0);
     }
 }
 

@@ -85,7 +85,7 @@ static lvn_status resolve_batch(const lvni_plan_options *o, lvni_plan *p)
 /* Too few samples for the shards: say where both numbers come from and what the same key would have to be. */
 static lvn_status too_few_samples(const lvni_plan_options *o, const lvni_plan *p)
 {
-    char batch[128], shards[96], fix[64];
+    char batch[128], shards[96], fix[96], devices[48] = "";
     const long long e = (long long)p->effective_batch;
     const char *key = o->batch_size > 0 ? "batch_size" : "batch_size_per_device";
     const int64_t given = o->batch_size > 0 ? o->batch_size : o->batch_size_per_device;
@@ -102,11 +102,12 @@ static lvn_status too_few_samples(const lvni_plan_options *o, const lvni_plan *p
     } else {
         snprintf(shards, sizeof shards, "%d device%s x %d accumulation step%s", p->devices,
                  p->devices == 1 ? "" : "s", p->accumulate, p->accumulate == 1 ? "" : "s");
+        snprintf(devices, sizeof devices, " (or devices=%lld)", e / p->accumulate);
     }
     if (o->effective_batch > 0) {
         snprintf(fix, sizeof fix, "largest number of shards that works: %lld", e);
     } else {
-        snprintf(fix, sizeof fix, "smallest that works: %lld", (long long)ceil_div(p->shards, times));
+        snprintf(fix, sizeof fix, "smallest that works: %lld%s", (long long)ceil_div(p->shards, times), devices);
     }
     LVN_FAIL(LVN_ERR_USAGE, "%s cannot be cut into %d shards (%s): at least one sample each; %s", batch,
              p->shards, shards, fix);

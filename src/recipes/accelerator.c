@@ -3,6 +3,7 @@
 
 #include "tensor/device.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static bool is(const lvni_config *c, const char *name)
@@ -10,7 +11,24 @@ static bool is(const lvni_config *c, const char *name)
     return strcmp(lvni_config_str(c, "accelerator"), name) == 0;
 }
 
-static lvn_status check_sim(void)
+/* How many pretend devices devices= asks for: a number, or a list that ends with one of them; what it leaves open is one. */
+static int devices_asked(const lvni_config *c)
+{
+    const char *spec = lvni_config_str(c, "devices");
+    const long one_more = strpbrk(spec, "[,") != NULL ? 1 : 0;
+    long most = 1;
+    if (spec[strspn(spec, "0123456789[], ")] != '\0') { /* auto, all, -1, a UUID */
+        return 1;
+    }
+    for (const char *p = spec; *p != '\0'; p += strcspn(p, "[], ")) {
+        p += strspn(p, "[], ");
+        const long n = strtol(p, NULL, 10) + one_more;
+        most = *p != '\0' && n > most ? n : most;
+    }
+    return most < LVNI_SIM_DEVICES ? (int)most : LVNI_SIM_DEVICES;
+}
+
+static lvn_status check_sim(const lvni_config *c)
 {
     lvni_device *device;
     if (lvn_device_count(LVN_DEVICE_SIM) > 0) {
@@ -18,7 +36,8 @@ static lvn_status check_sim(void)
     }
     if (lvni_device_open(0, &device) == LVN_ERR_NOT_FOUND) { /* else the environment is wrong, and the error says where */
         LVN_FAIL(LVN_ERR_RESOURCE, "accelerator=sim: there are no pretend devices; set LEVIN_SIM_DEVICES in the environment to how many there are to be "
-                 "(LEVIN_SIM_DEVICES=1), and LEVIN_SIM_MEMORY to the memory of each (LEVIN_SIM_MEMORY=2GiB; 1GiB unless set), or give accelerator=cpu");
+                 "(LEVIN_SIM_DEVICES=%d), and LEVIN_SIM_MEMORY to the memory of each (LEVIN_SIM_MEMORY=2GiB; 1GiB unless set), or give accelerator=cpu",
+                 devices_asked(c));
     }
     return lvn_last_error()->code;
 }
@@ -27,10 +46,10 @@ lvn_status lvni_accelerator_resolve(lvni_config *c)
 {
     if (is(c, "gpu")) {
         LVN_FAIL(LVN_ERR_RESOURCE, "accelerator=gpu: this build of levin has no GPU backend yet; use accelerator=cpu, or for trying things out accelerator=sim "
-                 "with LEVIN_SIM_DEVICES=1 in the environment");
+                 "with LEVIN_SIM_DEVICES=%d in the environment", devices_asked(c));
     }
     if (is(c, "sim")) {
-        return check_sim();
+        return check_sim(c);
     }
     return is(c, "auto") ? lvni_config_set(c, "accelerator", "cpu", "resolved at start") : LVN_OK;
 }
@@ -49,7 +68,8 @@ void lvni_accelerator_describe(lvni_str *out)
 {
     const lvni_ctx *ctx = lvni_ctx_get();
     if (ctx != NULL && ctx->device != NULL) {
-        lvni_str_printf(out, "device: %s, %.4g GiB, with the kernels of the CPU", lvni_device_name(ctx->device),
-                        (double)lvni_device_get_stats(ctx->device).limit / (1 << 30));
+        char has[LVNI_BYTES_TEXT];
+        lvni_str_printf(out, "device: %s, %s, with the kernels of the CPU", lvni_device_name(ctx->device),
+                        lvni_bytes_text(lvni_device_get_stats(ctx->device).limit, has));
     }
 }

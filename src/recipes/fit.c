@@ -362,7 +362,8 @@ static void print_length(const lvni_fit_run *r)
     const int64_t all = epochs < 0 ? steps : epochs * r->plan.steps_per_epoch;
     const int64_t total = steps >= 0 && (all < 0 || steps < all) ? steps : all;
     if (total >= 0) {
-        printf("the run: %lld steps, %.4g epochs\n", (long long)total, (double)total / (double)r->plan.steps_per_epoch);
+        const double in_epochs = (double)total / (double)r->plan.steps_per_epoch;
+        printf("the run: %lld steps, %.*g epochs\n", (long long)total, in_epochs < 1000.0 ? 4 : 9, in_epochs); /* no exponents */
     }
     char *dir = NULL;
     if (lvni_run_dir_choose(c, &dir) != LVN_OK) {

@@ -21,25 +21,26 @@ static lvn_status refuse_size(const lvni_plan *p, int64_t size)
 /* Said, not refused: the forecast is of the peak, and what others take may be free by then. */
 static void compare_memory(uint64_t need, lvni_str *out)
 {
-    const double gib = 1.0 / (1 << 30);
+    char takes[LVNI_BYTES_TEXT], there[LVNI_BYTES_TEXT];
     const uint64_t has = lvni_machine_memory("");
     if (need > has) {
-        lvni_str_printf(out, "the run takes about %.1f GiB, and %.1f GiB are available to it here: the system may kill it; a smaller batch_size or image_size, or more "
-                        "shards, takes less", (double)need * gib, (double)has * gib);
+        lvni_str_printf(out, "the run takes about %s, and %s are available to it here: the system may kill it; a smaller batch_size or image_size, or more "
+                        "shards, takes less", lvni_bytes_text(need, takes), lvni_bytes_text(has, there));
     }
 }
 
 /* What does not fit in any case is refused before there is a run; the rest is a peak of lanes that need not come together. */
 static lvn_status compare_device(const lvni_memory_need *n, lvni_str *out)
 {
-    const double mib = 1.0 / (1 << 20);
+    char takes[LVNI_BYTES_TEXT], has[LVNI_BYTES_TEXT];
+    lvni_bytes_text(n->device_limit, has);
     if (n->device_fixed > n->device_limit) {
-        LVN_FAIL(LVN_ERR_DEVICE_MEMORY, "weights, gradients and optimizer take %.4g MiB of %s, which has %.4g MiB: a smaller model, fewer shards or lanes=1 need less",
-                 (double)n->device_fixed * mib, n->device_name, (double)n->device_limit * mib);
+        LVN_FAIL(LVN_ERR_DEVICE_MEMORY, "weights, gradients and optimizer take %s of %s, which has %s: a smaller model, fewer shards or lanes=1 need less",
+                 lvni_bytes_text(n->device_fixed, takes), n->device_name, has);
     }
     if (n->device > n->device_limit) {
-        lvni_str_printf(out, "%sthe run takes up to %.4g MiB of %s, which has %.4g MiB, and may run out of it; a smaller batch_size or image_size, more shards or fewer lanes "
-                        "need less", out->len > 0 ? "; " : "", (double)n->device * mib, n->device_name, (double)n->device_limit * mib);
+        lvni_str_printf(out, "%sthe run takes up to %s of %s, which has %s, and may run out of it; a smaller batch_size or image_size, more shards or fewer lanes "
+                        "need less", out->len > 0 ? "; " : "", lvni_bytes_text(n->device, takes), n->device_name, has);
     }
     return LVN_OK;
 }

@@ -12,10 +12,10 @@ static int64_t area(const lvni_walk_size *s)
 void lvni_picture_sizes_print(const lvni_image_scan *scan, lvni_str *out)
 {
     const lvni_walk_size *least = NULL, *most = NULL;
-    double bytes = 0.0;
+    uint64_t bytes = 0;
     for (int64_t i = 0; scan->size != NULL && i < scan->n; i++) {
         const lvni_walk_size *s = &scan->size[i];
-        bytes += (double)s->bytes;
+        bytes += (uint64_t)s->bytes;
         if (area(s) > 0) {
             least = least == NULL || area(s) < area(least) ? s : least;
             most = most == NULL || area(s) > area(most) ? s : most;
@@ -30,7 +30,8 @@ void lvni_picture_sizes_print(const lvni_image_scan *scan, lvni_str *out)
     } else {
         lvni_str_printf(out, "from %dx%d to %dx%d", least->width, least->height, most->width, most->height);
     }
-    lvni_str_printf(out, " pixels, %.3g MB of files", bytes * 1e-6);
+    char text[LVNI_BYTES_TEXT];
+    lvni_str_printf(out, " pixels, %s of files", lvni_bytes_text(bytes, text));
 }
 
 /* Pixels that are there at once: a JPEG is decoded in the smallest of 1/8, 1/4, 1/2 and 1 that still has the pixels of the output, a

@@ -1,5 +1,6 @@
 /* The table of devices (device.h). A sim device is one piece of memory seen twice: at the addresses that tensors have nobody may read
  * or write, at the same addresses plus a constant its own thread may. */
+#include "core/str.h"
 #include "tensor/cache.h"
 #include "tensor/device_impl.h"
 
@@ -164,8 +165,8 @@ static lvn_status read_environment(void)
     if (count != NULL) {
         char *end;
         const long n = strtol(count, &end, 10);
-        if (end == count || *end != '\0' || n < 0 || n > LVNI_DEVICES / 2) {
-            LVN_FAIL(LVN_ERR_USAGE, "LEVIN_SIM_DEVICES=%s: give a number of devices, 0 to %d", count, LVNI_DEVICES / 2);
+        if (end == count || *end != '\0' || n < 0 || n > LVNI_SIM_DEVICES) {
+            LVN_FAIL(LVN_ERR_USAGE, "LEVIN_SIM_DEVICES=%s: give a number of devices, 0 to %d", count, LVNI_SIM_DEVICES);
         }
         sim.count = (int)n;
     }
@@ -189,7 +190,8 @@ static lvn_status map_twice(lvni_device *d, size_t bytes)
     d->size = bytes;
     d->base = closed == MAP_FAILED ? NULL : closed;
     if (closed == MAP_FAILED || usable == MAP_FAILED) {
-        LVN_FAIL(LVN_ERR_MEMORY, "%s: cannot reserve %zu MiB of addresses; LEVIN_SIM_MEMORY makes it smaller", d->name, bytes >> 20);
+        char text[LVNI_BYTES_TEXT];
+        LVN_FAIL(LVN_ERR_MEMORY, "%s: cannot reserve %s of addresses; LEVIN_SIM_MEMORY makes it smaller", d->name, lvni_bytes_text(bytes, text));
     }
     d->alias = (ptrdiff_t)((uintptr_t)usable - (uintptr_t)closed);
     return LVN_OK;

@@ -19,6 +19,8 @@ typedef struct lvni_device lvni_device;
 
 /* ---- which ---- */
 
+enum { LVNI_SIM_DEVICES = 32 }; /* there can be */
+
 /* Sim device `index`, opened at first use; it stays open. LVN_ERR_NOT_FOUND. */
 lvn_status lvni_device_open(int index, lvni_device **out);
 /* A dry device of one's own. */

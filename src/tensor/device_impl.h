@@ -6,7 +6,7 @@
 
 #include <pthread.h>
 
-enum { LVNI_DEVICES = 64 };
+enum { LVNI_DEVICES = 2 * LVNI_SIM_DEVICES };
 
 /* A piece of a device's addresses, described in host memory: what is free cannot hold its own chain. */
 typedef struct lvni_piece {

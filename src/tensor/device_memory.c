@@ -1,5 +1,6 @@
 /* The caching allocator over a device's addresses: size classes as in cache.c, blocks cut from holes, first fit. What is free is
  * described in host memory. When no hole is large enough, all blocks kept for reuse become holes again, once, before it fails. */
+#include "core/str.h"
 #include "tensor/cache.h"
 #include "tensor/device_impl.h"
 
@@ -100,10 +101,11 @@ static void give_up_free_blocks(lvni_device *d)
 
 static void fail_full(const lvni_device *d, size_t bytes)
 {
-    const double mib = 1.0 / (1 << 20), unit = bytes < 1 << 20 ? 1.0 / 1024 : mib;
+    char asked[LVNI_BYTES_TEXT], used[LVNI_BYTES_TEXT], all[LVNI_BYTES_TEXT];
     lvn_error_set(LVN_ERR_DEVICE_MEMORY, __FILE__, __LINE__,
-                  "%s is out of memory: %.4g %s were asked for, and %.4g of its %.4g MiB are in use; smaller batches (batch_size, "
-                  "eval_batch_size, image_size), more shards or fewer lanes need less", d->name, (double)bytes * unit, bytes < 1 << 20 ? "KiB" : "MiB", (double)d->in_use * mib, (double)d->size * mib);
+                  "%s is out of memory: %s were asked for, and %s of its %s are in use; smaller batches (batch_size, "
+                  "eval_batch_size, image_size), more shards or fewer lanes need less", d->name, lvni_bytes_text(bytes, asked), lvni_bytes_text(d->in_use, used),
+                  lvni_bytes_text(d->size, all));
 }
 
 static void *new_block(lvni_device *d, size_t bytes)

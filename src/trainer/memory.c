@@ -33,7 +33,6 @@ typedef struct dry_lane {
 static lvn_status check_batch(const lvn_field *field, int n, int64_t size)
 {
     double bytes = 0.0;
-    const double gib = 1.0 / (1 << 30);
     const uint64_t has = lvni_machine_memory("");
     for (int i = 0; i < n; i++) {
         double values = (double)size;
@@ -43,7 +42,9 @@ static lvn_status check_batch(const lvn_field *field, int n, int64_t size)
         bytes += values * (double)lvn_dtype_size(field[i].dtype);
     }
     if (bytes > (double)has) {
-        LVN_FAIL(LVN_ERR_DEVICE_MEMORY, "the samples alone are %.1f GiB, and %.1f GiB are available here", bytes * gib, (double)has * gib);
+        char samples[LVNI_BYTES_TEXT], there[LVNI_BYTES_TEXT];
+        LVN_FAIL(LVN_ERR_DEVICE_MEMORY, "the samples alone are %s, and %s are available here", lvni_bytes_text(bytes < 0x1p63 ? (uint64_t)bytes : (uint64_t)1 << 63, samples),
+                 lvni_bytes_text(has, there));
     }
     return LVN_OK;
 }
@@ -340,11 +341,11 @@ lvn_status lvni_trainer_predict_memory(const lvni_trainer_options *o, lvni_memor
 
 void lvni_memory_print(const lvni_memory_need *n, int lanes, lvni_str *out)
 {
-    const double mib = 1.0 / (1 << 20), gib = mib / 1024.0;
-    const bool large = n->total >= (uint64_t)1 << 30;
-    lvni_str_printf(out, "memory: about %.3g %s at peak", (double)n->total * (large ? gib : mib), large ? "GiB" : "MiB");
+    const double mib = 1.0 / (1 << 20);
+    char text[LVNI_BYTES_TEXT];
+    lvni_str_printf(out, "memory: about %s at peak", lvni_bytes_text(n->total, text));
     if (n->device_name != NULL) {
-        lvni_str_printf(out, ", %.1f MiB of it on %s", (double)n->device * mib, n->device_name);
+        lvni_str_printf(out, ", %s of it on %s", lvni_bytes_text(n->device, text), n->device_name);
     }
     lvni_str_printf(out, " (MiB: weights %.1f, gradients %.1f, optimizer %.1f, ", (double)n->weights * mib, (double)n->gradients * mib,
                     (double)n->optimizer * mib);

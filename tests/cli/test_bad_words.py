@@ -152,7 +152,12 @@ class Words(Case):
         advice = "a smaller batch_size or image_size, or more shards"
         self.levin([*plan, "batch_size=3200"], USAGE, ["3200 samples at once take more memory", "out of memory", advice])
         self.refused([*words, "data.count=400000", "image_size=512", "batch_size=400000"],
-                     ["400000 samples at once take more memory", "the samples alone are 1171.9 GiB", advice])
+                     ["400000 samples at once take more memory", "the samples alone are 1171.88 GiB", advice])
+
+    def test_long_runs_have_no_exponent(self):
+        words = ["plan", "train", "classify", "data=builtin:shapes", "data.count=60", "model=mlp", "image_size=16", "val_split=0", "batch_size=6"]
+        for length, line in (("max_epochs=20000", "the run: 200000 steps, 20000 epochs\n"), ("max_steps=5", "the run: 5 steps, 0.5 epochs\n")):
+            self.assertIn(line, self.levin([*words, length], OK)[0])
 
     def test_groups_of_parameters(self):
         self.refused(["freeze=haed"], ["freeze", "the pattern haed", "the nearest name is head"])

@@ -32,7 +32,7 @@ class Refused(Case):
     def test_a_plan_that_cannot_be(self):
         """By one process, as ranks that are threads would: a launcher would add its report."""
         for words, sentence in ((["devices=500", "~batch_size"], "batch_size 32 cannot be cut into 500 shards (500 devices x 1 accumulation step): at least one "
-                                                                 "sample each; smallest that works: 500"),
+                                                                 "sample each; smallest that works: 500 (or devices=32)"),
                                 (["devices=4", "shards=3"], "4 devices cannot share 3 shards: at least one shard each; nearest that works: devices=3 (or shards=4)"),
                                 (["devices=2", "group=4"], "group=4 does not divide 2 shards: every group needs as many; nearest that works: 2")):
             for strategy in ("ddp", "dp"):

@@ -11,9 +11,11 @@ import shutil
 import signal
 import struct
 import sys
+import time
 
-from bad_support import Case, main, OK, read, SIGTERM, USAGE, write
+from bad_support import Case, main, OK, read, SIGTERM, USAGE, WAIT_S, write
 from law_lines import first_difference, law_lines
+from rank_processes import children
 
 PHOTOS = os.path.join(sys.argv.pop(1), "clothing") if len(sys.argv) > 1 else ""
 RESOURCE = 69
@@ -106,6 +108,13 @@ class Sim(Case):
             self.assertEqual(self.hashes(self.out), self.hashes(f"{self.dir}/whole"))
             self.assertEqual(first_difference(law_lines(self.out), law_lines(f"{self.dir}/whole")), "")
 
+    def all_gone(self):
+        """The ranks of a launcher that was killed end a moment after it, and until then have the run directory."""
+        end = time.monotonic() + WAIT_S
+        while children(self.out):
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.01)
+
     def test_stopped_and_killed(self):
         """A signal saves; a kill leaves the last checkpoint; both runs go on to the same end."""
         os.environ.update(SIM)
@@ -115,6 +124,7 @@ class Sim(Case):
             p = self.start(*words, "checkpoint.every_n_steps=1", "val_split=0")
             p.send_signal(number)
             p.communicate()
+            self.all_gone()
             self.assertEqual(p.returncode, SIGTERM if number == signal.SIGTERM else -number)
             steps = self.steps() + 4
             self.resume(steps)
@@ -136,7 +146,7 @@ class Sim(Case):
 
     def test_too_small_for_a_step(self):
         self.train_on("sim", "run", code=RESOURCE, env={"LEVIN_SIM_MEMORY": "2500KiB"},
-                      says=["warning: the run takes up to", "of sim:0, which has 2.441 MiB", "error: sim:0 is out of memory: ", "iB were asked for", "smaller batches (batch_size",
+                      says=["warning: the run takes up to", "of sim:0, which has 2.44 MiB", "error: sim:0 is out of memory: ", "iB were asked for", "smaller batches (batch_size",
                             "in step 0, shard "])
         self.assertEqual(os.listdir(f"{self.out}/checkpoints") + os.listdir(f"{self.out}/exported_models"), [])
         self.train_on("cpu", "run", "resume=true", "max_steps=2", says=["no checkpoint yet"])
@@ -168,6 +178,9 @@ class Sim(Case):
         self.refused(["accelerator=gpu"], ["accelerator=gpu", "no GPU backend", "accelerator=cpu"], RESOURCE)
         self.refused(["accelerator=cuda"], ["accelerator=gpu", "no GPU backend"], RESOURCE)
         self.refused(["accelerator=sim"], ["no pretend devices", "LEVIN_SIM_DEVICES", "LEVIN_SIM_MEMORY=2GiB"], RESOURCE)
+        for devices, most in (("4", 4), ("[0,5]", 6), ("3,", 4), ("-1", 1), ("auto", 1), ("99999999999999999999", 32)):
+            self.refused(["accelerator=sim", f"devices={devices}"], [f"(LEVIN_SIM_DEVICES={most})"], RESOURCE)
+        self.refused(["accelerator=gpu", "devices=4"], ["LEVIN_SIM_DEVICES=4 in the environment"], RESOURCE)
         self.levin(["predict", f"model={self.model}", f"data={self.photos}", "accelerator=sim"], RESOURCE, ["no pretend devices"])
         self.train_on("sim", "run", code=USAGE, says=["LEVIN_SIM_DEVICES=many"], env={"LEVIN_SIM_DEVICES": "many"})
         self.train_on("sim", "run", code=USAGE, says=["LEVIN_SIM_MEMORY=much"], env={"LEVIN_SIM_MEMORY": "much"})

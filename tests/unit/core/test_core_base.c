@@ -100,6 +100,29 @@ static void doubles_are_short_and_exact(void **state)
     lvni_str_free(&s);
 }
 
+static void amounts_of_memory_have_no_exponent(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t bytes;
+        const char *text;
+    } rows[] = {{0, "0 KiB"},
+                {65536, "64 KiB"},
+                {2500 * 1024, "2.44 MiB"},
+                {(uint64_t)5 << 20, "5 MiB"},
+                {38587597, "36.8 MiB"},
+                {(uint64_t)1000 << 20, "1000 MiB"},
+                {(uint64_t)1023 << 20, "1023 MiB"},
+                {((uint64_t)1024 << 20) - 1, "1.00 GiB"},
+                {(uint64_t)1280 << 20, "1.25 GiB"},
+                {(uint64_t)16384 << 20, "16.00 GiB"},
+                {UINT64_MAX, "17179869184.00 GiB"}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char text[LVNI_BYTES_TEXT];
+        assert_string_equal(lvni_bytes_text(rows[i].bytes, text), rows[i].text);
+    }
+}
+
 static void the_clock_runs_forward(void **state)
 {
     (void)state;
@@ -228,6 +251,7 @@ int main(void)
         cmocka_unit_test(a_failed_append_is_remembered),
         cmocka_unit_test(json_strings_escape),
         cmocka_unit_test(doubles_are_short_and_exact),
+        cmocka_unit_test(amounts_of_memory_have_no_exponent),
         cmocka_unit_test(the_clock_runs_forward),
         cmocka_unit_test(threads_have_names),
         cmocka_unit_test(threads_take_the_signals_of_their_own_instructions_alone),

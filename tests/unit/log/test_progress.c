@@ -72,7 +72,7 @@ static void times_and_sizes_are_short(void **state)
         }
         s.memory_bytes = (uint64_t)24 << 30;
         lvni_progress_format(&s, 0, out, sizeof out);
-        assert_non_null(strstr(out, "mem 24.0 GiB"));
+        assert_non_null(strstr(out, "mem 24.00 GiB"));
     }
 }
 

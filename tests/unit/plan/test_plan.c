@@ -260,7 +260,7 @@ static void what_does_not_fit_is_said(void **state)
             .batch_size = 6, .shards = 8);
     REFUSED("batch_size 2 x 2 = 4 samples cannot be cut into 8 shards (4 devices x 2 accumulation steps): at "
             "least one sample "
-            "each; smallest that works: 4",
+            "each; smallest that works: 4 (or devices=2)",
             .batch_size = 2, .accumulate_grad_batches = 2, .devices = 4);
     REFUSED("batch_size_per_device 3 cannot be cut into 5 shards (shards=5): at least one sample each; "
             "smallest that works: 5",

@@ -85,7 +85,7 @@ static void memory_runs_out_with_a_sentence_and_comes_back(void **state)
     assert_int_equal(n, 6); /* 32 MiB in blocks of 5 */
     assert_int_equal(lvn_last_error()->code, LVN_ERR_DEVICE_MEMORY);
     assert_non_null(strstr(lvn_last_error()->message,
-                           "sim:0 is out of memory: 5 MiB were asked for, and 30 of its 32 MiB are in use; smaller batches (batch_size"));
+                           "sim:0 is out of memory: 5 MiB were asked for, and 30 MiB of its 32 MiB are in use; smaller batches (batch_size"));
     assert_int_equal(lvni_device_get_stats(device(0)).in_use, (uint64_t)n * 5 << 20);
     while (n > 0) {
         lvn_release(big[--n]);
