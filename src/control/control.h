@@ -59,7 +59,8 @@ typedef struct lvni_cause {
 const char *lvni_cause_name(lvni_cause_kind kind); /* "nan"; "?" for none of them */
 /* The kind of failure that a status stands for, as in error records (core/error_record.h). */
 lvni_cause_kind lvni_cause_of_status(lvn_status status);
-/* "rank 2 (n08, pid 4711) failed first at step 812: MESSAGE": the one sentence for users. Cut to size, zero-terminated. */
+/* "rank 2 (n08, pid 4711) failed first at step 812: MESSAGE": the one sentence for users. Cut to size, zero-terminated. Of a rank
+ * that ends because of another one it is the sentence about that one. */
 void lvni_cause_sentence(const lvni_cause *cause, char *out, size_t size);
 
 /* ---- Connecting ---- */

@@ -556,6 +556,15 @@ static void words_for_causes(void **state)
     assert_string_equal(text, "rank 3 (n08) failed first: no memory");
     lvni_cause_sentence(&cause, text, 10);
     assert_string_equal(text, "rank 3 (n");
+    lvni_cause heard = {.kind = LVNI_CAUSE_PEER, .rank = 1, .step = 3, .pid = 7, .host = "n09", .message = "rank 0 (n08) failed first at step 3: lost"};
+    lvni_cause_sentence(&heard, text, sizeof text);
+    assert_string_equal(text, "rank 0 (n08) failed first at step 3: lost");
+    heard.kind = LVNI_CAUSE_ERROR; /* whoever fails by itself is named, whatever it says */
+    lvni_cause_sentence(&heard, text, sizeof text);
+    assert_string_equal(text, "rank 1 (n09, pid 7) failed first at step 3: rank 0 (n08) failed");
+    heard = (lvni_cause){.kind = LVNI_CAUSE_PEER, .rank = 1, .step = -1, .host = "n09", .message = "its peer is gone"};
+    lvni_cause_sentence(&heard, text, sizeof text);
+    assert_string_equal(text, "rank 1 (n09) failed first: its peer is gone");
     assert_string_equal(lvni_cause_name(LVNI_CAUSE_OOM), "oom");
     assert_string_equal(lvni_cause_name((lvni_cause_kind)99), "?");
     assert_int_equal(lvni_cause_of_status(LVN_ERR_DEVICE_MEMORY), LVNI_CAUSE_OOM);
