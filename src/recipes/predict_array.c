@@ -218,7 +218,11 @@ static lvn_status check_model(const lvni_config *c)
 static lvn_status with_ranks(work *w)
 {
     int failed;
-    LVN_TRY(lvni_npy_open(lvni_config_str(w->config, "data"), &w->array));
+    const lvn_status opened = lvni_npy_open(lvni_config_str(w->config, "data"), &w->array);
+    if (opened == LVN_ERR_NOT_FOUND) { /* a mistake of the command, as with folders */
+        LVN_FAIL(LVN_ERR_USAGE, "data: %s", lvn_last_error()->message);
+    }
+    LVN_TRY(opened);
     LVN_TRY(check(w));
     LVN_TRY(lvni_ranks_each(&w->ranks, rank_work, w, &failed));
     return w->ranks.rank->rank == 0 ? write_logits(w) : LVN_OK;
