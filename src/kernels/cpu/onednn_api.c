@@ -1,4 +1,4 @@
-/* oneDNN 2.6 behind onednn_api.h. Primitives are made here and nowhere else; onednn_plan.c says of what. */
+/* oneDNN 2.6 behind onednn_api.h. Primitives are made here and nowhere else; onednn_plan.c says of what, onednn_run.c runs them. */
 #include "kernels/cpu/onednn_plan.h"
 
 #include "kernels/kernels.h"
@@ -264,98 +264,6 @@ void lvni_dnn_prim_destroy(lvni_dnn_prim *p)
         dnnl_primitive_destroy(p->reorder);
     }
     memset(p, 0, sizeof *p);
-}
-
-/* ---- execution ---- */
-
-/* oneDNN reads through pointers that are not const. */
-static void *unconst(const void *p)
-{
-    return (void *)(uintptr_t)p;
-}
-
-static lvn_status run_aligned(lvni_dnn_prim *p, dnnl_stream_t stream, const void *const *data, void *scratch)
-{
-    const int n = p->n_args + (p->scratch_bytes > 0 ? 1 : 0);
-    for (int i = 0; i < n; i++) {
-        void *handle = i < p->n_args ? unconst(data[i]) : scratch;
-        if (handle != p->handles[i]) {
-            p->handles[i] = NULL;
-            DNN(dnnl_memory_set_data_handle(p->args[i].memory, handle), "set an argument");
-            p->handles[i] = handle;
-        }
-    }
-    DNN(dnnl_primitive_execute(p->primitive, stream, n, p->args), "run a primitive");
-    DNN(dnnl_stream_wait(stream), "finish a primitive");
-    return LVN_OK;
-}
-
-/* The SSE4.1 kernels of oneDNN die of operands that are not 16-byte aligned, as slices of flat buffers may be. Such machines
- * are old and LEVIN_CPU_ISA=v2 is for tests, so whole copies are good enough. */
-static bool needs_copy(const lvni_dnn_prim *p, const void *const *data)
-{
-    if (dnnl_get_effective_cpu_isa() != dnnl_cpu_isa_sse41) {
-        return false;
-    }
-    for (int i = 0; i < p->n_args; i++) {
-        if ((uintptr_t)data[i] % 16 != 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static lvn_status run_on_copies(lvni_dnn_prim *p, dnnl_stream_t stream, const void *const *data, void *scratch)
-{
-    const void *aligned[LVNI_DNN_MAX_ARGS] = {NULL};
-    void *copies[LVNI_DNN_MAX_ARGS] = {NULL};
-    size_t bytes[LVNI_DNN_MAX_ARGS] = {0};
-    lvn_status s = LVN_OK;
-    for (int i = 0; i < p->n_args && s == LVN_OK; i++) {
-        const dnnl_memory_desc_t *desc = NULL;
-        aligned[i] = data[i];
-        if ((uintptr_t)data[i] % 16 != 0) {
-            s = lvni_dnn_check(dnnl_memory_get_memory_desc(p->args[i].memory, &desc), "describe an argument", __LINE__);
-            bytes[i] = s == LVN_OK ? dnnl_memory_desc_get_size(desc) : 0;
-            aligned[i] = copies[i] = s == LVN_OK ? lvni_alloc(LVNI_TAG_KERNEL, bytes[i]) : NULL;
-            if (copies[i] != NULL) {
-                memcpy(copies[i], data[i], bytes[i]);
-            } else if (s == LVN_OK) {
-                s = lvn_last_error()->code;
-            }
-        }
-    }
-    s = s == LVN_OK ? run_aligned(p, stream, aligned, scratch) : s;
-    if (s == LVN_OK && copies[p->output] != NULL) {
-        memcpy(unconst(data[p->output]), copies[p->output], bytes[p->output]);
-    }
-    for (int i = 0; i < p->n_args; i++) {
-        lvni_free(copies[i]);
-    }
-    return s;
-}
-
-lvn_status lvni_dnn_run(lvni_dnn_prim *p, dnnl_stream_t stream, const void *const *data, void *scratch)
-{
-    if (lvni_device_dry_run()) {
-        return LVN_OK;
-    }
-    return needs_copy(p, data) ? run_on_copies(p, stream, data, scratch) : run_aligned(p, stream, data, scratch);
-}
-
-lvn_status lvni_dnn_reorder(lvni_dnn_prim *p, dnnl_stream_t stream, const void *from, void *to, void *scratch)
-{
-    if (lvni_device_dry_run()) {
-        return LVN_OK;
-    }
-    void *const handles[3] = {unconst(from), to, scratch};
-    const int n = p->reorder_scratch_bytes > 0 ? 3 : 2;
-    for (int i = 0; i < n; i++) {
-        DNN(dnnl_memory_set_data_handle(p->reorder_args[i].memory, handles[i]), "set an argument of a reorder");
-    }
-    DNN(dnnl_primitive_execute(p->reorder, stream, n, p->reorder_args), "reorder weights");
-    DNN(dnnl_stream_wait(stream), "finish a reorder");
-    return LVN_OK;
 }
 
 /* ---- process-wide settings ---- */

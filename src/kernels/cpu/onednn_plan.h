@@ -1,4 +1,4 @@
-/* Between the two halves of the door to oneDNN: onednn_plan.c describes operations, onednn_api.c makes and runs them. Nobody else
+/* Between the parts of the door to oneDNN: onednn_plan.c describes operations, onednn_api.c makes them, onednn_run.c runs them. Nobody else
  * includes this. */
 #ifndef LEVIN_KERNELS_CPU_ONEDNN_PLAN_H
 #define LEVIN_KERNELS_CPU_ONEDNN_PLAN_H
