@@ -50,7 +50,7 @@ static lvn_status train(group_rank *r)
             lvni_control_request_stop(r->control, 15);
         }
         if (r->rank == 2 && step == 131) {
-            lvni_control_request_stop(r->control, 10); /* a second one changes nothing */
+            lvni_control_request_stop(r->control, 10); /* whichever the store hears of first is everybody's reason */
         }
         step_together(r->g, r->rank, step);
         if (r->rank == 3) {
@@ -72,7 +72,7 @@ static void all_stop_at_one_step(void **state)
     for (int r = 0; r < 4; r++) {
         assert_int_equal(g.ranks[r].status, LVN_OK);
         assert_int_equal(g.ranks[r].number, g.ranks[0].number);
-        assert_int_equal(g.ranks[r].number % 100, 15);
+        assert_true(g.ranks[r].number % 100 == 15 || g.ranks[r].number % 100 == 10);
         assert_true(g.ranks[r].number / 100 > 130);
         assert_int_equal(g.ranks[r].aborts, 0);
     }
