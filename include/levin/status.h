@@ -73,6 +73,8 @@ LVN_API lvn_status lvn_error_set(lvn_status code, const char *file, int line, co
     LVN_PRINTF(4, 5);
 /* Add a frame of context to the thread's last error. */
 LVN_API void lvn_error_frame(const char *fmt, ...) LVN_PRINTF(1, 2);
+/* Add to the end of the thread's last error's message; its frames and its place stay. */
+LVN_API void lvn_error_append(const char *fmt, ...) LVN_PRINTF(1, 2);
 /* Copy an error record from another thread into this one's. */
 LVN_API lvn_status lvn_error_adopt(const lvn_error *error);
 

@@ -68,6 +68,15 @@ void lvn_error_frame(const char *fmt, ...)
     last_error.n_frames++;
 }
 
+void lvn_error_append(const char *fmt, ...)
+{
+    const size_t n = strlen(last_error.message);
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(last_error.message + n, sizeof last_error.message - n, fmt, ap);
+    va_end(ap);
+}
+
 lvn_status lvn_error_adopt(const lvn_error *error)
 {
     if (error != &last_error) {

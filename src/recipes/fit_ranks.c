@@ -6,7 +6,6 @@
 #include "trainer/phases.h"
 
 #include <stdio.h>
-#include <string.h>
 
 /* No mistake, and no warning: the results are the same, and somebody may want to see them so. */
 static bool shares_cores(const lvni_fit_run *run, char *out, size_t room)
@@ -72,10 +71,7 @@ lvn_status lvni_fit(const lvni_fit_request *request)
     int failed;
     const lvn_status s = lvni_ranks_each(request->ranks, fit_rank, &f, &failed);
     if (failed > 0 && s != LVN_ERR_CANCELLED && f.saved_step >= 0) { /* rank 0 says so itself */
-        lvn_error e = *lvn_last_error(); /* with the place of it, and whose it is */
-        const size_t n = strlen(e.message);
-        snprintf(e.message + n, sizeof e.message - n, "; step %lld is saved: resume=true goes on from there", (long long)f.saved_step);
-        lvn_error_adopt(&e);
+        lvn_error_append("; step %lld is saved: resume=true goes on from there", (long long)f.saved_step);
     }
     if (request->ranks->process == NULL) { /* else its way out is not over: lvni_ranks_close */
         lvni_stop_remove();

@@ -194,11 +194,9 @@ void lvni_loop_tell_ranks(lvni_trainer *t, lvn_status failed)
 /* After a value that is not finite: what is left to go on from. */
 void lvni_loop_tell_last_good(const lvni_trainer *t)
 {
-    const lvn_error *e = lvn_last_error();
     if (t->saved_step >= 0 && t->o.out != NULL) {
-        lvn_error_set(e->code, e->file, e->line, "%s; %s/checkpoints/last.safetensors keeps step %lld",
-                      e->message, t->o.out, (long long)t->saved_step);
+        lvn_error_append("; %s/checkpoints/last.safetensors keeps step %lld", t->o.out, (long long)t->saved_step);
     } else {
-        lvn_error_set(e->code, e->file, e->line, "%s; no checkpoint was written before", e->message);
+        lvn_error_append("; no checkpoint was written before");
     }
 }

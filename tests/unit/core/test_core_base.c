@@ -209,6 +209,30 @@ static void exit_codes_follow_the_table(void **state)
     assert_int_equal(lvni_exit_of_signal(9), 137);
 }
 
+/* Nothing but the sentence grows, and never past its end. */
+static void more_is_told_of_an_error(void **state)
+{
+    (void)state;
+    lvn_error_set(LVN_ERR_NON_FINITE, "loss.c", 7, "the loss is %s", "nan");
+    lvn_error_frame("step %d", 3);
+    const lvn_error before = *lvn_last_error();
+    lvn_error_append("; step %d is kept", 2);
+    const lvn_error *e = lvn_last_error();
+    assert_string_equal(e->message, "the loss is nan; step 2 is kept");
+    assert_int_equal(e->code, LVN_ERR_NON_FINITE);
+    assert_string_equal(e->file, "loss.c");
+    assert_int_equal(e->line, 7);
+    assert_true(e->serial == before.serial);
+    assert_int_equal(e->n_frames, 1);
+    assert_string_equal(e->frames[0], "step 3");
+    for (int i = 0; i < 100; i++) {
+        lvn_error_append("%s", "a sentence with some words");
+    }
+    assert_int_equal(strlen(e->message), sizeof e->message - 1);
+    assert_string_equal(e->frames[0], "step 3");
+    lvn_clear_error();
+}
+
 static void put(const char *root, const char *folder, const char *name, const char *text)
 {
     char path[256];
@@ -257,6 +281,7 @@ int main(void)
         cmocka_unit_test(threads_take_the_signals_of_their_own_instructions_alone),
         cmocka_unit_test(the_host_has_a_name_that_fits),
         cmocka_unit_test(exit_codes_follow_the_table),
+        cmocka_unit_test(more_is_told_of_an_error),
         cmocka_unit_test(memory_is_what_machine_and_groups_leave),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
