@@ -171,7 +171,8 @@ static lvn_status check_words(const lvni_config *c)
     if (sheet != NULL && !ends_in_png(sheet)) {
         LVN_FAIL(LVN_ERR_USAGE, "sheet=%s: the page is a PNG file; give a name that ends in .png", sheet);
     }
-    return lvni_exported_check(lvni_config_str(c, "model"), lvni_config_str(c, "checkpoint"));
+    LVN_TRY(lvni_exported_check(lvni_config_str(c, "model"), lvni_config_str(c, "checkpoint")));
+    return lvni_image_source_check(c);
 }
 
 static void tell_trained(const use *u)

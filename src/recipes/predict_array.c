@@ -203,7 +203,16 @@ static lvn_status write_logits(const work *w)
     return LVN_OK;
 }
 
-static lvn_status check_model(const lvni_config *c)
+static lvn_status open_array(const lvni_config *c, lvni_array *out)
+{
+    const lvn_status s = lvni_npy_open(lvni_config_str(c, "data"), out);
+    if (s == LVN_ERR_NOT_FOUND) { /* a mistake of the command, as with folders */
+        LVN_FAIL(LVN_ERR_USAGE, "data: %s", lvn_last_error()->message);
+    }
+    return s;
+}
+
+static lvn_status check_words(const lvni_config *c)
 {
     const char *model = lvni_config_str(c, "model"), *checkpoint = lvni_config_str(c, "checkpoint");
     if (model == NULL) {
@@ -212,17 +221,20 @@ static lvn_status check_model(const lvni_config *c)
     if (lvni_config_str(c, "weights") != NULL && checkpoint != NULL) {
         LVN_FAIL(LVN_ERR_USAGE, "checkpoint=%s chooses within a run directory; with weights= model=%s names a network", checkpoint, model);
     }
-    return lvni_config_str(c, "weights") == NULL ? lvni_exported_check(model, checkpoint) : LVN_OK;
+    LVN_TRY(lvni_config_str(c, "weights") == NULL ? lvni_exported_check(model, checkpoint) : LVN_OK);
+    if (lvni_path_exists(lvni_config_str(c, "data"))) { /* there may be much to read, which is the work's part */
+        return LVN_OK;
+    }
+    lvni_array late = {0};
+    const lvn_status s = open_array(c, &late);
+    lvni_array_free(&late);
+    return s;
 }
 
 static lvn_status with_ranks(work *w)
 {
     int failed;
-    const lvn_status opened = lvni_npy_open(lvni_config_str(w->config, "data"), &w->array);
-    if (opened == LVN_ERR_NOT_FOUND) { /* a mistake of the command, as with folders */
-        LVN_FAIL(LVN_ERR_USAGE, "data: %s", lvn_last_error()->message);
-    }
-    LVN_TRY(opened);
+    LVN_TRY(open_array(w->config, &w->array));
     LVN_TRY(check(w));
     LVN_TRY(lvni_ranks_each(&w->ranks, rank_work, w, &failed));
     return w->ranks.rank->rank == 0 ? write_logits(w) : LVN_OK;
@@ -232,7 +244,7 @@ lvn_status lvni_predict_array(lvni_config *config, const lvni_ranks_command *com
 {
     work w = {.config = config};
     lvni_ranks_command c = *command;
-    c.check = check_model;
+    c.check = check_words;
     LVN_TRY(lvni_ranks_open(config, &c, &w.ranks));
     const lvn_status s = with_ranks(&w);
     lvni_free(w.logits);

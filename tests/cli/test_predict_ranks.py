@@ -118,6 +118,10 @@ class Ranks(Case):
                                   ([model, "output=no/such/t.csv"], "no/such", FAILURE), (["model=nowhere"], "nowhere does not exist", FAILURE)):
             _, told = self.levin(["predict", "data=builtin:shapes", "devices=3", "accelerator=cpu", *words], code, [says])
             self.assertEqual(len(told.splitlines()), 1, told)
+        folder, array = "error: data=nofolder: No such file or directory; ", 'error: data: cannot open "none.npy": No such file or directory; '
+        for words, says in ((["predict", "data=nofolder"], folder), (["eval", "data=nofolder"], folder), (["predict", "data=none.npy", "output=o.npy"], array)):
+            alone, many = (self.levin([*words, model, f"devices={n}", "accelerator=cpu"], USAGE, [says])[1] for n in (1, 2))
+            self.assertEqual(alone, many)
         self.assertEqual(os.listdir("."), [])
 
     def test_signals(self):
