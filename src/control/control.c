@@ -12,8 +12,14 @@
 
 void lvni_control_options_init(lvni_control_options *options)
 {
-    *options = (lvni_control_options){
-        .world = 1, .rdzv_timeout_s = 300, .greeting_timeout_s = 5, .taken_timeout_s = 30, .heartbeat_s = 2, .peer_timeout_s = 10};
+    *options = (lvni_control_options){.world = 1,
+                                      .rdzv_timeout_s = 300,
+                                      .greeting_timeout_s = 5,
+                                      .taken_timeout_s = 30,
+                                      .waiting_first_s = 15,
+                                      .waiting_every_s = 30,
+                                      .heartbeat_s = 2,
+                                      .peer_timeout_s = 10};
 }
 
 /* ---- Life ---- */

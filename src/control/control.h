@@ -78,11 +78,14 @@ typedef struct lvni_control_options {
     double rdzv_timeout_s;   /* [300] for connecting, and again for the rendezvous */
     double greeting_timeout_s; /* [5] how long a server may take to prove that it is ours */
     double taken_timeout_s; /* [30] with one port alone: how long it may be somebody else's. 0: as long as rdzv_timeout_s, for a store whose port was there first */
+    double waiting_first_s, waiting_every_s; /* [15, 30] lines that say for which store this rank waits */
     double heartbeat_s;      /* [2], a quarter of peer_timeout_s at most */
     double peer_timeout_s;   /* [10] a store silent for longer is lost */
     /* Called once, on the channel's own thread (or in lvni_control_fail, when the store is silent), when the run is over: wake whoever waits for a peer (abort the transports). It may
      * call lvni_control_cause and nothing else of this channel. NULL: none. */
     void (*on_abort)(void *user, const lvni_cause *cause);
+    /* Called in lvni_control_connect with these lines. NULL: none. */
+    void (*say)(void *user, const char *line);
     void *user;
 } lvni_control_options;
 

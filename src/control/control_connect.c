@@ -23,7 +23,8 @@ typedef struct search {
     const lvni_control_options *o;
     lvni_token key;
     lvni_greet greet;
-    uint64_t until_ns;
+    uint64_t began_ns, until_ns;
+    uint64_t told_ns;   /* when the next line says that this rank still waits */
     double patience_s;  /* with a server that says nothing */
     bool answered;      /* this turn, somebody took a connection */
     uint64_t taken_ns;  /* since when the only port there is always is somebody else's; 0: it is not */
@@ -250,12 +251,33 @@ static found try_all(search *s, control_link *link)
     return what;
 }
 
+/* ", port 29500"; nothing where a file tells it. */
+static void print_ports(const search *s, char *out, size_t size)
+{
+    out[0] = '\0';
+    for (size_t i = 0, n = 0; s->o->rdzv_dir == NULL && i < s->o->n_ports && n < size - 16; i++) {
+        n += (size_t)snprintf(out + n, size - n, "%s %d", i > 0 ? "" : s->o->n_ports == 1 ? ", port" : ", ports", s->o->ports[i]);
+    }
+}
+
+/* The store names missing ranks (store_meet.c); that it is missing itself only those can say who wait for it. */
+static void tell_waiting(search *s, uint64_t now)
+{
+    char ports[100], line[600];
+    if (now < s->told_ns || s->o->say == NULL) {
+        return;
+    }
+    s->told_ns += (uint64_t)(s->o->waiting_every_s * 1e9);
+    print_ports(s, ports, sizeof ports);
+    snprintf(line, sizeof line, "rank %d: waiting %.0f s for the store of this run at %s%s: %s", s->o->rank, (double)(now - s->began_ns) / 1e9, s->resolved,
+             ports, s->last);
+    s->o->say(s->o->user, line);
+}
+
 static lvn_status not_found(const search *s)
 {
-    char ports[100] = "";
-    for (size_t i = 0, n = 0; s->o->rdzv_dir == NULL && i < s->o->n_ports && n < sizeof ports - 16; i++) {
-        n += (size_t)snprintf(ports + n, sizeof ports - n, "%s %d", i > 0 ? "" : s->o->n_ports == 1 ? ", port" : ", ports", s->o->ports[i]);
-    }
+    char ports[100];
+    print_ports(s, ports, sizeof ports);
     LVN_FAIL(LVN_ERR_TIMEOUT,
              "E114: rank %d found no store of this run within %.0f s\n  found: %s%s: %s\n  fix: does the rank that holds the store run? "
              "does this host reach it (name, interface, firewall)?",
@@ -289,13 +311,16 @@ static lvn_status prepare(search *s)
     lvni_host_name(s->greet.host, sizeof s->greet.host);
     snprintf(s->greet.version, sizeof s->greet.version, "%s", lvn_version());
     if (o->rdzv_dir != NULL) {
+        LVN_TRY(lvni_rdzv_file_check(o->rdzv_dir));
         lvni_facts facts;
         lvni_facts_room room;
         lvni_facts_init(&facts, &room);
         snprintf(s->boot_id, sizeof s->boot_id, "%s", room.boot_id);
         LVN_TRY(lvni_rdzv_file_path(o->rdzv_dir, o->job_key, o->run_id, o->secret, o->world, &s->file));
     }
-    s->until_ns = lvni_now_ns() + (uint64_t)(o->rdzv_timeout_s * 1e9);
+    s->began_ns = lvni_now_ns();
+    s->until_ns = s->began_ns + (uint64_t)(o->rdzv_timeout_s * 1e9);
+    s->told_ns = s->began_ns + (uint64_t)(o->waiting_first_s * 1e9);
     s->patience_s = o->greeting_timeout_s < 1 ? o->greeting_timeout_s : 1;
     return LVN_OK;
 }
@@ -319,6 +344,7 @@ static lvn_status look(search *s, control_link *out)
         if (is_taken(s, now)) {
             return another_program(s);
         }
+        tell_waiting(s, now);
         jittered = now + jittered > s->until_ns ? s->until_ns - now : jittered;
         const struct timespec pause = lvni_timespec(jittered);
         nanosleep(&pause, NULL);

@@ -8,12 +8,14 @@
 #include "core/vfs.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 lvn_status lvni_rdzv_file_path(const char *dir, const char *job_key, const char *run_id, const char *secret, int world, lvni_str *out)
@@ -75,7 +77,32 @@ static bool put_bound(lvni_str *out, int fd)
     return true;
 }
 
-lvn_status lvni_rdzv_file_write(const char *path, int port, int fd, bool *made)
+lvn_status lvni_rdzv_file_check(const char *dir)
+{
+    struct stat info;
+    const bool there = stat(dir, &info) == 0;
+    if (there ? !S_ISDIR(info.st_mode) : errno == ENOTDIR) {
+        LVN_FAIL(LVN_ERR_USAGE, "rdzv=file:%s: %s; give a directory that all ranks see, which is made where it is not there", dir,
+                 there ? "this is a file" : "a part of this path is a file");
+    }
+    return LVN_OK;
+}
+
+/* How long the beginning of dir is that names the first directory that is not there; 0: all are. */
+static size_t first_missing(char *dir)
+{
+    for (char *slash = dir; (slash = strchr(slash + 1, '/')) != NULL;) {
+        *slash = '\0';
+        const bool there = lvni_path_exists(dir);
+        *slash = '/';
+        if (!there) {
+            return (size_t)(slash - dir);
+        }
+    }
+    return lvni_path_exists(dir) ? 0 : strlen(dir);
+}
+
+lvn_status lvni_rdzv_file_write(const char *path, int port, int fd, size_t *made)
 {
     lvni_facts facts;
     lvni_facts_room room;
@@ -88,7 +115,7 @@ lvn_status lvni_rdzv_file_write(const char *path, int port, int fd, bool *made)
     }
     lvn_status status = lvni_str_status(&s);
     status = status == LVN_OK ? lvni_str_status(&dir) : status;
-    *made = status == LVN_OK && dir.len > 0 && !lvni_path_exists(dir.data);
+    *made = status == LVN_OK && dir.len > 0 ? first_missing(dir.data) : 0;
     status = status == LVN_OK && dir.len > 0 ? lvni_mkdirs(dir.data) : status;
     status = status == LVN_OK ? lvni_file_write(path, s.data, s.len) : status;
     lvni_str_free(&s);
@@ -118,14 +145,24 @@ bool lvni_rdzv_file_read(const char *path, lvni_rdzv_where *out)
     return good;
 }
 
-void lvni_rdzv_file_remove(const char *path, int port, bool dir_too)
+void lvni_rdzv_remove_dirs(char *path, size_t made)
+{
+    for (char *slash; made > 0 && (slash = strrchr(path, '/')) != NULL && (size_t)(slash - path) >= made;) {
+        *slash = '\0';
+        if (rmdir(path) != 0) {
+            return;
+        }
+    }
+}
+
+void lvni_rdzv_file_remove(const char *path, int port, size_t made)
 {
     lvni_rdzv_where where;
-    char dir[4096];
+    char cut[4096];
     if (lvni_rdzv_file_read(path, &where) && where.port == port && where.pid == getpid()) {
         unlink(path);
-        if (dir_too && snprintf(dir, sizeof dir, "%.*s", (int)(strrchr(path, '/') - path), path) < (int)sizeof dir) {
-            rmdir(dir);
-        }
+    }
+    if (snprintf(cut, sizeof cut, "%s", path) < (int)sizeof cut) {
+        lvni_rdzv_remove_dirs(cut, made);
     }
 }

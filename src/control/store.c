@@ -3,6 +3,7 @@
 #include "store_impl.h"
 
 #include "rdzv_file.h"
+#include "rdzv_guard.h"
 
 #include "core/alloc.h"
 #include "core/clock.h"
@@ -70,7 +71,8 @@ static void free_store(lvni_store *store)
         lvni_free(store->ranks[r].facts_block);
     }
     if (store->file.len > 0) {
-        lvni_rdzv_file_remove(store->file.data, store->port, store->made_dir);
+        lvni_rdzv_file_remove(store->file.data, store->port, store->made_dirs);
+        lvni_rdzv_guard_end(store->file.data); /* until now a signal would have removed it */
     }
     lvni_str_free(&store->file);
     lvni_store_free_keys(store);
@@ -201,6 +203,16 @@ static lvn_status prepare(lvni_store *store, const lvni_store_options *o)
     return LVN_OK;
 }
 
+static lvn_status write_file(lvni_store *store, int fd)
+{
+    const lvni_store_options *o = &store->o;
+    LVN_TRY(lvni_rdzv_file_check(o->rdzv_dir));
+    LVN_TRY(lvni_rdzv_file_path(o->rdzv_dir, o->job_key, o->run_id, o->secret, o->world, &store->file));
+    LVN_TRY(lvni_rdzv_file_write(store->file.data, store->port, fd, &store->made_dirs));
+    lvni_rdzv_guard_begin(store->file.data, store->made_dirs);
+    return LVN_OK;
+}
+
 static lvn_status create(const lvni_store_options *o, int *fd, lvni_store **out)
 {
     LVN_ARG(o->world >= 1 && o->world <= LVNI_CONTROL_MAX_WORLD, "a store serves 1 to %d ranks, not %d", LVNI_CONTROL_MAX_WORLD, o->world);
@@ -222,8 +234,7 @@ static lvn_status create(const lvni_store_options *o, int *fd, lvni_store **out)
     lvni_cond_init(&store->changed);
     lvn_status status = prepare(store, o);
     if (status == LVN_OK && o->rdzv_dir != NULL) { /* the socket listens: who comes now is served in a moment */
-        status = lvni_rdzv_file_path(o->rdzv_dir, o->job_key, o->run_id, o->secret, o->world, &store->file);
-        status = status == LVN_OK ? lvni_rdzv_file_write(store->file.data, port, *fd, &store->made_dir) : status;
+        status = write_file(store, *fd);
     }
     if (status == LVN_OK) {
         status = start(store, fd);

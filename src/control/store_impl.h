@@ -61,7 +61,7 @@ struct lvni_store {
     lvni_store_options o; /* its texts are not kept, but for rank_hosts */
     char **rank_hosts;
     lvni_str file; /* rdzv_file.h; empty: none */
-    bool made_dir; /* for it */
+    size_t made_dirs; /* for it: lvni_rdzv_file_write */
     char host[64];
     char reached_at[256]; /* the address that ranks were given, else the host's name */
     lvni_token key;

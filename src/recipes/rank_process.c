@@ -59,6 +59,14 @@ static void say(void *user, const char *line)
     lvni_log_line(LVNI_LOG_WARNING, "%s", line);
 }
 
+/* Also by a rank that does not lead: while there is no store, the one that leads may not be there either. */
+static void say_waiting(void *user, const char *line)
+{
+    const bool was = lvni_log_set_follower(false);
+    say(user, line);
+    lvni_log_set_follower(was);
+}
+
 static double seconds_of(const char *text, double fallback)
 {
     double s = 0.0;
@@ -150,6 +158,7 @@ static lvn_status connect_control(const lvni_who *who, const lvni_config *config
     o.taken_timeout_s = who->source == LVNI_SOURCE_LEVIN ? 0 : o.taken_timeout_s; /* the launcher has it for rank 0, however late that comes */
     o.peer_timeout_s = lvni_config_float(config, "peer_timeout_s");
     o.on_abort = on_abort;
+    o.say = say_waiting;
     o.user = p;
     return lvni_control_connect(&o, &p->control);
 }

@@ -3,7 +3,9 @@
 usage: test_meet.py LEVIN [test names]
 """
 import os
+import signal
 import subprocess
+import time
 
 from bad_support import Case, LEVIN, main, OK, USAGE, WAIT_S
 
@@ -49,6 +51,30 @@ class Meet(Case):
             self.assertEqual(os.listdir(self.dir), ["run"])
         self.ends(self.start(0, "rdzv=tcp://n08", RANK="0", **alone), USAGE, "error: rdzv tcp://n08: expected tcp or file:DIR")
         self.ends(self.start(0, RANK="0", **alone, LEVIN_RDZV="udp"), USAGE, "LEVIN_RDZV=udp: give tcp or file:DIR")
+
+    def test_a_signal_before_they_have_met(self):
+        """It ends at once, and takes the file and its folders with it."""
+        for signal_number, name in ((signal.SIGTERM, "SIGTERM"), (signal.SIGINT, "Ctrl-C"), (signal.SIGHUP, "SIGHUP")):
+            process = self.start(0, f"rdzv=file:{self.dir}/a/meet")
+            until = time.monotonic() + WAIT_S
+            while not any(name.endswith(".addr") for _, _, names in os.walk(self.dir) for name in names) and time.monotonic() < until:
+                time.sleep(0.01)
+            self.assertEqual(os.listdir(self.dir), ["a"])
+            process.send_signal(signal_number)
+            self.ends(process, 128 + signal_number, f"stopped: {name} before the first step")
+            self.assertEqual(os.listdir(self.dir), [])
+
+    def test_a_directory_that_is_none(self):
+        with open(f"{self.dir}/a.txt", "w"):
+            pass
+        second = self.start(1, f"rdzv=file:{self.dir}/a.txt")
+        self.ends(self.start(0, f"rdzv=file:{self.dir}/a.txt"), USAGE, f"rdzv=file:{self.dir}/a.txt: this is a file; give a directory that all ranks see")
+        self.ends(second, USAGE)
+        self.assertEqual(os.listdir(self.dir), ["a.txt"])
+
+    def test_folders_of_a_meeting_that_failed(self):
+        self.ends(self.start(0, f"rdzv=file:{self.dir}/a/meet", LEVIN_RDZV_TIMEOUT="1"), RENDEZVOUS, "E113: ")
+        self.assertEqual(os.listdir(self.dir), [])
 
     def test_one_that_never_comes(self):
         self.ends(self.start(0, LEVIN_RDZV_TIMEOUT="1"), RENDEZVOUS, "levin: error E113: not all ranks came", "rank 1 missing; 1 of 2 present")

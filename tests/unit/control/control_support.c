@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static void keep_line(void *user, const char *line)
+void keep_line(void *user, const char *line)
 {
     group *g = user; /* read after the store's end */
     const size_t n = strlen(g->lines);
@@ -138,4 +138,18 @@ int raw_connect(int port)
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     assert_int_equal(connect(fd, (const struct sockaddr *)&at, sizeof at), 0);
     return fd;
+}
+
+void assert_says(const lvn_error *error, lvn_status code, const char *const *parts, size_t n)
+{
+    if (error->code != code) {
+        print_message("%s: %s\n", lvn_status_name(error->code), error->message);
+    }
+    assert_int_equal(error->code, code);
+    for (size_t i = 0; i < n; i++) {
+        if (strstr(error->message, parts[i]) == NULL) {
+            print_message("'%s' is not in: %s\n", parts[i], error->message);
+            fail();
+        }
+    }
 }

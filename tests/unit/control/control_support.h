@@ -48,6 +48,8 @@ struct group {
 void group_init(group *g, int world);
 /* Creates the store, starts a thread per rank, waits for all of them. */
 void group_run(group *g);
+/* For `say`, with the group as `user`. */
+void keep_line(void *user, const char *line);
 /* Whatever is left. Asserts that the store frees all. */
 void group_end(group *g);
 
@@ -58,5 +60,13 @@ void pause_ms(int ms);
 double seconds_between(uint64_t from_ns, uint64_t to_ns);
 /* A socket connected to the store, with a receive timeout of 5 s. */
 int raw_connect(int port);
+
+/* The code, and every part in the message. */
+void assert_says(const lvn_error *error, lvn_status code, const char *const *parts, size_t n);
+#define ASSERT_SAYS(error, code, ...)                                                    \
+    do {                                                                                 \
+        const char *const parts_[] = {__VA_ARGS__};                                      \
+        assert_says((error), (code), parts_, sizeof parts_ / sizeof *parts_);            \
+    } while (0)
 
 #endif
