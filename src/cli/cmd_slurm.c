@@ -30,9 +30,11 @@ static lvn_status print_who(const lvni_who_options *options, form f, bool strict
 {
     lvni_who who;
     lvni_str out = {.len = 0};
-    LVN_TRY(lvni_env_strict(environ, strict, notices, &strict));
-    LVN_TRY(lvni_who_detect(environ, options, notices, &who));
-    lvn_status s = lvni_who_check_address_here(&who, notices);
+    LVN_TRY(lvni_env_strict(environ, strict ? 1 : -1, notices, &strict));
+    lvn_status s = lvni_who_detect(environ, options, notices, &who);
+    notices->by_hand = true; /* who asks wants an answer, whatever the rank */
+    LVN_TRY(s);
+    s = lvni_who_check_address_here(&who, notices);
     s = s == LVN_OK && strict ? lvni_notices_refuse_warnings(notices) : s;
     if (s == LVN_OK) {
         (f == JSON ? lvni_who_print_json : f == EXPORT ? lvni_who_print_export : lvni_who_print)(&who, &out);

@@ -7,27 +7,18 @@
 #include <stdio.h>
 #include <unistd.h>
 
-static bool strict(void)
-{
-    lvni_notices n = {0};
-    bool yes = false;
-    if (lvni_env_strict(environ, false, &n, &yes) != LVN_OK) { /* told by a command that has ranks */
-        lvn_clear_error();
-    }
-    lvni_notices_free(&n);
-    return yes;
-}
-
 /* Of rank 0: the work is done, or under LEVIN_STRICT=1 refused. */
 static bool warn(const char *name, int world)
 {
     lvni_notices note = {0};
+    bool strict = false;
     lvni_notice_warn(&note, 203, "levin %s is the work of one rank: rank 0 does it, the other%s of the %d ranks ha%s nothing to do", name,
                      world > 2 ? "s" : "", world, world > 2 ? "ve" : "s");
-    const bool refused = strict() && lvni_notices_refuse_warnings(&note) != LVN_OK;
-    fputs(lvni_str_text(refused ? &note.text : &note.warnings), stderr);
+    lvn_status s = lvni_env_strict(environ, -1, &note, &strict);
+    s = s == LVN_OK && strict ? lvni_notices_refuse_warnings(&note) : s;
+    fputs(lvni_str_text(s == LVN_OK ? &note.warnings : &note.text), stderr);
     lvni_notices_free(&note);
-    return refused;
+    return s != LVN_OK;
 }
 
 bool lvni_command_is_done_elsewhere(const char *name, int *code)

@@ -64,6 +64,7 @@ const char *const *lvni_config_str_list(const lvni_config *config, const char *n
 
 bool lvni_config_has(const lvni_config *config, const char *name); /* is there such a row? (never aborts) */
 bool lvni_config_says(const lvni_config *config, const char *name); /* a switch that is there and on (never aborts) */
+int lvni_config_told(const lvni_config *config, const char *name); /* a switch that somebody has set: 0 or 1; else -1 (never aborts) */
 bool lvni_config_is_set(const lvni_config *config,
                         const char *name); /* it has a value (not auto, not null) */
 lvni_layer lvni_config_layer(const lvni_config *config, const char *name);

@@ -105,6 +105,11 @@ bool lvni_config_says(const lvni_config *config, const char *name)
     return lvni_config_has(config, name) && lvni_config_bool(config, name);
 }
 
+int lvni_config_told(const lvni_config *config, const char *name)
+{
+    return !lvni_config_has(config, name) || lvni_config_layer(config, name) == LVNI_LAYER_DEFAULT ? -1 : lvni_config_bool(config, name);
+}
+
 bool lvni_config_is_set(const lvni_config *config, const char *name)
 {
     return own_slot(config, name)->value.set;

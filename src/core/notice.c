@@ -100,13 +100,13 @@ lvn_status lvni_notices_refuse_warnings(lvni_notices *n)
         lvni_str_append(&n->text, "levin: error ");
         lvni_str_append_n(&n->text, line + skip, (size_t)(end + 1 - line) - skip);
     }
-    lvni_notice_fix(n, "strict=true makes warnings errors: mend what they say, or leave strict out");
+    lvni_notice_fix(n, "warnings are errors here (strict=true, or LEVIN_STRICT=1): mend what they say, or say strict=false");
     n->error = (int)strtol(first + 1, NULL, 10);
     n->own = false;
     n->n_warnings = 0;
     lvni_str_clear(&n->warnings);
     LVN_TRY(lvni_str_status(&n->text));
-    return lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__, "%s (strict=true makes warnings errors)", first);
+    return lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__, "%s (warnings are errors: strict)", first);
 }
 
 lvni_exit_code lvni_notices_exit(const lvni_notices *n)
@@ -132,7 +132,7 @@ const char *lvni_error_prefix(const lvn_error *error)
 
 bool lvni_notices_speak(const lvni_notices *n)
 {
-    return n->error != 0 && (n->own || n->rank <= 0);
+    return n->error != 0 && (n->own || n->by_hand || n->rank <= 0);
 }
 
 lvn_status lvni_notices_status(const lvni_notices *n)

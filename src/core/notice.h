@@ -11,6 +11,7 @@ typedef struct lvni_notices {
     int error;     /* 101 for E101; 0: nothing is wrong */
     int rank;      /* of this process; -1: not known */
     bool own;      /* the error is of this process alone, so others may not know it: it prints whatever its rank */
+    bool by_hand;  /* so are all errors: nobody has set the variables of all ranks together */
     lvni_str text; /* the block: "levin: error E101: ...\n  found: ...\n  fix: ...\n" */
     lvni_str warnings; /* "levin: warning W204: ...\n", each a line */
     int n_warnings;

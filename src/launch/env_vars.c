@@ -80,12 +80,11 @@ lvn_status lvni_env_flag(char *const *env, const char *name, const char *fix, lv
     return LVN_OK;
 }
 
-lvn_status lvni_env_strict(char *const *env, bool option, lvni_notices *notices, bool *out)
+lvn_status lvni_env_strict(char *const *env, int option, lvni_notices *notices, bool *out)
 {
-    bool told = false;
-    LVN_TRY(lvni_env_flag(env, "LEVIN_STRICT", "LEVIN_STRICT=1: warnings with a number are errors; 0: they are not; or unset it", notices, &told));
-    *out = option || told;
-    return LVN_OK;
+    *out = option > 0;
+    return option >= 0 ? LVN_OK
+                       : lvni_env_flag(env, "LEVIN_STRICT", "LEVIN_STRICT=1: warnings with a number are errors; 0: they are not; or unset it", notices, out);
 }
 
 const char *lvni_env_first(char *const *env, const char *const *names)

@@ -15,8 +15,8 @@ lvn_status lvni_env_int(char *const *env, const char *name, lvni_notices *notice
 lvn_status lvni_env_number(char *const *env, const char *name, uint64_t max, lvni_notices *notices, uint64_t *out);
 /* A switch of the user's: 1 or 0, anything else is E100, whose last line is "  fix: " and `fix`. *out is untouched when it is unset. */
 lvn_status lvni_env_flag(char *const *env, const char *name, const char *fix, lvni_notices *notices, bool *out);
-/* Are warnings errors? LEVIN_STRICT=1, whatever the command; `option`: its own strict. */
-lvn_status lvni_env_strict(char *const *env, bool option, lvni_notices *notices, bool *out);
+/* Are warnings errors? `option`: the command's own strict, -1: not given; then LEVIN_STRICT=1 says so. */
+lvn_status lvni_env_strict(char *const *env, int option, lvni_notices *notices, bool *out);
 /* The first of the names (ended by NULL) that is set and not empty; NULL: none is. */
 const char *lvni_env_first(char *const *env, const char *const *names);
 

@@ -223,8 +223,9 @@ static lvn_status run_attempts(lvni_run *r, int *code)
 
 static lvn_status run(lvni_run *r, int *code)
 {
-    bool printed = false;
-    LVN_TRY(lvni_env_strict(r->environment, r->o.strict, &r->notices, &r->o.strict));
+    bool printed = false, strict = false;
+    LVN_TRY(lvni_env_strict(r->environment, r->o.strict, &r->notices, &strict));
+    r->o.strict = strict;
     LVN_TRY(lvni_launch_warn_of_nccl(r));
     LVN_TRY(lvni_launch_srun(&r->o, r->environment, &r->notices, &printed));
     if (printed) {

@@ -61,6 +61,9 @@ static void say_who(const lvni_run *r, const lvni_proc *p, lvni_variables *v)
     lvni_variables_set(v, "LEVIN_RUN_ID", r->run_id);
     lvni_variables_set(v, "TORCHELASTIC_RUN_ID", r->run_id);
     lvni_variables_set(v, "LEVIN_LAUNCHED", "1");
+    if (r->o.strict > 0) {
+        lvni_variables_set(v, "LEVIN_STRICT", "1");
+    }
     if (p->record != NULL) {
         lvni_variables_set(v, "LEVIN_ERROR_FILE", p->record);
     }

@@ -258,7 +258,7 @@ static void take_numbers(lvni_launch_options *o)
     o->srun = (lvni_srun)lvni_config_choice(c, "srun");
     o->dry_run = lvni_config_bool(c, "dry_run");
     o->quiet = lvni_config_bool(c, "quiet");
-    o->strict = lvni_config_bool(c, "strict");
+    o->strict = lvni_config_told(c, "strict");
     o->verbose = lvni_config_bool(c, "verbose") || o->debug;
 }
 

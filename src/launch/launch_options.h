@@ -44,7 +44,8 @@ typedef struct lvni_launch_options {
     lvni_bind bind;
     int omp; /* 0: auto */
     const char *env_file, *nccl_debug, *ifname; /* NULL: not given */
-    bool pty, debug, dry_run, quiet, verbose, strict;
+    bool pty, debug, dry_run, quiet, verbose;
+    int strict; /* -1: not given */
     lvni_srun srun;
 } lvni_launch_options;
 

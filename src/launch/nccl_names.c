@@ -45,6 +45,9 @@ static const char *const names[] = {
     "ASYNC_ERROR_HANDLING", "BLOCKING_WAIT", "DESYNC_DEBUG", "DIR", "ENABLE_TIMING", "HOME", "INCLUDE_DIR", "LIBRARY", "LIBRARY_DIR", "LIB_DIR",
     "ROOT", "ROOT_DIR", "VERSION",
 };
+/* Of plugins and of programs around it, which have names of their own. */
+static const char *const families[] = {"DYNAMIC_", "FASTRAK_", "GPUDIRECTTCPX_", "IBEXT_", "OFI_", "PLUGIN_", "PROFILER_", "SHARP_", "TESTS_", "TUNER_", "UCX_"};
+enum { FAMILIES = sizeof families / sizeof *families };
 enum { NAMES = sizeof names / sizeof *names };
 
 bool lvni_nccl_is_unknown(const char *name, const char **near)
@@ -53,6 +56,11 @@ bool lvni_nccl_is_unknown(const char *name, const char **near)
     *near = NULL;
     if (strncmp(name, prefix, PREFIX) != 0) {
         return false;
+    }
+    for (size_t i = 0; i < FAMILIES; i++) {
+        if (strncmp(name + PREFIX, families[i], strlen(families[i])) == 0) {
+            return false;
+        }
     }
     for (size_t i = 0; i < NAMES; i++) {
         if (strcmp(name + PREFIX, names[i]) == 0) {
@@ -74,8 +82,8 @@ static lvn_status warn(const char *variable, const char *equals, lvni_notices *n
     lvni_str_append_n(&name, variable, (size_t)(equals - variable));
     lvn_status s = lvni_str_status(&name);
     if (s == LVN_OK && lvni_nccl_is_unknown(lvni_str_text(&name), &near)) {
-        lvni_notice_warn(notices, 214, "%s is no variable of NCCL that is known here%s%s%s; it is passed on as it is", lvni_str_text(&name),
-                         near != NULL ? "; did you mean " : "", near != NULL ? prefix : "", near != NULL ? near : "");
+        lvni_notice_warn(notices, 214, "%s is no variable of NCCL that is known here%s%s%s%s; it is passed on as it is", lvni_str_text(&name),
+                         near != NULL ? " (did you mean " : "", near != NULL ? prefix : "", near != NULL ? near : "", near != NULL ? "?)" : "");
     }
     lvni_str_free(&name);
     return s;

@@ -262,6 +262,7 @@ lvn_status lvni_who_detect(char *const *env, const lvni_who_options *options, lv
                     .node_rank = LVNI_WHO_UNKNOWN, .nnodes = LVNI_WHO_UNKNOWN, .store_fd = -1};
     const lvn_status s = detect(&ask, &who);
     notices->rank = who.rank;
+    notices->by_hand = who.source == LVNI_SOURCE_TORCHRUN && lvni_env_get(env, "TORCHELASTIC_RUN_ID") == NULL;
     if (s != LVN_OK) {
         lvni_who_free(&who);
         return s;

@@ -108,7 +108,7 @@ typedef struct lvni_who_options {
     const char *const *words;
 } lvni_who_options;
 
-/* E100, E101, E102, E107, E108, E109, E112, E119; W204, W205, W210. Sets notices->rank. *out is to be freed after success. */
+/* E100, E101, E102, E107, E108, E109, E112, E119; W204, W205, W210. Sets notices->rank and by_hand. *out is to be freed after success. */
 lvn_status lvni_who_detect(char *const *env, const lvni_who_options *options, lvni_notices *notices, lvni_who *out);
 void lvni_who_free(lvni_who *who);
 

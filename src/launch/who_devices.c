@@ -148,7 +148,7 @@ static void warn_idle(const lvni_who *who, char *const *env, const lvni_who_devi
 void lvni_who_warn_of_cpu(int ranks, lvni_notices *notices)
 {
     if (ranks > 1) {
-        lvni_notice_warn(notices, 206, "%d ranks of this node run on the CPU, because no GPU is visible that could be used; accelerator=cpu says that it is meant", ranks);
+        lvni_notice_warn(notices, 206, "%d ranks run on the CPU, because no GPU is visible that could be used; accelerator=cpu says that it is meant", ranks);
     }
 }
 
@@ -158,7 +158,7 @@ lvn_status lvni_who_device(const lvni_who *who, char *const *env, const lvni_who
     const int v = devices->visible->n, ranks = who->local_world, rank = who->local_rank;
     if (c->accelerator == LVNI_ACCELERATOR_CPU) {
         if (c->no_gpu) {
-            lvni_who_warn_of_cpu(ranks, notices);
+            lvni_who_warn_of_cpu(ranks > 0 ? ranks : who->world, notices);
         }
         *index = -1;
         return LVN_OK;

@@ -121,29 +121,34 @@ static lvn_status find_ports(const lvni_who_ask *ask, lvni_who *who)
     return LVN_OK;
 }
 
-/* "tcp", "file:DIR"; NULL: nobody said. */
-static const char *told_way(const lvni_who_ask *ask)
+/* "tcp", "file:DIR"; NULL: nobody said. A launcher of levin's tells its ranks where they meet: nearer than what the user has set for all runs. */
+static const char *told_way(const lvni_who_ask *ask, const lvni_who *who)
 {
-    return ask->options->rdzv != NULL ? ask->options->rdzv : lvni_env_get(ask->env, "LEVIN_RDZV");
+    const char *given = ask->options->rdzv;
+    return given != NULL || who->source == LVNI_SOURCE_LEVIN ? given : lvni_env_get(ask->env, "LEVIN_RDZV");
+}
+
+static lvn_status bad_way(const lvni_who_ask *ask, const char *rdzv)
+{
+    const char *name = ask->options->rdzv != NULL ? "rdzv" : "LEVIN_RDZV";
+    const lvn_status s = lvni_notice_error(ask->notices, 100, "%s='%.80s' is neither tcp nor file:DIR", name, rdzv);
+    lvni_notice_found(ask->notices, "%s='%.300s'", name, rdzv);
+    lvni_notice_fix(ask->notices, "%s=file:DIR, a directory that all ranks see, of at most %d bytes; or leave it out", name, LVNI_WHO_TEXT - 1);
+    return s;
 }
 
 static lvn_status find_way(const lvni_who_ask *ask, lvni_who *who)
 {
-    const char *given = ask->options->rdzv, *rdzv = told_way(ask);
-    const bool held = who->source == LVNI_SOURCE_LEVIN && lvni_env_get(ask->env, "LEVIN_STORE_FD") != NULL;
+    const char *rdzv = told_way(ask, who);
     who->rdzv = LVNI_RDZV_TCP;
-    if (held && given == NULL) { /* a launcher's socket listens already: nearer than a variable that the user has set for all runs */
-        who->rdzv = LVNI_RDZV_FD;
-        return lvni_env_int(ask->env, "LEVIN_STORE_FD", ask->notices, &who->store_fd);
-    }
-    if (rdzv != NULL && strncmp(rdzv, "file:", 5) == 0 && rdzv[5] != '\0') {
+    if (rdzv != NULL && strncmp(rdzv, "file:", 5) == 0 && rdzv[5] != '\0' && strlen(rdzv + 5) < sizeof who->rdzv_dir) {
         who->rdzv = LVNI_RDZV_FILE;
-        if (strlen(rdzv + 5) >= sizeof who->rdzv_dir) {
-            LVN_FAIL(LVN_ERR_USAGE, "rdzv %.40s...: the path has %zu bytes, at most %zu are possible", rdzv, strlen(rdzv + 5), sizeof who->rdzv_dir - 1);
-        }
         snprintf(who->rdzv_dir, sizeof who->rdzv_dir, "%s", rdzv + 5);
     } else if (rdzv != NULL && strcmp(rdzv, "tcp") != 0) {
-        LVN_FAIL(LVN_ERR_USAGE, "%s=%s: give tcp or file:DIR", given != NULL ? "rdzv" : "LEVIN_RDZV", rdzv);
+        return bad_way(ask, rdzv);
+    } else if (who->source == LVNI_SOURCE_LEVIN && lvni_env_get(ask->env, "LEVIN_STORE_FD") != NULL) {
+        who->rdzv = LVNI_RDZV_FD;
+        return lvni_env_int(ask->env, "LEVIN_STORE_FD", ask->notices, &who->store_fd);
     }
     return LVN_OK;
 }
@@ -161,7 +166,7 @@ lvn_status lvni_who_find_master(const lvni_who_ask *ask, lvni_who *who)
     LVN_TRY(find_address(ask, who));
     who->on_node = who->nnodes == 1 && !who->master_given;
     if (who->rdzv == LVNI_RDZV_TCP && *who->master_addr == '\0') {
-        if (told_way(ask) != NULL || !by_mpi(who->source)) { /* tcp was asked for, or a launcher that usually tells an address has not */
+        if (told_way(ask, who) != NULL || !by_mpi(who->source)) { /* tcp was asked for, or a launcher that usually tells an address has not */
             return no_address(ask, who);
         }
         who->rdzv = LVNI_RDZV_FILE;

@@ -7,9 +7,13 @@
 #include "core/error_record.h"
 #include "launch/env_vars.h"
 #include "log/run_log.h"
+#include "recipes/report_error.h"
+#include "recipes/run_dir.h"
 #include "trainer/trainer.h"
 
+#include <errno.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,6 +26,7 @@ struct lvni_rank_process {
     lvni_control *control;
     _Atomic(lvni_comm *) comm; /* read by the control channel's thread */
     int exchanges;
+    char *out; /* the run directory, where this rank knows it */
 };
 
 /* The processors this process may use, as text: ranks with equal ones share them. */
@@ -249,6 +254,12 @@ static lvn_status join(const lvni_config *config, const lvni_who *who, lvni_rank
     }
     rank->rank = who->rank;
     rank->world = who->world;
+    if (lvni_config_has(config, "out") && lvni_config_is_set(config, "out")) {
+        p->out = lvni_strdup(LVNI_TAG_DIST, lvni_config_str(config, "out"));
+        if (p->out == NULL) {
+            return LVN_ERR_MEMORY;
+        }
+    }
     char *dir = NULL;
     LVN_TRY(meeting_dir(who, config, &dir));
     lvn_status s = open_store(who, config, dir, timeout_s, p);
@@ -304,6 +315,37 @@ static lvn_status fail(const lvni_rank_process *p, lvn_status failed)
     return failed;
 }
 
+/* Is every process between rank 0 and this one gone? All are on one node, and one that has ended but is not yet waited for counts as there. */
+static bool is_first_left(const lvni_control *control)
+{
+    const lvni_member *m = lvni_control_members(control);
+    const int rank = lvni_control_rank(control);
+    for (int r = 1; m != NULL && r < rank; r++) {
+        if (kill((pid_t)m[r].pid, 0) == 0 || errno != ESRCH) {
+            return false;
+        }
+    }
+    return m != NULL && rank > 0;
+}
+
+/* Rank 0, which speaks and saves for all, is lost, and no launcher of levin's tells it: the first of those that are left does, with what is kept. */
+static void speak_in_its_place(const lvni_rank_process *p)
+{
+    lvni_cause cause;
+    int64_t step, epoch;
+    const bool launched = lvni_env_get(environ, "LEVIN_LAUNCHED") != NULL;
+    if (launched || !lvni_control_cause(p->control, &cause) || cause.rank != 0 || cause.kind != LVNI_CAUSE_SIGNAL || !is_first_left(p->control)) {
+        return;
+    }
+    const lvn_error error = *lvn_last_error();
+    const bool saved = p->out != NULL && strstr(error.message, "; step ") == NULL && lvni_run_dir_after_kill(p->out, &step, &epoch);
+    lvn_error_adopt(&error);
+    if (saved) {
+        lvn_error_append("; step %lld (epoch %lld) is saved: resume=true goes on from there", (long long)step, (long long)epoch + 1);
+    }
+    lvni_report_as_rank(0);
+}
+
 lvn_status lvni_rank_process_leave(lvni_rank_process *p, lvn_status failed)
 {
     if (p == NULL) {
@@ -319,6 +361,9 @@ lvn_status lvni_rank_process_leave(lvni_rank_process *p, lvn_status failed)
         lvn_error_adopt(&error);
     } else if (p->control != NULL) {
         s = fail(p, failed);
+        if (s == LVN_ERR_PEER) {
+            speak_in_its_place(p);
+        }
     }
     const lvn_error error = *lvn_last_error();
     lvni_comm *comm = atomic_exchange(&p->comm, NULL);
@@ -328,6 +373,7 @@ lvn_status lvni_rank_process_leave(lvni_rank_process *p, lvn_status failed)
         (void)lvni_store_wait(p->store, s == LVN_OK || s == LVN_ERR_CANCELLED ? GOODBYE_S : FAREWELL_S);
     }
     lvni_store_destroy(p->store);
+    lvni_free(p->out);
     lvni_free(p);
     lvn_error_adopt(&error);
     return s;

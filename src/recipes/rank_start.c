@@ -44,7 +44,8 @@ lvn_status lvni_rank_start(const lvni_config *c, const lvni_ranks_command *comma
     }
     snprintf(restarts, sizeof restarts, "max_restarts=%lld", (long long)max_restarts(c));
     const char *const options[] = {lvni_accelerator_is_sim(c) ? "accelerator=sim" : "accelerator=cpu", devices, "no_prefix=true", "show=0", "pty=true", "stop_grace=1000000",
-                                   lvni_config_bool(c, "allow_shared_device") ? "allow_shared_device=true" : "allow_shared_device=false", restarts, lvni_config_says(c, "strict") ? "strict=true" : "strict=false", lvni_config_says(c, "quiet") ? "quiet=true" : "quiet=false",
+                                   lvni_config_bool(c, "allow_shared_device") ? "allow_shared_device=true" : "allow_shared_device=false", restarts,
+                                   lvni_config_says(c, "strict") ? "strict=true" : "strict=false", lvni_config_says(c, "quiet") ? "quiet=true" : "quiet=false",
                                    dir != NULL ? "keep_logs=started" : "keep_logs=failure", run_dir};
     const int n_options = (int)(sizeof options / sizeof *options) - (dir != NULL ? 0 : 1);
     if (command->n > (int)(sizeof words / sizeof *words) - 3) {

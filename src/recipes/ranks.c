@@ -94,7 +94,11 @@ static lvn_status take_mine(const lvni_config *c, const lvni_device_choice *choi
                                 .threads = w->threads,
                                 .allow_shared = lvni_config_bool(c, "allow_shared_device"),
                                 .host = listed ? lvni_hosts_name(hosts, (size_t)w->who.node_rank) : host};
-    LVN_TRY(lvni_who_check_devices(&w->who, environ, &d, notices));
+    lvni_who seen = w->who;
+    if (seen.local_world == LVNI_WHO_UNKNOWN) { /* all ranks are on one node in this version, or refused when they meet */
+        seen.local_world = seen.world;
+    }
+    LVN_TRY(lvni_who_check_devices(&seen, environ, &d, notices));
     LVN_TRY(lvni_who_device(&w->who, environ, &d, notices, &w->mine));
     w->mine = is_told(w, choice) ? choice->index[w->who.local_rank] : w->mine; /* also where ranks share devices */
     if (w->mine >= 0) {
@@ -187,7 +191,7 @@ static lvn_status find_who(const lvni_config *c, const lvni_ranks_command *comma
 static lvn_status find_all(lvni_config *c, const lvni_ranks_command *command, lvni_notices *notices, wish *w)
 {
     lvni_visible visible;
-    LVN_TRY(lvni_env_strict(environ, lvni_config_says(c, "strict"), notices, &w->strict));
+    LVN_TRY(lvni_env_strict(environ, lvni_config_told(c, "strict"), notices, &w->strict));
     LVN_TRY(find_who(c, command, notices, &w->who));
     LVN_TRY(check_one_node(&w->who, notices));
     LVN_TRY(lvni_who_check_address_here(&w->who, notices));
@@ -198,36 +202,15 @@ static lvn_status find_all(lvni_config *c, const lvni_ranks_command *command, lv
     return s;
 }
 
-/* Blocks and warnings of the identity are told by rank 0, or by whoever alone can know. quiet=true keeps warnings from the screen. */
-static void tell_warnings(const lvni_config *c, const lvni_notices *notices)
-{
-    static const char prefix[] = "levin: warning "; /* the log has one of its own */
-    const bool quiet = lvni_config_says(c, "quiet");
-    const char *line = notices->rank > 0 ? NULL : notices->warnings.data;
-    for (const char *end; line != NULL && (end = strchr(line, '\n')) != NULL; line = end + 1) {
-        const size_t skip = strncmp(line, prefix, sizeof prefix - 1) == 0 ? sizeof prefix - 1 : 0;
-        lvni_log_line(quiet ? LVNI_LOG_DEBUG : LVNI_LOG_WARNING, "%s%.*s", quiet ? "warning: " : "", (int)(end - line - (ptrdiff_t)skip), line + skip);
-    }
-}
-
-/* s: of whatever filled the notices, which are empty afterwards. */
-static lvn_status tell(const lvni_config *c, bool strict, lvn_status s, lvni_notices *notices)
-{
-    s = s == LVN_OK && strict ? lvni_notices_refuse_warnings(notices) : s;
-    tell_warnings(c, notices);
-    s = s == LVN_OK ? lvni_notices_status(notices) : s;
-    if (s != LVN_OK) {
-        lvni_report_block(notices);
-    }
-    lvni_notices_free(notices);
-    return s;
-}
-
 static lvn_status read_wish(lvni_config *c, const lvni_ranks_command *command, wish *out)
 {
     *out = (wish){0};
     lvni_notices notices = {0};
-    LVN_TRY(tell(c, out->strict, find_all(c, command, &notices, out), &notices));
+    const lvn_status found = find_all(c, command, &notices, out); /* and whether to be strict */
+    LVN_TRY(lvni_report_start(found, out->strict, lvni_config_says(c, "quiet"), &notices));
+    if (lvni_config_has(c, "strict") && out->strict != lvni_config_bool(c, "strict")) {
+        LVN_TRY(lvni_config_set(c, "strict", out->strict ? "true" : "false", "LEVIN_STRICT"));
+    }
     const bool several = is_one_of_several(&out->who) || out->devices > 1;
     if (!is_one_of_several(&out->who) && command->recipe != NULL && command->command[0] == NULL && several) {
         out->threads = true; /* a program of somebody's own is not started again: its ranks are threads */
@@ -274,6 +257,21 @@ static lvn_status check(const lvni_config *c, const lvni_ranks_command *command)
     return command->check == NULL ? LVN_OK : command->check(c);
 }
 
+/* By rank 0; the others wait for what it finds, so that nobody tells the same mistake once more. */
+static lvn_status check_together(const lvni_config *c, const lvni_ranks_command *command, const lvni_rank *rank)
+{
+    const lvn_status own = rank->rank == 0 ? check(c, command) : LVN_OK;
+    const lvn_error error = *lvn_last_error();
+    const lvn_status s = lvni_comm_agree_status(rank->comm, own, "the start");
+    if (own != LVN_OK) {
+        return lvn_error_adopt(&error);
+    }
+    if (s != LVN_OK && s != LVN_ERR_PEER) {
+        LVN_FAIL(LVN_ERR_PEER, "rank 0 refuses to begin");
+    }
+    return s;
+}
+
 static lvn_status open_process(const lvni_config *c, const wish *w, const lvni_ranks_command *command, lvni_ranks *out)
 {
     if (w->threads) {
@@ -294,7 +292,7 @@ static lvn_status open_process(const lvni_config *c, const wish *w, const lvni_r
     LVN_TRY(lvni_error_record_begin(lvni_env_get(environ, "LEVIN_ERROR_FILE"), w->who.rank));
     LVN_TRY(lvni_error_record_catch_signals());
     LVN_TRY(lvni_rank_process_join(c, &w->who, out->rank, &out->process));
-    return w->who.rank == 0 ? check(c, command) : LVN_OK; /* now the others learn of it */
+    return check_together(c, command, out->rank);
 }
 
 /* For ranks of this process, of `local` on this node, and what there is to say about it. */
@@ -307,7 +305,7 @@ static lvn_status choose_workers(const lvni_config *c, const wish *w, int local,
     for (int i = 0; i < n; i++) {
         rank[i].workers = i > 0 ? rank->workers : lvni_rank_workers(c, &w->who, local, rank, &notices);
     }
-    return tell(c, w->strict, LVN_OK, &notices);
+    return lvni_report_start(LVN_OK, w->strict, lvni_config_says(c, "quiet"), &notices);
 }
 
 /* Nobody has started this process as one of several. */

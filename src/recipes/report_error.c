@@ -3,10 +3,12 @@
 
 #include "core/error_record.h"
 #include "core/exit_code.h"
+#include "log/run_log.h"
 #include "trainer/trainer.h"
 
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 
 static int code_of_stop(void)
 {
@@ -57,6 +59,29 @@ int lvni_report_status(lvn_status status)
     const int code = (int)(e->code == status ? lvni_exit_of_error(e) : lvni_exit_of_status(status));
     lvni_error_record_write(e, code); /* where a launcher waits for it */
     return code;
+}
+
+/* Blocks and warnings of the identity are told by rank 0, or by whoever alone can know. quiet=true keeps warnings from the screen. */
+static void tell_warnings(bool quiet, const lvni_notices *notices)
+{
+    static const char prefix[] = "levin: warning "; /* the log has one of its own */
+    const char *line = notices->rank > 0 ? NULL : notices->warnings.data;
+    for (const char *end; line != NULL && (end = strchr(line, '\n')) != NULL; line = end + 1) {
+        const size_t skip = strncmp(line, prefix, sizeof prefix - 1) == 0 ? sizeof prefix - 1 : 0;
+        lvni_log_line(quiet ? LVNI_LOG_DEBUG : LVNI_LOG_WARNING, "%s%.*s", quiet ? "warning: " : "", (int)(end - line - (ptrdiff_t)skip), line + skip);
+    }
+}
+
+lvn_status lvni_report_start(lvn_status s, bool strict, bool quiet, lvni_notices *notices)
+{
+    s = s == LVN_OK && strict ? lvni_notices_refuse_warnings(notices) : s;
+    tell_warnings(quiet, notices);
+    s = s == LVN_OK ? lvni_notices_status(notices) : s;
+    if (s != LVN_OK) {
+        lvni_report_block(notices);
+    }
+    lvni_notices_free(notices);
+    return s;
 }
 
 int lvni_report_notices(lvn_status status, lvni_notices *notices)

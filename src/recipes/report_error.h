@@ -11,6 +11,9 @@ int lvni_report_status(lvn_status status);
 int lvni_report_notices(lvn_status status, lvni_notices *notices);
 /* Where the status is reported later: the block now, where this rank speaks, and lvni_report_status then says nothing but the code. */
 void lvni_report_block(const lvni_notices *notices);
+/* What a start has to say: warnings as lines of the log (quiet: not on the screen), by rank 0; under strict they are the error. s: of whatever filled
+ * the notices, which are empty afterwards. Returns what became of it. */
+lvn_status lvni_report_start(lvn_status s, bool strict, bool quiet, lvni_notices *notices);
 /* This process is rank `rank` of several: what another rank began is told by rank 0 alone. */
 void lvni_report_as_rank(int rank);
 

@@ -9,7 +9,7 @@ import time
 
 from bad_support import Case, LEVIN, main, OK, USAGE, WAIT_S
 
-RENDEZVOUS, RESOURCE = 75, 69
+RENDEZVOUS, RESOURCE, PEER = 75, 69, 76
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(("LEVIN_", "SLURM_", "OMPI_", "PMI_", "MASTER_"))}
 
 
@@ -50,7 +50,41 @@ class Meet(Case):
             self.ends(second, OK)
             self.assertEqual(os.listdir(self.dir), ["run"])
         self.ends(self.start(0, "rdzv=tcp://n08", RANK="0", **alone), USAGE, "error: rdzv tcp://n08: expected tcp or file:DIR")
-        self.ends(self.start(0, RANK="0", **alone, LEVIN_RDZV="udp"), USAGE, "LEVIN_RDZV=udp: give tcp or file:DIR")
+        self.ends(self.start(0, RANK="0", **alone, LEVIN_RDZV="udp"), USAGE, "levin: error E100: LEVIN_RDZV='udp' is neither tcp nor file:DIR\n")
+
+    def test_a_variable_for_all_runs(self):
+        """LEVIN_RDZV is no matter of ranks that levin's own launcher starts: it tells all of them where they meet."""
+        env = dict(CLEAN, LEVIN_RDZV=f"file:{self.dir}/meet", LEVIN_RDZV_TIMEOUT="20")
+        words = ["train", "classify", "data=builtin:shapes", "data.count=60", "image_size=16", "model=mlp", "batch_size=6", "max_steps=2", "val_split=0"]
+        for command in ([LEVIN, *words, "devices=2", f"out={self.dir}/a"],
+                        [LEVIN, "launch", f"--run-dir={self.dir}/logs", "-n", "2", "--", LEVIN, *words, f"out={self.dir}/b"]):
+            done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, env=env)
+            self.assertEqual(done.returncode, OK, done.stderr)
+        self.assertFalse(os.path.exists(f"{self.dir}/meet"))
+
+    def test_variables_set_by_hand(self):
+        """What is wrong in one shell nobody else can know: each rank tells its own."""
+        by_hand = {"PMI_RANK": "", "PMI_SIZE": "", "WORLD_SIZE": "2", "RANK": "1", "LOCAL_RANK": "1"}
+        self.ends(self.start(1, **by_hand), USAGE, "levin: error E109: ")
+        self.ends(self.start(1, "strict=true", **by_hand, MASTER_ADDR="127.0.0.1"), USAGE, "levin: error W204: ")
+        self.ends(self.start(1, "devices=4", **by_hand, MASTER_ADDR="127.0.0.1", MASTER_PORT="2000"), USAGE, "levin: error E103: ", "4 device", "2 task")
+        shown = subprocess.run([LEVIN, "slurm", "env"], capture_output=True, text=True, timeout=WAIT_S, env={**CLEAN, **by_hand, "TORCHELASTIC_RUN_ID": "x"})
+        self.assertEqual(shown.returncode, USAGE)
+        self.assertIn("levin: error E109: ", shown.stderr)
+
+    def test_the_first_rank_is_killed(self):
+        """It speaks for all, and no launcher is there: one of the others says what became of it, and what is kept."""
+        words = ["max_steps=-1", "max_epochs=100000", "data.count=600", "checkpoint.every_n_steps=2"]
+        ranks = [self.start(r, *words, world=3) for r in range(3)]
+        end = time.monotonic() + WAIT_S
+        while not os.path.exists(f"{self.dir}/run/checkpoints/last.safetensors"):
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.02)
+        ranks[0].kill()
+        told = [p.communicate(timeout=WAIT_S)[1] for p in ranks]
+        self.assertEqual([p.returncode for p in ranks], [-9, PEER, PEER], told)
+        self.assertRegex("".join(told[1:]), r"\Aerror: rank 0 \(.*\) failed first at step \d+: the store in its process is lost: .*; step \d+ \(epoch \d+\) is saved: "
+                                        r"resume=true goes on from there\n\Z")
 
     def test_a_signal_before_they_have_met(self):
         """It ends at once, and takes the file and its folders with it."""

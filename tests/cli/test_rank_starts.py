@@ -80,7 +80,7 @@ class Refused(Case):
 
     def test_a_launcher_of_somebodys_own(self):
         """Its report names the rank, but does not repeat what rank 0 has told."""
-        done = subprocess.run([LEVIN, "launch", "-n", "2", "--max-restarts=2", "--crash-loop=0", "--show=0", "--no-prefix", "--", LEVIN, "train", "classify",
+        done = subprocess.run([LEVIN, "launch", "-n", "2", "--max-restarts=2", "--crash-loop=0", "--no-prefix", "--", LEVIN, "train", "classify",
                                "data=nowhere"], capture_output=True, text=True, timeout=WAIT_S, cwd=self.dir)
         self.assertEqual(done.returncode, USAGE, done.stderr)
         self.assertEqual(done.stderr.count("data=nowhere: No such file"), 1, done.stderr)

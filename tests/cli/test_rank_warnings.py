@@ -58,7 +58,7 @@ class Warnings(Case):
 
     def test_ranks_on_the_cpu_for_want_of_a_gpu(self):
         """Where nobody has said that they are to be there; told once, whoever starts the ranks."""
-        said = "2 ranks of this node run on the CPU, because no GPU is visible"
+        said = "2 ranks run on the CPU, because no GPU is visible"
         for words in ((), ("strategy=dp",)):
             self.one("W206", said, "devices=2", "accelerator=auto", *words)
         self.assertEqual(self.warned("devices=1", "accelerator=auto"), [])
@@ -85,7 +85,7 @@ class Strict(Case):
         _, told = self.levin(words, USAGE, env=env)
         self.assertEqual(told.count("levin: error W"), 1, told)
         self.assertTrue(told.startswith(f"levin: error {code}: "), told)
-        self.assertTrue(told.endswith("  fix: strict=true makes warnings errors: mend what they say, or leave strict out\n"), told)
+        self.assertTrue(told.endswith("  fix: warnings are errors here (strict=true, or LEVIN_STRICT=1): mend what they say, or say strict=false\n"), told)
         self.assertEqual(os.listdir(self.dir), [])
 
     def test_of_a_training(self):
@@ -135,6 +135,14 @@ class Strict(Case):
         _, told = self.levin(["train", *SHAPES, f"out={self.dir}/two"], USAGE, env={"LEVIN_STRICT": "yes"})
         self.assertTrue(told.startswith("levin: error E100: LEVIN_STRICT='yes' is neither 0 nor 1\n"), told)
 
+    def test_the_nearer_word_wins(self):
+        train = ["train", *SHAPES, f"out={self.dir}/run", f"num_workers={CPUS + 1}"]
+        self.assertIn("W202", self.levin([*train, "strict=false"], OK, env={"LEVIN_STRICT": "1"})[1])
+        launch = ["launch", f"--run-dir={self.dir}/logs", "--no-prefix", "-n", "2"]
+        for more, env in ((["--strict"], {}), ([], {"LEVIN_STRICT": "1"})):  # the ranks are to be strict, too
+            self.assertIn("levin: error W202: ", self.levin([*launch, *more, "--", LEVIN, *train, "overwrite=true"], USAGE, env=env)[1])
+        self.assertIn("warning: W202", self.levin([*launch, "--strict", "--", LEVIN, *train, "overwrite=true", "strict=false"], OK)[1])
+
     def test_quiet_hides_warnings(self):
         """And does not keep strict from refusing."""
         train = ["train", *SHAPES, f"out={self.dir}/run", "devices=2", "accelerator=auto", "quiet=true"]
@@ -150,7 +158,7 @@ class Nccl(Case):
             return shown.split(), err
         shown, err = told(NCCL_SOCKET_IFNMAE="eth0", NCCL_DEBUG="WARN", NCCL_IB_HCA="mlx5")
         self.assertEqual(shown, ["NCCL_DEBUG=WARN", "NCCL_IB_HCA=mlx5", "NCCL_SOCKET_IFNMAE=eth0"])
-        self.assertEqual(err, "levin: warning W214: NCCL_SOCKET_IFNMAE is no variable of NCCL that is known here; did you mean NCCL_SOCKET_IFNAME; "
+        self.assertEqual(err, "levin: warning W214: NCCL_SOCKET_IFNMAE is no variable of NCCL that is known here (did you mean NCCL_SOCKET_IFNAME?); "
                               "it is passed on as it is\n")
         self.assertIn("W214: NCCL_QWERTZUIOP is no variable of NCCL that is known here; it is passed on", told("--env", "NCCL_QWERTZUIOP=1")[1])
         self.assertEqual(told("--env", "NCCL_QWERTZUIOP=1", "--quiet")[1], "")

@@ -25,6 +25,7 @@ static void names(void **state)
         {"NCCL_IB_HCA", false, NULL},
         {"NCCL_NET_GDR_LEVEL", false, NULL},
         {"NCCL_VERSION", false, NULL}, /* of container images */
+        {"NCCL_UCX_TLS", false, NULL}, /* of a plugin */
         {"NCCL_ASYNC_ERROR_HANDLING", false, NULL}, /* of PyTorch */
         {"TORCH_NCCL_TRACE_BUFFER_SIZE", false, NULL},
         {"PATH", false, NULL},
@@ -62,7 +63,7 @@ static void warnings(void **state)
     assert_int_equal(n.n_warnings, 2);
     assert_string_equal(lvni_str_text(&n.warnings),
                         "levin: warning W214: NCCL_FOO_BARR is no variable of NCCL that is known here; it is passed on as it is\n"
-                        "levin: warning W214: NCCL_DEBUK is no variable of NCCL that is known here; did you mean NCCL_DEBUG; it is passed on as it is\n");
+                        "levin: warning W214: NCCL_DEBUK is no variable of NCCL that is known here (did you mean NCCL_DEBUG?); it is passed on as it is\n");
     lvni_notices_free(&n);
 }
 
@@ -76,8 +77,8 @@ static void warnings_become_errors(void **state)
     lvni_notice_warn(&n, 211, "another");
     assert_int_equal(lvni_notices_refuse_warnings(&n), LVN_ERR_USAGE);
     assert_string_equal(lvni_str_text(&n.text), "levin: error W202: too many\nlevin: error W211: another\n"
-                                                "  fix: strict=true makes warnings errors: mend what they say, or leave strict out\n");
-    assert_string_equal(lvn_last_error()->message, "W202: too many (strict=true makes warnings errors)");
+                                                "  fix: warnings are errors here (strict=true, or LEVIN_STRICT=1): mend what they say, or say strict=false\n");
+    assert_string_equal(lvn_last_error()->message, "W202: too many (warnings are errors: strict)");
     assert_string_equal(lvni_str_text(&n.warnings), "");
     assert_int_equal(n.n_warnings, 0);
     assert_int_equal(n.error, 202);
@@ -93,11 +94,12 @@ static void switches(void **state)
     (void)state;
     static const struct {
         const char *set;
-        bool option, want;
+        int option;
+        bool want;
         lvn_status status;
-    } rows[] = {{"LEVIN_STRICT=1", false, true, LVN_OK},  {"LEVIN_STRICT=0", false, false, LVN_OK}, {"LEVIN_STRICT=0", true, true, LVN_OK},
-                {"LEVIN_STRICT=", false, false, LVN_OK},  {"A=b", true, true, LVN_OK},              {"A=b", false, false, LVN_OK},
-                {"LEVIN_STRICT=true", false, false, LVN_ERR_USAGE}};
+    } rows[] = {{"LEVIN_STRICT=1", -1, true, LVN_OK}, {"LEVIN_STRICT=0", -1, false, LVN_OK}, {"LEVIN_STRICT=0", 1, true, LVN_OK},
+                {"LEVIN_STRICT=1", 0, false, LVN_OK}, {"LEVIN_STRICT=", -1, false, LVN_OK},  {"A=b", 1, true, LVN_OK},
+                {"A=b", -1, false, LVN_OK},           {"LEVIN_STRICT=true", -1, false, LVN_ERR_USAGE}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char variable[40];
         char *const one[] = {variable, NULL};

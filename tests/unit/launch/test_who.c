@@ -228,7 +228,8 @@ static void launchers(void **state)
         ROW(LEVIN "LEVIN_RANK=0 LEVIN_LOCAL_RANK=0 LEVIN_NODE_RANK=0 LEVIN_MASTER_ADDR=127.0.0.1 LEVIN_MASTER_PORT=4000 LEVIN_STORE_FD=7",
             "source=levin rank=0 rdzv=fd store_host=yes"),
         ROW(LEVIN "LEVIN_RANK=0 LEVIN_LOCAL_RANK=0 LEVIN_NODE_RANK=0 LEVIN_MASTER_ADDR=127.0.0.1 LEVIN_MASTER_PORT=4000 LEVIN_STORE_FD=7 LEVIN_RDZV=file:/shared",
-            "rdzv=fd"), /* the launcher's socket listens already */
+            "rdzv=fd"), /* the launcher has told all of its ranks where they meet */
+        ROW(LEVIN "LEVIN_MASTER_ADDR=127.0.0.1 LEVIN_MASTER_PORT=4000 LEVIN_RDZV=file:/shared", "rank=3 rdzv=tcp master_addr=127.0.0.1 master_port=4000"),
         ROW(LEVIN "LEVIN_RANK=0 LEVIN_LOCAL_RANK=0 LEVIN_NODE_RANK=0 LEVIN_MASTER_ADDR=127.0.0.1 LEVIN_MASTER_PORT=4000 LEVIN_STORE_FD=7", "rdzv=file",
             .options = {.rdzv = "file:/shared"}),
         ROW("RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 GROUP_WORLD_SIZE=2 GROUP_RANK=0 LEVIN_RDZV=file:/shared", "rdzv=file"),
@@ -311,6 +312,8 @@ static void mistakes(void **state)
                 {"source torchrun", "MASTER_ADDR is not set", "fix: MASTER_ADDR=HOST (levin launch --master-addr HOST)"}),
         {OMPI, 109, {"source ompi", "LEVIN_RDZV=file:DIR"}, .options = {.rdzv = "tcp"}},
         MISTAKE(OMPI "LEVIN_RDZV=tcp", 109, {"source ompi"}),
+        MISTAKE(OMPI "LEVIN_RDZV=udp", 100, {"LEVIN_RDZV='udp' is neither tcp nor file:DIR", "fix: LEVIN_RDZV=file:DIR"}),
+        {OMPI, 100, {"rdzv='file:' is neither"}, .options = {.rdzv = "file:"}},
         MISTAKE(BLOCK "MASTER_PORT=99999", 100, {"MASTER_PORT='99999'", "1 to 65535"}),
         MISTAKE(BLOCK "MASTER_PORT=0", 100, {"MASTER_PORT='0'"}),
         MISTAKE("LEVIN_ENV=slurm", 100, {"LEVIN_ENV=slurm", "SLURM_JOB_ID is not set", "SLURM_STEP_ID is not set", "SLURM_PROCID is not set"}),

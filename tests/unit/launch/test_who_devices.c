@@ -104,7 +104,7 @@ static void which_device(void **state)
         {SLURM, 0, 1, 2, .visible = 4, .spec = "4", .index = 0, .threads = true},
         {SLURM, 0, 1, 2, .visible = 4, .index = 0, .threads = true},
         /* the CPU */
-        {SLURM, 1, 2, 1, .visible = 0, .index = -1, .warning = 206, .says = {"2 ranks of this node run on the CPU, because no GPU is visible"}},
+        {SLURM, 1, 2, 1, .visible = 0, .index = -1, .warning = 206, .says = {"2 ranks run on the CPU, because no GPU is visible"}},
         {SLURM, 1, 2, 1, .visible = 0, .index = -1, .accelerator = LVNI_ACCELERATOR_CPU},
         {SLURM, 0, 1, 2, .visible = 0, .index = -1},
         {SLURM, 1, 2, 1, .visible = 0, .spec = "2", .index = -1, .accelerator = LVNI_ACCELERATOR_CPU},
