@@ -207,18 +207,37 @@ static void show_only_one(const lvni_device_request *r, const lvni_visible *v, l
     }
 }
 
+/* The next word of a list from *at on, which goes behind it. "3," is the list of device 3. */
+static bool next_word(const spec *s, const char **at, const char **begin, const char **end)
+{
+    while (*at < s->end) {
+        const char *comma = memchr(*at, ',', (size_t)(s->end - *at));
+        *begin = *at;
+        *end = comma != NULL ? comma : s->end;
+        *at = comma != NULL ? comma + 1 : s->end;
+        trim(begin, end);
+        if (*begin < *end) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int count_words(const spec *s)
+{
+    int n = 0;
+    for (const char *at = s->words, *begin, *end; next_word(s, &at, &begin, &end);) {
+        n++;
+    }
+    return n;
+}
+
 static lvn_status choose_list(const lvni_device_request *r, const lvni_visible *v, const spec *s, lvni_device_choice *out)
 {
-    for (const char *p = s->words; p < s->end;) {
-        const char *comma = memchr(p, ',', (size_t)(s->end - p));
-        const char *begin = p, *end = comma != NULL ? comma : s->end;
-        p = comma != NULL ? comma + 1 : s->end;
-        trim(&begin, &end);
+    for (const char *at = s->words, *begin, *end; next_word(s, &at, &begin, &end);) {
         int index = -1;
-        if (begin < end) { /* "3," is the list of device 3 */
-            LVN_TRY(find_index(r, v, begin, end, &index));
-            LVN_TRY(add_index(r, v, index, out));
-        }
+        LVN_TRY(find_index(r, v, begin, end, &index));
+        LVN_TRY(add_index(r, v, index, out));
     }
     if (out->n == 0) {
         return fail(r, v, "the list names no device");
@@ -268,8 +287,9 @@ static lvn_status no_device(const lvni_device_request *r, const spec *asked, lvn
 
 static lvn_status choose_cpu(const lvni_device_request *r, const spec *s, lvni_device_choice *out)
 {
-    if (s->form == LIST) {
-        return fail(r, NULL, "a list names GPUs, and with accelerator=cpu a number says how many ranks");
+    if (s->form == LIST) { /* the CPU may be what accelerator=auto has become */
+        const int n = count_words(s);
+        return fail(r, NULL, "a list names GPUs, and on the CPU a number says how many ranks: devices=%d", n > 0 ? n : 1);
     }
     out->accelerator = LVNI_ACCELERATOR_CPU;
     out->n = s->form == NUMBER && s->count > 0 ? s->count : 1;
@@ -283,7 +303,8 @@ static lvn_status choose(const lvni_device_request *r, const lvni_visible *v, lv
     spec s;
     LVN_TRY(read_spec(r, r->accelerator == LVNI_ACCELERATOR_CPU ? NULL : v, &s));
     if (s.form == NUMBER && s.count == 0 && !r->gpus) {
-        return fail(r, NULL, "give at least 1; to use no GPU say accelerator=cpu (--accelerator cpu)");
+        return r->accelerator == LVNI_ACCELERATOR_CPU ? fail(r, NULL, "give at least 1; devices=1 is one rank on the CPU")
+                                                      : fail(r, NULL, "give at least 1; to use no GPU say accelerator=cpu (--accelerator cpu)");
     }
     const bool zero = s.form == NUMBER && s.count == 0; /* gpus=0 */
     if (zero && (r->accelerator == LVNI_ACCELERATOR_CUDA || r->accelerator == LVNI_ACCELERATOR_SIM)) {
@@ -313,6 +334,13 @@ lvn_status lvni_device_choose(const lvni_device_request *request, const lvni_vis
     }
     *out = made;
     return LVN_OK;
+}
+
+int lvni_device_spec_count(const char *text)
+{
+    const lvni_device_request r = {.key = "devices", .spec = text};
+    spec s;
+    return read_spec(&r, NULL, &s) != LVN_OK ? 0 : s.form == LIST ? count_words(&s) : s.form == NUMBER ? s.count : 0;
 }
 
 void lvni_device_choice_free(lvni_device_choice *choice)

@@ -37,6 +37,8 @@ typedef struct lvni_device_choice {
 /* visible: the devices of the accelerator asked for (sim: the simulated ones; AUTO: the GPUs). Values that cannot be meant are
  * LVN_ERR_USAGE with a sentence; GPUs asked for where none is visible are E106. *out is to be freed. */
 lvn_status lvni_device_choose(const lvni_device_request *request, const lvni_visible *visible, lvni_notices *notices, lvni_device_choice *out);
+/* How many devices a text asks for that names so many, or as many words; 0: all there are, or it cannot be read. */
+int lvni_device_spec_count(const char *text);
 void lvni_device_choice_free(lvni_device_choice *choice);
 
 /* The value of CUDA_VISIBLE_DEVICES that shows the chosen devices alone, each once, in their order: "4,6", "GPU-5ae2...". A process

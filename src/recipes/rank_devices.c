@@ -4,6 +4,7 @@
 #include "launch/env_vars.h"
 #include "recipes/accelerator.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -54,11 +55,15 @@ static bool is_number(const char *spec)
 static lvn_status no_backend(const lvni_config *c, lvni_notices *n)
 {
     const char *key = lvni_config_spelled(c, "devices"), *spec = lvni_config_str(c, "devices");
-    const bool number = is_number(spec);
+    const int asked = lvni_device_spec_count(spec);
+    char count[16] = "N";
+    if (asked > 0) {
+        snprintf(count, sizeof count, "%d", asked);
+    }
     const lvn_status s = lvni_notice_error(n, NO_GPU, "GPUs are asked for, but this process sees none: this build of levin has no GPU backend yet");
     lvni_notice_found(n, "%s=%s (%s)", key, spec, lvni_config_origin(c, "devices"));
-    lvni_notice_fix(n, "devices=%s for ranks on the CPU", number ? spec : "N");
-    lvni_notice_fix(n, "or accelerator=sim, pretend devices, with LEVIN_SIM_DEVICES=%s in the environment", number ? spec : "N");
+    lvni_notice_fix(n, "devices=%s for ranks on the CPU", count);
+    lvni_notice_fix(n, "or accelerator=sim, pretend devices, with LEVIN_SIM_DEVICES=%s in the environment", count);
     return s;
 }
 
@@ -94,5 +99,8 @@ lvn_status lvni_rank_devices(const lvni_config *c, const lvni_who *who, const lv
     LVN_TRY(launched && several ? check_number(c, who, notices) : LVN_OK);
     const lvn_status s = lvni_device_choose(&request, visible, notices, choice);
     choice->no_gpu = s == LVN_OK && !launched && choice->accelerator == LVNI_ACCELERATOR_CPU && was_auto(c) && strcmp(spec, "0") != 0;
+    if (s == LVN_ERR_USAGE && !launched && notices->error == 0) { /* a launcher has told where its own came from */
+        lvn_error_frame("%s=%s (%s)", request.key, spec, lvni_config_origin(c, "devices"));
+    }
     return s != LVN_OK && notices->error == NO_GPU && !sim ? no_backend(c, notices) : s;
 }

@@ -40,12 +40,25 @@ class Refused(Case):
 
     def test_gpus_are_no_ranks_of_the_cpu(self):
         for command in (SHAPES, ["plan", *SHAPES]):
-            for words, more in ((["gpus=4"], "4"), (["num_gpus=4", "strategy=dp"], "4"), (["gpus=-1"], "N"), (["gpus=[0,1]"], "N")):
+            for words, more in ((["gpus=4"], "4"), (["num_gpus=4", "strategy=dp"], "4"), (["gpus=-1"], "N"), (["gpus=[0,1]"], "2"), (["gpus=GPU-1f"], "1")):
                 text = self.told(*command, *words, code=RESOURCE)
                 self.assertEqual(text, "levin: error E106: GPUs are asked for, but this process sees none: this build of levin has no GPU backend yet\n"
                                  f"  found: {words[0]} (command line)\n  fix: devices={more} for ranks on the CPU\n"
                                  f"  fix: or accelerator=sim, pretend devices, with LEVIN_SIM_DEVICES={more} in the environment\n")
         self.assertIn("gpus a: cannot read 'a' as a number", self.told(*SHAPES, "gpus=a"))
+
+    def test_devices_that_cannot_be_meant(self):
+        """What is right, and where the wrong word stands; nobody has written accelerator=cpu here."""
+        listed = "error: devices [0,1]: a list names GPUs, and on the CPU a number says how many ranks: devices=2\n"
+        none = "error: devices 0: give at least 1; devices=1 is one rank on the CPU\n"
+        for command in (SHAPES, ["plan", *SHAPES]):
+            for more in ([], ["accelerator=cpu"]):
+                self.assertEqual(self.told(*command, "devices=[0,1]", *more), listed + "  in devices=[0,1] (command line)\n")
+                self.assertEqual(self.told(*command, "devices=0", *more), none + "  in devices=0 (command line)\n")
+        with open(f"{self.dir}/c.yaml", "w") as f:
+            f.write("batch_size: 6\ndevices: 0\n")
+        done = subprocess.run([LEVIN, *SHAPES, "config=c.yaml"], capture_output=True, text=True, timeout=WAIT_S, cwd=self.dir)
+        self.assertEqual((done.returncode, done.stderr), (USAGE, none + "  in devices=0 (c.yaml:2)\n"))
 
     def test_gpus_that_are_there(self):
         for words in (["gpus=0"], ["gpus=2", "accelerator=cpu"], ["gpus=2", "accelerator=sim"]):

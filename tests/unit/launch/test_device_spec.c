@@ -147,7 +147,7 @@ static void mistakes(void **state)
         R("-2", "devices -2: a number of devices is 1 or more, and -1 means all; visible: 0-3"),
         R("[0,-1]", "devices [0,-1]: -1 is not the index of a device; visible: 0-3"),
         R("0", "devices 0: give at least 1; to use no GPU say accelerator=cpu (--accelerator cpu)"),
-        R("0", "devices 0: give at least 1; to use no GPU say accelerator=cpu (--accelerator cpu)", .accelerator = LVNI_ACCELERATOR_CPU),
+        R("0", "devices 0: give at least 1; devices=1 is one rank on the CPU", .accelerator = LVNI_ACCELERATOR_CPU),
         R("", "devices : the value is empty; give all, a number, or a list such as 0,2; visible: 0-3"),
         R("a", "devices a: cannot read 'a' as a number; give all, a number, a list such as 0,2, or the beginning of a UUID; visible: 0-3"),
         R("1.5", "devices 1.5: cannot read '1.5' as a number; give all, a number, a list such as 0,2, or the beginning of a UUID; visible: 0-3"),
@@ -178,7 +178,8 @@ static void cpu(void **state)
         R("2", "cpu 2", .value = ""),
         R("0", "cpu 1", .gpus = true),
         R("0", "gpus 0: 0 asks for the CPU, and accelerator for GPUs", .gpus = true, .accelerator = LVNI_ACCELERATOR_CUDA),
-        R("[0,1]", "devices [0,1]: a list names GPUs, and with accelerator=cpu a number says how many ranks", .accelerator = LVNI_ACCELERATOR_CPU),
+        R("[0,1]", "devices [0,1]: a list names GPUs, and on the CPU a number says how many ranks: devices=2", .accelerator = LVNI_ACCELERATOR_CPU),
+        R("3,", "devices 3,: a list names GPUs, and on the CPU a number says how many ranks: devices=1", .accelerator = LVNI_ACCELERATOR_CPU),
     };
     CHECK(rows);
 }
