@@ -16,6 +16,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -187,23 +188,50 @@ static lvn_status meet(const lvni_who *who, const lvni_config *config, const cha
     return s;
 }
 
+/* The other direction of print_mask, added to what is there. */
+static void add_mask(const char *text, cpu_set_t *set)
+{
+    char *end;
+    for (const char *p = text; *p != '\0'; p = *end == ',' ? end + 1 : end) {
+        const unsigned long cpu = strtoul(p, &end, 10);
+        if (end == p) {
+            return;
+        }
+        if (cpu < CPU_SETSIZE) {
+            CPU_SET(cpu, set);
+        }
+    }
+}
+
+/* Processors that any rank of one host may use: masks may overlap without being equal. */
+static int cores_of_host(const lvni_member *m, int world, int host)
+{
+    cpu_set_t set;
+    int most = 0; /* where masks are not known, or too long for their text */
+    CPU_ZERO(&set);
+    for (int i = 0; i < world; i++) {
+        if (m[i].host_index == host) {
+            add_mask(m[i].fingerprint, &set);
+            most = m[i].cpus > most ? m[i].cpus : most;
+        }
+    }
+    return CPU_COUNT(&set) > most ? CPU_COUNT(&set) : most;
+}
+
 /* Ranks with the same processors share them. */
 static void share_cores(const lvni_control *control, lvni_rank *rank)
 {
     const lvni_member *m = lvni_control_members(control);
+    const lvni_member *own = &m[rank->rank];
+    int same = 1, hosts = 0; /* hosts are numbered by their smallest rank */
     rank->cores_all = 0;
     for (int i = 0; i < rank->world; i++) {
-        int same = 0, first = i;
-        for (int k = 0; k < rank->world; k++) {
-            const bool shares = m[k].host_index == m[i].host_index && strcmp(m[k].fingerprint, m[i].fingerprint) == 0;
-            same += shares ? 1 : 0;
-            first = shares && k < first ? k : first;
-        }
-        rank->cores_all += first == i ? m[i].cpus : 0;
-        if (i == rank->rank) {
-            rank->cores = m[i].cpus / same > 1 ? m[i].cpus / same : 1;
+        same += i != rank->rank && m[i].host_index == own->host_index && strcmp(m[i].fingerprint, own->fingerprint) == 0;
+        if (m[i].host_index == hosts) {
+            rank->cores_all += cores_of_host(m, rank->world, hosts++);
         }
     }
+    rank->cores = own->cpus / same > 1 ? own->cpus / same : 1;
 }
 
 static lvn_status exchange(void *user, const void *mine, size_t bytes, void *all)

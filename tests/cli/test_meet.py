@@ -14,10 +14,11 @@ CLEAN = {name: value for name, value in os.environ.items() if not name.startswit
 
 
 class Meet(Case):
-    def start(self, rank, *more, world=2, **env):
+    def start(self, rank, *more, world=2, cores=None, **env):
         words = ["train", "classify", "data=builtin:shapes", "data.count=60", "image_size=16", "model=mlp", "batch_size=6", "max_steps=2", "val_split=0",
                  f"out={self.dir}/run", *more]
-        return subprocess.Popen([LEVIN, *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        pin = (lambda: os.sched_setaffinity(0, cores)) if cores else None
+        return subprocess.Popen([LEVIN, *words], preexec_fn=pin, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                 env={**CLEAN, "PMI_RANK": str(rank), "PMI_SIZE": str(world), **env})
 
     def ends(self, process, code, *says):
@@ -122,6 +123,16 @@ class Meet(Case):
         self.ends(self.start(0), USAGE, "E117: ", "optim.lr: 0.001 / 0.5\n")
         self.ends(second, USAGE)
         self.assertEqual(os.listdir(self.dir), [])
+
+    def test_cores_that_some_share(self):
+        """The banner counts each once."""
+        cores = sorted(os.sched_getaffinity(0))[:2]
+        if len(cores) < 2:
+            self.skipTest("2 cores are needed")
+        second = self.start(1, cores=cores[:1])
+        out, err = self.start(0, cores=cores).communicate(timeout=WAIT_S)
+        self.ends(second, OK)
+        self.assertTrue([line for line in (out + err).splitlines() if line.startswith("cpu: ") and line.endswith(", 2 cores")], out + err)
 
     def test_one_device_for_two(self):
         """As where every task is shown the same one."""
