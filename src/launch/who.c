@@ -21,12 +21,13 @@ const char *lvni_source_name(lvni_source source)
 }
 
 /* "3", or "unknown" before the ranks have met. */
-static void print_number(lvni_str *out, const char *name, int value)
+/* "rank=3 (RANK)" */
+static void print_number(lvni_str *out, const char *name, int value, const char *from)
 {
     if (value == LVNI_WHO_UNKNOWN) {
         lvni_str_printf(out, " %s=unknown", name);
     } else {
-        lvni_str_printf(out, " %s=%d", name, value);
+        lvni_str_printf(out, from != NULL ? " %s=%d (%s)" : " %s=%d", name, value, from);
     }
 }
 
@@ -40,12 +41,12 @@ lvn_status lvni_who_inconsistent(const lvni_who *who, lvni_notices *notices, con
     const lvn_status s = lvni_notice_error(notices, 102, "%s", sentence);
     lvni_str line = {.len = 0};
     lvni_str_printf(&line, "source=%s", lvni_source_name(who->source));
-    print_number(&line, "rank", who->rank);
-    print_number(&line, "world", who->world);
-    print_number(&line, "local_rank", who->local_rank);
-    print_number(&line, "local_world", who->local_world);
-    print_number(&line, "node_rank", who->node_rank);
-    print_number(&line, "nnodes", who->nnodes);
+    print_number(&line, "rank", who->rank, who->from[LVNI_WHO_RANK]);
+    print_number(&line, "world", who->world, who->from[LVNI_WHO_WORLD]);
+    print_number(&line, "local_rank", who->local_rank, who->from[LVNI_WHO_LOCAL_RANK]);
+    print_number(&line, "local_world", who->local_world, who->from[LVNI_WHO_LOCAL_WORLD]);
+    print_number(&line, "node_rank", who->node_rank, who->from[LVNI_WHO_NODE_RANK]);
+    print_number(&line, "nnodes", who->nnodes, who->from[LVNI_WHO_NNODES]);
     lvni_notice_found(notices, "%s", lvni_str_text(&line));
     lvni_str_clear(&line);
     for (int i = 0; i < who->tasks.n; i++) {
@@ -60,6 +61,7 @@ lvn_status lvni_who_inconsistent(const lvni_who *who, lvni_notices *notices, con
         lvni_notice_found(notices, "hosts %s: %zu hosts", lvni_str_text(&line), who->hosts.n);
     }
     lvni_str_free(&line);
+    lvni_notice_fix(notices, "one of these numbers is of another run, or mistyped: start the ranks with what sets them all, or unset them");
     notices->own = true;
     return s;
 }

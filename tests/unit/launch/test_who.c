@@ -287,7 +287,7 @@ static void mistakes(void **state)
         MISTAKE(BLOCK "RANK=0 WORLD_SIZE=2 LOCAL_RANK=0", 107,
                 {"RANK=0", "WORLD_SIZE=2", "SLURM_PROCID=2", "SLURM_STEP_NUM_TASKS=4", "unset RANK WORLD_SIZE LOCAL_RANK", "or LEVIN_ENV=slurm"}),
         MISTAKE(BLOCK "S:STEP_TASKS_PER_NODE=2(x3)", 102,
-                {"add up to 6 on 3 nodes", "4 tasks on 2 nodes", "tasks per node 2,2,2: 3 nodes, 6 tasks", "hosts n[08-09]: 2 hosts", "rank=2 world=4", "node_rank=1 nnodes=2"}),
+                {"add up to 6 on 3 nodes", "4 tasks on 2 nodes", "tasks per node 2,2,2: 3 nodes, 6 tasks", "hosts n[08-09]: 2 hosts", "rank=2 (SLURM_PROCID) world=4 (", "node_rank=1 (SLURM_NODEID) nnodes=2", "fix: one of these"}),
         MISTAKE(BLOCK "S:STEP_NODELIST=n[08-10]", 102, {"2 nodes, but its list has 3 hosts"}),
         MISTAKE(BLOCK "S:NODEID=2", 102, {"there is no node 2"}),
         MISTAKE(BLOCK "S:LOCALID=2", 102, {"local rank 2 of 2"}),
