@@ -3,6 +3,7 @@
 
 #include "control.h"
 #include "message.h"
+#include "rdzv_guard.h"
 
 #include "core/alloc.h"
 #include "core/vfs.h"
@@ -116,8 +117,14 @@ lvn_status lvni_rdzv_file_write(const char *path, int port, int fd, size_t *made
     lvn_status status = lvni_str_status(&s);
     status = status == LVN_OK ? lvni_str_status(&dir) : status;
     *made = status == LVN_OK && dir.len > 0 ? first_missing(dir.data) : 0;
+    if (status == LVN_OK) {
+        lvni_rdzv_guard_begin(path, *made);
+    }
     status = status == LVN_OK && dir.len > 0 ? lvni_mkdirs(dir.data) : status;
     status = status == LVN_OK ? lvni_file_write(path, s.data, s.len) : status;
+    if (status == LVN_OK) {
+        lvni_rdzv_guard_written(path);
+    }
     lvni_str_free(&s);
     lvni_str_free(&dir);
     return status;
@@ -165,4 +172,5 @@ void lvni_rdzv_file_remove(const char *path, int port, size_t made)
     if (snprintf(cut, sizeof cut, "%s", path) < (int)sizeof cut) {
         lvni_rdzv_remove_dirs(cut, made);
     }
+    lvni_rdzv_guard_end(path);
 }

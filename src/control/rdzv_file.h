@@ -21,7 +21,8 @@ lvn_status lvni_rdzv_file_path(const char *dir, const char *job_key, const char 
 /* LVN_ERR_USAGE where a file is in the place of the directory. */
 lvn_status lvni_rdzv_file_check(const char *dir);
 /* This host and process, and the address that the socket is bound to (fd -1: to none). *made: the bytes of path that name the first directory that had to be
- * made; 0: all were there. Also set when it fails. */
+ * made; 0: all were there. Also set when it fails.
+ * Until lvni_rdzv_file_remove, which is to be called then as well, a signal that ends the process takes the file along (rdzv_guard.h). */
 lvn_status lvni_rdzv_file_write(const char *path, int port, int fd, size_t *made);
 /* False: it is not there, or is no such file. */
 bool lvni_rdzv_file_read(const char *path, lvni_rdzv_where *out);

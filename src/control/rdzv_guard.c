@@ -13,26 +13,33 @@
 #include <unistd.h>
 
 static const int taken[] = {SIGINT, SIGTERM, SIGHUP};
-enum { TAKEN = sizeof taken / sizeof *taken, FREE = 0, CHANGING, GUARDED };
+enum { TAKEN = sizeof taken / sizeof *taken, FREE = 0, CHANGING, BEGUN, WRITTEN };
 
-static _Atomic int state;  /* who takes it out of FREE or GUARDED alone may touch what follows */
-static char guarded[4096];
+static _Atomic int state; /* who has made it CHANGING may touch what follows, and nobody else */
+static char guarded[4096], temporary[4096 + 32];
 static size_t made_from;
-static struct stat written; /* not the file that another run has put there since */
-static pid_t owner;         /* not one of its children */
+static bool was_there;         /* before: what an earlier run has left, or another one has put there, is not this one's */
+static struct stat old, ours;  /* ours: from WRITTEN on */
+static pid_t owner;            /* not one of its children */
 static struct sigaction before[TAKEN];
+
+static bool same_file(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
 
 static void remove_file(void)
 {
     struct stat there;
-    int want = GUARDED;
-    if (getpid() != owner || !atomic_compare_exchange_strong(&state, &want, CHANGING)) {
+    int now = atomic_load(&state);
+    if (getpid() != owner || (now != BEGUN && now != WRITTEN) || !atomic_compare_exchange_strong(&state, &now, CHANGING)) {
         return;
     }
-    if (stat(guarded, &there) == 0 && there.st_dev == written.st_dev && there.st_ino == written.st_ino) {
+    unlink(temporary);
+    if (stat(guarded, &there) == 0 && (now == WRITTEN ? same_file(&there, &ours) : !was_there || !same_file(&there, &old))) {
         unlink(guarded);
-        lvni_rdzv_remove_dirs(guarded, made_from);
     }
+    lvni_rdzv_remove_dirs(guarded, made_from);
     atomic_store(&state, FREE);
 }
 
@@ -80,28 +87,37 @@ void lvni_rdzv_guard_begin(const char *path, size_t made)
     if (strlen(path) >= sizeof guarded || !atomic_compare_exchange_strong(&state, &want, CHANGING)) {
         return;
     }
-    snprintf(guarded, sizeof guarded, "%s", path);
     made_from = made;
     owner = getpid();
-    const bool there = stat(path, &written) == 0;
-    for (int i = 0; there && i < TAKEN; i++) {
+    snprintf(guarded, sizeof guarded, "%s", path);
+    snprintf(temporary, sizeof temporary, "%s.tmp-%ld", path, (long)owner); /* as lvni_file_write names it */
+    was_there = stat(path, &old) == 0;
+    for (int i = 0; i < TAKEN; i++) {
         take(i);
     }
-    atomic_store(&state, there ? GUARDED : FREE);
+    atomic_store(&state, BEGUN);
+}
+
+void lvni_rdzv_guard_written(const char *path)
+{
+    int want = BEGUN;
+    if (atomic_load(&state) == BEGUN && strcmp(guarded, path) == 0 && stat(path, &ours) == 0) {
+        atomic_compare_exchange_strong(&state, &want, WRITTEN);
+    }
 }
 
 void lvni_rdzv_guard_end(const char *path)
 {
-    int want = GUARDED;
-    if (!atomic_compare_exchange_strong(&state, &want, CHANGING)) {
+    int now = atomic_load(&state);
+    if ((now != BEGUN && now != WRITTEN) || !atomic_compare_exchange_strong(&state, &now, CHANGING)) {
         return;
     }
     const bool mine = strcmp(guarded, path) == 0;
     for (int i = 0; mine && i < TAKEN; i++) {
-        struct sigaction now;
-        if (sigaction(taken[i], NULL, &now) == 0 && is_mine(&now)) {
+        struct sigaction is;
+        if (sigaction(taken[i], NULL, &is) == 0 && is_mine(&is)) {
             sigaction(taken[i], &before[i], NULL);
         }
     }
-    atomic_store(&state, mine ? FREE : GUARDED);
+    atomic_store(&state, mine ? FREE : now);
 }

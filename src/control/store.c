@@ -3,7 +3,6 @@
 #include "store_impl.h"
 
 #include "rdzv_file.h"
-#include "rdzv_guard.h"
 
 #include "core/alloc.h"
 #include "core/clock.h"
@@ -72,7 +71,6 @@ static void free_store(lvni_store *store)
     }
     if (store->file.len > 0) {
         lvni_rdzv_file_remove(store->file.data, store->port, store->made_dirs);
-        lvni_rdzv_guard_end(store->file.data); /* until now a signal would have removed it */
     }
     lvni_str_free(&store->file);
     lvni_store_free_keys(store);
@@ -208,9 +206,7 @@ static lvn_status write_file(lvni_store *store, int fd)
     const lvni_store_options *o = &store->o;
     LVN_TRY(lvni_rdzv_file_check(o->rdzv_dir));
     LVN_TRY(lvni_rdzv_file_path(o->rdzv_dir, o->job_key, o->run_id, o->secret, o->world, &store->file));
-    LVN_TRY(lvni_rdzv_file_write(store->file.data, store->port, fd, &store->made_dirs));
-    lvni_rdzv_guard_begin(store->file.data, store->made_dirs);
-    return LVN_OK;
+    return lvni_rdzv_file_write(store->file.data, store->port, fd, &store->made_dirs);
 }
 
 static lvn_status create(const lvni_store_options *o, int *fd, lvni_store **out)
