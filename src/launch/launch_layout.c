@@ -235,6 +235,9 @@ static lvn_status lay_nodes(lvni_run *r)
         LVN_FAIL(LVN_ERR_USAGE, "max_restarts %d: restarts are for one node; over %d nodes restart from outside (requeue)", o->max_restarts, r->nodes);
     }
     r->world = r->local * r->nodes;
+    if (r->node_rank == 0) { /* which holds it */
+        lvni_port_warn(o->master_port, &r->notices);
+    }
     return LVN_OK;
 }
 

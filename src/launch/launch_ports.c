@@ -103,6 +103,14 @@ int lvni_port_number(const char *text)
     return (int)strtol(text, NULL, 10);
 }
 
+void lvni_port_warn(const char *wanted, lvni_notices *notices)
+{
+    const int number = lvni_port_number(wanted);
+    if (number > 0 && number < 1024) {
+        lvni_notice_warn(notices, 205, "port %d is below 1024, which needs a privilege", number);
+    }
+}
+
 void lvni_port_release(lvni_held_port *h)
 {
     if (h->fd >= 0) {
@@ -132,9 +140,6 @@ lvn_status lvni_port_hold(const char *wanted, lvni_notices *notices, lvni_held_p
             LVN_FAIL(LVN_ERR_IO, "no free port of %d to %d was found: %s", RANDOM_FIRST, RANDOM_FIRST + RANDOM_COUNT - 1, strerror(errno));
         }
         return LVN_OK;
-    }
-    if (number > 0 && number < 1024) {
-        lvni_notice_warn(notices, 205, "port %d is below 1024, which needs a privilege", number);
     }
     if (number > 0 ? hold(number, h) : hold_one_of(false, h)) {
         return LVN_OK;

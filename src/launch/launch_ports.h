@@ -15,6 +15,8 @@ typedef struct lvni_held_port {
  * gives it to nobody who asks for any, and no other launcher takes it. wanted: "auto": any; "random": of 12000 to 31999; else the number:
  * taken is E110. */
 lvn_status lvni_port_hold(const char *wanted, lvni_notices *notices, lvni_held_port *h);
+/* W205: a port that needs a privilege. */
+void lvni_port_warn(const char *wanted, lvni_notices *notices);
 void lvni_port_release(lvni_held_port *h);
 /* "29500" -> 29500; 0: not a number. */
 int lvni_port_number(const char *text);

@@ -171,7 +171,30 @@ static bool is_told(const lvni_run *r, const lvni_proc *first, const lvni_error_
     return told;
 }
 
-/* Not where it begins with what the record has said: then it has nothing else. */
+static bool ends_with(const char *text, size_t n, const char *end, size_t m)
+{
+    return m > 0 && n >= m && memcmp(text + n - m, end, m) == 0;
+}
+
+/* Does the line of n bytes say nothing but what the record has said: (the end of) a line of its sentence, or a frame? */
+static bool is_of_record(const lvni_error_record *e, const char *text, size_t n)
+{
+    const size_t blanks = strspn(text, " \t"), skip = blanks < n ? blanks : n;
+    bool is = e->kind[0] != '\0' && skip == n; /* an empty one between them */
+    for (const char *at = e->message; *at != '\0' && !is; at += at[strcspn(at, "\n")] == '\n' ? strcspn(at, "\n") + 1 : strcspn(at, "\n")) {
+        is = ends_with(text, n, at, strcspn(at, "\n"));
+    }
+    char frame[1040];
+    snprintf(frame, sizeof frame, "at %s", e->where);
+    is = is || (e->where[0] != '\0' && strlen(frame) == n - skip && memcmp(text + skip, frame, n - skip) == 0);
+    for (int i = 0; i < e->n_stack && !is; i++) {
+        snprintf(frame, sizeof frame, "in %s", e->stack[i]);
+        is = strlen(frame) == n - skip && memcmp(text + skip, frame, n - skip) == 0;
+    }
+    return is;
+}
+
+/* But for the lines that the record has said. */
 static void print_tail(lvni_run *r, const lvni_proc *p, const lvni_error_record *e)
 {
     char *text;
@@ -179,19 +202,20 @@ static void print_tail(lvni_run *r, const lvni_proc *p, const lvni_error_record 
     if (lvni_stream_tail(&p->err, r->o.tail, &text, &bytes) != LVN_OK) {
         return;
     }
-    const char *end_of_first = bytes > 0 ? memchr(text, '\n', bytes) : NULL;
-    const size_t first = end_of_first != NULL ? (size_t)(end_of_first - text) : bytes;
-    const bool said = bytes > 0 && e->message[0] != '\0' && memmem(text, first, e->message, strlen(e->message)) != NULL;
-    if (bytes > 0 && !said) {
-        line(r, "  last lines of its standard error:");
-        for (char *at = text; at < text + bytes;) {
-            char *end = memchr(at, '\n', (size_t)(text + bytes - at));
-            const size_t n = end != NULL ? (size_t)(end - at) : (size_t)(text + bytes - at);
+    bool begun = false;
+    for (char *at = text; at < text + bytes;) {
+        char *end = memchr(at, '\n', (size_t)(text + bytes - at));
+        const size_t n = end != NULL ? (size_t)(end - at) : (size_t)(text + bytes - at);
+        if (!is_of_record(e, at, n)) {
+            if (!begun) {
+                line(r, "  last lines of its standard error:");
+            }
+            begun = true;
             lvni_sink_put(r->err, "  | ", 4);
             lvni_sink_put(r->err, at, n);
             lvni_sink_put(r->err, "\n", 1);
-            at += n + 1;
         }
+        at += n + 1;
     }
     lvni_free(text);
 }
