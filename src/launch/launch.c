@@ -39,6 +39,7 @@ static lvn_status take_signals(lvni_run *r)
     signal(SIGCHLD, SIG_DFL); /* ignored, children would vanish without a word */
     sigprocmask(SIG_BLOCK, &set, &r->signals);
     sigdelset(&r->signals, SIGCHLD);
+    lvni_launch_unblock(r->environment, &r->signals);
     if (lvni_launch_is_training(r->program, r->o.program[1])) { /* takes them when it can, and must not end of them before; others get what we got */
         sigaddset(&r->signals, SIGUSR1);
         sigaddset(&r->signals, SIGUSR2);
@@ -48,6 +49,15 @@ static lvn_status take_signals(lvni_run *r)
         LVN_FAIL(LVN_ERR_INTERNAL, "no signalfd: %s", strerror(errno));
     }
     return LVN_OK;
+}
+
+void lvni_launch_unblock(char *const *environment, sigset_t *set)
+{
+    if (lvni_env_get(environment, "LEVIN_HANDED_OVER") != NULL) {
+        sigdelset(set, SIGINT);
+        sigdelset(set, SIGTERM);
+        sigdelset(set, SIGHUP);
+    }
 }
 
 static void raise_file_limit(lvni_run *r)
@@ -226,6 +236,7 @@ static lvn_status run(lvni_run *r, int *code)
     bool printed = false, strict = false;
     LVN_TRY(lvni_env_strict(r->environment, r->o.strict, &r->notices, &strict));
     r->o.strict = strict;
+    LVN_TRY(lvni_launch_read_env_file(&r->o));
     LVN_TRY(lvni_launch_warn_of_nccl(r));
     LVN_TRY(lvni_launch_srun(&r->o, r->environment, &r->notices, &printed));
     if (printed) {
@@ -239,6 +250,7 @@ static lvn_status run(lvni_run *r, int *code)
         return dry_run(r);
     }
     if (r->o.keep_logs == LVNI_KEEP_STARTED && r->nodes == 1) { /* the directory belongs to this run alone, resumed or not */
+        LVN_TRY(lvni_launch_lock_run_dir(r));
         lvni_launch_forget_files(r->run_dir);
     }
     r->sinks[0].spill_dir = r->sinks[1].spill_dir = r->run_dir;
@@ -264,7 +276,7 @@ static int report_error(lvni_run *r, lvn_status s, int code)
 
 int lvni_launch(int n, const char *const *words, char *const *environment, lvni_launch_after_kill after_kill)
 {
-    lvni_run r = {.environment = environment, .after_kill = after_kill, .store_fd = -1, .held = LVNI_NO_PORT, .signal_fd = -1, .guard_fd = -1, .oom_kills = -1, .feed = {.from = -1}};
+    lvni_run r = {.environment = environment, .after_kill = after_kill, .lock_fd = -1, .store_fd = -1, .held = LVNI_NO_PORT, .signal_fd = -1, .guard_fd = -1, .oom_kills = -1, .feed = {.from = -1}};
     int code = LVNI_EXIT_OK;
     open_sinks(&r);
     lvn_status s = lvni_launch_options_read(n, words, &r.o);
@@ -273,11 +285,16 @@ int lvni_launch(int n, const char *const *words, char *const *environment, lvni_
     }
     if (s != LVN_OK) {
         code = report_error(&r, s, code);
+        r.broken = r.attempt == 0;
+        lvni_launch_attempt_free(&r); /* a folder cannot be looked into where all files are open */
     }
     drain(&r, code == LVNI_EXIT_OK && r.reason == LVNI_REASON_NONE);
     const bool good = r.o.keep_logs == LVNI_KEEP_FAILURE && r.begin_ns != 0 && (code == LVNI_EXIT_OK || r.signal != 0);
     if (good || lvni_launch_not_begun(&r)) {
         lvni_launch_remove_files(&r);
+    }
+    if (r.broken && r.run_dir == NULL) {
+        lvni_launch_give_back(environment);
     }
     lvni_guard_end(&r);
     lvni_launch_attempt_free(&r);
@@ -285,6 +302,7 @@ int lvni_launch(int n, const char *const *words, char *const *environment, lvni_
     lvni_launch_options_free(&r.o);
     lvni_notices_free(&r.notices);
     lvni_free(r.others);
+    lvni_close_fd(&r.lock_fd);
     lvni_sink_close(&r.sinks[0]);
     lvni_sink_close(&r.sinks[1]);
     if (r.signal_fd >= 0) {

@@ -30,6 +30,11 @@ static bool put_at(int fd, int number)
     return fd < 0 || (fd == number ? fcntl(fd, F_SETFD, 0) == 0 : dup2(fd, number) >= 0);
 }
 
+static bool keep_open(int fd)
+{
+    return fd < 0 || fcntl(fd, F_SETFD, 0) == 0;
+}
+
 static void become(const lvni_child *c, pid_t launcher, int told)
 {
     if (c->own_group) {
@@ -46,7 +51,7 @@ static void become(const lvni_child *c, pid_t launcher, int told)
     setrlimit(RLIMIT_NOFILE, &c->files);
     signal(SIGPIPE, SIG_DFL);
     signal(SIGXFSZ, SIG_DFL);
-    if (put_at(c->in, 0) && put_at(c->out, 1) && put_at(c->err, 2) && (c->keep_fd < 0 || fcntl(c->keep_fd, F_SETFD, 0) == 0)) {
+    if (put_at(c->in, 0) && put_at(c->out, 1) && put_at(c->err, 2) && keep_open(c->keep_fds[0]) && keep_open(c->keep_fds[1])) {
         sigprocmask(SIG_SETMASK, &c->signals, NULL);
         execve(c->path, (char *const *)(uintptr_t)c->argv, c->envp);
     }

@@ -13,7 +13,7 @@ typedef struct lvni_child {
     const char *const *argv;
     char *const *envp;
     int in, out, err;  /* become 0, 1, 2; -1: as they are */
-    int keep_fd;       /* stays open under its number; -1: none */
+    int keep_fds[2];   /* stay open under their numbers; -1: none */
     bool own_group;    /* leader of a process group of its own */
     const cpu_set_t *cpus; /* NULL: as it is */
     size_t cpu_bytes;

@@ -26,7 +26,7 @@ void lvni_launch_name(const lvni_run *r, const lvni_proc *p, lvni_rank_name *out
 void lvni_launch_forget_earlier(lvni_variables *v, bool meeting)
 {
     static const char *const names[] = {
-        "LEVIN_RANK", "LEVIN_WORLD_SIZE", "LEVIN_LOCAL_RANK", "LEVIN_LOCAL_WORLD_SIZE", "LEVIN_NODE_RANK", "LEVIN_NNODES", "LEVIN_STORE_FD",
+        "LEVIN_RANK", "LEVIN_WORLD_SIZE", "LEVIN_LOCAL_RANK", "LEVIN_LOCAL_WORLD_SIZE", "LEVIN_NODE_RANK", "LEVIN_NNODES", "LEVIN_STORE_FD", "LEVIN_LOCK_FD", "LEVIN_HANDED_OVER",
         "LEVIN_RESTART_COUNT", "LEVIN_MAX_RESTARTS", "LEVIN_ERROR_FILE", "LEVIN_LAUNCHED", "LEVIN_DEVICES", "LEVIN_MADE_DIR", "RANK", "WORLD_SIZE", "LOCAL_RANK",
         "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "NODE_RANK"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -63,6 +63,9 @@ static void say_who(const lvni_run *r, const lvni_proc *p, lvni_variables *v)
     lvni_variables_set(v, "LEVIN_LAUNCHED", "1");
     if (r->o.strict > 0) {
         lvni_variables_set(v, "LEVIN_STRICT", "1");
+    }
+    if (p->rank == 0 && r->lock_fd >= 0) {
+        lvni_variables_set_number(v, "LEVIN_LOCK_FD", r->lock_fd);
     }
     if (p->record != NULL) {
         lvni_variables_set(v, "LEVIN_ERROR_FILE", p->record);
@@ -218,11 +221,18 @@ static lvn_status set_line(lvni_variables *v, char *line, const char *path, int 
     return set_from(v, line, name);
 }
 
-static lvn_status set_file(lvni_variables *v, const char *path, const lvni_rank_name *name)
+lvn_status lvni_launch_read_env_file(lvni_launch_options *o)
 {
-    char *data;
     size_t bytes;
-    LVN_TRY(lvni_file_read(path, ENV_FILE_MAX, &data, &bytes));
+    return o->env_file == NULL ? LVN_OK : lvni_file_read(o->env_file, ENV_FILE_MAX, &o->env_lines, &bytes);
+}
+
+static lvn_status set_lines(lvni_variables *v, const char *lines, const char *path, const lvni_rank_name *name)
+{
+    char *data = lvni_strdup(LVNI_TAG_CORE, lines);
+    if (data == NULL) {
+        return LVN_ERR_MEMORY;
+    }
     lvn_status s = LVN_OK;
     int number = 1;
     for (char *line = data; s == LVN_OK && line != NULL; number++) {
@@ -239,8 +249,8 @@ static lvn_status set_file(lvni_variables *v, const char *path, const lvni_rank_
 
 lvn_status lvni_launch_say_wishes(const lvni_launch_options *o, const lvni_rank_name *name, lvni_variables *v)
 {
-    if (o->env_file != NULL) {
-        LVN_TRY(set_file(v, o->env_file, name));
+    if (o->env_lines != NULL) {
+        LVN_TRY(set_lines(v, o->env_lines, o->env_file, name));
     }
     for (int i = 0; i < o->n_env; i++) {
         LVN_TRY(set_from(v, o->env[i], name));

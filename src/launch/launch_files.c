@@ -1,4 +1,4 @@
-/* Files of a run: its directory, the log files of its ranks, their error records. */
+/* Files of a run: the log files of its ranks, their error records. */
 #include "launch/launch.h"
 #include "launch/launch_impl.h"
 
@@ -17,9 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static lvn_status print_path(char **out, const char *fmt, ...) LVN_PRINTF(2, 3);
-
-static lvn_status print_path(char **out, const char *fmt, ...)
+lvn_status lvni_launch_path(char **out, const char *fmt, ...)
 {
     char text[4096];
     va_list args;
@@ -31,86 +29,6 @@ static lvn_status print_path(char **out, const char *fmt, ...)
     }
     *out = lvni_strdup(LVNI_TAG_CORE, text);
     return *out == NULL ? LVN_ERR_MEMORY : LVN_OK;
-}
-
-/* Absolute: ranks may change their directory before they write a record. */
-static lvn_status take_dir(lvni_run *r, const char *path)
-{
-    char here[2048] = "";
-    if (path[0] != '/' && getcwd(here, sizeof here) == NULL) {
-        LVN_FAIL(LVN_ERR_IO, "where are we? %s; give an absolute --run-dir", strerror(errno));
-    }
-    lvni_free(r->run_dir);
-    r->run_dir = NULL;
-    return path[0] == '/' ? print_path(&r->run_dir, "%s", path) : print_path(&r->run_dir, "%s/%s", here, path);
-}
-
-/* The first part of the path that is not there; all of it and more when everything is. */
-static size_t first_missing(const char *path)
-{
-    char part[4096];
-    size_t n = 1;
-    for (; path[n - 1] != '\0' && n < sizeof part; n++) {
-        if (path[n] == '/' || path[n] == '\0') {
-            snprintf(part, sizeof part, "%.*s", (int)n, path);
-            if (!lvni_path_exists(part)) {
-                break;
-            }
-        }
-    }
-    return n;
-}
-
-/* Remembers where it began to make folders: it, or the process that became this launcher, to have the name (LEVIN_MADE_DIR: the first of them). */
-static lvn_status make_run_dir(lvni_run *r)
-{
-    const char *given = r->o.run_dir, *made = lvni_env_get(r->environment, "LEVIN_MADE_DIR");
-    r->made_from = first_missing(r->run_dir);
-    if (given != NULL && made != NULL && strncmp(given, made, strlen(made)) == 0) {
-        r->made_from = strlen(r->run_dir) - strlen(given) + strlen(made);
-    }
-    return lvni_mkdirs(r->run_dir);
-}
-
-static bool can_make(lvni_run *r)
-{
-    return make_run_dir(r) == LVN_OK && access(r->run_dir, W_OK) == 0;
-}
-
-/* A folder in /tmp that nobody else could have made or can write into: anybody may have taken the name, as a link, too. */
-static lvn_status take_private(lvni_run *r)
-{
-    char dir[64];
-    struct stat info;
-    snprintf(dir, sizeof dir, "/tmp/levin-runs-%u", (unsigned)geteuid());
-    const bool made = mkdir(dir, 0700) == 0 || errno == EEXIST;
-    if (!made || lstat(dir, &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != geteuid() || (info.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
-        snprintf(dir, sizeof dir, "/tmp/levin-runs-%u-XXXXXX", (unsigned)geteuid());
-        if (mkdtemp(dir) == NULL) {
-            LVN_FAIL(LVN_ERR_IO, "no folder can be made in /tmp: %s; give a --run-dir", strerror(errno));
-        }
-    }
-    char elsewhere[160];
-    snprintf(elsewhere, sizeof elsewhere, "%s/%s", dir, r->run_id);
-    LVN_TRY(take_dir(r, elsewhere));
-    return make_run_dir(r);
-}
-
-lvn_status lvni_launch_choose_run_dir(lvni_run *r)
-{
-    if (r->o.run_dir != NULL) {
-        LVN_TRY(take_dir(r, r->o.run_dir));
-        return r->o.dry_run ? LVN_OK : make_run_dir(r);
-    }
-    char name[128];
-    snprintf(name, sizeof name, "levin-runs/%s", r->run_id);
-    LVN_TRY(take_dir(r, name));
-    if (r->o.dry_run || can_make(r)) {
-        return LVN_OK;
-    }
-    LVN_TRY(take_private(r));
-    lvni_launch_say(r, "%s cannot be made here; logs and error records go to %s", name, r->run_dir);
-    return LVN_OK;
 }
 
 /* ---- names ---- */
@@ -133,13 +51,13 @@ static lvn_status name_logs(const lvni_run *r, lvni_proc *p)
     if (r->o.output != NULL) {
         LVN_TRY(expand_path(r, p, r->o.output, &p->out_log));
     } else {
-        LVN_TRY(print_path(&p->out_log, "%s/logs/attempt_%d/rank_%d/stdout.log", r->run_dir, r->attempt, p->rank));
+        LVN_TRY(lvni_launch_path(&p->out_log, "%s/logs/attempt_%d/rank_%d/stdout.log", r->run_dir, r->attempt, p->rank));
     }
     const char *error = r->o.error != NULL ? r->o.error : r->o.output;
     if (error != NULL) {
         return expand_path(r, p, error, &p->err_log);
     }
-    return print_path(&p->err_log, "%s/logs/attempt_%d/rank_%d/stderr.log", r->run_dir, r->attempt, p->rank);
+    return lvni_launch_path(&p->err_log, "%s/logs/attempt_%d/rank_%d/stderr.log", r->run_dir, r->attempt, p->rank);
 }
 
 /* /dev/null and pipes may serve all. */
@@ -161,7 +79,7 @@ lvn_status lvni_launch_name_files(lvni_run *r)
 {
     for (int i = 0; i < r->local; i++) {
         lvni_proc *p = &r->procs[i];
-        LVN_TRY(print_path(&p->record, "%s/errors/attempt_%d_rank_%d.json", r->run_dir, r->attempt, p->rank));
+        LVN_TRY(lvni_launch_path(&p->record, "%s/errors/attempt_%d_rank_%d.json", r->run_dir, r->attempt, p->rank));
         p->pid = i; /* %p: some numbers that differ, until there are processes */
         LVN_TRY(name_logs(r, p));
         for (int k = 0; k < i && !r->o.append_shared; k++) {
@@ -184,7 +102,7 @@ static lvn_status make_folder_of(const char *path)
         return LVN_OK;
     }
     char *dir;
-    LVN_TRY(print_path(&dir, "%.*s", (int)(slash - path), path));
+    LVN_TRY(lvni_launch_path(&dir, "%.*s", (int)(slash - path), path));
     const lvn_status s = lvni_mkdirs(dir);
     lvni_free(dir);
     return s;
@@ -266,8 +184,8 @@ static bool left_by_itself(const lvni_run *r)
 
 bool lvni_launch_not_begun(const lvni_run *r)
 {
-    const bool ended = r->reason == LVNI_REASON_SIGNAL || (r->reason == LVNI_REASON_FAILURE && left_by_itself(r));
-    DIR *d = ended && r->o.keep_logs == LVNI_KEEP_STARTED ? opendir(r->run_dir) : NULL;
+    const bool ended = r->broken || r->reason == LVNI_REASON_SIGNAL || (r->reason == LVNI_REASON_FAILURE && left_by_itself(r));
+    DIR *d = ended && !r->taken && r->run_dir != NULL && r->o.keep_logs == LVNI_KEEP_STARTED ? opendir(r->run_dir) : NULL;
     bool alone = d != NULL;
     for (const struct dirent *e = NULL; alone && (e = readdir(d)) != NULL;) {
         alone = e->d_name[0] == '.' || strcmp(e->d_name, "logs") == 0 || strcmp(e->d_name, "errors") == 0;

@@ -70,6 +70,8 @@ typedef struct lvni_run {
     char master_addr[256], port_text[16];
     char host[256], run_id[65];
     char *run_dir, *program;
+    int lock_fd; /* of run_dir, while this run has it to itself; rank 0 gets it, too; -1: none */
+    bool taken;  /* another run has it */
     size_t made_from; /* the first part of run_dir's path that was not there before; longer than it: all was */
     bool *shown; /* by rank */
     lvni_bind_plan binding;
@@ -83,6 +85,7 @@ typedef struct lvni_run {
     lvni_feed feed;
     lvni_phase phase;
     lvni_reason reason;
+    bool broken;              /* the first attempt could not be made */
     int signal;               /* that the user sent */
     int straggler;            /* the rank that ended early */
     uint64_t stop_ns, kill_ns, all_dead_ns;
@@ -100,6 +103,9 @@ typedef struct lvni_run {
     int64_t oom_kills; /* of this control group, at the start; -1: unknown */
 } lvni_run;
 
+/* launch.c: the signals that the process which became this launcher blocked, so that none comes between the two, are taken out. */
+void lvni_launch_unblock(char *const *environment, sigset_t *set);
+
 /* launch_layout.c: fills what runs where, from the options and the environment. */
 lvn_status lvni_launch_layout(lvni_run *r);
 void lvni_launch_layout_free(lvni_run *r);
@@ -107,6 +113,7 @@ void lvni_launch_layout_free(lvni_run *r);
 /* launch_environment.c: what one rank gets. */
 /* W214: misspelled variables of NCCL among those that the ranks will see. Nothing where they are known not to use it. */
 lvn_status lvni_launch_warn_of_nccl(lvni_run *r);
+lvn_status lvni_launch_read_env_file(lvni_launch_options *o); /* once: it may be a pipe */
 lvn_status lvni_launch_environment(const lvni_run *r, const lvni_proc *p, lvni_variables *out);
 void lvni_launch_name(const lvni_run *r, const lvni_proc *p, lvni_rank_name *out);
 /* Removes what an earlier launcher left; meeting: also the name of the run and where its ranks met, which a user may set, too. */
@@ -115,9 +122,17 @@ void lvni_launch_say_timeout(const lvni_launch_options *o, lvni_variables *v);
 /* --env-file, --env, --unset, in this order. */
 lvn_status lvni_launch_say_wishes(const lvni_launch_options *o, const lvni_rank_name *name, lvni_variables *v);
 
-/* launch_files.c: folders, log files and records of an attempt. */
+/* launch_run_dir.c */
 lvn_status lvni_launch_choose_run_dir(lvni_run *r);
-/* keep_logs=started, and nothing but the launcher's own files is in the run directory after the ranks left by themselves or at a signal of the user's. */
+/* Before anything is written or removed there, and until the end of this process and of rank 0. LVN_ERR_USAGE: another process has it. */
+lvn_status lvni_launch_lock_run_dir(lvni_run *r);
+/* Removes the directory that the process which became this launcher made, with nothing in it; false: there is none. */
+bool lvni_launch_give_back(char *const *environment);
+
+/* launch_files.c: folders, log files and records of an attempt. */
+lvn_status lvni_launch_path(char **out, const char *fmt, ...) LVN_PRINTF(2, 3); /* of a file of the run; lvni_free */
+/* keep_logs=started, and nothing but the launcher's own files is in the run directory after the ranks left by themselves or at a signal of the user's, or
+ * could not be started. */
 bool lvni_launch_not_begun(const lvni_run *r);
 lvn_status lvni_launch_name_files(lvni_run *r);
 bool lvni_launch_logs_by_pid(const lvni_run *r); /* names that are known only when there is a process */

@@ -320,24 +320,35 @@ static void print_word(lvni_str *out, const char *word)
     lvni_str_char(out, '\'');
 }
 
-/* Other launchers take the program right behind their options; here a word more says where it begins, as options are key=value, too. `own` words
- * are in front of the first `--` of n. */
-static lvn_status check_dashes(int own, int n, const char *const *words)
+/* Commands of this program that have ranks. */
+static bool is_command(const char *word)
 {
+    return strcmp(word, "train") == 0 || strcmp(word, "predict") == 0 || strcmp(word, "eval") == 0;
+}
+
+/* Other launchers take the program right behind their options; here a word more says where it begins, as options are key=value, too. `own` words
+ * are in front of the first `--` of n. *n_options: as many of them as may be options: behind one that is none stands anything. */
+static lvn_status check_dashes(int own, int n, const char *const *words, int *n_options)
+{
+    *n_options = own;
     int at = 0;
     for (int used; at < own && (used = option_words(own - at, words + at)) > 0;) {
         at += used;
     }
     if (at >= own || strchr("-+~", words[at][0]) != NULL || strchr(words[at], '=') != NULL) {
+        *n_options = at < own && own == n ? at + 1 : own;
         return LVN_OK; /* what is wrong otherwise, the table says */
     }
+    const bool ours = is_command(words[at]);
     lvni_str line = {0};
+    lvni_str_append(&line, ours && at == 0 ? " -n N" : "");
     for (int i = 0; i < n; i++) {
-        lvni_str_append(&line, i == at ? " -- " : " ");
+        lvni_str_append(&line, i != at ? " " : ours ? " -- levin " : " -- ");
         print_word(&line, words[i]);
     }
     lvn_status s = lvni_str_status(&line);
-    s = s != LVN_OK ? s : lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__, "put -- before the program: levin launch%s", lvni_str_text(&line));
+    s = s != LVN_OK ? s : lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__, "put %s before the %s: levin launch%s", ours ? "-- levin" : "--",
+                                        ours ? "command" : "program", lvni_str_text(&line));
     lvni_str_free(&line);
     return s;
 }
@@ -349,17 +360,18 @@ lvn_status lvni_launch_options_read(int n, const char *const *words, lvni_launch
     while (own < n && strcmp(words[own], "--") != 0) {
         own++;
     }
-    LVN_TRY(check_dashes(own, n, words));
-    if (own + 1 >= n) {
-        LVN_FAIL(LVN_ERR_USAGE, "which program? levin launch [options] -- PROGRAM [ARGS...]");
-    }
+    int n_options;
+    LVN_TRY(check_dashes(own, n, words, &n_options));
     out->program = words + own + 1;
     out->n_program = n - own - 1;
     size_t n_tables;
     const lvni_option_table *tables = lvni_launch_tables(&n_tables);
     LVN_TRY(lvni_config_create(tables, n_tables, &out->config));
     lvni_config_set_help(out->config, "levin help launch");
-    LVN_TRY(load(own, words, out));
+    LVN_TRY(load(n_options, words, out));
+    if (out->n_program <= 0) { /* what is wrong otherwise is told first */
+        LVN_FAIL(LVN_ERR_USAGE, "which program? levin launch [options] -- PROGRAM [ARGS...]");
+    }
     take_texts(out);
     take_numbers(out);
     if (out->gpus && lvni_config_is_set(out->config, "devices")) {
@@ -373,5 +385,6 @@ void lvni_launch_options_free(lvni_launch_options *o)
     lvni_config_destroy(o->config);
     lvni_free(o->env);
     lvni_free(o->unset);
+    lvni_free(o->env_lines);
     *o = (lvni_launch_options){0};
 }

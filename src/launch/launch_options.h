@@ -43,6 +43,7 @@ typedef struct lvni_launch_options {
     int standard_input; /* lvni_stdin; -1: not given */
     lvni_bind bind;
     int omp; /* 0: auto */
+    char *env_lines; /* what is in env_file; owned; NULL: not read */
     const char *env_file, *nccl_debug, *ifname; /* NULL: not given */
     bool pty, debug, dry_run, quiet, verbose;
     int strict; /* -1: not given */

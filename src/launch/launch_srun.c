@@ -181,8 +181,12 @@ static lvn_status become_srun(const lvni_launch_options *o, const char *const *a
     }
     static const lvni_rank_name nobody = {.host = "", .run_id = ""};
     lvni_variables v;
+    sigset_t mask;
     lvn_status s = step_environment(o, environment, &nobody, &v);
     if (s == LVN_OK) {
+        sigprocmask(SIG_SETMASK, NULL, &mask);
+        lvni_launch_unblock(environment, &mask);
+        sigprocmask(SIG_SETMASK, &mask, NULL);
         execve(path, (char *const *)(uintptr_t)argv, v.list);
         s = lvn_error_set(LVN_ERR_NOT_FOUND, __FILE__, __LINE__, "%s cannot be executed: %s", path, strerror(errno));
     }
@@ -220,7 +224,9 @@ lvn_status lvni_launch_srun(const lvni_launch_options *o, char *const *environme
     for (int i = 0; i < n_flags; i++) {
         argv[n++] = flags[i];
     }
-    for (int i = 0; i < o->n_program; i++) {
+    const bool claimed = !o->dry_run && lvni_launch_give_back(environment); /* the tasks choose by themselves */
+    const int n_program = o->n_program - (claimed ? 1 : 0); /* without its last word, out=DIR */
+    for (int i = 0; i < n_program; i++) {
         argv[n++] = o->program[i];
     }
     lvn_status s = LVN_OK;

@@ -35,7 +35,7 @@ lvn_status lvni_check_restarts(const lvni_config *c, const lvni_who *who, bool s
 
 lvn_status lvni_rank_start(const lvni_config *c, const lvni_ranks_command *command, const char *dir, size_t made)
 {
-    char devices[512], restarts[32], run_dir[4096] = "", out[4096], claimed[4096];
+    char devices[512], restarts[32], run_dir[4096] = "", out[4096], claimed[4128];
     const char *words[256], *spec = lvni_config_str(c, "devices");
     int n = 0;
     const int length = snprintf(devices, sizeof devices, "devices=%s", strcmp(spec, "auto") == 0 ? "all" : spec);
@@ -62,8 +62,9 @@ lvn_status lvni_rank_start(const lvni_config *c, const lvni_ranks_command *comma
         words[n++] = out; /* the last one wins */
     }
     if (made > 0) {
-        snprintf(claimed, sizeof claimed, "%.*s", (int)made, dir);
-        setenv("LEVIN_MADE_DIR", claimed, 1); /* the launcher removes it with the files of ranks that refused to begin */
+        snprintf(claimed, sizeof claimed, "%zu:%s", made, dir);
+        setenv("LEVIN_MADE_DIR", claimed, 1); /* the launcher removes it when no rank begins to train there */
     }
+    setenv("LEVIN_HANDED_OVER", "1", 1); /* signals wait (lvni_stop_hand_over), which must not in the ranks */
     return lvni_launch_self(n_options, options, n, words, environ);
 }

@@ -8,6 +8,7 @@
 #include "launch/launch.h"
 #include "log/run_log.h"
 #include "recipes/image_source.h"
+#include "trainer/trainer.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -61,11 +62,25 @@ bool lvni_run_dir_is_run(const char *path)
 /* Two processes in one run would write over each other. The lock goes with the process; where the file system has none, there is none. */
 static int lock_fd = -1;
 
+/* The lock that the launcher of this rank took before it wrote there: the same open file, so it is ours, too. -1: it has none of this directory. */
+static int launchers_lock(const char *path)
+{
+    const char *text = lvni_env_get(environ, "LEVIN_LOCK_FD");
+    const int fd = text != NULL ? (int)strtol(text, NULL, 10) : -1;
+    struct stat a, b;
+    if (fd < 3 || fstat(fd, &a) != 0 || stat(path, &b) != 0 || a.st_dev != b.st_dev || a.st_ino != b.st_ino) {
+        return -1;
+    }
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+    return fcntl(fd, F_DUPFD_CLOEXEC, 3);
+}
+
 static lvn_status lock(const char *path)
 {
     LVN_TRY(lvni_mkdirs(path));
     lvni_run_dir_release();
-    lock_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    lock_fd = launchers_lock(path);
+    lock_fd = lock_fd >= 0 ? lock_fd : open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (lock_fd >= 0 && flock(lock_fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
         lvni_run_dir_release();
         LVN_FAIL(LVN_ERR_USAGE, "another process is training in out=%s: wait for its end, or give another out", path);
@@ -98,6 +113,7 @@ static const char numbered[] = "out";
 lvn_status lvni_run_dir_claim(const char *recipe, char **path, size_t *made)
 {
     bool parent_made = false;
+    lvni_stop_hand_over(); /* a signal that ends this process would leave the directory behind */
     for (int i = 1;;) {
         lvni_str s = {0};
         lvni_str_printf(&s, "%s/%s-%d", numbered, recipe, i);
@@ -166,6 +182,7 @@ lvn_status lvni_run_dir_choose(const lvni_config *c, char **path)
     }
     LVN_TRY(check_no_file(out));
     if (!resume && !overwrite && lvni_path_exists(out) && !is_empty_dir(out)) {
+        LVN_TRY(lvni_run_dir_check_free(out)); /* nobody goes on with a run that is alive */
         LVN_FAIL(LVN_ERR_USAGE, "out=%s exists: resume=true continues that run, overwrite=true replaces it",
                  out);
     }
@@ -322,12 +339,9 @@ lvn_status lvni_run_dir_make(const char *path, bool overwrite, bool resume, cons
     return s;
 }
 
-/* Unless somebody has begun to train there again already. */
+/* In the launcher, which has the directory to itself. */
 static void remove_leftovers(const char *path)
 {
-    if (lvni_run_dir_check_free(path) != LVN_OK) {
-        return;
-    }
     empty(path, own_files, true, NULL);
     for (int i = 0; i < 2; i++) {
         char *part = lvni_path_join(path, parts[i]);

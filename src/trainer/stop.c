@@ -106,12 +106,28 @@ void lvni_stop_install_early(void)
     pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 }
 
+/* Those that end the process, but for one that is ignored (nohup): blocked it would come all the same. */
+static void hold_ends(void)
+{
+    static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
+    sigset_t set;
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        struct sigaction now;
+        if (sigaction(ends[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN) {
+            sigaddset(&set, ends[i]);
+        }
+    }
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+}
+
 void lvni_stop_hand_over(void)
 {
-    if (!installed) {
+    if (!installed || !early) {
         return;
     }
     lvni_stop_defer();
+    hold_ends();
     if (asked == SIGUSR1) {
         kill(getpid(), SIGUSR1);
     }

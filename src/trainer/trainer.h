@@ -190,7 +190,8 @@ void lvni_stop_install_early(void);
 /* As soon as a process knows that it will train: SIGUSR1 and SIGUSR2, which ask for a checkpoint and would end it now, wait for
  * lvni_stop_install_early, also where another program is executed in between; and they come to nothing after lvni_stop_remove. */
 void lvni_stop_defer(void);
-/* Before this process becomes the launcher of its ranks: they wait again, and those that have come come again. Nothing where no handlers are. */
+/* Before this process becomes the launcher of its ranks: they wait again, and those that have come come again; SIGINT, SIGTERM and SIGHUP wait for
+ * the launcher, too, which knows what is to be removed. Nothing after lvni_stop_install, and where no handlers are. */
 void lvni_stop_hand_over(void);
 void lvni_stop_remove(void);  /* the handlers from before are back; the signal stays noted until the next install */
 /* A rank that is leaving says why, and writes its error record, though whoever ends the run sends it a signal meanwhile. */

@@ -165,6 +165,11 @@ print("fine", [int(d) for d in os.listdir("/proc/self/fd") if int(d) > 2 and d !
         with open(f"{self.dir}/{name}", "w", encoding="utf-8") as f:
             f.write(text)
 
+    def test_variables_of_a_pipe(self):
+        """It can be read but once."""
+        out, _ = self.launch("-n", "2", "--no-prefix", "--env-file=/dev/stdin", sh="echo $A $B", stdin="A=1\nB=%r%%\n")
+        self.assertEqual(sorted(out.splitlines()), ["1 0%", "1 1%"])
+
     def test_threads(self):
         self.assertEqual(self.launch("--omp", "3", sh="echo $OMP_NUM_THREADS")[0], "3\n")
         self.assertEqual(self.launch(sh="echo $OMP_NUM_THREADS", env={"OMP_NUM_THREADS": "5"})[0], "5\n")
@@ -222,7 +227,8 @@ print("fine", [int(d) for d in os.listdir("/proc/self/fd") if int(d) > 2 and d !
 
 class Words(Case):
     def test_bad_words(self):
-        for words, says in ((["-n", "2"], "which program"), (["-n", "2", "A=1", "env"], "which program"), (["-z", "ls"], "which program"),
+        for words, says in ((["-n", "2"], "which program"), (["-n", "2", "A=1", "env"], "unknown key `A`"), (["-z", "ls"], "`-z` is not understood"),
+                            (["--standalone", "x.py"], "unknown key `standalone`"), (["-n2", "python3", "x.py"], "`-n2` is not understood"),
                             (["-n", "0", "--", "ls"], "nproc 0"), (["-n", "two", "--", "ls"], "nproc two"),
                             (["--shw", "0", "--", "ls"], "did you mean `show`"), (["--show", "2", "-n", "2", "--", "ls"], "0 to 1"),
                             (["--prefix", "%q", "--", "ls"], "%q"), (["--env", "A", "--", "ls"], "NAME=VALUE"), (["--grace=-1", "--", "ls"], "grace"),
@@ -241,6 +247,12 @@ class Words(Case):
             done = subprocess.run([LEVIN, "launch", *words], cwd=self.dir, env=CLEAN, capture_output=True, text=True, timeout=WAIT_S, check=False)
             self.assertEqual((done.returncode, done.stdout, done.stderr), (64, "", f"error: put -- before the program: levin launch {line}\n"))
             self.assertEqual(os.listdir(self.dir), [])
+
+    def test_a_command_before_the_program(self):
+        """No line with -- before `train` could work."""
+        for words, line in ((["train", "classify", "data=x"], "-n N -- levin train classify data=x"), (["-n", "3", "eval", "model=x"], "-n 3 -- levin eval model=x")):
+            done = subprocess.run([LEVIN, "launch", *words], cwd=self.dir, env=CLEAN, capture_output=True, text=True, timeout=WAIT_S, check=False)
+            self.assertEqual((done.returncode, done.stderr), (64, f"error: put -- levin before the command: levin launch {line}\n"))
 
     def test_both_spellings(self):
         self.assertEqual(self.launch("nproc=2", "no-prefix=true", "--max_restarts=1", "show=1", sh="echo $LEVIN_MAX_RESTARTS $RANK")[0], "1 1\n")
@@ -513,6 +525,14 @@ time.sleep(600)
         for piece in ("nan: the loss is nan", "at loop.c:5", "in step 12"):
             self.assertIn(piece, err)
 
+    def test_last_lines_that_the_record_has_not(self):
+        """What the record says is not said again, but what stands beside it is not lost."""
+        record = '{"message": "boom happened", "kind": "error", "stack": ["data=x"]}'
+        sh = f"""echo 'error: boom happened' >&2; echo '  in data=x' >&2; $MORE; echo '{record}' > $LEVIN_ERROR_FILE; exit 1"""
+        for more, want in (("echo important detail: see core >&2", "  last lines of its standard error:\n  | important detail: see core\n"), ("true", "")):
+            _, err = self.launch("-n", "2", "--redirect", sh=f"[ $RANK = 0 ] && exec sleep 600; {sh.replace('$MORE', more)}", code=1)
+            self.assertIn(f"  error: boom happened\n  in data=x\n{want}   rank  host", err)
+
     def test_records_of_an_earlier_run_do_not_count(self):
         sh = """[ $RANK = 1 ] && { echo '{"message": "old", "kind": "error"}' > $LEVIN_ERROR_FILE; exit 1; }; sleep 600"""
         self.assertIn("error: old", self.launch("-n", "2", "--run-dir", "d", sh=sh, code=1)[1])
@@ -603,6 +623,12 @@ time.sleep(600)
         p.kill()
         p.wait()
         self.gone(pids, 1)
+
+    def test_a_port_that_needs_a_privilege(self):
+        """Told before anything is started."""
+        self.assertIn("warning W205: port 1023 ", self.launch("--dry-run", "--master-port=1023", sh="true")[1])
+        self.assertIn("error W205: port 1023 ", self.launch("--strict", "--master-port=1023", sh="echo ran", code=64)[1])
+        self.assertEqual(os.listdir(self.dir), [])
 
     def test_busy_port(self):
         with socket.socket() as s:

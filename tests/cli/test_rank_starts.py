@@ -6,6 +6,7 @@ usage: test_rank_starts.py LEVIN [test names]
 import fcntl
 import os
 import re
+import resource
 import select
 import signal
 import struct
@@ -138,6 +139,77 @@ class Unnamed(Case):
             done = subprocess.run([LEVIN, *SHAPES, "accelerator=cpu", f"devices={devices}"], capture_output=True, text=True, timeout=WAIT_S, cwd=self.dir)
             self.assertEqual(done.returncode, FAILURE, done.stderr)
             self.assertEqual(done.stderr, "error: cannot make the directory out/classify-1: Not a directory; give another out\n")
+
+
+    def test_stopped_while_nothing_is_there(self):
+        """Between the name and the ranks the process becomes their launcher."""
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            for _ in range(2):
+                p = subprocess.Popen([LEVIN, *SHAPES, "accelerator=cpu", "devices=2", "max_steps=-1", "max_epochs=-1"], stdout=subprocess.DEVNULL,
+                                     stderr=subprocess.PIPE, text=True, cwd=self.dir)
+                self.addCleanup(self.end, p)
+                self.wait_for(lambda: os.path.exists(f"{self.dir}/out/classify-1"), p)
+                p.send_signal(number)
+                _, told = p.communicate(timeout=WAIT_S)
+                self.assertEqual(p.returncode, 128 + number, told)
+                self.assertEqual(os.listdir(self.dir), [], told)
+
+    def test_ranks_that_cannot_be_started(self):
+        for files in (10, 14, 18, 24):
+            done = subprocess.run([LEVIN, *SHAPES, "accelerator=cpu", "devices=2"], capture_output=True, text=True, timeout=WAIT_S, cwd=self.dir,
+                                  preexec_fn=lambda most=files: resource.setrlimit(resource.RLIMIT_NOFILE, (most, most)))
+            self.assertEqual(done.returncode, FAILURE, done.stderr)
+            self.assertEqual(os.listdir(self.dir), [], done.stderr)
+
+    def test_srun_starts_the_ranks(self):
+        """They choose the directory themselves."""
+        batch = {"SLURM_JOB_ID": "1", "SLURM_NTASKS": "2", "SLURM_TASKS_PER_NODE": "2", "SLURM_JOB_NODELIST": "n08", "SLURM_JOB_NUM_NODES": "1"}
+        words = [LEVIN, *SHAPES, "accelerator=cpu", "devices=2"]
+        env = dict(os.environ, **batch, PATH=self.dir)
+        done = subprocess.run(words, capture_output=True, text=True, timeout=WAIT_S, cwd=self.dir, env=env)
+        self.assertNotEqual(done.returncode, OK)
+        self.assertIn("srun, which starts the tasks of this allocation, is not in PATH", done.stderr)
+        self.assertEqual(os.listdir(self.dir), [])
+        write(f"{self.dir}/srun", b'#!/bin/sh\necho "$@" *; while read a b; do [ $a != SigBlk: ] || echo $a $b; done < /proc/self/status\n')
+        os.chmod(f"{self.dir}/srun", 0o755)
+        done = subprocess.run(words, capture_output=True, text=True, timeout=WAIT_S, cwd=self.dir, env=env)
+        self.assertEqual(done.returncode, OK, done.stderr)
+        self.assertRegex(done.stdout, r"\A--nodes=1 .* devices=2 srun\nSigBlk: [0-9a-f]+\n\Z")
+        blocked = int(done.stdout.split()[-1], 16)
+        self.assertFalse([n for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if blocked >> (n - 1) & 1], done.stdout)
+
+
+class Taken(Case):
+    """A run directory belongs to one run."""
+    begin = Unnamed.begin
+
+    def test_begun_at_one_moment(self):
+        """One trains, and the others touch nothing of it."""
+        runs = self.begin(4, *SHAPES, "accelerator=cpu", "devices=2", "out=same")
+        self.assertEqual(sorted(code for _, code in runs), [OK, USAGE, USAGE, USAGE], runs)
+        for told, code in runs:
+            if code == USAGE:
+                self.assertRegex(told, r"\Aerror: (another process is training in out=same: |out=same exists)[^\n]*\n\Z")
+            else:
+                self.assertEqual(read(f"{self.dir}/same/logs/attempt_0/rank_0/stderr.log").decode(), told)
+        self.assertEqual(os.listdir(f"{self.dir}/same/errors"), [])
+        self.assertEqual(read(f"{self.dir}/same/train.log").count(b"done after 2 steps"), 1)
+
+    def test_of_a_run_that_is_alive(self):
+        for devices in (1, 2):
+            self.out = f"{self.dir}/run{devices}"
+            words = [*SHAPES, "accelerator=cpu", f"devices={devices}", "max_steps=-1", "max_epochs=-1", f"out={self.out}"]
+            p = subprocess.Popen([LEVIN, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            self.addCleanup(self.end, p)
+            self.wait_for(lambda: os.path.exists(f"{self.out}/config.yaml"), p)
+            for more in ([], ["resume=true"], ["overwrite=true"], ["devices=1"]):
+                done = subprocess.run([LEVIN, *words, *more], capture_output=True, text=True, timeout=WAIT_S)
+                self.assertEqual(done.returncode, USAGE, done.stderr)
+                self.assertTrue(done.stderr.startswith(f"error: another process is training in out={self.out}: wait for its end, or give another out\n"), done.stderr)
+            p.send_signal(signal.SIGINT)
+            self.assertEqual((p.communicate(timeout=WAIT_S), p.returncode)[1], SIGINT)
+            done = subprocess.run([LEVIN, *words], capture_output=True, text=True, timeout=WAIT_S)
+            self.assertIn("exists: resume=true continues that run", done.stderr)
 
 
 class Stopped(Case):
