@@ -38,6 +38,10 @@ lvn_status lvni_rank_start(const lvni_config *c, const lvni_ranks_command *comma
     char devices[512], restarts[32], run_dir[4096] = "", out[4096], claimed[4128];
     const char *words[256], *spec = lvni_config_str(c, "devices");
     int n = 0;
+    if (lvni_launch_is_rank(environ)) {
+        LVN_FAIL(LVN_ERR_USAGE, "devices=%s: LEVIN_LAUNCHED says that a launcher has started this process as a rank, which starts no others, but it has no LEVIN_RANK; "
+                 "for a run of its own unset LEVIN_LAUNCHED", spec);
+    }
     const int length = snprintf(devices, sizeof devices, "devices=%s", strcmp(spec, "auto") == 0 ? "all" : spec);
     if (length >= (int)sizeof devices || (dir != NULL && snprintf(run_dir, sizeof run_dir, "run_dir=%s", dir) >= (int)sizeof run_dir)) {
         LVN_FAIL(LVN_ERR_UNSUPPORTED, "devices= or out= is too long to start ranks with");

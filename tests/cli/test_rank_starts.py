@@ -92,6 +92,9 @@ class Refused(Case):
             self.assertNotIn("levin launch", done.stderr)
         self.assertEqual(os.listdir(self.dir), ["empty"])
 
+    def test_a_rank_that_lost_its_number(self):
+        self.assertRegex(self.told(*SHAPES, "accelerator=cpu", "devices=2", env={"LEVIN_LAUNCHED": "1"}), r"\Aerror: devices=2: .* has no LEVIN_RANK; [^\n]*\n\Z")
+
     def test_a_launcher_of_somebodys_own(self):
         """Its report names the rank, but does not repeat what rank 0 has told."""
         done = subprocess.run([LEVIN, "launch", "-n", "2", "--max-restarts=2", "--crash-loop=0", "--no-prefix", "--", LEVIN, "train", "classify",
