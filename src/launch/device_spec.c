@@ -303,7 +303,7 @@ static lvn_status choose(const lvni_device_request *r, const lvni_visible *v, lv
     spec s;
     LVN_TRY(read_spec(r, r->accelerator == LVNI_ACCELERATOR_CPU ? NULL : v, &s));
     if (s.form == NUMBER && s.count == 0 && !r->gpus) {
-        return r->accelerator == LVNI_ACCELERATOR_CPU ? fail(r, NULL, "give at least 1; devices=1 is one rank on the CPU")
+        return r->accelerator == LVNI_ACCELERATOR_CPU ? fail(r, NULL, "give at least 1; devices=1 is one rank on the CPU (accelerator=cpu)")
                                                       : fail(r, NULL, "give at least 1; to use no GPU say accelerator=cpu (--accelerator cpu)");
     }
     const bool zero = s.form == NUMBER && s.count == 0; /* gpus=0 */

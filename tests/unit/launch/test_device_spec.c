@@ -147,7 +147,7 @@ static void mistakes(void **state)
         R("-2", "devices -2: a number of devices is 1 or more, and -1 means all; visible: 0-3"),
         R("[0,-1]", "devices [0,-1]: -1 is not the index of a device; visible: 0-3"),
         R("0", "devices 0: give at least 1; to use no GPU say accelerator=cpu (--accelerator cpu)"),
-        R("0", "devices 0: give at least 1; devices=1 is one rank on the CPU", .accelerator = LVNI_ACCELERATOR_CPU),
+        R("0", "devices 0: give at least 1; devices=1 is one rank on the CPU (accelerator=cpu)", .accelerator = LVNI_ACCELERATOR_CPU),
         R("", "devices : the value is empty; give all, a number, or a list such as 0,2; visible: 0-3"),
         R("a", "devices a: cannot read 'a' as a number; give all, a number, a list such as 0,2, or the beginning of a UUID; visible: 0-3"),
         R("1.5", "devices 1.5: cannot read '1.5' as a number; give all, a number, a list such as 0,2, or the beginning of a UUID; visible: 0-3"),
