@@ -57,6 +57,8 @@ void lvni_launch_unblock(char *const *environment, sigset_t *set)
         sigdelset(set, SIGINT);
         sigdelset(set, SIGTERM);
         sigdelset(set, SIGHUP);
+        sigdelset(set, SIGUSR1);
+        sigdelset(set, SIGUSR2);
     }
 }
 

@@ -7,16 +7,15 @@
 #include "core/error_record.h"
 #include "launch/env_vars.h"
 #include "log/run_log.h"
+#include "recipes/rank_cores.h"
 #include "recipes/report_error.h"
 #include "recipes/run_dir.h"
 #include "trainer/trainer.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -29,23 +28,6 @@ struct lvni_rank_process {
     int exchanges;
     char *out; /* the run directory, where this rank knows it */
 };
-
-/* The processors this process may use, as text: ranks with equal ones share them. */
-static void print_mask(char *out, size_t size)
-{
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    out[0] = '\0';
-    if (sched_getaffinity(0, sizeof set, &set) != 0) {
-        return;
-    }
-    size_t n = 0;
-    for (size_t i = 0; i < CPU_SETSIZE && n + 6 < size; i++) {
-        if (CPU_ISSET(i, &set)) {
-            n += (size_t)snprintf(out + n, size - n, "%zu,", i);
-        }
-    }
-}
 
 /* On the control channel's thread: whoever waits for a peer is woken. */
 static void on_abort(void *user, const lvni_cause *cause)
@@ -176,7 +158,7 @@ static lvn_status meet(const lvni_who *who, const lvni_config *config, const cha
     lvni_str yaml = {0};
     char mask[4096];
     lvni_facts_init(&facts, &room);
-    print_mask(mask, sizeof mask);
+    lvni_rank_print_cores(mask, sizeof mask);
     lvn_status s = lvni_config_write_yaml(config, &yaml);
     facts.local_rank = who->local_rank;
     facts.node_rank = who->node_rank;
@@ -186,52 +168,6 @@ static lvn_status meet(const lvni_who *who, const lvni_config *config, const cha
     s = s == LVN_OK ? lvni_control_rendezvous(p->control, &facts) : s;
     lvni_str_free(&yaml);
     return s;
-}
-
-/* The other direction of print_mask, added to what is there. */
-static void add_mask(const char *text, cpu_set_t *set)
-{
-    char *end;
-    for (const char *p = text; *p != '\0'; p = *end == ',' ? end + 1 : end) {
-        const unsigned long cpu = strtoul(p, &end, 10);
-        if (end == p) {
-            return;
-        }
-        if (cpu < CPU_SETSIZE) {
-            CPU_SET(cpu, set);
-        }
-    }
-}
-
-/* Processors that any rank of one host may use: masks may overlap without being equal. */
-static int cores_of_host(const lvni_member *m, int world, int host)
-{
-    cpu_set_t set;
-    int most = 0; /* where masks are not known, or too long for their text */
-    CPU_ZERO(&set);
-    for (int i = 0; i < world; i++) {
-        if (m[i].host_index == host) {
-            add_mask(m[i].fingerprint, &set);
-            most = m[i].cpus > most ? m[i].cpus : most;
-        }
-    }
-    return CPU_COUNT(&set) > most ? CPU_COUNT(&set) : most;
-}
-
-/* Ranks with the same processors share them. */
-static void share_cores(const lvni_control *control, lvni_rank *rank)
-{
-    const lvni_member *m = lvni_control_members(control);
-    const lvni_member *own = &m[rank->rank];
-    int same = 1, hosts = 0; /* hosts are numbered by their smallest rank */
-    rank->cores_all = 0;
-    for (int i = 0; i < rank->world; i++) {
-        same += i != rank->rank && m[i].host_index == own->host_index && strcmp(m[i].fingerprint, own->fingerprint) == 0;
-        if (m[i].host_index == hosts) {
-            rank->cores_all += cores_of_host(m, rank->world, hosts++);
-        }
-    }
-    rank->cores = own->cpus / same > 1 ? own->cpus / same : 1;
 }
 
 static lvn_status exchange(void *user, const void *mine, size_t bytes, void *all)
@@ -296,7 +232,7 @@ static lvn_status join(const lvni_config *config, const lvni_who *who, lvni_rank
     LVN_TRY(s);
     LVN_TRY(meet(who, config, device, p));
     rank->control = p->control;
-    share_cores(p->control, rank);
+    lvni_rank_share_cores(p->control, rank);
     return open_comm(p, rank);
 }
 
