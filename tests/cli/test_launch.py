@@ -571,7 +571,7 @@ time.sleep(600)
 
     def test_daemons_end(self):
         """In a session of their own, of a failed rank and of a good one."""
-        sh = 'setsid sh -c "echo \\$\\$ > pid.$RANK; exec sleep 600" & while [ ! -s pid.$RANK ]; do sleep 0.01; done; '
+        sh = 'setsid sh -c "echo \\$\\$ > pid.$RANK; exec sleep 600" & until [ -s pid.0 ] && [ -s pid.1 ]; do sleep 0.01; done; '
         self.launch("-n", "2", sh=sh + "exit $RANK", code=1)
         self.gone(self.pids(2), 0.1)
         for r in range(2):
