@@ -4,10 +4,12 @@
 #include "kernels/kernels.h"
 #include "trainer/trainer.h"
 
+#include <fcntl.h>
 #include <levin/version.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static int unknown(const char *name)
 {
@@ -43,8 +45,19 @@ static int run(const lvni_command *c, int argc, char **argv)
     return c->run(argc - 2, (const char *const *)argv + 2);
 }
 
+/* Where somebody has closed a standard descriptor the next file or socket would get its number, and output would go there. */
+static void open_standard(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0) {
+            return; /* the system has none: nothing better can be had */
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
+    open_standard();
     signal(SIGXFSZ, SIG_IGN); /* a file that may not grow (ulimit -f) is an error of the write, told as a full disk is */
     if (argc < 2) {
         fputs("error: a command is missing: levin COMMAND [key=value ...]\n", stderr);

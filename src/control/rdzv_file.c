@@ -156,7 +156,7 @@ void lvni_rdzv_remove_dirs(char *path, size_t made)
 {
     for (char *slash; made > 0 && (slash = strrchr(path, '/')) != NULL && (size_t)(slash - path) >= made;) {
         *slash = '\0';
-        if (rmdir(path) != 0) {
+        if (rmdir(path) != 0 && errno != ENOENT) { /* made half way: those below are not there yet */
             return;
         }
     }

@@ -77,7 +77,7 @@ static void take(int i)
     memset(&action, 0, sizeof action);
     action.sa_sigaction = on_signal;
     action.sa_mask = now.sa_mask;
-    action.sa_flags = SA_SIGINFO | SA_RESTART;
+    action.sa_flags = SA_SIGINFO | (now.sa_flags & (SA_RESTART | SA_ONSTACK));
     sigaction(taken[i], &action, NULL);
 }
 
@@ -108,16 +108,17 @@ void lvni_rdzv_guard_written(const char *path)
 
 void lvni_rdzv_guard_end(const char *path)
 {
-    int now = atomic_load(&state);
-    if ((now != BEGUN && now != WRITTEN) || !atomic_compare_exchange_strong(&state, &now, CHANGING)) {
+    if (strcmp(guarded, path) != 0) {
         return;
     }
-    const bool mine = strcmp(guarded, path) == 0;
-    for (int i = 0; mine && i < TAKEN; i++) {
+    for (int i = 0; i < TAKEN; i++) { /* also where a signal has removed the file already */
         struct sigaction is;
         if (sigaction(taken[i], NULL, &is) == 0 && is_mine(&is)) {
             sigaction(taken[i], &before[i], NULL);
         }
     }
-    atomic_store(&state, mine ? FREE : now);
+    int now = atomic_load(&state);
+    if (now == BEGUN || now == WRITTEN) {
+        atomic_compare_exchange_strong(&state, &now, FREE);
+    }
 }

@@ -235,9 +235,8 @@ static lvn_status run_attempts(lvni_run *r, int *code)
 
 static lvn_status run(lvni_run *r, int *code)
 {
-    bool printed = false, strict = false;
-    LVN_TRY(lvni_env_strict(r->environment, r->o.strict, &r->notices, &strict));
-    r->o.strict = strict;
+    bool printed = false;
+    LVN_TRY(lvni_env_strict(r->environment, r->o.strict_given ? r->o.strict : -1, &r->notices, &r->o.strict));
     LVN_TRY(lvni_launch_read_env_file(&r->o));
     LVN_TRY(lvni_launch_warn_of_nccl(r));
     LVN_TRY(lvni_launch_srun(&r->o, r->environment, &r->notices, &printed));
@@ -287,7 +286,7 @@ int lvni_launch(int n, const char *const *words, char *const *environment, lvni_
     }
     if (s != LVN_OK) {
         code = report_error(&r, s, code);
-        r.broken = r.attempt == 0;
+        r.broken = r.attempt == 0 && !r.o.dry_run;
         lvni_launch_attempt_free(&r); /* a folder cannot be looked into where all files are open */
     }
     drain(&r, code == LVNI_EXIT_OK && r.reason == LVNI_REASON_NONE);

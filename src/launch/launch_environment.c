@@ -61,8 +61,8 @@ static void say_who(const lvni_run *r, const lvni_proc *p, lvni_variables *v)
     lvni_variables_set(v, "LEVIN_RUN_ID", r->run_id);
     lvni_variables_set(v, "TORCHELASTIC_RUN_ID", r->run_id);
     lvni_variables_set(v, "LEVIN_LAUNCHED", "1");
-    if (r->o.strict > 0) {
-        lvni_variables_set(v, "LEVIN_STRICT", "1");
+    if (r->o.strict_given) {
+        lvni_variables_set(v, "LEVIN_STRICT", r->o.strict ? "1" : "0");
     }
     if (p->rank == 0 && r->lock_fd >= 0) {
         lvni_variables_set_number(v, "LEVIN_LOCK_FD", r->lock_fd);

@@ -258,7 +258,8 @@ static void take_numbers(lvni_launch_options *o)
     o->srun = (lvni_srun)lvni_config_choice(c, "srun");
     o->dry_run = lvni_config_bool(c, "dry_run");
     o->quiet = lvni_config_bool(c, "quiet");
-    o->strict = lvni_config_told(c, "strict");
+    o->strict = lvni_config_bool(c, "strict");
+    o->strict_given = lvni_config_told(c, "strict") >= 0;
     o->verbose = lvni_config_bool(c, "verbose") || o->debug;
 }
 
@@ -362,8 +363,8 @@ lvn_status lvni_launch_options_read(int n, const char *const *words, lvni_launch
     }
     int n_options;
     LVN_TRY(check_dashes(own, n, words, &n_options));
-    out->program = words + own + 1;
-    out->n_program = n - own - 1;
+    out->n_program = own < n ? n - own - 1 : 0;
+    out->program = words + n - out->n_program;
     size_t n_tables;
     const lvni_option_table *tables = lvni_launch_tables(&n_tables);
     LVN_TRY(lvni_config_create(tables, n_tables, &out->config));

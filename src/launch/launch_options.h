@@ -46,7 +46,7 @@ typedef struct lvni_launch_options {
     char *env_lines; /* what is in env_file; owned; NULL: not read */
     const char *env_file, *nccl_debug, *ifname; /* NULL: not given */
     bool pty, debug, dry_run, quiet, verbose;
-    int strict; /* -1: not given */
+    bool strict, strict_given; /* the latter: by an option, so it is told to the ranks */
     lvni_srun srun;
 } lvni_launch_options;
 

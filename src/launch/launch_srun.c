@@ -101,8 +101,8 @@ static lvn_status step_environment(const lvni_launch_options *o, char *const *en
         lvni_variables_set(v, "LEVIN_MASTER_PORT", o->master_port);
         lvni_variables_set(v, "MASTER_PORT", o->master_port);
     }
-    if (o->strict > 0) {
-        lvni_variables_set(v, "LEVIN_STRICT", "1");
+    if (o->strict_given) {
+        lvni_variables_set(v, "LEVIN_STRICT", o->strict ? "1" : "0");
     }
     if (o->nccl_debug != NULL) {
         lvni_variables_set(v, "NCCL_DEBUG", o->nccl_debug);

@@ -12,11 +12,10 @@
 #include "recipes/run_dir.h"
 #include "trainer/trainer.h"
 
-#include <errno.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 static const double GOODBYE_S = 10.0, FAREWELL_S = 1.0; /* that the store waits for the others to leave: after a good end, after a failure */
@@ -27,13 +26,55 @@ struct lvni_rank_process {
     _Atomic(lvni_comm *) comm; /* read by the control channel's thread */
     int exchanges;
     char *out; /* the run directory, where this rank knows it */
+    int rank;
+    _Atomic(const lvni_member *) members; /* NULL before they have met; read by the control channel's thread */
+    _Atomic(bool) first_left; /* at the abort */
 };
+
+/* A process of this node: is it gone, or a zombie? All ranks are on one node in this version. */
+static bool has_ended(int64_t pid)
+{
+    char path[64], text[512];
+    snprintf(path, sizeof path, "/proc/%lld/stat", (long long)pid);
+    FILE *f = fopen(path, "re");
+    const size_t n = f == NULL ? 0 : fread(text, 1, sizeof text - 1, f);
+    if (f != NULL) {
+        fclose(f);
+    }
+    text[n] = '\0';
+    const char *name_end = strrchr(text, ')'); /* "PID (NAME) STATE ...", and the name may hold anything */
+    return name_end == NULL || name_end[1] != ' ' || name_end[2] == 'Z' || name_end[2] == 'X';
+}
+
+/* Its connection goes a moment before it does. */
+static bool ends_soon(int64_t pid)
+{
+    bool ended = has_ended(pid);
+    for (int i = 0; i < 40 && !ended; i++) {
+        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+        ended = has_ended(pid);
+    }
+    return ended;
+}
+
+/* Have all ranks between rank 0 and this one ended? Asked when the loss is noticed, while they that notice it, too, are still there. */
+static bool is_first_left(const lvni_rank_process *p)
+{
+    const lvni_member *m = atomic_load(&p->members);
+    for (int r = 1; m != NULL && r < p->rank; r++) {
+        if (!has_ended(m[r].pid)) {
+            return false;
+        }
+    }
+    return m != NULL && p->rank > 0;
+}
 
 /* On the control channel's thread: whoever waits for a peer is woken. */
 static void on_abort(void *user, const lvni_cause *cause)
 {
     lvni_rank_process *p = user;
     char sentence[1024];
+    atomic_store(&p->first_left, cause->rank == 0 && is_first_left(p));
     lvni_cause_sentence(cause, sentence, sizeof sentence);
     lvni_comm *comm = atomic_load(&p->comm);
     if (comm != NULL) {
@@ -216,7 +257,7 @@ static lvn_status join(const lvni_config *config, const lvni_who *who, lvni_rank
     if (strcmp(lvni_config_str(config, "accelerator"), "sim") == 0) {
         snprintf(device, sizeof device, "sim:%d", rank->device);
     }
-    rank->rank = who->rank;
+    p->rank = rank->rank = who->rank;
     rank->world = who->world;
     if (lvni_config_has(config, "out") && lvni_config_is_set(config, "out")) {
         p->out = lvni_strdup(LVNI_TAG_DIST, lvni_config_str(config, "out"));
@@ -231,6 +272,7 @@ static lvn_status join(const lvni_config *config, const lvni_who *who, lvni_rank
     lvni_free(dir);
     LVN_TRY(s);
     LVN_TRY(meet(who, config, device, p));
+    atomic_store(&p->members, lvni_control_members(p->control));
     rank->control = p->control;
     lvni_rank_share_cores(p->control, rank);
     return open_comm(p, rank);
@@ -279,30 +321,19 @@ static lvn_status fail(const lvni_rank_process *p, lvn_status failed)
     return failed;
 }
 
-/* Is every process between rank 0 and this one gone? All are on one node, and one that has ended but is not yet waited for counts as there. */
-static bool is_first_left(const lvni_control *control)
-{
-    const lvni_member *m = lvni_control_members(control);
-    const int rank = lvni_control_rank(control);
-    for (int r = 1; m != NULL && r < rank; r++) {
-        if (kill((pid_t)m[r].pid, 0) == 0 || errno != ESRCH) {
-            return false;
-        }
-    }
-    return m != NULL && rank > 0;
-}
-
-/* Rank 0, which speaks and saves for all, is lost, and no launcher of levin's tells it: the first of those that are left does, with what is kept. */
+/* Rank 0, which speaks and saves for all, is lost, and no launcher of levin's tells it: the first of those that are left does. What the directory keeps
+ * is told where rank 0 has ended for sure, since it may go on after a stop; nothing is removed, as somebody may already have resumed the run. */
 static void speak_in_its_place(const lvni_rank_process *p)
 {
     lvni_cause cause;
     int64_t step, epoch;
     const bool launched = lvni_env_get(environ, "LEVIN_LAUNCHED") != NULL;
-    if (launched || !lvni_control_cause(p->control, &cause) || cause.rank != 0 || cause.kind != LVNI_CAUSE_SIGNAL || !is_first_left(p->control)) {
+    if (launched || !atomic_load(&p->first_left) || !lvni_control_cause(p->control, &cause) || cause.rank != 0 || cause.kind != LVNI_CAUSE_SIGNAL) {
         return;
     }
     const lvn_error error = *lvn_last_error();
-    const bool saved = p->out != NULL && strstr(error.message, "; step ") == NULL && lvni_run_dir_after_kill(p->out, &step, &epoch);
+    const bool saved = p->out != NULL && strstr(error.message, "; step ") == NULL && ends_soon(atomic_load(&p->members)[0].pid) &&
+                       lvni_run_dir_saved(p->out, &step, &epoch);
     lvn_error_adopt(&error);
     if (saved) {
         lvn_error_append("; step %lld (epoch %lld) is saved: resume=true goes on from there", (long long)step, (long long)epoch + 1);

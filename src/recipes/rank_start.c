@@ -39,7 +39,7 @@ lvn_status lvni_rank_start(const lvni_config *c, const lvni_ranks_command *comma
     const char *words[256], *spec = lvni_config_str(c, "devices");
     int n = 0;
     if (lvni_launch_is_rank(environ)) {
-        LVN_FAIL(LVN_ERR_USAGE, "devices=%s: LEVIN_LAUNCHED says that a launcher has started this process as a rank, which starts no others, but it has no LEVIN_RANK; "
+        LVN_FAIL(LVN_ERR_USAGE, "devices=%s: LEVIN_LAUNCHED says that a launcher has started this process as a rank, which starts no others; "
                  "for a run of its own unset LEVIN_LAUNCHED", spec);
     }
     const int length = snprintf(devices, sizeof devices, "devices=%s", strcmp(spec, "auto") == 0 ? "all" : spec);

@@ -352,10 +352,9 @@ static void remove_leftovers(const char *path)
     }
 }
 
-bool lvni_run_dir_after_kill(const char *path, int64_t *step, int64_t *epoch)
+bool lvni_run_dir_saved(const char *path, int64_t *step, int64_t *epoch)
 {
     lvni_ckpt *c = NULL;
-    remove_leftovers(path);
     char *file = lvni_path_join(path, "checkpoints/last.safetensors");
     const bool found = file != NULL && lvni_path_exists(file) && lvni_ckpt_peek(file, &c) == LVN_OK && c != NULL;
     if (found) {
@@ -366,6 +365,12 @@ bool lvni_run_dir_after_kill(const char *path, int64_t *step, int64_t *epoch)
     lvni_free(file);
     lvn_clear_error();
     return found;
+}
+
+bool lvni_run_dir_after_kill(const char *path, int64_t *step, int64_t *epoch)
+{
+    remove_leftovers(path);
+    return lvni_run_dir_saved(path, step, epoch);
 }
 
 lvn_status lvni_run_dir_write_config(const char *path, const lvni_config *config)

@@ -25,8 +25,9 @@ lvn_status lvni_run_dir_check_free(const char *path);
 lvn_status lvni_run_dir_make(const char *path, bool overwrite, bool resume, const char *keep);
 /* The run is over: others may use the directory. */
 void lvni_run_dir_release(void);
-/* Who wrote there was killed: removes what is half written, and tells the step that the last checkpoint holds, and the epoch of the one
- * after it, from 0; false: there is no checkpoint. */
+/* The step that the last checkpoint of a directory holds, and the epoch of the one after it, from 0; false: there is none. Changes nothing. */
+bool lvni_run_dir_saved(const char *path, int64_t *step, int64_t *epoch);
+/* Who wrote there was killed: removes what is half written, and tells what lvni_run_dir_saved does. For who has the directory to itself. */
 bool lvni_run_dir_after_kill(const char *path, int64_t *step, int64_t *epoch);
 /* Write config.yaml. */
 lvn_status lvni_run_dir_write_config(const char *path, const lvni_config *config);

@@ -569,6 +569,11 @@ time.sleep(600)
         _, err = self.launch("-n", "2", sh="[ $RANK = 0 ] && exit 85; sleep 0.3; exit 0", code=85)
         self.assertEqual(err, "")
 
+    def test_a_dry_run_removes_nothing(self):
+        os.makedirs(f"{self.dir}/d/e")
+        self.launch("--dry-run", "--keep-logs", "started", "--run-dir", "d/e", "--output", "same.txt", "-n", "2", program=["true"], code=64)
+        self.assertTrue(os.path.isdir(f"{self.dir}/d/e"))
+
     def test_daemons_end(self):
         """In a session of their own, of a failed rank and of a good one."""
         sh = 'setsid sh -c "echo \\$\\$ > pid.$RANK; exec sleep 600" & until [ -s pid.0 ] && [ -s pid.1 ]; do sleep 0.01; done; '

@@ -4,10 +4,11 @@ usage: test_meet.py LEVIN [test names]
 """
 import os
 import signal
+import signal
 import subprocess
 import time
 
-from bad_support import Case, LEVIN, main, OK, USAGE, WAIT_S
+from bad_support import Case, LEVIN, main, OK, USAGE, WAIT_S, write
 
 RENDEZVOUS, RESOURCE, PEER = 75, 69, 76
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(("LEVIN_", "SLURM_", "OMPI_", "PMI_", "MASTER_"))}
@@ -81,11 +82,29 @@ class Meet(Case):
         while not os.path.exists(f"{self.dir}/run/checkpoints/last.safetensors"):
             self.assertLess(time.monotonic(), end)
             time.sleep(0.02)
+        write(f"{self.dir}/run/checkpoints/last.safetensors.tmp-1", b"of a run that goes on already")
         ranks[0].kill()
         told = [p.communicate(timeout=WAIT_S)[1] for p in ranks]
         self.assertEqual([p.returncode for p in ranks], [-9, PEER, PEER], told)
         self.assertRegex("".join(told[1:]), r"\Aerror: rank 0 \(.*\) failed first at step \d+: the store in its process is lost: .*; step \d+ \(epoch \d+\) is saved: "
                                         r"resume=true goes on from there\n\Z")
+        self.assertTrue(os.path.exists(f"{self.dir}/run/checkpoints/last.safetensors.tmp-1"))
+
+    def test_the_first_rank_stands_still(self):
+        """It may go on, so what is kept is its own matter to tell."""
+        words = ["max_steps=-1", "max_epochs=100000", "data.count=600", "checkpoint.every_n_steps=2", "peer_timeout_s=1"]
+        second, first = self.start(1, *words), self.start(0, *words)
+        end = time.monotonic() + WAIT_S
+        while not os.path.exists(f"{self.dir}/run/checkpoints/last.safetensors"):
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.02)
+        first.send_signal(signal.SIGSTOP)
+        told = second.communicate(timeout=WAIT_S)[1]
+        first.send_signal(signal.SIGCONT)
+        self.ends(first, PEER)
+        self.assertEqual(second.returncode, PEER, told)
+        self.assertRegex(told, r"\Aerror: rank 0 \(.*\) failed first at step \d+: the store in its process is lost: nothing was heard from it for 1\.0 s: .*\n\Z")
+        self.assertNotIn("is saved", told)
 
     def test_a_signal_before_they_have_met(self):
         """It ends at once, and takes the file and its folders with it."""

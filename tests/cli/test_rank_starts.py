@@ -77,6 +77,13 @@ class Refused(Case):
         self.assertEqual(os.listdir(self.dir), ["out"])
         self.assertEqual(os.listdir(f"{self.dir}/out"), [])
 
+    def test_without_standard_descriptors(self):
+        """As some daemons start programs: what is opened next must not take their numbers."""
+        for closed in ("<&-", ">&-", "2>&-", "<&- >&-", "<&- >&- 2>&-"):
+            done = subprocess.run(["sh", "-c", f'exec "$0" "$@" {closed}', LEVIN, *SHAPES, "devices=2", "overwrite=true", f"out={self.dir}/run"], timeout=WAIT_S,
+                                  stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            self.assertEqual(done.returncode, OK, closed)
+
     def test_told_once_and_not_tried_again(self):
         """Names that lead nowhere: known before there are ranks, by rank 0 alone, by all ranks."""
         again = ["devices=2", "accelerator=cpu", "max_restarts=2"]
@@ -93,7 +100,7 @@ class Refused(Case):
         self.assertEqual(os.listdir(self.dir), ["empty"])
 
     def test_a_rank_that_lost_its_number(self):
-        self.assertRegex(self.told(*SHAPES, "accelerator=cpu", "devices=2", env={"LEVIN_LAUNCHED": "1"}), r"\Aerror: devices=2: .* has no LEVIN_RANK; [^\n]*\n\Z")
+        self.assertRegex(self.told(*SHAPES, "accelerator=cpu", "devices=2", env={"LEVIN_LAUNCHED": "1"}), r"\Aerror: devices=2: .* starts no others; [^\n]*\n\Z")
 
     def test_a_launcher_of_somebodys_own(self):
         """Its report names the rank, but does not repeat what rank 0 has told."""

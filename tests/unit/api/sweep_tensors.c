@@ -18,6 +18,7 @@ static lvn_status errors(const void *argument)
 {
     (void)argument;
     lvn_error_set(LVN_ERR_IO, __FILE__, __LINE__, "%s", "told");
+    lvn_error_append("; %s", "more");
     lvn_error_frame("on the way up %d", 1);
     const lvn_error copy = *lvn_last_error();
     lvn_clear_error();
@@ -207,7 +208,7 @@ static lvn_status devices(const void *argument)
 }
 
 static const scenario rows[] = {
-    {.calls = "status_name status_text last_error clear_error error_set error_frame error_adopt version", .run = errors},
+    {.calls = "status_name status_text last_error clear_error error_set error_frame error_append error_adopt version", .run = errors},
     {.calls = "tensor_create tensor_wrap retain release tensor_dtype ndim size numel data const_data item dtype_size dtype_name", .run = tensors},
     {.calls = "to_device tensor_device device_use device_in_use device_count device_wait", .run = devices},
     {.calls = "scope_open scope_close scope_status keep require_grad backward backward_scaled gradient zero_grad set_grad_enabled", .run = scopes},
