@@ -243,7 +243,7 @@ static void launchers(void **state)
 typedef struct mistake {
     const char *env;
     int error;
-    const char *says[7];
+    const char *says[9]; /* and NULL */
     bool everyone; /* each rank prints it, whatever its number */
     lvni_who_options options;
 } mistake;
