@@ -1,11 +1,11 @@
 /* Using a trained classifier: `predict` writes a table, `eval` measures; both can draw a page of pictures. */
 #include "core/alloc.h"
-#include "core/math.h"
 #include "core/vfs.h"
 #include "data/dataset.h"
 #include "kernels/kernels.h"
 #include "log/run_log.h"
 #include "recipes/accelerator.h"
+#include "recipes/class_metrics.h"
 #include "recipes/classify.h"
 #include "recipes/fit.h"
 #include "recipes/image_data.h"
@@ -13,6 +13,7 @@
 #include "recipes/picks.h"
 #include "recipes/predict_array.h"
 #include "recipes/predict_rank.h"
+#include "recipes/predict_rows.h"
 #include "recipes/ranks.h"
 #include "recipes/train_options.h"
 #include "recipes/use_options.h"
@@ -44,10 +45,6 @@ const lvni_option_table *lvni_classify_eval_tables(size_t *n)
     return all;
 }
 
-typedef struct class_count {
-    int64_t right, n;
-} class_count;
-
 /* What the rows of a prediction are turned into; with several ranks rank 0 gets them all. */
 typedef struct use {
     const lvni_config *config;
@@ -55,10 +52,10 @@ typedef struct use {
     lvni_exported *exported; /* of the first rank here; the others have one each, on their devices */
     lvni_image_data data;
     bool labels;
-    lvni_str csv;
-    int64_t n, right;
-    double loss;
-    class_count *classes; /* (n_classes), of known labels */
+    lvni_predict_format format;
+    lvni_str text; /* predict: the rows */
+    int64_t n;     /* images predicted */
+    lvni_class_metrics *metrics; /* eval; of known labels */
     lvni_picks *picks;    /* for the page; NULL without */
 } use;
 
@@ -67,23 +64,6 @@ static const char *name_of(const use *u, int64_t sample, char number[24])
     const lvn_dataset *d = u->data.train;
     snprintf(number, 24, "%lld", (long long)sample);
     return d->cls->sample_name == NULL ? number : d->cls->sample_name(d, sample);
-}
-
-/* RFC 4180: quoted when needed. */
-static void csv_field(lvni_str *out, const char *text)
-{
-    if (strpbrk(text, ",\"\r\n") == NULL) {
-        lvni_str_append(out, text);
-        return;
-    }
-    lvni_str_char(out, '"');
-    for (; *text != '\0'; text++) {
-        lvni_str_append_n(out, text, 1);
-        if (*text == '"') {
-            lvni_str_char(out, '"');
-        }
-    }
-    lvni_str_char(out, '"');
 }
 
 /* -1: not known. `predict` never knows: its data need not have the model's classes. */
@@ -98,20 +78,19 @@ static lvn_status take_row(void *user, int64_t sample, const float *p, int64_t k
 {
     use *u = user;
     int64_t best = 0;
-    for (int64_t i = 1; i < k; i++) {
+    for (int64_t i = 0; i < k; i++) {
+        if (!isfinite(p[i])) {
+            LVN_FAIL(LVN_ERR_NON_FINITE,
+                     "the model %s gives %g as a probability: its weights are not finite; train again with a "
+                     "smaller optim.lr",
+                     lvni_config_str(u->config, "model"), (double)p[i]);
+        }
         best = p[i] > p[best] ? i : best;
-    }
-    if (!isfinite(p[best])) {
-        LVN_FAIL(LVN_ERR_NON_FINITE, "the model %s gives %g as a probability: its weights are not finite; train again with a smaller optim.lr",
-                 lvni_config_str(u->config, "model"), (double)p[best]);
     }
     const int64_t label = label_of(u, sample);
     u->n++;
     if (label >= 0) {
-        u->right += best == label;
-        u->classes[label].right += best == label;
-        u->classes[label].n++;
-        u->loss -= lvni_log((double)p[label] > 1e-38 ? (double)p[label] : 1e-38);
+        lvni_class_metrics_add(u->metrics, (int)label, (int)best, p);
     }
     if (u->picks != NULL) {
         const lvni_pick pick = {.sample = sample, .label = label, .predicted = best, .probability = p[best]};
@@ -119,12 +98,9 @@ static lvn_status take_row(void *user, int64_t sample, const float *p, int64_t k
     }
     if (!u->labels) {
         char number[24];
-        csv_field(&u->csv, name_of(u, sample, number));
-        lvni_str_char(&u->csv, ',');
-        csv_field(&u->csv, u->exported->card.class_names[best]);
-        lvni_str_printf(&u->csv, ",%.6f\n", (double)p[best]);
+        lvni_predict_row_write(&u->format, name_of(u, sample, number), p, &u->text);
     }
-    return lvni_str_status(&u->csv);
+    return lvni_str_status(&u->text);
 }
 
 static bool leads(const use *u)
@@ -156,10 +132,16 @@ static lvn_status rank_work(void *user, const lvni_rank *rank)
     return s;
 }
 
-static bool ends_in_png(const char *path)
+static bool ends_in(const char *path, const char *end)
 {
-    const size_t n = strlen(path);
-    return n > 4 && strcasecmp(path + n - 4, ".png") == 0;
+    const size_t n = strlen(path), k = strlen(end);
+    return n > k && strcasecmp(path + n - k, end) == 0;
+}
+
+/* "-" is stdout, where nothing else is then printed. */
+static bool is_stdout(const char *output)
+{
+    return strcmp(output, "-") == 0;
 }
 
 static lvn_status check_words(const lvni_config *c)
@@ -168,7 +150,7 @@ static lvn_status check_words(const lvni_config *c)
     if (lvni_config_str(c, "model") == NULL) {
         LVN_FAIL(LVN_ERR_USAGE, "model= is missing: a run directory or an exported .safetensors file");
     }
-    if (sheet != NULL && !ends_in_png(sheet)) {
+    if (sheet != NULL && !ends_in(sheet, ".png")) {
         LVN_FAIL(LVN_ERR_USAGE, "sheet=%s: the page is a PNG file; give a name that ends in .png", sheet);
     }
     LVN_TRY(lvni_exported_check(lvni_config_str(c, "model"), lvni_config_str(c, "checkpoint")));
@@ -186,6 +168,27 @@ static void tell_trained(const use *u)
     }
 }
 
+static bool wants_json(const lvni_config *c)
+{
+    return lvni_config_bool(c, "json") || ends_in(lvni_config_str(c, "output"), ".jsonl");
+}
+
+static lvn_status choose_format(use *u)
+{
+    const lvni_config *c = u->config;
+    const int n = u->exported->card.n_classes, top_k = (int)lvni_config_int(c, "top_k");
+    if (top_k > n) {
+        LVN_FAIL(LVN_ERR_USAGE, "top_k=%d: the model %s has %d classes; give at most %d", top_k,
+                 lvni_config_str(c, "model"), n, n);
+    }
+    u->format = (lvni_predict_format){.class_names = u->exported->card.class_names,
+                                      .n_classes = n,
+                                      .top_k = top_k,
+                                      .probabilities = lvni_config_bool(c, "probabilities"),
+                                      .json = wants_json(c)};
+    return LVN_OK;
+}
+
 static lvn_status open_and_run(use *u)
 {
     int failed;
@@ -198,9 +201,11 @@ static lvn_status open_and_run(use *u)
     if (lvni_config_str(u->config, "sheet") != NULL) {
         LVN_TRY(lvni_picks_create(card->n_classes, &u->picks));
     }
-    u->classes = lvni_calloc(LVNI_TAG_DATA, (size_t)card->n_classes, sizeof *u->classes);
-    if (u->classes == NULL) {
-        return LVN_ERR_MEMORY;
+    if (u->labels) {
+        LVN_TRY(lvni_class_metrics_create(card->class_names, card->n_classes, &u->metrics));
+    } else {
+        LVN_TRY(choose_format(u));
+        lvni_predict_head(&u->format, &u->text);
     }
     LVN_TRY(lvni_ranks_each(&u->ranks, rank_work, u, &failed));
     if (u->n == 0 && leads(u)) {
@@ -218,6 +223,9 @@ static lvn_status draw_sheet(const use *u)
         return LVN_OK;
     }
     LVN_TRY(lvni_picks_draw(u->picks, u->data.train, &u->data.transform, u->exported->card.class_names, path));
+    if (lvni_config_bool(u->config, "json") || (!u->labels && is_stdout(lvni_config_str(u->config, "output")))) {
+        return LVN_OK; /* stdout holds results alone */
+    }
     printf("sheet in %s\n", path);
     return LVN_OK;
 }
@@ -227,15 +235,19 @@ static void use_free(use *u)
     lvni_image_data_free(&u->data);
     lvni_exported_close(u->exported);
     lvn_device_use(LVN_CPU);
-    lvni_str_free(&u->csv);
+    lvni_str_free(&u->text);
     lvni_picks_destroy(u->picks);
-    lvni_free(u->classes);
+    lvni_class_metrics_destroy(u->metrics);
 }
 
-static lvn_status write_table(const use *u)
+static lvn_status write_rows(const use *u)
 {
     const char *output = lvni_config_str(u->config, "output");
-    LVN_TRY(lvni_file_write(output, lvni_str_text(&u->csv), u->csv.len));
+    if (is_stdout(output)) {
+        fwrite(lvni_str_text(&u->text), 1, u->text.len, stdout);
+        return LVN_OK;
+    }
+    LVN_TRY(lvni_file_write(output, lvni_str_text(&u->text), u->text.len));
     printf("%lld predictions in %s\n", (long long)u->n, output);
     return LVN_OK;
 }
@@ -248,48 +260,61 @@ static lvn_status check_predict(const lvni_config *c)
     }
     LVN_TRY(check_words(c));
     const char *output = lvni_config_str(c, "output");
-    static const char *const others[] = {".npy", ".safetensors"};
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-        const size_t n = strlen(output), k = strlen(others[i]);
-        if (n > k && strcasecmp(output + n - k, others[i]) == 0) {
-            LVN_FAIL(LVN_ERR_USAGE, "output=%s: predictions of pictures are a table; give a name that ends in .csv", output);
-        }
+    const bool json = lvni_config_bool(c, "json");
+    if (is_stdout(output)) {
+        return LVN_OK;
     }
-    return lvni_file_check(output);
-}
-
-/* Characters, not bytes: continuation bytes of UTF-8 take no room. */
-static int width_of(const char *text)
-{
-    int n = 0;
-    for (; *text != '\0'; text++) {
-        n += ((unsigned char)*text & 0xc0) != 0x80;
-    }
-    return n;
-}
-
-/* acc, and a line for each class that has pictures here. */
-static lvn_status print_accuracy(const use *u)
-{
-    const lvni_classifier_card *card = &u->exported->card;
-    printf("acc %.4f  loss %.4f  (%lld of %lld right)\n", (double)u->right / (double)u->n, u->loss / (double)u->n, (long long)u->right,
-           (long long)u->n);
-    int name = 0, digits = 0;
-    for (int i = 0; i < card->n_classes; i++) {
-        if (u->classes[i].n > 0) {
-            const int width = width_of(card->class_names[i]), of = snprintf(NULL, 0, "%lld", (long long)u->classes[i].n);
-            name = width > name ? width : name;
-            digits = of > digits ? of : digits;
-        }
-    }
-    for (int i = 0; i < card->n_classes; i++) {
-        const class_count *k = &u->classes[i];
-        if (k->n > 0) {
-            printf("  %s%*s  %*lld/%-*lld  %5.1f %%\n", card->class_names[i], name - width_of(card->class_names[i]), "", digits,
-                   (long long)k->right, digits, (long long)k->n, 100.0 * (double)k->right / (double)k->n);
-        }
+    LVN_TRY(lvni_file_check(output));
+    if (!ends_in(output, ".jsonl") && (json || !ends_in(output, ".csv"))) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "output=%s: predictions of images are %s; give a name that ends in %s, or output=- for stdout",
+                 output, json ? "JSON lines (json=true)" : "a table or JSON lines", json ? ".jsonl" : ".csv or .jsonl");
     }
     return LVN_OK;
+}
+
+/* The matrix is written first: where that fails nothing is printed that looks like success. */
+static lvn_status report_metrics(const use *u)
+{
+    lvni_str text = {0}, table = {0};
+    const lvni_config *c = u->config;
+    const char *confusion = lvni_config_str(c, "confusion");
+    lvn_status s = LVN_OK;
+    if (confusion != NULL) {
+        s = lvni_class_metrics_csv(u->metrics, &table);
+        s = s == LVN_OK ? lvni_file_write(confusion, lvni_str_text(&table), table.len) : s;
+    }
+    if (s == LVN_OK && lvni_config_bool(c, "json")) {
+        lvni_str_append(&text, "{\"model\": ");
+        lvni_str_json(&text, lvni_config_str(c, "model"));
+        lvni_str_append(&text, ", \"data\": ");
+        lvni_str_json(&text, lvni_config_str(c, "data"));
+        lvni_str_printf(&text, ", \"split\": \"%s\", ", lvni_config_str(c, "split"));
+        lvni_class_metrics_json(u->metrics, &text);
+        lvni_str_append(&text, "}\n");
+    } else if (s == LVN_OK) {
+        lvni_class_metrics_print(u->metrics, &text);
+    }
+    s = s == LVN_OK ? lvni_str_status(&text) : s;
+    if (s == LVN_OK) {
+        fwrite(lvni_str_text(&text), 1, text.len, stdout);
+    }
+    if (s == LVN_OK && confusion != NULL && !lvni_config_bool(c, "json")) {
+        printf("confusion matrix in %s\n", confusion);
+    }
+    lvni_str_free(&text);
+    lvni_str_free(&table);
+    return s;
+}
+
+static lvn_status check_eval(const lvni_config *c)
+{
+    const char *confusion = lvni_config_str(c, "confusion");
+    LVN_TRY(check_words(c));
+    if (confusion != NULL && !ends_in(confusion, ".csv")) {
+        LVN_FAIL(LVN_ERR_USAGE, "confusion=%s: the matrix is a table; give a name that ends in .csv", confusion);
+    }
+    return confusion == NULL ? LVN_OK : lvni_file_check(confusion);
 }
 
 /* `finish` by rank 0, with all rows taken. */
@@ -316,14 +341,20 @@ lvn_status lvni_classify_predict(int n, const char *const *words)
     lvni_config *c;
     LVN_TRY(lvni_read_config(tables, n_tables, "levin help predict", NULL, n, words, &c));
     lvni_ranks_command command = {.command = {"predict"}, .n = n, .words = words, .uses = true};
-    lvn_status s;
+    lvn_status s = LVN_OK;
+    if (lvni_config_bool(c, "json") && lvni_config_layer(c, "output") == LVNI_LAYER_DEFAULT) {
+        s = lvni_config_set(c, "output", "-", "json=true");
+    }
+    if (s != LVN_OK) {
+        lvni_config_destroy(c);
+        return s;
+    }
     if (lvni_is_array(c)) {
         s = lvni_predict_array(c, &command);
     } else {
         use u = {0};
         command.check = check_predict;
-        lvni_str_append(&u.csv, "file,class,probability\n");
-        s = use_model(&u, c, &command, write_table);
+        s = use_model(&u, c, &command, write_rows);
     }
     lvni_config_destroy(c);
     return s;
@@ -336,8 +367,8 @@ lvn_status lvni_classify_eval(int n, const char *const *words)
     lvni_config *c;
     LVN_TRY(lvni_read_config(tables, n_tables, "levin help eval", NULL, n, words, &c));
     use u = {.labels = true};
-    const lvni_ranks_command command = {.command = {"eval"}, .n = n, .words = words, .check = check_words, .uses = true};
-    const lvn_status s = use_model(&u, c, &command, print_accuracy);
+    const lvni_ranks_command command = {.command = {"eval"}, .n = n, .words = words, .check = check_eval, .uses = true};
+    const lvn_status s = use_model(&u, c, &command, report_metrics);
     lvni_config_destroy(c);
     return s;
 }

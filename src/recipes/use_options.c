@@ -23,6 +23,8 @@ static const lvni_option use_rows[] = {
     {.name = "on_error", .type = LVNI_OPT_CHOICE, .choices = "stop|skip", .fallback = "stop", .help = "What an unreadable picture does."},
     {.name = "use_ema", .type = LVNI_OPT_BOOL, .fallback = "true",
      .help = "false: of a run with ema.decay, the weights themselves and not their average; needs the run directory or a checkpoint."},
+    {.name = "json", .type = LVNI_OPT_BOOL, .fallback = "false",
+     .help = "Results as JSON on stdout: eval one object, predict a line for each image (or in output=FILE.jsonl)."},
     {.name = "sheet", .type = LVNI_OPT_PATH, .help = "Draw pictures with their predictions into this PNG file (.png)."},
     LVNI_OPTION_ALIAS("gpus", "devices"),
     LVNI_OPTION_ALIAS("num_gpus", "devices"),
@@ -33,11 +35,18 @@ static const lvni_option predict_rows[] = {
     {.name = "weights", .type = LVNI_OPT_PATH,
      .help = "Of an array: weights with the names of torchvision for the network that model= names (resnet18, ...)."},
     {.name = "output", .type = LVNI_OPT_PATH, .fallback = "predictions.csv",
-     .help = "Table to write: file, class, probability. For data=FILE.npy, pictures (N, height, width, 3) used as they are: plain logits, as .npy."},
+     .help = "File to write: a table (.csv: file, class, probability) or JSON lines (.jsonl); -: stdout. For data=FILE.npy, "
+             "images (N, height, width, 3) used as they are: plain logits, as .npy."},
+    {.name = "top_k", .type = LVNI_OPT_INT, .unit = "classes", .fallback = "1", .range = LVNI_AT_LEAST(1),
+     .help = "Most probable classes of each image, with their probabilities."},
+    {.name = "probabilities", .type = LVNI_OPT_BOOL, .fallback = "false",
+     .help = "The probability of every class, too."},
 };
 const lvni_option_table lvni_predict_options = LVNI_OPTION_TABLE("predict", predict_rows);
 static const lvni_option eval_rows[] = {
     {.name = "split", .type = LVNI_OPT_CHOICE, .choices = "all|train|val", .fallback = "all",
      .help = "Part of the data to measure on: the folder's train/ or val/, or else the part of the training run, given the same data."},
+    {.name = "confusion", .type = LVNI_OPT_PATH,
+     .help = "Write the confusion matrix of all classes into this CSV file (rows: true class, columns: predicted)."},
 };
 const lvni_option_table lvni_eval_options = LVNI_OPTION_TABLE("eval", eval_rows);

@@ -3,6 +3,8 @@ accelerator, with chunks that do not go round; one message when something fails;
 
 usage: test_predict_ranks.py LEVIN DATA [test names]   DATA: folder with clothing/ (photos in 10 classes); absent: said, and left out
 """
+import csv
+import json
 import os
 import re
 import signal
@@ -36,7 +38,7 @@ class Ranks(Case):
         """What one rank prints and writes, compared with what every layout does. Returns what it prints and its warnings."""
         first = None
         for where in [("cpu", "auto", 1), *layouts]:
-            more = [f"output={output}"] if output else []
+            more = [f"output={output}"] if output and command == "predict" else []
             told, warned = self.levin([command, *words, *layout(*where), *more], OK, env=SIM)
             found = told, read(output) if output else b""
             if first is None:
@@ -58,6 +60,33 @@ class Ranks(Case):
     def test_measures(self):
         told, _ = self.one_and_many("eval", f"model={self.model}", f"data={self.photos}", "eval_batch_size=5")
         self.assertIn("of 12 right", told)
+        # All numbers, to the last digit, and the matrix in a file.
+        told, _ = self.one_and_many("eval", f"model={self.model}", f"data={self.photos}", "eval_batch_size=5", "--json", "confusion=m.csv", output="m.csv")
+        found = json.loads(told)
+        self.assertEqual(found["n"], sum(map(sum, found["confusion"])))
+        self.assertEqual(found["right"], sum(row[i] for i, row in enumerate(found["confusion"])))
+        self.assertAlmostEqual(found["acc"], found["right"] / 12)
+
+    def test_json_lines(self):
+        """stdout holds the lines and nothing else; the table of all probabilities says the same."""
+        few = [("cpu", "dp", 2), ("cpu", "ddp", 2)]
+        told, _ = self.one_and_many("predict", f"model={self.model}", f"data={self.photos}", "eval_batch_size=5", "top_k=2", "probabilities=true", "--json",
+                                    layouts=few)
+        lines = [json.loads(line) for line in told.splitlines()]
+        self.assertEqual(len(lines), 12)
+        self.levin(["predict", f"model={self.model}", f"data={self.photos}", "eval_batch_size=5", "top_k=2", "probabilities=true", "output=t.csv"], OK)
+        with open("t.csv", newline="") as f:
+            table = list(csv.DictReader(f))
+        for line, row in zip(lines, table, strict=True):
+            self.assertEqual((line["file"], line["class"], line["top"][1]["class"]), (row["file"], row["class"], row["class_2"]))
+            self.assertEqual(line["top"][0]["probability"], max(line["probabilities"].values()))
+            self.assertAlmostEqual(sum(line["probabilities"].values()), 1, places=5)
+            for name, p in line["probabilities"].items():
+                self.assertAlmostEqual(float(row[f"p_{name}"]), p, places=5)
+        for wrong, says in ((["--json", "output=t.csv"], "ends in .jsonl"), (["output=t.txt"], "ends in .csv or .jsonl"), (["top_k=0"], "top_k"),
+                            (["top_k=3"], "the model")):
+            self.levin(["predict", f"model={self.model}", f"data={self.photos}", *wrong], USAGE, [says])
+        self.levin(["eval", f"model={self.model}", f"data={self.photos}", "confusion=t.txt"], USAGE, ["ends in .csv"])
 
     def test_lanes(self):
         """Waves of several chunks, and ranks that would like waves of different lengths."""
