@@ -123,9 +123,10 @@ class Resume(Case):
         self.assertEqual({name: read(path) for name, path in paths.items()}, whole)
 
     def test_skipped_steps_are_counted_over_the_stop(self):
-        """16-mixed begins with steps that overflow; stopped after some of them, the epoch's count and every line are those of the whole run."""
-        words = ["train", "classify", "data=builtin:shapes", "data.count=300", "model=mlp", "precision=16-mixed", "batch_size=16", "val_split=0",
-                 "log_every_n_steps=1", "max_epochs=1"]
+        """Gradients of single samples overflow in the first steps of 16-mixed; stopped after some of them, the epoch's count and every
+        line are those of the whole run."""
+        words = ["train", "classify", "data=builtin:shapes", "data.count=300", "model=mlp", "precision=16-mixed", "batch_size=16",
+                 "shards=16", "val_split=0", "log_every_n_steps=1", "max_epochs=1"]
         _, whole = self.levin([*words, f"out={self.dir}/whole"], OK)
         count = re.search(r"epoch 1: (\d+) of its steps were skipped", whole)
         self.assertIsNotNone(count, whole)

@@ -80,7 +80,7 @@ class Sim(Case):
         self.compare(*words, "precision=bf16-true", "overwrite=true")
 
     def test_f16_that_overflows_and_lars(self):
-        self.compare("precision=16-mixed", "optim=lars", "max_steps=5")
+        self.compare("precision=16-mixed", "optim=lars", "max_steps=5", "model=mlp", "batch_size=6", "shards=6")
         self.assertGreater(metric(f"{self.dir}/sim", "amp/skipped_steps")[-1], 0)
 
     def test_shards_that_meet(self):
