@@ -6,7 +6,7 @@ processes, devices, buckets, lanes, cores, workers, a stop and a resume on anoth
 
 usage: test_random_configs.py LEVIN DATA [test names]
   LEVIN_TEST_SEED=N       the first seed, default 1; configuration k is drawn from seed N + k alone
-  LEVIN_TEST_CONFIGS=N    how many, default 3
+  LEVIN_TEST_CONFIGS=N    how many, default 8
   LEVIN_TEST_MINUTES=N    instead: as many as fit
 A failure names its seed and both commands.
 """
@@ -23,7 +23,7 @@ from rank_processes import drop_identity
 
 PHOTOS = os.path.join(sys.argv.pop(1), "clothing") if len(sys.argv) > 1 else ""
 SEED = int(os.environ.get("LEVIN_TEST_SEED", "1"))
-CONFIGS = int(os.environ.get("LEVIN_TEST_CONFIGS", "3"))
+CONFIGS = int(os.environ.get("LEVIN_TEST_CONFIGS", "8"))
 MINUTES = float(os.environ.get("LEVIN_TEST_MINUTES", "0"))
 drop_identity()
 SIM = {"LEVIN_SIM_DEVICES": "8", "LEVIN_SIM_MEMORY": "512MiB"}
