@@ -238,14 +238,15 @@ static lvn_status open_comm(lvni_rank_process *p, lvni_rank *rank)
                  lvni_control_nodes(p->control), m[0].host, rank->world - 1, m[rank->world - 1].host);
     }
     const lvni_comm_options o = {.rank = rank->rank, .world = rank->world, .exchange = exchange, .user = p};
-    LVN_TRY(lvni_comm_shm(&o, &rank->comm));
-    atomic_store(&p->comm, rank->comm);
+    lvni_comm *comm;
+    LVN_TRY(lvni_comm_shm(&o, &comm));
+    atomic_store(&p->comm, comm); /* from here on leaving destroys it, whatever fails */
     lvni_cause cause;
     if (lvni_control_cause(p->control, &cause)) { /* it came before there was a communicator to wake */
         on_abort(p, &cause);
     }
     uint64_t ns;
-    LVN_TRY(lvni_comm_try(rank->comm, &ns));
+    LVN_TRY(lvni_comm_try(comm, &ns));
     lvni_log_line(LVNI_LOG_DEBUG, "%d ranks share memory: the first sum of 1 MiB took %.2f ms", rank->world, (double)ns * 1e-6);
     return LVN_OK;
 }
@@ -273,9 +274,11 @@ static lvn_status join(const lvni_config *config, const lvni_who *who, lvni_rank
     LVN_TRY(s);
     LVN_TRY(meet(who, config, device, p));
     atomic_store(&p->members, lvni_control_members(p->control));
-    rank->control = p->control;
     lvni_rank_share_cores(p->control, rank);
-    return open_comm(p, rank);
+    LVN_TRY(open_comm(p, rank));
+    rank->control = p->control; /* both borrowed: they end with the process's part in the run */
+    rank->comm = atomic_load(&p->comm);
+    return LVN_OK;
 }
 
 lvn_status lvni_rank_process_join(const lvni_config *config, const lvni_who *who, lvni_rank *rank, lvni_rank_process **out)
