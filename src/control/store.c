@@ -1,5 +1,5 @@
-/* The store's life: made, its thread, waited for, ended (store.h). What it does meanwhile: store_conn.c, store_send.c, store_meet.c, store_keys.c, store_gather.c,
- * store_watch.c. */
+/* The store's life: made, its thread, waited for, ended (store.h). What it does meanwhile: store_conn.c, store_strangers.c, store_send.c,
+ * store_meet.c, store_keys.c, store_gather.c, store_watch.c. */
 #include "store_impl.h"
 
 #include "rdzv_file.h"
@@ -12,7 +12,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -27,23 +26,6 @@ void lvni_store_options_init(lvni_store_options *options)
                                     .heartbeat_s = 2,
                                     .peer_timeout_s = 10,
                                     .settle_s = 0.25};
-}
-
-/* One descriptor per rank, besides what the process needs otherwise. */
-static lvn_status raise_descriptors(int world)
-{
-    struct rlimit now;
-    const rlim_t need = (rlim_t)world + 256;
-    if (getrlimit(RLIMIT_NOFILE, &now) != 0 || now.rlim_cur == RLIM_INFINITY || now.rlim_cur >= need) {
-        return LVN_OK;
-    }
-    if (now.rlim_max != RLIM_INFINITY && now.rlim_max < need) {
-        LVN_FAIL(LVN_ERR_IO, "the store of %d ranks needs %llu open files, %llu are allowed: raise the hard limit (ulimit -Hn)", world,
-                 (unsigned long long)need, (unsigned long long)now.rlim_max);
-    }
-    now.rlim_cur = need;
-    setrlimit(RLIMIT_NOFILE, &now);
-    return LVN_OK;
 }
 
 static lvn_status copy_hosts(lvni_store *store, const char *const *hosts)
@@ -89,10 +71,16 @@ static void free_store(lvni_store *store)
 static void end_all(lvni_store *store)
 {
     store->over = true; /* nobody is lost any more */
-    for (store_conn *conn = store->conns; conn != NULL; conn = conn->next) {
-        lvni_store_drop(conn, "");
+    store->refusals.next_ns = 0;
+    lvni_store_tell_refusals(store, lvni_now_ns());
+    store_conn *const lists[] = {store->conns.first, store->strangers.first};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        for (store_conn *conn = lists[i]; conn != NULL; conn = conn->next) {
+            lvni_store_drop(conn, "");
+        }
     }
     uv_close((uv_handle_t *)&store->listener, NULL);
+    uv_close((uv_handle_t *)&store->accepts, NULL);
     uv_close((uv_handle_t *)&store->tick, NULL);
     uv_close((uv_handle_t *)&store->settle, NULL);
     uv_close((uv_handle_t *)&store->wake, NULL);
@@ -134,8 +122,9 @@ static int make_handles(lvni_store *store, int *fd)
 {
     uv_timer_init(&store->loop, &store->tick);
     uv_timer_init(&store->loop, &store->settle);
+    uv_timer_init(&store->loop, &store->accepts);
     uv_tcp_init(&store->loop, &store->listener);
-    store->tick.data = store->settle.data = store->listener.data = store->wake.data = store;
+    store->tick.data = store->settle.data = store->accepts.data = store->listener.data = store->wake.data = store;
     int error = uv_tcp_open(&store->listener, *fd);
     if (error != 0) {
         return error;
@@ -184,7 +173,7 @@ static lvn_status start(lvni_store *store, int *fd)
 static lvn_status prepare(lvni_store *store, const lvni_store_options *o)
 {
     LVN_TRY(lvni_token_of_run(o->job_key, o->run_id, o->secret, &store->key));
-    LVN_TRY(raise_descriptors(o->world));
+    LVN_TRY(lvni_store_make_room(store));
     LVN_TRY(copy_hosts(store, o->rank_hosts));
     store->ranks = lvni_calloc(LVNI_TAG_CONTROL, (size_t)o->world, sizeof *store->ranks);
     store->read_room = lvni_alloc(LVNI_TAG_CONTROL, STORE_READ);

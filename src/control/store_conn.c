@@ -10,8 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { STRANGERS = 1024 }; /* connections that have not greeted */
-
 /* ---- The end of a connection ---- */
 
 void lvni_store_count(lvni_store *store, int difference)
@@ -22,19 +20,26 @@ void lvni_store_count(lvni_store *store, int difference)
     pthread_mutex_unlock(&store->lock);
 }
 
+static void put_into(store_list *list, store_conn *conn)
+{
+    conn->list = list;
+    conn->prev = NULL;
+    conn->next = list->first;
+    *(list->first != NULL ? &list->first->prev : &list->last) = conn;
+    list->first = conn;
+    list->open++;
+}
+
+static void take_out(store_conn *conn)
+{
+    *(conn->prev != NULL ? &conn->prev->next : &conn->list->first) = conn->next;
+    *(conn->next != NULL ? &conn->next->prev : &conn->list->last) = conn->prev;
+}
+
 static void on_closed(uv_handle_t *handle)
 {
     store_conn *conn = handle->data;
-    lvni_store *store = conn->store;
-    if (conn->prev != NULL) {
-        conn->prev->next = conn->next;
-    } else {
-        store->conns = conn->next;
-    }
-    if (conn->next != NULL) {
-        conn->next->prev = conn->prev;
-    }
-    store->n_conns--;
+    take_out(conn);
     lvni_frame_reader_free(&conn->in);
     lvni_free(conn);
 }
@@ -46,6 +51,7 @@ void lvni_store_drop(store_conn *conn, const char *why)
     }
     lvni_store *store = conn->store;
     conn->closing = true;
+    conn->list->open--;
     uv_close((uv_handle_t *)&conn->tcp, on_closed);
     if (conn->rank < 0) {
         return;
@@ -119,6 +125,9 @@ static void welcome(store_conn *conn, const lvni_greet *greet)
     rank->conn = conn;
     rank->greet = *greet;
     conn->rank = (int)greet->rank;
+    take_out(conn);
+    conn->list->open--;
+    put_into(&store->conns, conn);
     conn->in.limit = LVNI_FRAME_MAX_TO_STORE;
     lvni_str s = {0};
     const lvni_token proof = lvni_store_proof(&store->key, &conn->nonce, &greet->nonce);
@@ -136,12 +145,12 @@ static void on_greet(store_conn *conn, const lvni_frame *frame)
     lvni_store *store = conn->store;
     lvni_greet greet;
     if (!lvni_scan_greet(frame, &greet)) {
-        lvni_store_drop(conn, "");
+        lvni_store_turn_away(conn, "it speaks something else");
         return;
     }
     const lvni_token proof = lvni_greet_proof(&store->key, &conn->nonce, &greet);
     if (!lvni_token_equal(&proof, &greet.proof)) {
-        lvni_store_drop(conn, "");
+        lvni_store_turn_away(conn, "it does not know the key of this run");
         return;
     }
     char message[sizeof store->refused];
@@ -151,7 +160,7 @@ static void on_greet(store_conn *conn, const lvni_frame *frame)
         refuse(conn, &greet, LVN_ERR_USAGE, message);
         if (store->phase == STORE_MEETING) { /* the ranks can never be complete; a running job goes on */
             lvni_store_refuse_all(store, LVN_ERR_USAGE, message);
-        } else if (store->o.say != NULL) {
+        } else if (store->o.say != NULL && lvni_store_may_tell_misfit(store)) {
             store->o.say(store->o.user, message);
         }
     } else {
@@ -205,7 +214,10 @@ static void on_rank_frame(store_conn *conn, const lvni_frame *frame)
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
 {
     (void)suggested;
-    *out = uv_buf_init(((store_conn *)handle->data)->store->read_room, STORE_READ);
+    const store_conn *conn = handle->data;
+    /* A stranger fills no more than its greeting may have. */
+    const unsigned n = conn->rank < 0 ? (unsigned)(LVNI_FRAME_HEAD + conn->in.limit - conn->in.len) : STORE_READ;
+    *out = uv_buf_init(conn->store->read_room, n);
 }
 
 static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
@@ -225,7 +237,11 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
     while (!conn->closing) {
         lvni_frame frame;
         if (lvni_frame_next(&conn->in, &frame, &have) != LVN_OK) {
-            lvni_store_drop(conn, "it sent something that is no frame of the control channel");
+            if (conn->rank < 0) {
+                lvni_store_turn_away(conn, "it speaks something else");
+            } else {
+                lvni_store_drop(conn, "it sent something that is no frame of the control channel");
+            }
             return;
         }
         if (!have) {
@@ -243,8 +259,13 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 void lvni_store_on_connection(uv_stream_t *listener, int status)
 {
     lvni_store *store = listener->data;
-    store_conn *conn = status < 0 ? NULL : LVNI_NEW(LVNI_TAG_CONTROL, store_conn);
+    const bool may = status == 0 && lvni_store_may_accept(store);
+    store_conn *conn = may ? LVNI_NEW(LVNI_TAG_CONTROL, store_conn) : NULL;
     store->accept_later = status == 0 && conn == NULL; /* libuv calls again only after uv_accept */
+    if (may && conn == NULL) {
+        store->accepts_left = 0; /* no memory */
+        (void)lvni_store_may_accept(store);
+    }
     if (conn == NULL) {
         return;
     }
@@ -253,18 +274,14 @@ void lvni_store_on_connection(uv_stream_t *listener, int status)
     conn->in.limit = LVNI_FRAME_MAX_GREETING;
     uv_tcp_init(&store->loop, &conn->tcp);
     conn->tcp.data = conn;
-    conn->next = store->conns;
-    if (store->conns != NULL) {
-        store->conns->prev = conn;
-    }
-    store->conns = conn;
-    store->n_conns++;
+    put_into(&store->strangers, conn);
     conn->opened_ns = conn->heard_ns = conn->said_ns = lvni_now_ns();
-    if (uv_accept(listener, (uv_stream_t *)&conn->tcp) != 0 || store->n_conns > store->o.world + STRANGERS ||
-        lvni_token_random(&conn->nonce) != LVN_OK || uv_read_start((uv_stream_t *)&conn->tcp, on_alloc, on_read) != 0) {
+    if (uv_accept(listener, (uv_stream_t *)&conn->tcp) != 0 || lvni_token_random(&conn->nonce) != LVN_OK ||
+        uv_read_start((uv_stream_t *)&conn->tcp, on_alloc, on_read) != 0) {
         lvni_store_drop(conn, "");
         return;
     }
+    lvni_store_bound_strangers(store);
     uv_tcp_nodelay(&conn->tcp, 1);
     lvni_str s = {0};
     lvni_put_hello(&s, &conn->nonce);

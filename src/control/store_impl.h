@@ -39,9 +39,16 @@ typedef struct store_rank {
     lvni_facts_seen facts;
 } store_rank;
 
+/* The newest first; those that are being closed stay until they are. */
+typedef struct store_list {
+    store_conn *first, *last;
+    int open;
+} store_list;
+
 struct store_conn {
     uv_tcp_t tcp;
     lvni_store *store;
+    store_list *list; /* of the store's, the one that it is in */
     store_conn *next, *prev;
     int rank;       /* -1: has not greeted */
     bool confirmed; /* has sent something after its greeting: from then on its end is the rank's end */
@@ -54,6 +61,13 @@ struct store_conn {
 
 typedef enum store_phase { STORE_MEETING, STORE_MET, STORE_REFUSED } store_phase;
 typedef enum stop_phase { STOP_NONE, STOP_ASKING, STOP_AGREED } stop_phase;
+
+/* Of strangers, since the last line about them. */
+typedef struct store_refusals {
+    uint64_t n, next_ns;
+    double every_s;
+    char who[96], why[96];
+} store_refusals;
 
 enum { STORE_BUCKETS = 4096, STORE_READ = 64 << 10 };
 
@@ -72,10 +86,14 @@ struct lvni_store {
     uv_timer_t tick, settle;
     uv_async_t wake;
     pthread_t thread;
-    bool accept_later; /* a connection waits for memory */
+    uv_timer_t accepts;
+    int accepts_left;  /* connections to take until the timer */
+    bool accept_later; /* a connection waits for it, or for memory */
 
-    store_conn *conns;
-    int n_conns;
+    store_list conns, strangers; /* ranks; those that have not proved to be one */
+    int max_strangers;
+    store_refusals refusals;
+    uint64_t misfit_ns; /* until when no line tells of another rank that does not fit */
     store_rank *ranks; /* world */
     char *read_room;   /* STORE_READ bytes: one read at a time */
     uint64_t begin_ns, tick_ns, waiting_ns;
@@ -109,6 +127,15 @@ struct lvni_store {
 void lvni_store_on_connection(uv_stream_t *listener, int status);
 void lvni_store_drop(store_conn *conn, const char *why); /* why: what is said of its rank, which is then lost */
 void lvni_store_count(lvni_store *store, int difference); /* of connected ranks */
+
+/* store_strangers.c */
+lvn_status lvni_store_make_room(lvni_store *store); /* descriptors: the limit, and the budget of strangers */
+bool lvni_store_may_accept(lvni_store *store); /* false: lvni_store_on_accepts calls again */
+void lvni_store_on_accepts(uv_timer_t *timer);
+void lvni_store_bound_strangers(lvni_store *store);
+void lvni_store_turn_away(store_conn *conn, const char *why); /* a stranger; nothing that it sent is in why */
+void lvni_store_tell_refusals(lvni_store *store, uint64_t now_ns); /* a line, where one is due */
+bool lvni_store_may_tell_misfit(lvni_store *store);
 
 /* store_send.c. A connection that cannot take more is dropped. */
 store_blob *lvni_store_blob(lvni_str *take); /* NULL: no memory. Holds one reference */

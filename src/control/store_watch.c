@@ -168,7 +168,7 @@ static void watch_conn(store_conn *conn, uint64_t now)
     }
     if (conn->rank < 0) {
         if (now - conn->opened_ns > lvni_store_ns(store->o.greeting_timeout_s)) {
-            lvni_store_drop(conn, "");
+            lvni_store_turn_away(conn, "no proof in time");
         }
     } else if (now > conn->heard_ns && now - conn->heard_ns > lvni_store_ns(store->o.peer_timeout_s)) {
         snprintf(why, sizeof why, "nothing was heard from it for %.1f s: stopped, hung or cut off", store->o.peer_timeout_s);
@@ -180,6 +180,15 @@ static void watch_conn(store_conn *conn, uint64_t now)
     }
 }
 
+static void watch_list(const store_list *list, bool slept, uint64_t now)
+{
+    for (store_conn *conn = list->first; conn != NULL; conn = conn->next) {
+        conn->heard_ns = slept ? now : conn->heard_ns;
+        conn->opened_ns = slept ? now : conn->opened_ns;
+        watch_conn(conn, now);
+    }
+}
+
 void lvni_store_on_tick(uv_timer_t *timer)
 {
     lvni_store *store = timer->data;
@@ -187,15 +196,10 @@ void lvni_store_on_tick(uv_timer_t *timer)
     const bool slept = stood_still(store, now); /* silence of others says nothing then */
     store->woke_ns = was_given_up(store, now) ? now : store->woke_ns;
     store->tick_ns = now;
-    for (store_conn *conn = store->conns; conn != NULL; conn = conn->next) {
-        conn->heard_ns = slept ? now : conn->heard_ns;
-        conn->opened_ns = slept ? now : conn->opened_ns;
-        watch_conn(conn, now);
-    }
+    watch_list(&store->strangers, slept, now);
+    watch_list(&store->conns, slept, now);
     lvni_store_meet_tick(store, now);
     lvni_store_keys_tick(store, now);
     lvni_store_gathers_tick(store, now);
-    if (store->accept_later) {
-        lvni_store_on_connection((uv_stream_t *)&store->listener, 0);
-    }
+    lvni_store_tell_refusals(store, now);
 }
