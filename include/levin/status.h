@@ -68,7 +68,9 @@ LVN_API const char *lvn_status_text(lvn_status status); /* "input or output fail
 LVN_API const lvn_error *lvn_last_error(void);
 LVN_API void lvn_clear_error(void);
 
-/* Record an error (the macros below are the usual way) and return its code. */
+/* Record an error (the macros below are the usual way) and return its code. The text of each %s and
+ * %c is escaped: a control character, a byte that is not UTF-8 or a character that cannot be seen
+ * becomes `\xHH`, newlines included. `%-s` leaves newlines and tabs: for text of several lines. */
 LVN_API lvn_status lvn_error_set(lvn_status code, const char *file, int line, const char *fmt, ...)
     LVN_PRINTF(4, 5);
 /* Add a frame of context to the thread's last error. */

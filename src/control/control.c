@@ -106,7 +106,7 @@ static lvn_status over(const lvni_control *c)
 {
     char sentence[900];
     lvni_cause_sentence(&c->cause, sentence, sizeof sentence);
-    LVN_FAIL(LVN_ERR_PEER, "%s", sentence);
+    LVN_FAIL(LVN_ERR_PEER, "%-s", sentence);
 }
 
 static bool is_over(const lvni_control *c)
@@ -165,7 +165,8 @@ lvn_status lvni_control_ask(lvni_control *c, lvni_str *frame, size_t at, control
         LVN_FAIL(LVN_ERR_TIMEOUT, "the store does not answer");
     }
     if (request->status != LVN_OK) {
-        status = lvn_error_set(request->status, __FILE__, __LINE__, "%s", request->data == NULL ? "no memory for an answer of the store" : request->data);
+        status = lvn_error_set(request->status, __FILE__, __LINE__, "%-s",
+                               request->data == NULL ? "no memory for an answer of the store" : request->data);
         lvni_free(request->data);
         request->data = NULL;
     }

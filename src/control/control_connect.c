@@ -149,7 +149,7 @@ static found judge(const lvni_token *want, const lvni_frame *frame, control_link
     char message[LVNI_FRAME_MAX_GREETING];
     const lvn_status status = lvni_scan_status(&scan);
     lvni_scan_text(&scan, message, sizeof message);
-    lvn_error_set(status == LVN_OK ? LVN_ERR_INTERNAL : status, __FILE__, __LINE__, "%s", message);
+    lvn_error_set(status == LVN_OK ? LVN_ERR_INTERNAL : status, __FILE__, __LINE__, "%-s", message);
     return REFUSED;
 }
 

@@ -1,6 +1,8 @@
 /* Blocks and warning lines of notice.h. */
 #include "core/notice.h"
 
+#include "core/escape.h"
+
 #include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -34,7 +36,7 @@ static const struct kind *kind_of(int code)
 static void add_line(lvni_str *out, const char *before, const char *fmt, va_list args)
 {
     char line[LINE];
-    vsnprintf(line, sizeof line, fmt, args);
+    lvni_escape_format(line, sizeof line, fmt, args);
     lvni_str_append(out, before);
     lvni_str_append(out, line);
     lvni_str_char(out, '\n');
@@ -45,7 +47,7 @@ lvn_status lvni_notice_error(lvni_notices *n, int code, const char *fmt, ...)
     char line[LINE], head[40];
     va_list args;
     va_start(args, fmt);
-    vsnprintf(line, sizeof line, fmt, args);
+    lvni_escape_format(line, sizeof line, fmt, args);
     va_end(args);
     snprintf(head, sizeof head, "levin: error E%d: ", code);
     lvni_str_clear(&n->text);

@@ -1,4 +1,6 @@
 /* The thread-local error record behind status.h. */
+#include "core/escape.h"
+
 #include <levin/status.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -45,7 +47,7 @@ lvn_status lvn_error_set(lvn_status code, const char *file, int line, const char
     char text[sizeof last_error.message]; /* the arguments may point into the record itself */
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    lvni_escape_format(text, sizeof text, fmt, ap);
     va_end(ap);
     memcpy(last_error.message, text, sizeof text);
     last_error.code = code;
@@ -63,7 +65,8 @@ void lvn_error_frame(const char *fmt, ...)
     }
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(last_error.frames[last_error.n_frames], sizeof last_error.frames[0], fmt, ap);
+    char *frame = last_error.frames[last_error.n_frames];
+    lvni_escape_format(frame, sizeof last_error.frames[0], fmt, ap);
     va_end(ap);
     last_error.n_frames++;
 }
@@ -73,7 +76,7 @@ void lvn_error_append(const char *fmt, ...)
     const size_t n = strlen(last_error.message);
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(last_error.message + n, sizeof last_error.message - n, fmt, ap);
+    lvni_escape_format(last_error.message + n, sizeof last_error.message - n, fmt, ap);
     va_end(ap);
 }
 

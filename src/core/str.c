@@ -42,6 +42,17 @@ void lvni_str_append_n(lvni_str *s, const char *bytes, size_t n)
     }
 }
 
+char *lvni_str_room(lvni_str *s, size_t n)
+{
+    if (!reserve(s, n)) {
+        return NULL;
+    }
+    char *at = s->data + s->len;
+    s->len += n;
+    s->data[s->len] = '\0';
+    return at;
+}
+
 void lvni_str_append(lvni_str *s, const char *text)
 {
     lvni_str_append_n(s, text, strlen(text));
@@ -68,8 +79,7 @@ void lvni_str_printf(lvni_str *s, const char *fmt, ...)
     s->len += (size_t)n;
 }
 
-/* Length of the UTF-8 sequence at p, 0 when it is none (overlong forms and surrogates are none). */
-static size_t utf8_length(const unsigned char *p)
+size_t lvni_utf8_char(const char *bytes, size_t n, uint32_t *code)
 {
     static const struct {
         unsigned char lead_min, lead_max, next_min, next_max;
@@ -79,18 +89,22 @@ static size_t utf8_length(const unsigned char *p)
         {0xED, 0xED, 0x80, 0x9F, 3}, {0xEE, 0xEF, 0x80, 0xBF, 3}, {0xF0, 0xF0, 0x90, 0xBF, 4},
         {0xF1, 0xF3, 0x80, 0xBF, 4}, {0xF4, 0xF4, 0x80, 0x8F, 4},
     };
-    if (p[0] < 0x80) {
-        return 1;
+    const unsigned char *p = (const unsigned char *)bytes;
+    if (n == 0 || p[0] < 0x80) {
+        *code = n == 0 ? 0 : p[0];
+        return n == 0 ? 0 : 1;
     }
     for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
-        if (p[0] < forms[i].lead_min || p[0] > forms[i].lead_max || p[1] < forms[i].next_min ||
-            p[1] > forms[i].next_max) {
+        if (p[0] < forms[i].lead_min || p[0] > forms[i].lead_max || n < forms[i].n ||
+            p[1] < forms[i].next_min || p[1] > forms[i].next_max) {
             continue;
         }
-        for (size_t k = 2; k < forms[i].n; k++) {
+        *code = p[0] & (0x7Fu >> forms[i].n);
+        for (size_t k = 1; k < forms[i].n; k++) {
             if ((p[k] & 0xC0) != 0x80) {
                 return 0;
             }
+            *code = *code << 6 | (p[k] & 0x3Fu);
         }
         return forms[i].n;
     }
@@ -99,31 +113,31 @@ static size_t utf8_length(const unsigned char *p)
 
 bool lvni_utf8_valid(const char *text)
 {
-    for (const unsigned char *p = (const unsigned char *)text; *p != '\0';) {
-        const size_t n = utf8_length(p);
-        if (n == 0) {
+    uint32_t code;
+    for (size_t left = strlen(text), k; left > 0; text += k, left -= k) {
+        k = lvni_utf8_char(text, left, &code);
+        if (k == 0) {
             return false;
         }
-        p += n;
     }
     return true;
 }
 
-static uint32_t code_point(const char *p, size_t n)
+/* U+200C and U+200D stay: Persian and Indic scripts and emoji need them. */
+bool lvni_utf8_hidden(uint32_t code)
 {
-    uint32_t code = (uint32_t)(unsigned char)p[0] & (n == 2 ? 0x1Fu : 0x0Fu);
-    for (size_t k = 1; k < n; k++) {
-        code = code << 6 | ((uint32_t)(unsigned char)p[k] & 0x3Fu);
+    static const struct {
+        uint32_t first, last;
+    } ranges[] = {
+        {0x80, 0x9F},     {0x61C, 0x61C},   {0x180E, 0x180E}, {0x200B, 0x200B}, {0x200E, 0x200F},
+        {0x2028, 0x202E}, {0x2060, 0x206F}, {0xFEFF, 0xFEFF}, {0xFFF9, 0xFFFB}, {0xFFFE, 0xFFFF},
+    };
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
+        if (code >= ranges[i].first && code <= ranges[i].last) {
+            return true;
+        }
     }
-    return code;
-}
-
-/* What YAML takes for a line break or refuses as a control character: escaped, so that one text serves both.
- */
-static bool escaped_in_yaml(uint32_t code)
-{
-    return (code >= 0x80 && code < 0xA0) || code == 0x2028 || code == 0x2029 || code == 0xFEFF ||
-           code >= 0xFFFE;
+    return false;
 }
 
 void lvni_str_json(lvni_str *s, const char *text)
@@ -134,16 +148,17 @@ void lvni_str_json(lvni_str *s, const char *text)
     for (const char *p = text; *p != '\0';) {
         const unsigned char c = (unsigned char)*p;
         const char *special = strchr(plain, *p);
-        const size_t n = utf8_length((const unsigned char *)p);
+        uint32_t code = 0;
+        const size_t n = lvni_utf8_char(p, strnlen(p, 4), &code);
         if (special != NULL) {
             lvni_str_char(s, '\\');
             lvni_str_char(s, letter[special - plain]);
         } else if (c < 0x20 || c == 0x7F) {
             lvni_str_printf(s, "\\u%04x", (unsigned)c);
-        } else if (n > 1 && n < 4 && escaped_in_yaml(code_point(p, n))) {
-            lvni_str_printf(s, "\\u%04x", (unsigned)code_point(p, n));
+        } else if (n > 1 && lvni_utf8_hidden(code)) {
+            lvni_str_printf(s, "\\u%04x", (unsigned)code);
         } else if (n == 0) {
-            lvni_str_append(s, "\\ufffd");
+            lvni_str_printf(s, "\\\\x%02x", (unsigned)c);
         } else {
             lvni_str_append_n(s, p, n);
         }

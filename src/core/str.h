@@ -15,11 +15,20 @@ typedef struct lvni_str {
 void lvni_str_append(lvni_str *s, const char *text);
 void lvni_str_append_n(lvni_str *s, const char *bytes, size_t n);
 void lvni_str_char(lvni_str *s, char c);
+/* n more bytes at the end, for the caller to fill at once; NULL: no memory, and s is marked. */
+char *lvni_str_room(lvni_str *s, size_t n);
 void lvni_str_printf(lvni_str *s, const char *fmt, ...) LVN_PRINTF(2, 3);
-/* The bytes as a JSON string with its quotes; bytes that are not UTF-8 become U+FFFD. A YAML reader
+/* The text as a JSON string with its quotes, control characters and hidden ones as \uHHHH. A byte
+ * that is not UTF-8 becomes the text `\xHH` (escape.h has the form that can be undone). A YAML reader
  * takes it as the same text. */
 void lvni_str_json(lvni_str *s, const char *text);
 bool lvni_utf8_valid(const char *text);
+/* Length of the character at the front of n bytes, and its number; 0: none (an overlong form, a
+ * surrogate). */
+size_t lvni_utf8_char(const char *bytes, size_t n, uint32_t *code);
+/* A character above ASCII that controls a terminal, ends a line, changes the order of text or cannot
+ * be seen. */
+bool lvni_utf8_hidden(uint32_t code);
 /* The shortest of %.15g, %.16g, %.17g that reads back as the same value; nan, inf and -inf as such. Single
  * digits before an exponent keep no point ("1e-05"); whole numbers get none ("20"). */
 void lvni_str_double(lvni_str *s, double value);

@@ -142,7 +142,7 @@ static lvn_status make_room(lvni_among *a, int lo, int hi, int parity, size_t *l
             char why[128];
             snprintf(why, sizeof why, "rank %d has no memory for the %zu bytes that ranks %d to %d tell each other", a->comm->rank, all, lo, hi - 1);
             lvni_comm_abort(a->comm, why);
-            LVN_FAIL(LVN_ERR_MEMORY, "%s", why);
+            LVN_FAIL(LVN_ERR_MEMORY, "%-s", why);
         }
         a->room = all;
     }

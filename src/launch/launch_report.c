@@ -2,6 +2,7 @@
 #include "launch/launch_impl.h"
 
 #include "core/alloc.h"
+#include "core/escape.h"
 #include "core/exit_code.h"
 #include "core/vfs.h"
 
@@ -20,7 +21,7 @@ void lvni_launch_say(lvni_run *r, const char *fmt, ...)
     va_list args;
     va_start(args, fmt);
     char text[2048];
-    vsnprintf(text, sizeof text, fmt, args);
+    lvni_escape_format(text, sizeof text, fmt, args);
     va_end(args);
     lvni_str_printf(&s, "levin launch: %s", text);
     lvni_sink_line(r->err, lvni_str_text(&s));
@@ -116,7 +117,7 @@ static void line(lvni_run *r, const char *fmt, ...)
     char text[4096];
     va_list args;
     va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
+    lvni_escape_format(text, sizeof text, fmt, args);
     va_end(args);
     lvni_sink_line(r->err, text);
 }
@@ -126,7 +127,7 @@ static void print_record(lvni_run *r, const lvni_error_record *e)
     if (e->kind[0] == '\0') {
         return;
     }
-    line(r, "  %s: %s", e->kind, e->message);
+    line(r, "  %s: %-s", e->kind, e->message);
     if (e->where[0] != '\0') {
         line(r, "  at %s", e->where);
     }

@@ -3,6 +3,7 @@
 #include "log/run_log.h"
 
 #include "core/alloc.h"
+#include "core/escape.h"
 #include "core/str.h"
 #include "core/vfs.h"
 
@@ -187,16 +188,15 @@ static void write_line(lvni_log_level level, bool screen, const char *fmt, va_li
     char line[PREFIX + LINE + 2];               /* room for a prefix in front and the newline behind */
     va_list again;
     va_copy(again, args);
-    const int length = vsnprintf(line + PREFIX, LINE + 1, fmt, args);
-    size_t n = length < 0 ? 0 : (size_t)length;
+    size_t n = lvni_escape_format(line + PREFIX, LINE + 1, fmt, args);
     char *all = line;
     if (n > LINE) {
         all = lvni_alloc(LVNI_TAG_CORE, PREFIX + n + 2);
         if (all == NULL) {
             all = line; /* better cut than lost */
-            n = LINE;
+            n = strlen(line + PREFIX);
         } else {
-            vsnprintf(all + PREFIX, n + 1, fmt, again);
+            lvni_escape_format(all + PREFIX, n + 1, fmt, again);
         }
     }
     va_end(again);

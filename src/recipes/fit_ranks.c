@@ -83,9 +83,10 @@ lvn_status lvni_fit_end(lvn_status status)
 {
     const lvn_error *e = lvn_last_error();
     if (status == LVN_ERR_CANCELLED) {
-        lvni_log_file_line(LVNI_LOG_INFO, "stopped: %s", e->message);
+        lvni_log_file_line(LVNI_LOG_INFO, "stopped: %-s", e->message);
     } else if (status != LVN_OK) {
-        lvni_log_file_line(LVNI_LOG_ERROR, "%s", e->message[0] != '\0' ? e->message : lvn_status_text(status));
+        lvni_log_file_line(LVNI_LOG_ERROR, "%-s",
+                           e->message[0] != '\0' ? e->message : lvn_status_text(status));
         for (int i = 0; i < e->n_frames; i++) {
             lvni_log_file_line(LVNI_LOG_ERROR, "  in %s", e->frames[i]);
         }

@@ -319,7 +319,8 @@ static lvn_status fail(const lvni_rank_process *p, lvn_status failed)
     if (known == NULL || known == error.message) { /* at the beginning: what its rank shouted over the shared memory, by nobody's name */
         char sentence[1024];
         lvni_cause_sentence(&cause, sentence, sizeof sentence);
-        LVN_FAIL(LVN_ERR_PEER, "%s%s", sentence, known == NULL ? what_is_kept(error.message) : known + strlen(cause.message));
+        LVN_FAIL(LVN_ERR_PEER, "%-s%-s", sentence,
+                 known == NULL ? what_is_kept(error.message) : known + strlen(cause.message));
     }
     return failed;
 }

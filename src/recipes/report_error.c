@@ -2,6 +2,7 @@
 #include "recipes/report_error.h"
 
 #include "core/error_record.h"
+#include "core/escape.h"
 #include "core/exit_code.h"
 #include "log/run_log.h"
 #include "trainer/trainer.h"
@@ -36,9 +37,11 @@ void lvni_report_as_rank(int rank)
 
 static void print_error(lvn_status status, const lvn_error *e)
 {
-    fprintf(stderr, "%s%s\n", status == LVN_ERR_CANCELLED ? "stopped: " : lvni_error_prefix(e), e->message[0] != '\0' ? e->message : lvn_status_text(status));
+    const char *prefix = status == LVN_ERR_CANCELLED ? "stopped: " : lvni_error_prefix(e);
+    const char *message = e->message[0] != '\0' ? e->message : lvn_status_text(status);
+    lvni_print(stderr, "%s%-s\n", prefix, message);
     for (int i = 0; i < e->n_frames; i++) {
-        fprintf(stderr, "  in %s\n", e->frames[i]);
+        lvni_print(stderr, "  in %s\n", e->frames[i]);
     }
 }
 

@@ -35,7 +35,7 @@ static lvn_status self_health(lvni_comm *comm)
 {
     self_comm *c = (self_comm *)comm;
     if (atomic_load(&c->aborted) == 2) {
-        LVN_FAIL(LVN_ERR_PEER, "%s", c->why);
+        LVN_FAIL(LVN_ERR_PEER, "%-s", c->why);
     }
     return LVN_OK;
 }

@@ -41,7 +41,10 @@ lvn_status shm_health(lvni_comm *comm)
     for (int ms = 0; ms < LOOK_MS && atomic_load(&control->aborted) == 1; ms++) { /* who writes the reason may have died over it */
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
-    LVN_FAIL(LVN_ERR_PEER, "%s", atomic_load(&control->aborted) == 2 ? control->why : "another rank gave up and died before it could say why");
+    LVN_FAIL(LVN_ERR_PEER, "%-s",
+             atomic_load(&control->aborted) == 2
+                 ? control->why
+                 : "another rank gave up and died before it could say why");
 }
 
 static bool process_ended(const shm_comm *c, int rank)

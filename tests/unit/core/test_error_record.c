@@ -40,7 +40,7 @@ static int drop(void **state)
 
 static lvn_status record_of(lvn_status code, const char *text)
 {
-    lvn_status s = lvn_error_set(code, "loader.c", 7, "%s", text);
+    lvn_status s = lvn_error_set(code, "loader.c", 7, "%-s", text);
     lvn_error_frame("epoch %d", 3);
     lvn_error_frame("training");
     return s;
