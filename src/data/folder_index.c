@@ -14,7 +14,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#define VERSION_LINE "levin data index 1\n"
+#define VERSION_LINE "levin data index 2\n"
 
 /* A folder changed this shortly before it was listed may change again within the same tick of its clock: such an index is not trusted. */
 static const int64_t settle_ns = 2000000000;
@@ -57,15 +57,20 @@ static lvn_status put_pictures(lvni_str *out, const char *root, lvni_walk *walk,
 }
 
 /* The file of a sorted walk. */
-static lvn_status make_text(lvni_str *out, const char *root, bool parts, lvni_walk *walk, lvni_damage *d)
+static lvn_status make_text(lvni_str *out, const char *root, int kind, lvni_walk *walk,
+                            lvni_damage *d)
 {
     char real[PATH_MAX];
-    lvni_str_printf(out, VERSION_LINE "data %lld %d ", (long long)walk->start_ns, parts ? 1 : 0);
+    lvni_str_printf(out, VERSION_LINE "data %lld %d ", (long long)walk->start_ns, kind);
     put_path(out, real_path(root, real));
     for (int64_t i = 0; i < walk->n_folders; i++) {
         const lvni_walk_folder *f = &walk->folders[i];
         lvni_str_printf(out, "folder %lld %lld ", (long long)f->mtime_ns, (long long)f->inode);
         put_path(out, walk->names + f->name_at);
+    }
+    for (int i = 0; i < walk->ignored.n; i++) {
+        lvni_str_printf(out, "ignored %lld ", (long long)walk->ignored.count[i]);
+        put_path(out, walk->ignored.ending[i]);
     }
     LVN_TRY(put_pictures(out, root, walk, d));
     lvni_str_printf(out, "end %016llx\n", (unsigned long long)XXH3_64bits(lvni_str_text(out), out->len));
@@ -236,13 +241,13 @@ static lvn_status take_picture(taking *t, const char *name, const int64_t *v)
     return LVN_OK;
 }
 
-/* OTHER: it lists this unchanged folder the other way, train/ and val/ alone (as training does) or everything below (predict): it stays, for who
- * wrote it. */
+/* OTHER: it lists this unchanged folder another way, train/ and val/ alone (as training does) or
+ * everything below (predict): it stays, for who wrote it. */
 typedef enum found { WANTED, TAKEN, OTHER } found;
 
-static lvn_status take_lines(taking *t, char *at, bool parts, found *out)
+static lvn_status take_lines(taking *t, char *at, int kind, found *out)
 {
-    int64_t head[2], v[4];
+    int64_t head[2] = {0}, v[4];
     char real[PATH_MAX];
     char *path = take_numbers(at, "data ", 2, head);
     at = path == NULL ? NULL : take_path(path);
@@ -250,10 +255,16 @@ static lvn_status take_lines(taking *t, char *at, bool parts, found *out)
     while (t->same && (path = take_numbers(at, "folder ", 2, v)) != NULL) {
         at = take_path(path);
         t->same = at != NULL && folder_is_same(t->root, path, v, head[0], t->changed);
+        LVN_TRY(t->same ? lvni_walk_add_folder(t->walk, path, v[0], v[1]) : LVN_OK);
     }
-    if (t->same && head[1] != (parts ? 1 : 0)) {
+    if (t->same && head[1] != kind) {
         *out = OTHER;
         return LVN_OK;
+    }
+    while (t->same && (path = take_numbers(at, "ignored ", 1, v)) != NULL) {
+        at = take_path(path);
+        t->same = at != NULL;
+        lvni_ignored_add(&t->walk->ignored, path, v[0]);
     }
     while (t->same && (path = take_numbers(at, "picture ", 4, v)) != NULL) {
         at = take_path(path);
@@ -264,10 +275,11 @@ static lvn_status take_lines(taking *t, char *at, bool parts, found *out)
     return LVN_OK;
 }
 
-static lvn_status take_text(lvni_index *x, const char *root, bool parts, char *text, lvni_walk *walk, found *out)
+static lvn_status take_text(lvni_index *x, const char *root, int kind, char *text, lvni_walk *walk,
+                            found *out)
 {
     taking t = {.root = root, .walk = walk, .changed = &x->changed};
-    lvn_status s = take_lines(&t, text + strlen(VERSION_LINE), parts, out);
+    lvn_status s = take_lines(&t, text + strlen(VERSION_LINE), kind, out);
     const lvn_status told = lvni_damage_tell(&t.damage, walk->n, &x->damaged);
     s = s == LVN_OK ? told : s;
     s = s == LVN_OK ? lvni_str_status(&x->changed) : s;
@@ -279,7 +291,7 @@ static lvn_status take_text(lvni_index *x, const char *root, bool parts, char *t
 }
 
 /* The walk stays empty unless TAKEN. */
-static lvn_status take_file(lvni_index *x, const char *root, bool parts, lvni_walk *walk, found *out)
+static lvn_status take_file(lvni_index *x, const char *root, int kind, lvni_walk *walk, found *out)
 {
     char *text;
     size_t n;
@@ -290,21 +302,23 @@ static lvn_status take_file(lvni_index *x, const char *root, bool parts, lvni_wa
     LVN_TRY(lvni_file_read(x->file, (size_t)1 << 36, &text, &n));
     lvn_status s = check_whole(x->file, text, n);
     if (s == LVN_ERR_CORRUPT && x->mode != LVNI_INDEX_FILE) { /* of levin alone: nothing of a person would be lost */
-        lvni_str_printf(&x->changed, "%s is damaged", x->file);
+        const bool older = strncmp(text, VERSION_LINE, strlen(VERSION_LINE) - 2) == 0 &&
+                           strncmp(text, VERSION_LINE, strlen(VERSION_LINE)) != 0;
+        lvni_str_printf(&x->changed, "%s is %s", x->file, older ? "of another version" : "damaged");
         lvn_clear_error();
         s = LVN_OK;
     } else if (s == LVN_OK) {
-        s = take_text(x, root, parts, text, walk, out);
+        s = take_text(x, root, kind, text, walk, out);
     }
     lvni_free(text);
     return s;
 }
 
 /* The headers of all pictures, and the text of what may be kept. */
-static lvn_status make_index(lvni_index *x, const char *root, bool parts, lvni_walk *walk)
+static lvn_status make_index(lvni_index *x, const char *root, int kind, lvni_walk *walk)
 {
     lvni_damage damage = {0};
-    lvn_status s = make_text(&x->text, root, parts, walk, &damage);
+    lvn_status s = make_text(&x->text, root, kind, walk, &damage);
     const lvn_status told = lvni_damage_tell(&damage, walk->n, &x->damaged);
     s = s == LVN_OK ? told : s;
     if (walk->n_blind > 0) {
@@ -316,12 +330,13 @@ static lvn_status make_index(lvni_index *x, const char *root, bool parts, lvni_w
     return s;
 }
 
-lvn_status lvni_folder_index_open(lvni_index *x, const char *root, bool parts, lvn_status (*list)(void *user, lvni_walk *walk), void *user,
+lvn_status lvni_folder_index_open(lvni_index *x, const char *root, int kind,
+                                  lvn_status (*list)(void *user, lvni_walk *walk), void *user,
                                   lvni_walk *walk)
 {
     found what = WANTED;
     LVN_TRY(x->mode == LVNI_INDEX_FILE ? check_place(x->file, root) : LVN_OK);
-    LVN_TRY(x->mode == LVNI_INDEX_NONE ? LVN_OK : take_file(x, root, parts, walk, &what));
+    LVN_TRY(x->mode == LVNI_INDEX_NONE ? LVN_OK : take_file(x, root, kind, walk, &what));
     if (what == TAKEN) {
         return LVN_OK;
     }
@@ -330,7 +345,7 @@ lvn_status lvni_folder_index_open(lvni_index *x, const char *root, bool parts, l
     if (what == OTHER || x->mode == LVNI_INDEX_NONE || x->mode == LVNI_INDEX_LOOK) {
         return LVN_OK;
     }
-    return make_index(x, root, parts, walk);
+    return make_index(x, root, kind, walk);
 }
 
 void lvni_index_free(lvni_index *x)

@@ -1,12 +1,16 @@
-/* The list of a folder's pictures kept in a file, with what their headers say, so that the next start lists nothing and reads no header again,
- * and damaged pictures are known before the first step. Called by folder_scan.c.
+/* The list of a folder's pictures kept in a file, with what their headers say, so that the next
+ * start lists nothing and reads no header again, and damaged pictures are known before the first
+ * step. Called by folder_scan.c.
  *
- * The file is text: a line of the version, the folder, a line for each folder below with its time and inode, a line for each picture with
- * bytes, time, width and height (0 0: damaged) and path (bytes below 33, 127 and '%' as %xx), a line with a hash of all that. It is taken when
- * it is of this folder, every folder below still has its time and inode (adding, removing and renaming change them), every picture its bytes
- * and time, and every damaged picture is damaged still; else all is looked at anew. A folder with a link that leads nowhere, or to what is
- * neither folder nor picture, has no index: what appears behind the link changes no time in the folder. Order and classes follow from the
- * paths, as without an index, and pictures are decoded by what is in them. */
+ * The file is text: a line of the version, the folder, a line for each folder below with its time
+ * and inode, a line for each kind of files that were ignored with their number, a line for each
+ * picture with bytes, time, width and height (0 0: damaged) and path (bytes below 33, 127 and '%'
+ * as %xx), a line with a hash of all that. It is taken when it is of this folder, every folder
+ * below still has its time and inode (adding, removing and renaming change them), every picture its
+ * bytes and time, and every damaged picture is damaged still; else all is looked at anew. A folder
+ * with a link that leads nowhere, or to what is neither folder nor picture, has no index: what
+ * appears behind the link changes no time in the folder. Order and classes follow from the paths,
+ * as without an index, and pictures are decoded by what is in them. */
 #ifndef LEVIN_DATA_FOLDER_INDEX_H
 #define LEVIN_DATA_FOLDER_INDEX_H
 
@@ -31,9 +35,12 @@ typedef struct lvni_index {
 } lvni_index;
 
 void lvni_index_free(lvni_index *index); /* its texts */
-/* Fill an empty walk: from the file, or by `list` (which walks root and sorts). LVN_ERR_USAGE when FILE would lie in the folder or below: writing it
- * there changes the folder, and the index would never be taken. LVN_ERR_CORRUPT: FILE is damaged (a run's own file is made anew); LVN_ERR_IO. */
-lvn_status lvni_folder_index_open(lvni_index *index, const char *root, bool parts, lvn_status (*list)(void *user, lvni_walk *walk), void *user,
+/* Fill an empty walk: from the file, or by `list` (which walks root and sorts). kind: which list of
+ * the folder (0: all below it); one of another kind is left as it is. LVN_ERR_USAGE when FILE would
+ * lie in the folder or below: writing it there changes the folder, and the index would never be
+ * taken. LVN_ERR_CORRUPT: FILE is damaged (a run's own file is made anew); LVN_ERR_IO. */
+lvn_status lvni_folder_index_open(lvni_index *index, const char *root, int kind,
+                                  lvn_status (*list)(void *user, lvni_walk *walk), void *user,
                                   lvni_walk *walk);
 
 #endif

@@ -1,11 +1,9 @@
-/* Which class each picture of a folder belongs to (folder_scan.h). */
+/* The list of a folder, part by part (folder_scan.h); its classes are in folder_classes.c. */
 #include "data/folder_scan.h"
 
 #include "core/alloc.h"
 
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -29,133 +27,14 @@ void lvni_image_scan_release(lvni_image_scan *scan)
         lvni_free(scan->class_names[i]);
     }
     lvni_free(scan->class_names);
-    lvni_free(scan->part);
+    lvni_folder_layout_free(&scan->layout);
+    lvni_str_free(&scan->empty);
     lvni_free(scan->size);
     lvni_free(scan->label);
     lvni_free(scan->name_at);
     lvni_free(scan->names);
     lvni_free(scan->root);
     lvni_free(scan);
-}
-
-static bool folder_exists(const char *root, const char *name)
-{
-    char path[4096];
-    struct stat st;
-    const int n = snprintf(path, sizeof path, "%s/%s", root, name);
-    return (size_t)n < sizeof path && stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-}
-
-/* The name of a sample behind `train/` or `val/`. */
-static const char *name_in_part(const lvni_image_scan *scan, int64_t i)
-{
-    const char *name = lvni_image_scan_name(scan, i);
-    return scan->has_parts ? strchr(name, '/') + 1 : name;
-}
-
-/* ---- classes ---- */
-
-static int compare_class(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-/* The index of the class whose name is the first `length` bytes of `name`; -1: none. */
-static int class_find(const lvni_image_scan *scan, const char *name, size_t length)
-{
-    int low = 0, high = scan->n_classes - 1;
-    while (low <= high) {
-        const int middle = (low + high) / 2;
-        int c = strncmp(scan->class_names[middle], name, length);
-        if (c == 0 && scan->class_names[middle][length] != 0) {
-            c = 1;
-        }
-        if (c == 0) {
-            return middle;
-        }
-        if (c < 0) {
-            low = middle + 1;
-        } else {
-            high = middle - 1;
-        }
-    }
-    return -1;
-}
-
-static lvn_status class_add(lvni_image_scan *scan, const char *name, size_t length)
-{
-    char **grown = lvni_realloc(LVNI_TAG_DATA, scan->class_names, ((size_t)scan->n_classes + 1) * sizeof *grown);
-    if (grown == NULL) {
-        return LVN_ERR_MEMORY;
-    }
-    scan->class_names = grown;
-    char *copy = lvni_alloc(LVNI_TAG_DATA, length + 1);
-    if (copy == NULL) {
-        return LVN_ERR_MEMORY;
-    }
-    memcpy(copy, name, length);
-    copy[length] = 0;
-    scan->class_names[scan->n_classes++] = copy;
-    return LVN_OK;
-}
-
-/* Class names of a part (all parts for LVNI_PART_ALL). All paths of a class are neighbours in the sorted list, so the last name added tells
- * whether a class is new; but "a-b/" comes before "a/", so the names are sorted once more. */
-static lvn_status classes_collect(lvni_image_scan *scan, lvni_scan_part part)
-{
-    for (int64_t i = 0; i < scan->n; i++) {
-        if (part != LVNI_PART_ALL && scan->part[i] != part) {
-            continue;
-        }
-        const char *name = name_in_part(scan, i);
-        const size_t length = strcspn(name, "/");
-        const char *last = scan->n_classes > 0 ? scan->class_names[scan->n_classes - 1] : NULL;
-        if (last == NULL || strncmp(last, name, length) != 0 || last[length] != 0) {
-            LVN_TRY(class_add(scan, name, length));
-        }
-    }
-    qsort(scan->class_names, (size_t)scan->n_classes, sizeof *scan->class_names, compare_class);
-    return LVN_OK;
-}
-
-/* Pictures must lie in a class folder: say how many do not, and which is the first. */
-static lvn_status check_loose(const lvni_image_scan *scan)
-{
-    int64_t loose = 0, first = -1;
-    for (int64_t i = 0; i < scan->n; i++) {
-        if (strchr(name_in_part(scan, i), '/') == NULL) {
-            first = loose++ == 0 ? i : first;
-        }
-    }
-    if (loose > 0) {
-        LVN_FAIL(LVN_ERR_USAGE, "%s: %lld of %lld pictures lie in no class folder (the first is %s); levin needs one sub-folder per class, "
-                 "such as %s/cat/1.jpg", scan->root, (long long)loose, (long long)scan->n, lvni_image_scan_name(scan, first), scan->root);
-    }
-    return LVN_OK;
-}
-
-static lvn_status label_all(lvni_image_scan *scan)
-{
-    LVN_TRY(check_loose(scan));
-    LVN_TRY(classes_collect(scan, scan->has_parts ? LVNI_PART_TRAIN : LVNI_PART_ALL));
-    for (int64_t i = 0; i < scan->n; i++) {
-        const char *name = name_in_part(scan, i);
-        const size_t length = strcspn(name, "/");
-        scan->label[i] = class_find(scan, name, length);
-        if (scan->label[i] < 0) {
-            LVN_FAIL(LVN_ERR_USAGE, "%s: val/ has the class %.*s, which train/ does not have", scan->root, (int)length, name);
-        }
-    }
-    return LVN_OK;
-}
-
-static lvn_status check_classes(const lvni_image_scan *scan, lvni_scan_mode mode)
-{
-    if (mode == LVNI_SCAN_CLASSES && scan->n_classes < 2) {
-        LVN_FAIL(LVN_ERR_USAGE, "%s: a classifier needs two or more classes, found 1: %s; add a sub-folder of pictures for each further class",
-                 scan->root, scan->class_names[0]);
-    }
-    return LVN_OK;
 }
 
 /* ---- opening ---- */
@@ -165,62 +44,139 @@ static lvn_status take_walk(lvni_image_scan *scan, lvni_walk *walk)
     scan->n = walk->n;
     scan->names = walk->names;
     scan->name_at = walk->name_at;
-    walk->names = NULL;
-    walk->name_at = NULL;
     scan->size = walk->size;
+    scan->ignored = walk->ignored;
+    walk->name_at = NULL;
     walk->size = NULL;
-    lvni_walk_free(walk);
     scan->label = lvni_alloc(LVNI_TAG_DATA, (size_t)scan->n * sizeof *scan->label);
-    scan->part = lvni_calloc(LVNI_TAG_DATA, (size_t)scan->n, 1);
-    if (scan->label == NULL || scan->part == NULL) {
+    if (scan->label == NULL) {
         return LVN_ERR_MEMORY;
     }
     for (int64_t i = 0; i < scan->n; i++) {
         scan->label[i] = -1;
-        if (scan->has_parts) {
-            scan->part[i] = lvni_image_scan_name(scan, i)[0] == 't' ? LVNI_PART_TRAIN : LVNI_PART_VAL;
+    }
+    return LVN_OK;
+}
+
+/* Of a list that is in the order of the parts. */
+static void find_parts(lvni_image_scan *scan)
+{
+    int64_t i = 0;
+    for (int part = 0; part < LVNI_PARTS; part++) {
+        const char *name = scan->layout.name[part];
+        const size_t n = name == NULL ? 0 : strlen(name);
+        scan->begin[part] = i;
+        while (i < scan->n && (!scan->layout.parts ||
+                               (n > 0 && strncmp(lvni_image_scan_name(scan, i), name, n) == 0 &&
+                                lvni_image_scan_name(scan, i)[n] == '/'))) {
+            i++;
         }
     }
+    scan->begin[LVNI_PARTS] = i;
+}
+
+static lvn_status no_images(const char *root, const char *part, const lvni_walk *walk)
+{
+    lvni_str ignored = {0};
+    lvni_ignored_print(&walk->ignored, &ignored);
+    lvn_status s = lvni_str_status(&ignored);
+    if (s == LVN_OK) {
+        s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
+                          "%s%s%s: no images (JPEG or PNG) in this folder or below%s%s", root,
+                          part[0] == '\0' ? "" : "/", part, ignored.len > 0 ? "; ignored: " : "",
+                          lvni_str_text(&ignored));
+    }
+    lvni_str_free(&ignored);
+    return s;
+}
+
+/* What a listing is asked for. */
+typedef struct listing {
+    const lvni_image_scan *scan;
+    lvni_scan_mode mode;
+} listing;
+
+static lvn_status walk_parts(const listing *l, lvni_walk *walk)
+{
+    const lvni_folder_layout *layout = &l->scan->layout;
+    LVN_TRY(lvni_walk_watch(walk, l->scan->root, ""));
+    for (int part = 0; part < LVNI_PARTS; part++) {
+        const char *name = layout->name[part];
+        const int64_t first = walk->n;
+        if (name == NULL || (part == LVNI_PART_TEST && l->mode != LVNI_SCAN_EVAL)) {
+            continue;
+        }
+        LVN_TRY(lvni_walk_add(walk, l->scan->root, name));
+        lvni_walk_sort(walk, first);
+        if (walk->n == first && l->mode == LVNI_SCAN_CLASSES) {
+            return no_images(l->scan->root, name, walk);
+        }
+    }
+    lvni_ignored_merge(&walk->ignored, &layout->files);
     return LVN_OK;
 }
 
 static lvn_status walk_all(void *user, lvni_walk *walk)
 {
-    const lvni_image_scan *scan = user;
-    if (scan->has_parts) {
-        LVN_TRY(lvni_walk_watch(walk, scan->root, ""));
-        LVN_TRY(lvni_walk_add(walk, scan->root, "train"));
-        const int64_t n_train = walk->n;
-        LVN_TRY(lvni_walk_add(walk, scan->root, "val"));
-        if (n_train == 0 || walk->n == n_train) {
-            LVN_FAIL(LVN_ERR_USAGE, "%s/%s: no pictures (.jpg, .jpeg, .png) in this folder or below", scan->root,
-                     n_train == 0 ? "train" : "val");
-        }
+    const listing *l = user;
+    if (l->scan->layout.parts) {
+        LVN_TRY(walk_parts(l, walk));
     } else {
-        LVN_TRY(lvni_walk_add(walk, scan->root, ""));
+        LVN_TRY(lvni_walk_add(walk, l->scan->root, ""));
+        lvni_walk_sort(walk, 0);
     }
-    if (walk->n == 0) {
-        LVN_FAIL(LVN_ERR_USAGE, "%s: no pictures (.jpg, .jpeg, .png) in this folder or below", scan->root);
+    return walk->n == 0 ? no_images(l->scan->root, "", walk) : LVN_OK;
+}
+
+static lvn_status find_layout(lvni_image_scan *scan, lvni_scan_mode mode)
+{
+    LVN_TRY(lvni_folder_layout_find(scan->root, &scan->layout));
+    if (scan->layout.parts && mode == LVNI_SCAN_CLASSES &&
+        scan->layout.name[LVNI_PART_TRAIN] == NULL) {
+        const char *val = scan->layout.name[LVNI_PART_VAL];
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "%s: there is %s/ but no train/ to train on; if %s is a class, give "
+                 "data.layout=classes",
+                 scan->root, val != NULL ? val : scan->layout.name[LVNI_PART_TEST],
+                 val != NULL ? val : scan->layout.name[LVNI_PART_TEST]);
     }
-    lvni_walk_sort(walk);
     return LVN_OK;
+}
+
+/* Lists of one folder that must not be taken for each other. */
+enum { LIST_ALL, LIST_TRAINING, LIST_PARTS };
+
+static lvn_status use_walk(lvni_image_scan *scan, lvni_scan_mode mode, bool as_classes,
+                           lvni_walk *walk)
+{
+    const bool classes = mode != LVNI_SCAN_FLAT;
+    LVN_TRY(classes && !scan->layout.parts && !as_classes
+                ? lvni_folder_check_nested(scan->root, walk)
+                : LVN_OK);
+    LVN_TRY(take_walk(scan, walk));
+    find_parts(scan);
+    if (!classes) {
+        return LVN_OK;
+    }
+    return lvni_image_scan_label(scan, mode, walk);
 }
 
 static lvn_status scan_folder(lvni_image_scan *scan, lvni_scan_mode mode, lvni_index *index)
 {
     lvni_walk walk = {0};
-    scan->has_parts = mode != LVNI_SCAN_FLAT && folder_exists(scan->root, "train") && folder_exists(scan->root, "val");
-    const lvn_status status = lvni_folder_index_open(index, scan->root, scan->has_parts, walk_all, scan, &walk);
-    if (status != LVN_OK) {
-        lvni_walk_free(&walk);
-        return status;
-    }
-    LVN_TRY(take_walk(scan, &walk));
-    if (mode == LVNI_SCAN_FLAT) {
-        return LVN_OK;
-    }
-    LVN_TRY(label_all(scan));
-    return check_classes(scan, mode);
+    const bool as_classes = (mode & LVNI_SCAN_NO_PARTS) != 0;
+    const lvni_scan_mode kind = (lvni_scan_mode)(mode & ~(unsigned)LVNI_SCAN_NO_PARTS);
+    listing l = {.scan = scan, .mode = kind};
+    LVN_TRY(kind == LVNI_SCAN_FLAT || as_classes ? LVN_OK : find_layout(scan, kind));
+    const int list = !scan->layout.parts ? LIST_ALL
+                     : kind == LVNI_SCAN_EVAL && scan->layout.name[LVNI_PART_TEST] != NULL
+                         ? LIST_PARTS
+                         : LIST_TRAINING;
+    lvn_status status = lvni_folder_index_open(index, scan->root, list, walk_all, &l, &walk);
+    status = status == LVN_OK ? use_walk(scan, kind, as_classes, &walk) : status;
+    walk.names = scan->names == NULL ? walk.names : NULL; /* the scan's from now on */
+    lvni_walk_free(&walk);
+    return status;
 }
 
 /* One picture: root becomes its folder, the list its name. */
@@ -245,7 +201,9 @@ static lvn_status scan_file(lvni_image_scan *scan)
     } else {
         *slash = 0; /* "/x.jpg" leaves an empty root, which joins to the right path */
     }
-    return take_walk(scan, &walk);
+    LVN_TRY(take_walk(scan, &walk));
+    find_parts(scan);
+    return LVN_OK;
 }
 
 static lvn_status scan_open(lvni_image_scan *scan, const char *folder, lvni_scan_mode mode, lvni_index *index)
@@ -297,76 +255,18 @@ lvn_status lvni_image_scan_open_indexed(const char *folder, lvni_scan_mode mode,
 
 /* ---- uses ---- */
 
-static lvn_status relabel_map(const lvni_image_scan *scan, const char *const *class_names, int n_classes, int64_t *map)
+int64_t lvni_image_scan_count(const lvni_image_scan *scan, lvni_scan_part part)
 {
-    for (int i = 0; i < scan->n_classes; i++) {
-        map[i] = -1;
-        for (int k = 0; k < n_classes; k++) {
-            if (strcmp(scan->class_names[i], class_names[k]) == 0) {
-                map[i] = k;
-            }
-        }
-        if (map[i] < 0) {
-            LVN_FAIL(LVN_ERR_MISMATCH, "%s has the class %s, which the model was not trained on (its %d classes: %s ... %s): rename or remove that folder", scan->root,
-                     scan->class_names[i], n_classes, class_names[0], class_names[n_classes - 1]);
-        }
-    }
-    return LVN_OK;
-}
-
-static char **names_copy(const char *const *class_names, int n)
-{
-    char **copy = lvni_calloc(LVNI_TAG_DATA, (size_t)n, sizeof *copy);
-    for (int i = 0; copy != NULL && i < n; i++) {
-        copy[i] = lvni_strdup(LVNI_TAG_DATA, class_names[i]);
-        if (copy[i] == NULL) {
-            while (i-- > 0) {
-                lvni_free(copy[i]);
-            }
-            lvni_free(copy);
-            return NULL;
-        }
-    }
-    return copy;
-}
-
-lvn_status lvni_image_scan_relabel(lvni_image_scan *scan, const char *const *class_names, int n_classes)
-{
-    LVN_ARG(n_classes > 0, "a model without classes cannot number those of %s", scan->root);
-    int64_t *map = lvni_calloc(LVNI_TAG_DATA, (size_t)scan->n_classes, sizeof *map);
-    if (map == NULL) {
-        return LVN_ERR_MEMORY;
-    }
-    lvn_status status = relabel_map(scan, class_names, n_classes, map);
-    char **names = status == LVN_OK ? names_copy(class_names, n_classes) : NULL;
-    if (names != NULL) {
-        for (int64_t i = 0; i < scan->n; i++) {
-            scan->label[i] = scan->label[i] < 0 ? -1 : map[scan->label[i]];
-        }
-        for (int i = 0; i < scan->n_classes; i++) {
-            lvni_free(scan->class_names[i]);
-        }
-        lvni_free(scan->class_names);
-        scan->class_names = names;
-        scan->n_classes = n_classes;
-    } else if (status == LVN_OK) {
-        status = LVN_ERR_MEMORY;
-    }
-    lvni_free(map);
-    return status;
+    return part == LVNI_PART_ALL ? scan->n : scan->begin[part + 1] - scan->begin[part];
 }
 
 lvn_status lvni_image_scan_select(const lvni_image_scan *scan, lvni_scan_part part, int64_t **indices, int64_t *n)
 {
-    *indices = lvni_alloc(LVNI_TAG_DATA, (size_t)scan->n * sizeof **indices);
-    *n = 0;
-    if (*indices == NULL) {
-        return LVN_ERR_MEMORY;
+    const int64_t first = part == LVNI_PART_ALL ? 0 : scan->begin[part];
+    *n = lvni_image_scan_count(scan, part);
+    *indices = lvni_alloc(LVNI_TAG_DATA, (size_t)*n * sizeof **indices);
+    for (int64_t i = 0; *indices != NULL && i < *n; i++) {
+        (*indices)[i] = first + i;
     }
-    for (int64_t i = 0; i < scan->n; i++) {
-        if (part == LVNI_PART_ALL || scan->part[i] == part) {
-            (*indices)[(*n)++] = i;
-        }
-    }
-    return LVN_OK;
+    return *indices == NULL ? LVN_ERR_MEMORY : LVN_OK;
 }

@@ -2,9 +2,14 @@
 #include "data/folder_walk.h"
 
 #include "core/alloc.h"
+#include "core/vfs.h"
+#include "data/decode/jpeg.h"
+#include "data/decode/png.h"
 
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,12 +32,119 @@ typedef struct walker {
     char path[PATH_MAX];
 } walker;
 
-/* Ends in .jpg, .jpeg or .png, in any case. */
-static bool name_is_picture(const char *name)
+/* ---- one name ---- */
+
+bool lvni_name_is_image(const char *name)
 {
     const char *dot = strrchr(name, '.');
     return dot != NULL && (strcasecmp(dot, ".jpg") == 0 || strcasecmp(dot, ".jpeg") == 0 || strcasecmp(dot, ".png") == 0);
 }
+
+/* Hidden names are .DS_Store, .ipynb_checkpoints and ._x.jpg (what macOS writes beside x.jpg), too.
+ */
+bool lvni_name_is_dropping(const char *name)
+{
+    static const char *const left_behind[] = {"__MACOSX",     "@eaDir",
+                                              "#recycle",     "#snapshot",
+                                              "$RECYCLE.BIN", "System Volume Information",
+                                              "lost+found",   "Thumbs.db",
+                                              "ehthumbs.db",  "desktop.ini"};
+    for (size_t i = 0; i < sizeof left_behind / sizeof *left_behind; i++) {
+        if (strcasecmp(name, left_behind[i]) == 0) {
+            return true;
+        }
+    }
+    return name[0] == '.';
+}
+
+/* Begins as images do that levin reads. What cannot be opened is not asked about: it is counted
+ * with the others. */
+static bool begins_as_image(const char *path)
+{
+    uint8_t bytes[8];
+    const lvni_vfs *vfs = lvni_vfs_get();
+    const int fd = vfs->open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
+    const ssize_t n = fd < 0 ? 0 : vfs->read(fd, bytes, sizeof bytes);
+    if (fd >= 0) {
+        vfs->close(fd);
+    }
+    return n > 0 && (lvni_jpeg_is(bytes, (size_t)n) || lvni_png_is(bytes, (size_t)n));
+}
+
+/* ---- what is ignored ---- */
+
+/* Letters and digits behind the last dot; else "". */
+static void ending_of(const char *name, char out[LVNI_IGNORED_ENDING])
+{
+    const char *slash = strrchr(name, '/'), *dot = strrchr(slash == NULL ? name : slash, '.');
+    size_t n = 0;
+    out[0] = '\0';
+    for (const char *p = dot; p != NULL && *p != '\0'; p++) {
+        if (++n >= LVNI_IGNORED_ENDING || (p > dot && !isalnum((unsigned char)*p))) {
+            return;
+        }
+    }
+    for (size_t i = 0; n > 1 && i <= n; i++) {
+        out[i] = (char)tolower((unsigned char)dot[i]);
+    }
+}
+
+static void add_kind(lvni_ignored *ignored, const char *ending, int64_t count)
+{
+    int i = 0;
+    while (i < ignored->n && strcmp(ignored->ending[i], ending) != 0) {
+        i++;
+    }
+    if (i >= LVNI_IGNORED_KINDS - 1 &&
+        ending[0] != '\0') { /* the last place is for all that have none */
+        add_kind(ignored, "", count);
+        return;
+    }
+    if (i == ignored->n) {
+        snprintf(ignored->ending[i], LVNI_IGNORED_ENDING, "%s", ending);
+        ignored->count[i] = 0;
+        ignored->n++;
+    }
+    ignored->count[i] += count;
+}
+
+void lvni_ignored_add(lvni_ignored *ignored, const char *name, int64_t count)
+{
+    char ending[LVNI_IGNORED_ENDING];
+    ending_of(name, ending);
+    add_kind(ignored, ending, count);
+}
+
+void lvni_ignored_merge(lvni_ignored *ignored, const lvni_ignored *more)
+{
+    for (int i = 0; i < more->n; i++) {
+        add_kind(ignored, more->ending[i], more->count[i]);
+    }
+}
+
+/* Does kind a stand before kind b? */
+static bool goes_before(const lvni_ignored *x, int a, int b)
+{
+    return x->count[a] != x->count[b] ? x->count[a] > x->count[b]
+                                      : strcmp(x->ending[a], x->ending[b]) < 0;
+}
+
+void lvni_ignored_print(const lvni_ignored *ignored, lvni_str *out)
+{
+    bool printed[LVNI_IGNORED_KINDS] = {false};
+    for (int k = 0; k < ignored->n; k++) {
+        int best = -1;
+        for (int i = 0; i < ignored->n; i++) {
+            best = !printed[i] && (best < 0 || goes_before(ignored, i, best)) ? i : best;
+        }
+        printed[best] = true;
+        lvni_str_printf(out, "%s%lld %s", k == 0 ? "" : ", ", (long long)ignored->count[best],
+                        ignored->ending[best][0] == '\0' ? "without an ending"
+                                                         : ignored->ending[best]);
+    }
+}
+
+/* ---- the list ---- */
 
 /* A zero-terminated copy in w->names, at *at. */
 static lvn_status add_text(lvni_walk *w, const char *text, size_t *at)
@@ -69,7 +181,7 @@ lvn_status lvni_walk_add_name(lvni_walk *w, const char *name)
     return LVN_OK;
 }
 
-static lvn_status add_folder(lvni_walk *w, const char *name, const struct stat *st)
+lvn_status lvni_walk_add_folder(lvni_walk *w, const char *name, int64_t mtime_ns, int64_t inode)
 {
     if (w->n_folders == w->folder_room) {
         const int64_t room = 2 * w->folder_room + 16;
@@ -81,11 +193,18 @@ static lvn_status add_folder(lvni_walk *w, const char *name, const struct stat *
         w->folder_room = room;
     }
     lvni_walk_folder *f = &w->folders[w->n_folders];
-    f->mtime_ns = (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
-    f->inode = (int64_t)st->st_ino;
+    f->mtime_ns = mtime_ns;
+    f->inode = inode;
     LVN_TRY(add_text(w, name, &f->name_at));
     w->n_folders++;
     return LVN_OK;
+}
+
+static lvn_status add_folder(lvni_walk *w, const char *name, const struct stat *st)
+{
+    return lvni_walk_add_folder(w, name,
+                                (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec,
+                                (int64_t)st->st_ino);
 }
 
 static lvn_status walk_folder(walker *w, size_t length, const struct stat *self, const ancestor *up);
@@ -100,6 +219,7 @@ static lvn_status note_blind(walker *w)
 static lvn_status pass_over(walker *w)
 {
     struct stat st;
+    lvni_ignored_add(&w->walk->ignored, w->path, 1);
     return lstat(w->path, &st) == 0 && !S_ISLNK(st.st_mode) ? LVN_OK : note_blind(w);
 }
 
@@ -109,10 +229,14 @@ static lvn_status walk_entry(walker *w, size_t length, const ancestor *up)
     struct stat st;
     if (stat(w->path, &st) != 0) {
         LVN_TRY(note_blind(w));
-        return name_is_picture(w->path) ? lvni_walk_add_name(w->walk, w->path + w->root_length + 1) : LVN_OK; /* reported when it is read */
+        return lvni_name_is_image(w->path)
+                   ? lvni_walk_add_name(w->walk, w->path + w->root_length + 1)
+                   : LVN_OK; /* reported when it is read */
     }
     if (!S_ISDIR(st.st_mode)) {
-        return S_ISREG(st.st_mode) && name_is_picture(w->path) ? lvni_walk_add_name(w->walk, w->path + w->root_length + 1) : pass_over(w);
+        const bool image =
+            S_ISREG(st.st_mode) && (lvni_name_is_image(w->path) || begins_as_image(w->path));
+        return image ? lvni_walk_add_name(w->walk, w->path + w->root_length + 1) : pass_over(w);
     }
     for (const ancestor *a = up; a != NULL; a = a->up) {
         if (a->dev == st.st_dev && a->ino == st.st_ino) {
@@ -133,7 +257,7 @@ static lvn_status walk_folder(walker *w, size_t length, const struct stat *self,
     lvn_status status = LVN_OK;
     errno = 0;
     for (const struct dirent *e = readdir(dir); e != NULL && status == LVN_OK; errno = 0, e = readdir(dir)) {
-        if (e->d_name[0] == '.') {
+        if (lvni_name_is_dropping(e->d_name)) {
             continue;
         }
         const int n = snprintf(w->path + length, sizeof w->path - length, "/%s", e->d_name);
@@ -209,10 +333,11 @@ static int compare_names(const void *a, const void *b, void *names)
     return strcmp((const char *)names + *(const size_t *)a, (const char *)names + *(const size_t *)b);
 }
 
-void lvni_walk_sort(lvni_walk *walk)
+void lvni_walk_sort(lvni_walk *walk, int64_t first)
 {
-    if (walk->n > 1) {
-        qsort_r(walk->name_at, (size_t)walk->n, sizeof *walk->name_at, compare_names, walk->names);
+    if (walk->n - first > 1) {
+        qsort_r(walk->name_at + first, (size_t)(walk->n - first), sizeof *walk->name_at,
+                compare_names, walk->names);
     }
 }
 

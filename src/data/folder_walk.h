@@ -1,8 +1,21 @@
-/* Names of all pictures below a folder, sorted. Called by folder_scan.c and folder_index.c. */
+/* Names of all images below a folder, sorted: files called .jpg, .jpeg or .png, and others that
+ * begin as JPEG and PNG files do. Hidden names and what systems leave behind (__MACOSX, @eaDir,
+ * Thumbs.db) are passed over without a word, other files are counted. Called by folder_scan.c,
+ * folder_layout.c and folder_index.c. */
 #ifndef LEVIN_DATA_FOLDER_WALK_H
 #define LEVIN_DATA_FOLDER_WALK_H
 
-#include <levin/status.h>
+#include "core/str.h"
+
+enum { LVNI_IGNORED_KINDS = 24, LVNI_IGNORED_ENDING = 12 };
+
+/* Files that are no images, by the ends of their names. */
+typedef struct lvni_ignored {
+    int n; /* kinds */
+    char ending[LVNI_IGNORED_KINDS]
+               [LVNI_IGNORED_ENDING]; /* ".txt", in lower case; "": of no or a strange kind */
+    int64_t count[LVNI_IGNORED_KINDS];
+} lvni_ignored;
 
 /* A folder that was listed, and how to see that it has changed since. */
 typedef struct lvni_walk_folder {
@@ -29,16 +42,27 @@ typedef struct lvni_walk {
     int64_t start_ns; /* of the first lvni_walk_add, on the clock of the file times */
     int64_t n_blind;  /* entries whose target may become a picture or a folder without any listed folder changing: links that lead nowhere */
     size_t blind_at;  /* the first of them, in names */
+    lvni_ignored ignored;
 } lvni_walk;
+
+bool lvni_name_is_dropping(const char *name);
+bool lvni_name_is_image(const char *name); /* .jpg, .jpeg, .png, in any case */
+/* Count files of the kind of `name`. */
+void lvni_ignored_add(lvni_ignored *ignored, const char *name, int64_t count);
+void lvni_ignored_merge(lvni_ignored *ignored, const lvni_ignored *more);
+/* "6 .webp, 1 .txt, 2 others", the most first, appended; nothing where there are none. */
+void lvni_ignored_print(const lvni_ignored *ignored, lvni_str *out);
 
 /* Add every picture below root/under (under may be ""), through sub-folders and links. A link to a folder that it lies in is LVN_ERR_USAGE. */
 lvn_status lvni_walk_add(lvni_walk *walk, const char *root, const char *under);
 /* The same for a folder that is not listed itself, only looked at: root/under. */
 lvn_status lvni_walk_watch(lvni_walk *walk, const char *root, const char *under);
 lvn_status lvni_walk_add_name(lvni_walk *walk, const char *name);
+lvn_status lvni_walk_add_folder(lvni_walk *walk, const char *name, int64_t mtime_ns, int64_t inode);
 /* Room in walk->size for every name. */
 lvn_status lvni_walk_add_sizes(lvni_walk *walk);
-void lvni_walk_sort(lvni_walk *walk);
+/* In byte order, from the name `first` on. */
+void lvni_walk_sort(lvni_walk *walk, int64_t first);
 void lvni_walk_free(lvni_walk *walk);
 
 #endif

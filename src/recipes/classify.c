@@ -118,6 +118,7 @@ static lvn_status fit_with(const work *w, const lvni_image_data *data)
                                       .train = data->train,
                                       .val = data->val,
                                       .note = lvni_str_text(&data->note),
+                                      .ignored = lvni_str_text(&data->ignored),
                                       .export_model = export_model,
                                       .describe = describe,
                                       .decode_bytes = data->decode_bytes,

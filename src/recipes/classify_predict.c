@@ -289,7 +289,7 @@ static lvn_status report_metrics(const use *u)
         lvni_str_json(&text, lvni_config_str(c, "model"));
         lvni_str_append(&text, ", \"data\": ");
         lvni_str_json(&text, lvni_config_str(c, "data"));
-        lvni_str_printf(&text, ", \"split\": \"%s\", ", lvni_config_str(c, "split"));
+        lvni_str_printf(&text, ", \"split\": \"%s\", ", u->data.split);
         lvni_class_metrics_json(u->metrics, &text);
         lvni_str_append(&text, "}\n");
     } else if (s == LVN_OK) {

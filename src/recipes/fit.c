@@ -49,6 +49,9 @@ static void banner(const lvni_fit_run *r)
     if (r->request->note != NULL) {
         lvni_log_line(LVNI_LOG_INFO, "%s", r->request->note);
     }
+    if (r->request->ignored != NULL && r->request->ignored[0] != '\0') {
+        lvni_log_line(LVNI_LOG_INFO, "%s", r->request->ignored);
+    }
     lvni_log_line(LVNI_LOG_INFO, "model %s: %lld parameters in %d tensors, seed %lld, precision %s", r->request->cls->name,
              (long long)lvni_model_count(r->model), r->model->n_parameters, (long long)lvni_config_int(c, "seed"),
              lvni_config_str(c, "precision"));
@@ -383,6 +386,9 @@ lvn_status lvni_fit_plan(const lvni_fit_request *request)
     if (s == LVN_OK) {
         if (request->note != NULL) {
             printf("%s\n", request->note);
+        }
+        if (request->ignored != NULL && request->ignored[0] != '\0') {
+            printf("%s\n", request->ignored);
         }
         s = lvni_plan_print(&r.plan, stdout);
         print_length(&r);

@@ -17,8 +17,9 @@ typedef struct lvni_fit_request {
     const char *kept_file; /* that overwrite=true must not remove, as the run reads it, or NULL */
     size_t decode_bytes;   /* that each loading thread keeps beside the batches; 0: not known */
     const char *note;      /* one line about the data for the banner, or NULL */
-    /* Write the model, with these values of `step` in place of its weights, for others to `path`; called beside the training. NULL:
-     * nothing is exported. */
+    const char *ignored;   /* the line behind it, on what of the data is not used; NULL, "": none */
+    /* Write the model, with these values of `step` in place of its weights, for others to `path`;
+     * called beside the training. NULL: nothing is exported. */
     lvn_status (*export_model)(void *user, const lvni_model *model, const float *values, int64_t step, const char *path);
     /* What the model says of itself, for checkpoints (LVNI_CARD, exported.h); NULL: nothing. */
     void (*describe)(void *user, lvni_str *out);

@@ -3,6 +3,8 @@
 
 #include "core/alloc.h"
 #include "core/vfs.h"
+#include "log/run_log.h"
+#include "recipes/class_counts.h"
 #include "recipes/image_source.h"
 #include "recipes/picture_sizes.h"
 
@@ -81,6 +83,36 @@ static lvn_status read_transform(const lvni_config *c, const lvni_image_source *
     return lvni_transform_check(t);
 }
 
+static void print_ignored(const lvni_image_source *s, lvni_str *out)
+{
+    lvni_str_append(out, "ignored: ");
+    const size_t nothing = out->len;
+    lvni_image_source_print_ignored(s, out);
+    if (out->len == nothing) {
+        lvni_str_clear(out);
+    }
+}
+
+static lvn_status warn_unvalidated(const lvni_config *c, const lvni_image_source *s,
+                                   const lvni_image_data *d)
+{
+    lvni_str names = {0};
+    const lvn_status status =
+        d->val == NULL ? LVN_OK : lvni_class_counts_unvalidated(d->train, d->val, &names);
+    if (names.len > 0 && lvni_image_source_has_parts(s)) {
+        lvni_log_line(LVNI_LOG_WARNING, "data=%s: the validation part has no image of: %s",
+                      lvni_config_str(c, "data"), lvni_str_text(&names));
+    } else if (names.len > 0) {
+        lvni_log_line(LVNI_LOG_WARNING,
+                      "data=%s: too few images to validate any of: %s (val_split=%g takes none of "
+                      "a single one)",
+                      lvni_config_str(c, "data"), lvni_str_text(&names),
+                      lvni_config_float(c, "val_split"));
+    }
+    lvni_str_free(&names);
+    return status;
+}
+
 static lvn_status open_parts(const lvni_config *c, const lvni_image_source *s, int64_t *part[2], int64_t n[2], lvni_image_data *out)
 {
     LVN_TRY(read_transform(c, s, &out->transform));
@@ -93,9 +125,18 @@ static lvn_status open_parts(const lvni_config *c, const lvni_image_source *s, i
     if (n[1] > 0) {
         LVN_TRY(lvni_image_source_view(s, part[1], n[1], &out->transform, &out->val));
     }
-    lvni_str_printf(&out->note, "data %s: %lld pictures in %d classes; %lld to train, %lld to validate", lvni_config_str(c, "data"),
-                    (long long)n[0] + (long long)n[1], out->train->n_classes, (long long)n[0], (long long)n[1]);
+    lvni_str_printf(&out->note, "data %s: %lld images in %d classes ", lvni_config_str(c, "data"),
+                    (long long)n[0] + (long long)n[1], out->train->n_classes);
+    LVN_TRY(lvni_class_counts_print(out->train, out->val, &out->note));
+    lvni_str_printf(&out->note, "; %lld to train, %lld to validate", (long long)n[0],
+                    (long long)n[1]);
+    print_ignored(s, &out->ignored);
+    LVN_TRY(warn_unvalidated(c, s, out));
     if (s->scan != NULL) {
+        if (s->scan->layout.name[LVNI_PART_TEST] != NULL) {
+            lvni_str_printf(&out->note, "; %s/ is left to eval",
+                            s->scan->layout.name[LVNI_PART_TEST]);
+        }
         lvni_str_append(&out->note, s->scan->size == NULL ? "" : "; ");
         lvni_picture_sizes_print(s->scan, &out->note);
         out->decode_bytes = lvni_picture_sizes_decode(s->scan, out->transform.size);
@@ -138,6 +179,10 @@ static lvn_status open_for(const lvni_config *c, const lvni_classifier_card *car
     memcpy(out->transform.mean, card->mean, sizeof card->mean);
     memcpy(out->transform.std, card->std, sizeof card->std);
     LVN_TRY(lvni_image_source_open(c, mode, lvni_config_str(c, "model"), false, s));
+    print_ignored(s, &out->ignored);
+    if (out->ignored.len > 0) {
+        lvni_log_line(LVNI_LOG_INFO, "%s", lvni_str_text(&out->ignored));
+    }
     const lvn_status status = s->index.len == 0 ? LVN_OK : lvni_file_write(lvni_config_str(c, "data.index"), s->index.data, s->index.len);
     if (status != LVN_OK) {
         lvni_image_source_close(s);
@@ -155,9 +200,10 @@ lvn_status lvni_image_data_for_model(const lvni_config *c, const lvni_classifier
 }
 
 /* Without the same list of pictures, the cut of the training cannot be made again. A folder's own val/ needs no cut. */
-static lvn_status check_split(const lvni_config *c, const lvni_classifier_card *card, const lvni_image_source *s, const char *identity)
+static lvn_status check_split(const lvni_config *c, const char *split,
+                              const lvni_classifier_card *card, const lvni_image_source *s,
+                              const char *identity)
 {
-    const char *split = lvni_config_str(c, "split");
     if (lvni_image_source_has_parts(s)) {
         return LVN_OK;
     }
@@ -172,30 +218,68 @@ static lvn_status check_split(const lvni_config *c, const lvni_classifier_card *
     return LVN_OK;
 }
 
+/* Of auto: what was kept from training, where the folder shows it. */
+static const char *wanted_part(const lvni_config *c, const lvni_image_source *s, int64_t n_test)
+{
+    const char *split = lvni_config_str(c, "split");
+    if (strcmp(split, "auto") != 0) {
+        return split;
+    }
+    split = n_test > 0 ? "test" : lvni_image_source_has_parts(s) ? "val" : "all";
+    if (strcmp(split, "all") != 0) {
+        lvni_log_line(LVNI_LOG_INFO,
+                      "split=%s: data=%s has this part; split=all measures everything", split,
+                      lvni_config_str(c, "data"));
+    }
+    return split;
+}
+
+/* One of train, val, test. */
+static lvn_status view_part(const lvni_config *c, const char *split,
+                            const lvni_classifier_card *card, const lvni_image_source *s,
+                            int64_t *part[LVNI_PARTS], const int64_t n[LVNI_PARTS],
+                            lvni_image_data *out)
+{
+    const int wanted = strcmp(split, "val") == 0     ? LVNI_PART_VAL
+                       : strcmp(split, "train") == 0 ? LVNI_PART_TRAIN
+                                                     : LVNI_PART_TEST;
+    if (n[wanted] > 0) {
+        return lvni_image_source_view(s, part[wanted], n[wanted], &out->transform, &out->train);
+    }
+    if (wanted == LVNI_PART_TEST || lvni_image_source_has_parts(s)) {
+        LVN_FAIL(LVN_ERR_USAGE, "split=%s: data=%s has no images in a folder %s/", split,
+                 lvni_config_str(c, "data"), split);
+    }
+    LVN_FAIL(LVN_ERR_USAGE,
+             "split=%s: this part has no pictures (val_split of the training was %g)", split,
+             card->val_split);
+}
+
 /* The view that split= asks for; with all, how much of it was trained on. */
 static lvn_status choose_part(const lvni_config *c, const lvni_classifier_card *card, const lvni_image_source *s, lvni_image_data *out)
 {
-    const char *split = lvni_config_str(c, "split");
-    const bool all = strcmp(split, "all") == 0;
-    if (!all) {
-        LVN_TRY(check_split(c, card, s, out->identity));
-    } else if (card->data == NULL || strcmp(card->data, out->identity) != 0) {
-        return lvni_image_source_view(s, NULL, 0, &out->transform, &out->train);
+    int64_t *part[LVNI_PARTS] = {NULL}, n[LVNI_PARTS] = {0};
+    lvn_status status = lvni_image_source_test(s, &part[LVNI_PART_TEST], &n[LVNI_PART_TEST]);
+    const char *split = wanted_part(c, s, n[LVNI_PART_TEST]);
+    out->split = split;
+    const bool all = strcmp(split, "all") == 0, test = strcmp(split, "test") == 0;
+    const bool cut =
+        !test && (!all || (card->data != NULL && strcmp(card->data, out->identity) == 0));
+    status =
+        status == LVN_OK && cut && !all ? check_split(c, split, card, s, out->identity) : status;
+    if (status == LVN_OK && cut) {
+        status = lvni_image_source_cut(s, &out->transform, card->val_split, (uint64_t)card->seed,
+                                       part, n);
     }
-    int64_t *part[2] = {NULL, NULL}, n[2] = {0, 0};
-    lvn_status status = lvni_image_source_cut(s, &out->transform, card->val_split, (uint64_t)card->seed, part, n);
-    const int wanted = strcmp(split, "val") == 0 ? 1 : 0;
     if (status == LVN_OK && all) {
-        out->n_trained = n[0];
+        out->n_trained = n[LVNI_PART_TRAIN];
         status = lvni_image_source_view(s, NULL, 0, &out->transform, &out->train);
-    } else if (status == LVN_OK && n[wanted] == 0) {
-        status = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__, "split=%s: this part has no pictures (val_split of the training was %g)", split,
-                               card->val_split);
     } else if (status == LVN_OK) {
-        status = lvni_image_source_view(s, part[wanted], n[wanted], &out->transform, &out->train);
+        status = view_part(c, split, card, s, part, n, out);
     }
-    lvni_free(part[0]);
-    lvni_free(part[1]);
+    for (int i = 0; i < LVNI_PARTS; i++) {
+        lvni_free(part[i]);
+    }
     return status;
 }
 
@@ -235,6 +319,7 @@ lvn_status lvni_image_data_write_index(const lvni_config *c, const lvni_image_da
 void lvni_image_data_free(lvni_image_data *d)
 {
     lvni_str_free(&d->index);
+    lvni_str_free(&d->ignored);
     lvn_dataset_destroy(d->train);
     lvn_dataset_destroy(d->val);
     lvni_str_free(&d->note);

@@ -5,6 +5,7 @@
 #include "data/image_folder.h"
 #include "data/split.h"
 #include "log/run_log.h"
+#include "recipes/class_counts.h"
 #include "trainer/identity.h"
 
 #include <errno.h>
@@ -15,19 +16,46 @@
 #define SHAPES "builtin:shapes"
 
 static const lvni_option image_rows[] = {
-    {.name = "data", .type = LVNI_OPT_PATH,
-     .help = "Folder with one sub-folder of pictures per class (or train/ and val/ with these), folder of IDX files (MNIST), .npy file of pictures, or "
+    {.name = "data",
+     .type = LVNI_OPT_PATH,
+     .help = "Folder with one sub-folder of images per class (or train/, val/ and test/ with "
+             "these), folder of IDX files (MNIST), .npy file of images, or "
              "builtin:shapes."},
-    {.name = "data.labels", .type = LVNI_OPT_PATH, .help = "Classes of a .npy file of pictures: a .npy or IDX file with a whole number per picture; "
-     "unset: labels.npy beside it."},
+    {.name = "data.labels",
+     .type = LVNI_OPT_PATH,
+     .help =
+         "Classes of a .npy file of pictures: a .npy or IDX file with a whole number per picture; "
+         "unset: labels.npy beside it."},
     LVNI_OPTION_ALIAS("labels", "data.labels"),
-    {.name = "data.index", .type = LVNI_OPT_PATH, .flags = LVNI_OPT_LAYOUT,
-     .help = "File that keeps the list of a folder's pictures with their sizes, for several runs; unset: data.index in the run directory."},
-    {.name = "data.count", .type = LVNI_OPT_INT, .unit = "pictures", .fallback = "2000", .range = LVNI_AT_LEAST(2),
-     .needs = "data=builtin:shapes", .help = "Pictures of builtin:shapes."},
-    {.name = "data.classes", .type = LVNI_OPT_INT, .fallback = "6", .range = LVNI_BETWEEN(LVNI_SHAPES_MIN_CLASSES, LVNI_SHAPES_MAX_CLASSES),
-     .needs = "data=builtin:shapes", .help = "Classes of builtin:shapes."},
-    {.name = "data.seed", .type = LVNI_OPT_INT, .fallback = "0", .range = LVNI_AT_LEAST(0), .needs = "data=builtin:shapes",
+    {.name = "data.layout",
+     .type = LVNI_OPT_CHOICE,
+     .choices = "auto|classes",
+     .fallback = "auto",
+     .help = "classes: the folders right below data= are the classes, even where their names look "
+             "like train/, val/ and test/."},
+    {.name = "data.index",
+     .type = LVNI_OPT_PATH,
+     .flags = LVNI_OPT_LAYOUT,
+     .help = "File that keeps the list of a folder's pictures with their sizes, for several runs; "
+             "unset: data.index in the run directory."},
+    {.name = "data.count",
+     .type = LVNI_OPT_INT,
+     .unit = "pictures",
+     .fallback = "2000",
+     .range = LVNI_AT_LEAST(2),
+     .needs = "data=builtin:shapes",
+     .help = "Pictures of builtin:shapes."},
+    {.name = "data.classes",
+     .type = LVNI_OPT_INT,
+     .fallback = "6",
+     .range = LVNI_BETWEEN(LVNI_SHAPES_MIN_CLASSES, LVNI_SHAPES_MAX_CLASSES),
+     .needs = "data=builtin:shapes",
+     .help = "Classes of builtin:shapes."},
+    {.name = "data.seed",
+     .type = LVNI_OPT_INT,
+     .fallback = "0",
+     .range = LVNI_AT_LEAST(0),
+     .needs = "data=builtin:shapes",
      .help = "Another set of builtin:shapes."},
 };
 const lvni_option_table lvni_image_options = LVNI_OPTION_TABLE("data", image_rows);
@@ -77,10 +105,46 @@ static lvn_status tell_index(const lvni_config *c, bool training, const lvni_ind
     return LVN_OK;
 }
 
+/* Classes that the folder seems to have and that nothing can be learned about. */
+static lvn_status tell_empty(const lvni_config *c, const lvni_image_source *s)
+{
+    const lvni_image_scan *scan = s->scan;
+    const char *data = lvni_config_str(c, "data");
+    lvni_str text = {0};
+    if (scan->n_empty > 0) {
+        lvni_str_printf(&text, "data=%s: no image (JPEG or PNG) in the class folder%s %s", data,
+                        scan->n_empty == 1 ? "" : "s", lvni_str_text(&scan->empty));
+        lvni_str_append(&text, scan->ignored.n > 0 ? " (ignored: " : "");
+        lvni_ignored_print(&scan->ignored, &text);
+        lvni_str_append(&text, scan->ignored.n > 0 ? ")" : "");
+    }
+    lvn_status status = lvni_str_status(&text);
+    if (status == LVN_OK && scan->n_empty > 0 &&
+        strcmp(lvni_config_str(c, "on_error"), "stop") == 0) {
+        status = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
+                               "%s; remove what is no class, or leave it out with on_error=skip",
+                               lvni_str_text(&text));
+    } else if (status == LVN_OK && scan->n_empty > 0) {
+        lvni_log_line(LVNI_LOG_WARNING, "%s", lvni_str_text(&text));
+    }
+    lvni_str_clear(&text);
+    status = status == LVN_OK ? lvni_class_counts_unreadable(scan, &text) : status;
+    if (status == LVN_OK && text.len > 0) { /* with on_error=skip: else the damage was refused */
+        lvni_log_line(LVNI_LOG_WARNING, "data=%s: no image can be read of the classes %s", data,
+                      lvni_str_text(&text));
+    }
+    lvni_str_free(&text);
+    return status;
+}
+
 static lvn_status open_index(const lvni_config *c, lvni_scan_mode mode, bool training, lvni_index *x, lvni_image_source *s)
 {
-    LVN_TRY(lvni_image_scan_open_indexed(lvni_config_str(c, "data"), mode, x, &s->scan));
+    const bool as_classes = strcmp(lvni_config_str(c, "data.layout"), "classes") == 0;
+    const lvni_scan_mode how =
+        as_classes ? (lvni_scan_mode)((unsigned)mode | LVNI_SCAN_NO_PARTS) : mode;
+    LVN_TRY(lvni_image_scan_open_indexed(lvni_config_str(c, "data"), how, x, &s->scan));
     LVN_TRY(tell_index(c, training, x));
+    LVN_TRY(training ? tell_empty(c, s) : LVN_OK);
     s->index = x->text;
     x->text = (lvni_str){0};
     return LVN_OK;
@@ -184,7 +248,8 @@ lvn_status lvni_image_source_view(const lvni_image_source *s, const int64_t *ind
 
 bool lvni_image_source_has_parts(const lvni_image_source *s)
 {
-    return s->scan != NULL ? s->scan->has_parts : s->arrays != NULL && s->arrays->n_parts == 2;
+    return s->scan != NULL ? lvni_image_scan_count(s->scan, LVNI_PART_VAL) > 0
+                           : s->arrays != NULL && s->arrays->n_parts == 2;
 }
 
 /* from, from + 1, ... */
@@ -195,6 +260,21 @@ static lvn_status count_up(int64_t from, int64_t n, int64_t **out)
         (*out)[i] = from + i;
     }
     return *out == NULL ? LVN_ERR_MEMORY : LVN_OK;
+}
+
+/* What a training takes: all but a test part. These are the first in the list. */
+static lvn_status view_of_training(const lvni_image_source *s, const lvni_transform *t,
+                                   lvn_dataset **out)
+{
+    int64_t *first = NULL;
+    const int64_t n = s->scan == NULL ? 0 : s->scan->begin[LVNI_PART_TEST];
+    if (s->scan == NULL || n == s->scan->n) {
+        return lvni_image_source_view(s, NULL, 0, t, out);
+    }
+    LVN_TRY(count_up(0, n, &first));
+    const lvn_status status = lvni_image_source_view(s, first, n, t, out);
+    lvni_free(first);
+    return status;
 }
 
 lvn_status lvni_image_source_cut(const lvni_image_source *s, const lvni_transform *t, double val_split, uint64_t seed, int64_t *part[2],
@@ -211,10 +291,31 @@ lvn_status lvni_image_source_cut(const lvni_image_source *s, const lvni_transfor
         return count_up(n[0], n[1], &part[1]);
     }
     lvn_dataset *all;
-    LVN_TRY(lvni_image_source_view(s, NULL, 0, t, &all));
+    LVN_TRY(view_of_training(s, t, &all));
     const lvn_status status = lvni_split_dataset(all, val_split, seed, &part[0], &n[0], &part[1], &n[1]);
     lvn_dataset_destroy(all);
     return status;
+}
+
+lvn_status lvni_image_source_test(const lvni_image_source *s, int64_t **part, int64_t *n)
+{
+    *part = NULL;
+    *n = 0;
+    return s->scan == NULL ? LVN_OK : lvni_image_scan_select(s->scan, LVNI_PART_TEST, part, n);
+}
+
+void lvni_image_source_print_ignored(const lvni_image_source *s, lvni_str *out)
+{
+    if (s->scan != NULL) {
+        lvni_ignored_print(&s->scan->ignored, out);
+    }
+    if (s->scan != NULL && s->scan->layout.parts && s->scan->layout.beside.len > 0) {
+        lvni_str_printf(out, "%sfolders beside %s: %s", s->scan->ignored.n > 0 ? "; " : "",
+                        s->scan->layout.name[LVNI_PART_TRAIN] == NULL
+                            ? "the parts"
+                            : s->scan->layout.name[LVNI_PART_TRAIN],
+                        lvni_str_text(&s->scan->layout.beside));
+    }
 }
 
 /* Pictures in a folder are known by their names, those in array files by what they hold, shapes by what they are drawn from. */
@@ -230,8 +331,9 @@ lvn_status lvni_image_source_identify(const lvni_image_source *s, const lvni_tra
         return LVN_OK;
     }
     lvn_dataset *all;
-    LVN_TRY(lvni_image_source_view(s, NULL, 0, t, &all));
-    snprintf(identity, 96, "%lld pictures %016llx", (long long)s->scan->n, (unsigned long long)lvni_identity_of_data(all));
+    LVN_TRY(view_of_training(s, t, &all));
+    snprintf(identity, 96, "%lld pictures %016llx", (long long)s->scan->begin[LVNI_PART_TEST],
+             (unsigned long long)lvni_identity_of_data(all));
     lvn_dataset_destroy(all);
     return LVN_OK;
 }

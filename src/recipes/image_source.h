@@ -20,8 +20,10 @@ extern const lvni_option_table lvni_image_options; /* data labels data.* */
 
 /* Before anything is read: LVN_ERR_USAGE when data= is missing, wrong, or not there. */
 lvn_status lvni_image_source_check(const lvni_config *config);
-/* The same, and LVN_ERR_CORRUPT when headers are damaged, on_error=stop and `training`; else as the openers of the kinds. mode
- * FLAT: no classes are needed. run: the directory whose index of the folder may be taken, or NULL; `training`: one is made where none fits. */
+/* The same, and with on_error=stop and `training` LVN_ERR_CORRUPT when headers are damaged,
+ * LVN_ERR_USAGE when a class folder has no image; else as the openers of the kinds. mode FLAT: no
+ * classes are needed. run: the directory whose index of the folder may be taken, or NULL;
+ * `training`: one is made where none fits. */
 lvn_status lvni_image_source_open(const lvni_config *config, lvni_scan_mode mode, const char *run, bool training, lvni_image_source *out);
 void lvni_image_source_close(lvni_image_source *source);
 
@@ -31,10 +33,15 @@ lvn_status lvni_image_source_view(const lvni_image_source *source, const int64_t
                                   lvn_dataset **out);
 /* A validation part of its own. */
 bool lvni_image_source_has_parts(const lvni_image_source *source);
+/* Indices of the test part (lvni_free); *n 0: there is none. */
+lvn_status lvni_image_source_test(const lvni_image_source *source, int64_t **part, int64_t *n);
+/* What of a folder was passed over: "6 .webp, 1 .txt; folders docs", appended; nothing where
+ * nothing was. */
+void lvni_image_source_print_ignored(const lvni_image_source *source, lvni_str *out);
 /* Indices of training and validation (lvni_free): the source's own parts, or a seeded split. */
 lvn_status lvni_image_source_cut(const lvni_image_source *source, const lvni_transform *transform, double val_split, uint64_t seed,
                                  int64_t *part[2], int64_t n[2]);
-/* Which pictures these are, wherever they lie. */
+/* Which pictures these are, wherever they lie: a test part does not count. */
 lvn_status lvni_image_source_identify(const lvni_image_source *source, const lvni_transform *transform, char identity[96]);
 /* Number the classes as a trained model does. */
 lvn_status lvni_image_source_relabel(const lvni_image_source *source, const char *const *class_names, int n_classes);

@@ -24,7 +24,7 @@ void lvni_picture_sizes_print(const lvni_image_scan *scan, lvni_str *out)
     if (least == NULL) {
         return;
     }
-    lvni_str_append(out, "pictures ");
+    lvni_str_append(out, "images ");
     if (area(least) == area(most)) {
         lvni_str_printf(out, "of %dx%d", most->width, most->height);
     } else {

@@ -5,7 +5,8 @@
 #include "core/str.h"
 #include "data/folder_scan.h"
 
-/* "pictures from 80x60 to 640x427 pixels, 24.1 MB of files", appended; nothing where nobody looked at the headers, or all are damaged. */
+/* "images from 80x60 to 640x427 pixels, 24.1 MB of files", appended; nothing where nobody looked at
+ * the headers, or all are damaged. */
 void lvni_picture_sizes_print(const lvni_image_scan *scan, lvni_str *out);
 /* Bytes that one thread keeps for files and pixels on the way to pictures of `side` pixels; 0: not known. */
 size_t lvni_picture_sizes_decode(const lvni_image_scan *scan, int side);

@@ -44,8 +44,13 @@ static const lvni_option predict_rows[] = {
 };
 const lvni_option_table lvni_predict_options = LVNI_OPTION_TABLE("predict", predict_rows);
 static const lvni_option eval_rows[] = {
-    {.name = "split", .type = LVNI_OPT_CHOICE, .choices = "all|train|val", .fallback = "all",
-     .help = "Part of the data to measure on: the folder's train/ or val/, or else the part of the training run, given the same data."},
+    {.name = "split",
+     .type = LVNI_OPT_CHOICE,
+     .choices = "auto|all|train|val|test",
+     .fallback = "auto",
+     .help = "Part of the data to measure on: the folder's train/, val/ or test/, else the part of "
+             "the training run, given the same data; auto: "
+             "test/ where the folder has one, else its val/, else all."},
     {.name = "confusion", .type = LVNI_OPT_PATH,
      .help = "Write the confusion matrix of all classes into this CSV file (rows: true class, columns: predicted)."},
 };

@@ -161,14 +161,17 @@ class Models(Case):
         png(f"{moved}/cat/more.png", 20, 18, lambda x, y: (x, y, 0))
         self.assertNotIn(note, of(f"data={moved}")[1])
         of(f"data={moved}", "split=val", code=USAGE, says=["split=val", moved, "here 13 pictures ", "then 12 pictures ", "split=all"])
-        of(f"data={self.photos}", "split=test", code=USAGE, says=["split", "one of all, train, val"])
+        of(f"data={self.photos}", "split=test", code=USAGE,
+           says=["split=test", "no images in a folder test/"])
+        of(f"data={self.photos}", "split=tets", code=USAGE,
+           says=["split", "one of auto, all, train, val, test"])
 
         own = f"{self.dir}/own"  # a folder with its own parts
         photos(f"{own}/train")
         photos(f"{own}/val", n=3)
         self.assertIn(" of 6 right)", of(f"data={own}", "split=val")[0])
         self.train(data=own)
-        self.assertIn(f"12 of these 18 {note}", of(f"data={own}", model=self.out)[1])
+        self.assertIn(f"12 of these 18 {note}", of(f"data={own}", "split=all", model=self.out)[1])
 
         shapes = ["data=builtin:shapes", "data.count=30", "data.classes=3"]
         self.train(*shapes, "overwrite=true", "val_split=0")

@@ -18,7 +18,7 @@ class Pictures(Case):
 
     def test_empty_folder(self):
         os.mkdir(f"{self.dir}/empty")
-        self.refused([f"data={self.dir}/empty"], [f"{self.dir}/empty: no pictures (.jpg, .jpeg, .png)"])
+        self.refused([f"data={self.dir}/empty"], [f"{self.dir}/empty: no images (JPEG or PNG)"])
 
     def test_one_class(self):
         photos(f"{self.dir}/one", ["cat"])
@@ -67,7 +67,7 @@ class Pictures(Case):
                                         "on_error=skip"], FAILURE)
         self.levin(["plan", *self.words(data, self.out)], FAILURE, ["3 of 15 pictures cannot be used"])
         said, _ = self.levin(["plan", *self.words(self.photos, self.out)], OK)
-        self.assertIn("; pictures of 20x18 pixels, ", said)
+        self.assertIn("; images of 20x18 pixels, ", said)
         self.assertIn(", decoding ", said)
 
     def aged(self, *more, parts=("",)):

@@ -93,7 +93,7 @@ class Refused(Case):
         os.mkdir(f"{self.dir}/empty")
         done = subprocess.run([LEVIN, "train", "classify", "data=empty", *again], capture_output=True, text=True, timeout=WAIT_S, cwd=self.dir)
         self.assertEqual(done.returncode, USAGE, done.stderr)
-        self.assertEqual(done.stderr.count("error: empty: no pictures (.jpg, .jpeg, .png) in this folder or below\n"), 1, done.stderr)
+        self.assertEqual(done.stderr.count("error: empty: no images (JPEG or PNG) in this folder or below\n"), 1, done.stderr)
         self.assertNotIn("restart", done.stderr)
         if "stopped: SIGTERM" not in done.stderr:  # rank 0 had no time to say it: then the launcher does
             self.assertNotIn("levin launch", done.stderr)

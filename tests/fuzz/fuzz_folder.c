@@ -69,13 +69,16 @@ static int remove_one(const char *path, const struct stat *info, int kind, struc
 
 static void check(const lvni_image_scan *scan, lvni_scan_mode mode)
 {
-    CHECK(scan->n > 0);
+    CHECK(scan->n > 0 && scan->begin[0] == 0 && scan->begin[LVNI_PARTS] == scan->n);
     for (int64_t i = 0; i < scan->n; i++) {
         char full[PATH_ROOM];
         snprintf(full, sizeof full, "%s/%s", root, lvni_image_scan_name(scan, i));
         struct stat info;
         CHECK(lstat(full, &info) == 0); /* a link to nowhere is told when it is read */
-        CHECK(i == 0 || strcmp(lvni_image_scan_name(scan, i - 1), lvni_image_scan_name(scan, i)) < 0);
+        const bool first = i == scan->begin[LVNI_PART_TRAIN] || i == scan->begin[LVNI_PART_VAL] ||
+                           i == scan->begin[LVNI_PART_TEST];
+        CHECK(first ||
+              strcmp(lvni_image_scan_name(scan, i - 1), lvni_image_scan_name(scan, i)) < 0);
         CHECK(mode == LVNI_SCAN_FLAT ? scan->label[i] == -1 : scan->label[i] >= 0 && scan->label[i] < scan->n_classes);
     }
     for (int i = 1; i < scan->n_classes; i++) {

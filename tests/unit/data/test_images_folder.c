@@ -103,8 +103,8 @@ static void unusable_folders_say_why(void **state)
     (void)state;
     const char *f = images_temp_folder();
     expect_scan_error(images_path(f, "none"), LVNI_SCAN_CLASSES, LVN_ERR_NOT_FOUND, "none");
-    expect_scan_error(f, LVNI_SCAN_CLASSES, LVN_ERR_USAGE, "no pictures");
-    expect_scan_error(f, LVNI_SCAN_FLAT, LVN_ERR_USAGE, "no pictures");
+    expect_scan_error(f, LVNI_SCAN_CLASSES, LVN_ERR_USAGE, "no images");
+    expect_scan_error(f, LVNI_SCAN_FLAT, LVN_ERR_USAGE, "no images");
     images_make_jpeg(images_path(f, "dress/1.jpg"), 8, 8, 1);
     expect_scan_error(f, LVNI_SCAN_CLASSES, LVN_ERR_USAGE, "needs two or more classes, found 1: dress");
     lvni_image_scan *scan;

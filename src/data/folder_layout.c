@@ -1,0 +1,312 @@
+/* Classes or parts (folder_layout.h). */
+#include "data/folder_layout.h"
+
+#include "core/alloc.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+/* ---- names ---- */
+
+typedef enum name_kind {
+    OTHER = -2,
+    LIKE_PART = -1,
+    TRAIN = LVNI_PART_TRAIN,
+    VAL = LVNI_PART_VAL,
+    TEST = LVNI_PART_TEST
+} name_kind;
+
+static bool is_one_of(const char *word, size_t n, const char *const *words)
+{
+    for (; *words != NULL; words++) {
+        if (strlen(*words) == n && strncasecmp(*words, word, n) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* "train2", "Test_Set", "images-dev": of such words alone, with digits and what separates words. */
+static bool looks_like_part(const char *name)
+{
+    static const char *const parts[] = {
+        "train",      "training",   "trainset", "trn",     "val",   "valid",
+        "validate",   "validation", "valset",   "dev",     "devel", "development",
+        "devset",     "test",       "testing",  "testset", "tst",   "eval",
+        "evaluation", "holdout",    "trainval", "split",   NULL};
+    static const char *const around[] = {"set", "sets", "data",   "dataset", "images", "image",
+                                         "img", "imgs", "photos", "part",    "fold",   NULL};
+    bool part = false;
+    for (const char *p = name; *p != '\0';) {
+        size_t n = 0;
+        while (isalpha((unsigned char)p[n]) || (unsigned char)p[n] >= 0x80) {
+            n++;
+        }
+        if (n == 0) {
+            p++;
+            continue;
+        }
+        if (is_one_of(p, n, parts)) {
+            part = true;
+        } else if (!is_one_of(p, n, around)) {
+            return false;
+        }
+        p += n;
+    }
+    return part;
+}
+
+static name_kind kind_of(const char *name)
+{
+    static const struct {
+        const char *name;
+        name_kind kind;
+    } known[] = {
+        {"train", TRAIN}, {"val", VAL}, {"valid", VAL}, {"validation", VAL}, {"test", TEST}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        if (strcasecmp(name, known[i].name) == 0) {
+            return known[i].kind;
+        }
+    }
+    return looks_like_part(name) ? LIKE_PART : OTHER;
+}
+
+/* ---- the folders below the root ---- */
+
+/* Counted while the root is listed. */
+typedef struct top {
+    const char *root;
+    lvni_folder_layout *out;
+    int n[LVNI_PARTS], like, other; /* folders of each kind */
+    lvni_str parts;                 /* names of all that are, or look like, parts: "dev, train" */
+    bool folders_only;              /* the last of these holds folders, and no image of its own */
+} top;
+
+/* Does root/name hold folders and no images? One look, not deep; what is no folder that can be read
+ * does not. */
+static bool holds_folders(const char *root, const char *name)
+{
+    char path[PATH_MAX];
+    bool folders = false, images = false;
+    DIR *dir = snprintf(path, sizeof path, "%s/%s", root, name) < PATH_MAX ? opendir(path) : NULL;
+    for (const struct dirent *e = dir == NULL ? NULL : readdir(dir); e != NULL && !images;
+         e = readdir(dir)) {
+        struct stat st;
+        char below[PATH_MAX];
+        if (!lvni_name_is_dropping(e->d_name) &&
+            snprintf(below, sizeof below, "%s/%s", path, e->d_name) < PATH_MAX &&
+            stat(below, &st) == 0) {
+            folders = folders || S_ISDIR(st.st_mode);
+            images = S_ISREG(st.st_mode) && lvni_name_is_image(e->d_name);
+        }
+    }
+    if (dir != NULL) {
+        closedir(dir);
+    }
+    return folders && !images;
+}
+
+static void append_name(lvni_str *list, const char *name)
+{
+    lvni_str_printf(list, "%s%s", list->len == 0 ? "" : ", ", name);
+}
+
+static lvn_status take_folder(top *t, const char *name)
+{
+    const name_kind kind = kind_of(name);
+    if (kind == OTHER) {
+        t->other++;
+        append_name(&t->out->beside, name);
+        return LVN_OK;
+    }
+    append_name(&t->parts, name);
+    t->folders_only = holds_folders(t->root, name);
+    if (kind == LIKE_PART) {
+        t->like++;
+        return LVN_OK;
+    }
+    if (t->n[kind]++ > 0) {
+        return LVN_OK; /* refused when all are known */
+    }
+    t->out->name[kind] = lvni_strdup(LVNI_TAG_DATA, name);
+    return t->out->name[kind] == NULL ? LVN_ERR_MEMORY : LVN_OK;
+}
+
+static lvn_status list_top(top *t)
+{
+    char path[PATH_MAX];
+    DIR *dir = opendir(t->root);
+    if (dir == NULL) {
+        LVN_FAIL(errno == ENOENT ? LVN_ERR_NOT_FOUND : LVN_ERR_IO, "%s: cannot open the folder: %s",
+                 t->root, strerror(errno));
+    }
+    lvn_status s = LVN_OK;
+    for (const struct dirent *e = readdir(dir); e != NULL && s == LVN_OK; e = readdir(dir)) {
+        struct stat st;
+        if (lvni_name_is_dropping(e->d_name) ||
+            snprintf(path, sizeof path, "%s/%s", t->root, e->d_name) >= PATH_MAX ||
+            stat(path, &st) != 0) {
+            continue;
+        }
+        if (S_ISDIR(st.st_mode)) {
+            s = take_folder(t, e->d_name);
+        } else if (S_ISREG(st.st_mode)) {
+            lvni_ignored_add(&t->out->files, e->d_name, 1);
+        }
+    }
+    closedir(dir);
+    s = s == LVN_OK ? lvni_str_status(&t->parts) : s;
+    return s == LVN_OK ? lvni_str_status(&t->out->beside) : s;
+}
+
+static lvn_status refuse(const top *t)
+{
+    LVN_FAIL(LVN_ERR_USAGE,
+             "%s: are the folders %s parts of the data, or classes? Parts must be called train, "
+             "val (valid, validation) and test, one folder "
+             "each: rename them, or give data= one of them; if they are classes, give "
+             "data.layout=classes",
+             t->root, lvni_str_text(&t->parts));
+}
+
+static lvn_status judge(const top *t)
+{
+    const int exact = t->n[TRAIN] + t->n[VAL] + t->n[TEST], all = exact + t->like;
+    lvni_folder_layout *out = t->out;
+    if (all == 0 || (all == 1 && t->other > 0 &&
+                     !t->folders_only)) { /* a class may be called train: it holds images */
+        return LVN_OK;
+    }
+    if (t->like > 0 || t->n[TRAIN] > 1 || t->n[VAL] > 1 || t->n[TEST] > 1 ||
+        (all == 1 && t->other > 0)) {
+        return refuse(t);
+    }
+    out->parts = true;
+    return LVN_OK;
+}
+
+lvn_status lvni_folder_layout_find(const char *root, lvni_folder_layout *out)
+{
+    *out = (lvni_folder_layout){0};
+    top t = {.root = root, .out = out};
+    lvn_status s = list_top(&t);
+    s = s == LVN_OK ? judge(&t) : s;
+    lvni_str_free(&t.parts);
+    return s;
+}
+
+void lvni_folder_layout_free(lvni_folder_layout *layout)
+{
+    for (int i = 0; i < LVNI_PARTS; i++) {
+        lvni_free(layout->name[i]);
+    }
+    lvni_str_free(&layout->beside);
+    *layout = (lvni_folder_layout){0};
+}
+
+/* ---- the same folders in all folders ---- */
+
+/* The names of one top folder are neighbours; so are those of each folder in it. Calls `each` for
+ * every sub-folder of the one at `from`; returns the first name behind it, or -1 where an image
+ * lies right in it. */
+static int64_t each_below(const lvni_walk *w, int64_t from,
+                          void (*each)(void *user, const char *sub, size_t n), void *user)
+{
+    const char *upper = w->names + w->name_at[from], *last = "";
+    const size_t length = strcspn(upper, "/") + 1;
+    size_t last_n = 0;
+    int64_t i = from;
+    for (; i < w->n && strncmp(w->names + w->name_at[i], upper, length) == 0; i++) {
+        const char *sub = w->names + w->name_at[i] + length;
+        const size_t n = strcspn(sub, "/");
+        if (sub[n] == '\0') {
+            return -1;
+        }
+        if (n != last_n || strncmp(sub, last, n) != 0) {
+            each(user, sub, n);
+            last = sub;
+            last_n = n;
+        }
+    }
+    return i;
+}
+
+enum { COMMON = 64 }; /* sub-folders of the first folder that are looked for in the others */
+
+typedef struct common {
+    const char *name[COMMON];
+    size_t length[COMMON];
+    int n, seen[COMMON], folder; /* in which folder it was seen last */
+} common;
+
+static void take_first(void *user, const char *sub, size_t n)
+{
+    common *c = user;
+    if (c->n < COMMON) {
+        c->name[c->n] = sub;
+        c->length[c->n++] = n;
+    }
+}
+
+static void see(void *user, const char *sub, size_t n)
+{
+    common *c = user;
+    for (int i = 0; i < c->n; i++) {
+        if (c->length[i] == n && strncasecmp(c->name[i], sub, n) == 0 &&
+            c->seen[i] == c->folder - 1) {
+            c->seen[i] = c->folder;
+        }
+    }
+}
+
+static lvn_status refuse_nested(const char *root, const lvni_walk *w, const common *c)
+{
+    const char *upper = w->names + w->name_at[0];
+    const int length = (int)strcspn(upper, "/");
+    lvni_str list = {0};
+    int n = 0;
+    for (int i = 0; i < c->n; i++) {
+        if (c->seen[i] == c->folder && ++n <= 4) {
+            lvni_str_printf(&list, "%s%.*s", n == 1 ? "" : ", ", (int)c->length[i], c->name[i]);
+        }
+    }
+    lvni_str_append(&list, n > 4 ? ", ..." : "");
+    lvn_status s = lvni_str_status(&list);
+    if (s == LVN_OK) {
+        s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
+                          "%s: all %d folders in it (%.*s, ...) hold the same sub-folders (%s): "
+                          "which of them are the classes? If the upper ones are parts of "
+                          "the data, call them train, val and test, or give data=%s/%.*s; if they "
+                          "are the classes, give data.layout=classes",
+                          root, c->folder + 1, length, upper, lvni_str_text(&list), root, length,
+                          upper);
+    }
+    lvni_str_free(&list);
+    return s;
+}
+
+lvn_status lvni_folder_check_nested(const char *root, const lvni_walk *w)
+{
+    common c = {.folder = -1};
+    for (int64_t at = 0; at < w->n;) {
+        c.folder++;
+        at = strchr(w->names + w->name_at[at], '/') == NULL
+                 ? -1
+                 : each_below(w, at, c.folder == 0 ? take_first : see, &c);
+        if (at < 0) {
+            return LVN_OK; /* an image right in a class, or in none: another complaint */
+        }
+    }
+    int n = 0;
+    for (int i = 0; i < c.n; i++) {
+        n += c.seen[i] == c.folder;
+    }
+    return c.folder > 0 && n > 1 ? refuse_nested(root, w, &c) : LVN_OK;
+}
