@@ -1,6 +1,8 @@
 /* The launcher itself may be killed, by a person or by the kernel for lack of memory. Its ranks die with it (PR_SET_PDEATHSIG), but not
  * what they started. A small process waits for that moment: it holds the end of a pipe, and when the launcher is gone without a word it
- * kills every process that carries the mark of the run in its environment. */
+ * kills every process that carries the mark of this launcher in its environment. The mark holds the
+ * run's id and a number of its own: a next run in the same folder, under the same name too, may have
+ * begun by then. */
 #include "launch/launch_impl.h"
 
 #include "core/alloc.h"
@@ -15,12 +17,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 enum { ENVIRONMENT_MAX = 4 << 20, SWEEPS = 20, PAUSE_US = 20000 };
 
-/* Is there a variable in /proc/PID/environ that begins with mark? */
+/* Is the mark among the variables in /proc/PID/environ? */
 static bool carries(pid_t pid, const char *mark)
 {
     char path[64];
@@ -32,7 +35,7 @@ static bool carries(pid_t pid, const char *mark)
     }
     bool found = false;
     for (size_t at = 0; at < bytes && !found; at += strlen(data + at) + 1) {
-        found = strncmp(data + at, mark, strlen(mark)) == 0;
+        found = strcmp(data + at, mark) == 0;
     }
     lvni_free(data);
     return found;
@@ -80,11 +83,16 @@ static void guard(int from, const char *mark)
 lvn_status lvni_guard_start(lvni_run *r)
 {
     int ends[2];
+    uint64_t own;
+    if (getrandom(&own, sizeof own, 0) != (ssize_t)sizeof own) {
+        LVN_FAIL(LVN_ERR_INTERNAL, "the system gives no random numbers: %s", strerror(errno));
+    }
+    snprintf(r->launch_id, sizeof r->launch_id, "%s-%016llx", r->run_id, (unsigned long long)own);
     if (pipe2(ends, O_CLOEXEC) != 0) {
         LVN_FAIL(LVN_ERR_IO, "no pipe: %s (ulimit -n)", strerror(errno));
     }
     lvni_str mark = {0};
-    lvni_str_printf(&mark, "LEVIN_ERROR_FILE=%s/errors/attempt_", r->run_dir);
+    lvni_str_printf(&mark, "LEVIN_LAUNCH_ID=%s", r->launch_id);
     lvn_status s = lvni_str_status(&mark);
     r->guard = s == LVN_OK ? fork() : -1;
     if (r->guard == 0) {

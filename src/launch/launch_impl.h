@@ -69,6 +69,7 @@ typedef struct lvni_run {
     bool under_slurm;
     char master_addr[256], port_text[16];
     char host[256], run_id[65];
+    char launch_id[96]; /* of this launcher alone, for its guard (launch_guard.c); "" in a dry run */
     char *run_dir, *program;
     int lock_fd; /* of run_dir, while this run has it to itself; rank 0 gets it, too; -1: none */
     bool taken;  /* another run has it */

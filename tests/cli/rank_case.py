@@ -18,8 +18,10 @@ SIGNALS = ":".join(filter(None, [os.environ.get("ASAN_OPTIONS"), "handle_segv=0"
 
 
 def shared_memory():
-    """Names that others see: ours are none of them, whoever else works on this machine."""
-    return [name for name in os.listdir("/dev/shm") if "lev" in name or "lvn" in name] if os.path.isdir("/dev/shm") else []
+    """Names that others see: ours are none of them, whoever else works on this machine. The fuzz
+    tests have their folders there."""
+    names = os.listdir("/dev/shm") if os.path.isdir("/dev/shm") else []
+    return [name for name in names if re.search("lev|lvn", name) and "-fuzz-" not in name]
 
 
 class RankCase(Case):

@@ -48,3 +48,15 @@ def reached(checkpoint):
             return int(json.loads(f.read(int.from_bytes(f.read(8), "little")))["__metadata__"]["levin.step"])
     except FileNotFoundError:
         return None
+
+
+def being_written(out):
+    """Checkpoints that a process of the run has open, without a name or under a temporary one."""
+    found, folder = [], f"{os.path.realpath(out)}/checkpoints/"
+    for pid in children(out):
+        try:
+            links = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
+        except OSError:
+            continue
+        found += [link for link in links if link.startswith(folder)]
+    return found
