@@ -138,7 +138,8 @@ static void put_number(text *t, uint64_t value, unsigned base)
 
 static void put_file(const text *t)
 {
-    const int fd = open(record_part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    unlink(record_part); /* of a dead process with our number, or a trap */
+    const int fd = open(record_part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (fd < 0) {
         return;
     }

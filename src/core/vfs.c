@@ -101,7 +101,10 @@ static lvn_status write_all(int fd, const char *path, const char *data, size_t b
 struct lvni_atomic_file {
     int fd;
     char *path, *temp, *dir;
+    bool named; /* temp is in the directory */
 };
+
+enum { TEMP_NAMES = 1000, SUFFIX_ROOM = 40 };
 
 static char *directory_of(const char *path)
 {
@@ -118,14 +121,86 @@ static char *directory_of(const char *path)
     return dir;
 }
 
-static char *temp_name_of(const char *path)
+/* "<path>.tmp-<pid>"; behind it "-<i>" where that name is taken: by a process that died with our
+ * number, by one of another machine or container, or by a trap. */
+static void name_temp(lvni_atomic_file *f, int i)
 {
-    const size_t room = strlen(path) + 32;
-    char *temp = lvni_alloc(LVNI_TAG_CORE, room);
-    if (temp != NULL) {
-        snprintf(temp, room, "%s.tmp-%ld", path, (long)getpid());
+    const size_t room = strlen(f->path) + SUFFIX_ROOM;
+    const int n = snprintf(f->temp, room, "%s.tmp-%ld", f->path, (long)getpid());
+    if (i > 0) {
+        snprintf(f->temp + n, room - (size_t)n, "-%d", i);
     }
-    return temp;
+}
+
+/* A file that has no name: the kernel takes it away with a process that is killed. */
+static int open_nameless(const lvni_atomic_file *f)
+{
+    if (!lvni_path_exists("/proc/self/fd")) { /* its way to a name */
+        errno = EOPNOTSUPP;
+        return -1;
+    }
+    return call_open(f->dir, O_WRONLY | O_TMPFILE);
+}
+
+/* Where the file system knows none of these (NFS, older kernels): one that is ours for sure. */
+static int open_named(lvni_atomic_file *f)
+{
+    int fd = -1;
+    for (int i = 0; i < TEMP_NAMES; i++) {
+        name_temp(f, i);
+        fd = call_open(f->temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW);
+        if (fd >= 0 || errno != EEXIST) {
+            break;
+        }
+    }
+    f->named = fd >= 0;
+    return fd;
+}
+
+static int open_temp(lvni_atomic_file *f)
+{
+    const int fd = open_nameless(f);
+    const bool unknown = fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL);
+    return unknown ? open_named(f) : fd;
+}
+
+/* Into a file that has a name, read through a descriptor of its own: ours is at the end. */
+static lvn_status copy_to_named(lvni_atomic_file *f, const char *open_file)
+{
+    char buffer[16 << 10];
+    const int in = call_open(open_file, O_RDONLY), out = in < 0 ? -1 : open_named(f);
+    lvn_status status = LVN_OK;
+    ssize_t n = out < 0 ? -1 : 1;
+    while (status == LVN_OK && n > 0) {
+        n = call_read(in, buffer, sizeof buffer);
+        status = n > 0 ? write_all(out, f->path, buffer, (size_t)n) : LVN_OK;
+    }
+    if (status == LVN_OK && (n < 0 || call_fsync(out) != 0)) {
+        status = io_error(__LINE__, "copy the finished temporary file to", f->path, errno);
+    }
+    if (in >= 0) {
+        (void)lvni_vfs_get()->close(in); /* opened for reading: nothing can be lost */
+    }
+    if (out >= 0) {
+        (void)lvni_vfs_get()->close(f->fd); /* nameless, and not wanted any more */
+        f->fd = out;
+    }
+    return status;
+}
+
+/* link replaces nothing, and follows nothing but the way to the open file. */
+static lvn_status give_name(lvni_atomic_file *f)
+{
+    char open_file[64];
+    snprintf(open_file, sizeof open_file, "/proc/self/fd/%d", f->fd);
+    for (int i = 0; i < TEMP_NAMES && !f->named; i++) {
+        name_temp(f, i);
+        f->named = lvni_vfs_get()->link(open_file, f->temp) == 0;
+        if (!f->named && errno != EEXIST) {
+            break;
+        }
+    }
+    return f->named ? LVN_OK : copy_to_named(f, open_file); /* no links here */
 }
 
 static void atomic_free(lvni_atomic_file *f)
@@ -174,13 +249,13 @@ lvn_status lvni_atomic_open(const char *path, lvni_atomic_file **out)
         return LVN_ERR_MEMORY;
     }
     f->path = lvni_strdup(LVNI_TAG_CORE, path);
-    f->temp = temp_name_of(path);
+    f->temp = lvni_alloc(LVNI_TAG_CORE, strlen(path) + SUFFIX_ROOM);
     f->dir = directory_of(path);
     if (f->path == NULL || f->temp == NULL || f->dir == NULL) {
         atomic_free(f);
         return LVN_ERR_MEMORY;
     }
-    f->fd = call_open(f->temp, O_WRONLY | O_CREAT | O_TRUNC);
+    f->fd = open_temp(f);
     if (f->fd < 0) {
         const int error = errno;
         atomic_free(f);
@@ -214,19 +289,20 @@ static lvn_status commit_steps(lvni_atomic_file *f, int *dir_fd)
     if (call_fsync(f->fd) != 0) {
         FAIL_ERRNO("sync", f->path);
     }
+    *dir_fd = call_open(f->dir, O_RDONLY | O_DIRECTORY);
+    if (*dir_fd < 0) {
+        FAIL_ERRNO("open the directory", f->dir);
+    }
+    LVN_TRY(give_name(f)); /* late: a kill between here and the rename leaves the name */
     const int fd = f->fd;
     f->fd = -1;
     if (lvni_vfs_get()->close(fd) != 0) {
         FAIL_ERRNO("close", f->path);
     }
-    *dir_fd = call_open(f->dir, O_RDONLY | O_DIRECTORY);
-    if (*dir_fd < 0) {
-        FAIL_ERRNO("open the directory", f->dir);
-    }
     if (lvni_vfs_get()->rename(f->temp, f->path) != 0) {
         FAIL_ERRNO("rename the finished temporary file to", f->path);
     }
-    f->temp[0] = '\0'; /* it is `path` now: nothing to unlink */
+    f->named = false; /* it is `path` now: nothing to unlink */
     return sync_directory(*dir_fd, f->path);
 }
 
@@ -249,7 +325,7 @@ void lvni_atomic_abort(lvni_atomic_file *f)
     if (f->fd >= 0) {
         (void)lvni_vfs_get()->close(f->fd);
     }
-    if (f->temp[0] != '\0') {
+    if (f->named) {
         (void)lvni_vfs_get()->unlink(f->temp);
     }
     atomic_free(f);

@@ -16,7 +16,7 @@ typedef struct lvni_vfs {
     int (*close)(int fd);
     int (*rename)(const char *from, const char *to);
     int (*unlink)(const char *path);
-    int (*link)(const char *from, const char *to);
+    int (*link)(const char *from, const char *to); /* linkat, and follows links of `from` */
     int (*mkdir)(const char *path, mode_t mode);
 } lvni_vfs;
 
@@ -31,9 +31,10 @@ void lvni_vfs_set(const lvni_vfs *vfs);
 void lvni_vfs_fail_at(const char *kind, int64_t k, int error);
 int64_t lvni_vfs_calls(const char *kind);
 
-/* A file being written under a temporary name beside `path` ("<path>.tmp-<pid>"). commit: fsync, close,
- * rename over `path`, fsync the directory. abort (or a failed commit): close and unlink the temporary; `path`
- * keeps its old content. One failure is different: when only the directory cannot be synced, commit reports
+/* A file being written beside `path`: without a name where the file system has such files, so that
+ * a process that is killed leaves nothing; else as "<path>.tmp-<pid>", made anew and never through a
+ * link. commit: fsync, name it so, close, rename over `path`, fsync the directory. abort (or a failed
+ * commit): close and unlink the temporary; `path` keeps its old content. One failure is different: when only the directory cannot be synced, commit reports
  * it although `path` already has the new content (whole, but a power cut may bring the old one back). No
  * failure leaves the temporary file behind. */
 typedef struct lvni_atomic_file lvni_atomic_file;

@@ -18,6 +18,11 @@ static int real_open(const char *path, int flags, mode_t mode)
     return open(path, flags, mode);
 }
 
+static int real_link(const char *from, const char *to)
+{
+    return linkat(AT_FDCWD, from, AT_FDCWD, to, AT_SYMLINK_FOLLOW);
+}
+
 static const lvni_vfs real_vfs = {
     .open = real_open,
     .write = write,
@@ -26,7 +31,7 @@ static const lvni_vfs real_vfs = {
     .close = close,
     .rename = rename,
     .unlink = unlink,
-    .link = link,
+    .link = real_link,
     .mkdir = mkdir,
 };
 

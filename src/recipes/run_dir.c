@@ -205,7 +205,7 @@ static bool fits(const char *name, size_t n, const char *pattern)
 static bool is_leftover(const char *name, const char *pattern)
 {
     const char *tail = strstr(name, ".tmp-");
-    return tail != NULL && tail[5] != '\0' && tail[5 + strspn(tail + 5, "0123456789")] == '\0' &&
+    return tail != NULL && tail[5] != '\0' && tail[5 + strspn(tail + 5, "0123456789-")] == '\0' &&
            fits(name, (size_t)(tail - name), pattern);
 }
 

@@ -3,7 +3,6 @@ written stays, and the rank is named.
 
 usage: test_rank_saves.py LEVIN [test names]
 """
-import glob
 import os
 import re
 import resource
@@ -12,7 +11,7 @@ import time
 
 from bad_support import FAILURE, main, OK, write
 from rank_case import GRACE_S, RankCase, SHAPES
-from rank_processes import rank_pid
+from rank_processes import being_written, rank_pid
 
 # A checkpoint of 40 MB after each step: there is nearly always one being written.
 LARGE = ["model=mlp", "image_size=64", "checkpoint.every_n_steps=1"]
@@ -25,7 +24,7 @@ def state(pid):
 
 class Saves(RankCase):
     def half_written(self):
-        return glob.glob(f"{self.out}/checkpoints/*.tmp-*")
+        return being_written(self.out)
 
     def stopped(self, p, in_a_save):
         """The process of rank 0, which stands still in the middle of writing a checkpoint, or while none is written; there is an earlier one."""
@@ -60,13 +59,13 @@ class Saves(RankCase):
         self.goes_on(told)
 
     def test_all_killed_in_a_save(self):
-        """With the launcher: nobody is left to put things in order, but the next start."""
+        """With the launcher: no process is left to clear up, and there is nothing to clear up."""
         p = self.begin(*SHAPES, *LARGE, "devices=3", "max_epochs=-1")
         self.stopped(p, in_a_save=True)
         kept = self.saved()
         p.kill()
         self.wait_for_end(p)
-        self.assertEqual(len(self.half_written()), 1)
+        self.no_leftovers()
         self.goes_on(f"step {kept} (epoch 1) is saved: resume=true")
 
     def wait_for_end(self, p):

@@ -6,7 +6,6 @@ LEVIN_TEST_SLOW=1 takes all of it.
 
 usage: test_ranks.py LEVIN DATA [test names]   DATA: folder with clothing/ (341 photos in 10 classes); absent: said, and left out
 """
-import glob
 import itertools
 import json
 import os
@@ -18,7 +17,7 @@ import time
 
 from bad_support import Case, LEVIN, main, OK, read, SIGINT, SIGTERM, USAGE, WAIT_S
 from law_lines import first_difference, law_lines
-from rank_processes import children, drop_identity, rank_pid
+from rank_processes import being_written, children, drop_identity, rank_pid
 
 PHOTOS = os.path.join(sys.argv.pop(1), "clothing") if len(sys.argv) > 1 else ""
 SLOW = os.environ.get("LEVIN_TEST_SLOW", "0") not in ("", "0")
@@ -167,9 +166,9 @@ class Resume(Ranks):
         self.wait_for(lambda: self.steps() >= 1, p)
         first = rank_pid(self.out, 0)
         os.kill(rank_pid(self.out, 1), signal.SIGTERM)
-        self.wait_for(lambda: glob.glob(f"{self.out}/checkpoints/*.tmp-*"), p)
+        self.wait_for(lambda: being_written(self.out), p)
         os.kill(first, signal.SIGSTOP)
-        if glob.glob(f"{self.out}/checkpoints/*.tmp-*"):  # else it was quicker than this test
+        if being_written(self.out):  # else it was quicker than this test
             time.sleep(1)
             self.assertEqual(len([r for r in (0, 1) if rank_pid(self.out, r)]), 2)
         os.kill(first, signal.SIGCONT)

@@ -200,10 +200,13 @@ static void die_after(int64_t k, const lvni_ckpt_content *next)
     assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 9);
     char left[300];
     snprintf(left, sizeof left, "%s.tmp-%ld", in_dir("last.safetensors"), (long)child);
-    char raw[8192];
-    assert_int_equal(get_file(left, raw, sizeof raw), k);
-    assert_old_is_all_there_is(2); /* what the dead process wrote is no checkpoint, whole or not */
-    assert_int_equal(unlink(left), 0);
+    if (access(left, F_OK) == 0) { /* the file system knows no files without a name */
+        char raw[8192];
+        assert_int_equal(get_file(left, raw, sizeof raw), k);
+        assert_old_is_all_there_is(2); /* what it wrote is not a checkpoint, whole or not */
+        assert_int_equal(unlink(left), 0);
+    }
+    assert_old_is_all_there_is(1);
 }
 
 static void a_process_killed_after_any_byte(void **state)

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static char dir[64];
@@ -112,17 +113,123 @@ static void atomic_file_replaces_content(void **state)
     assert_int_equal(entries(dir), 1);
 }
 
-static void abort_keeps_the_old_content(void **state)
+/* A file system that knows no files without a name. */
+static int open_without_nameless(const char *path, int flags, mode_t mode)
 {
-    (void)state;
+    if ((flags & O_TMPFILE) == O_TMPFILE) {
+        errno = EOPNOTSUPP;
+        return -1;
+    }
+    return open(path, flags, mode);
+}
+
+static void forbid_nameless(void)
+{
+    static lvni_vfs table;
+    table = *lvni_vfs_get();
+    table.open = open_without_nameless;
+    lvni_vfs_set(&table);
+}
+
+static bool has_nameless(void)
+{
+    const int fd = open(dir, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+    if (fd >= 0) {
+        close(fd);
+    }
+    return fd >= 0;
+}
+
+/* named: what the other file system sees while the file is written. */
+static void abort_keeps(bool named)
+{
     assert_int_equal(lvni_file_write(at("a"), "old", 3), LVN_OK);
     lvni_atomic_file *f = NULL;
     assert_int_equal(lvni_atomic_open(at("a"), &f), LVN_OK);
     assert_int_equal(lvni_atomic_write(f, "half", 4), LVN_OK);
-    assert_int_equal(entries(dir), 2);
+    assert_int_equal(entries(dir), named ? 2 : 1);
     lvni_atomic_abort(f);
     lvni_atomic_abort(NULL);
     assert_content(at("a"), "old");
+    assert_int_equal(entries(dir), 1);
+}
+
+static void abort_keeps_the_old_content(void **state)
+{
+    (void)state;
+    abort_keeps(!has_nameless());
+    forbid_nameless();
+    abort_keeps(true);
+}
+
+/* Somebody has put links to a file of ours, and to nothing, where the temporary will be. */
+static void traps_are_left_alone(void)
+{
+    char trap[2][200], pointed[64];
+    assert_int_equal(lvni_file_write(at("victim"), "mine", 4), LVN_OK);
+    for (int i = 0; i < 2; i++) {
+        snprintf(trap[i], sizeof trap[i], "%s.tmp-%ld%s", at("a"), (long)getpid(),
+                 i == 0 ? "" : "-1");
+    }
+    assert_int_equal(symlink("victim", trap[0]), 0);
+    assert_int_equal(symlink("made", trap[1]), 0);
+    assert_int_equal(write_three(at("a")), LVN_OK);
+    assert_content(at("a"), "new content here");
+    assert_content(at("victim"), "mine");
+    assert_false(lvni_path_exists(at("made")));
+    for (int i = 0; i < 2; i++) {
+        assert_true(readlink(trap[i], pointed, sizeof pointed) > 0);
+        assert_int_equal(unlink(trap[i]), 0);
+    }
+    assert_int_equal(entries(dir), 2);
+}
+
+static void a_trap_under_the_temporary_name_is_left_alone(void **state)
+{
+    (void)state;
+    traps_are_left_alone();
+    forbid_nameless();
+    traps_are_left_alone();
+}
+
+static void a_killed_process_leaves_nothing(void **state)
+{
+    (void)state;
+    if (!has_nameless()) {
+        print_message("the file system of /tmp has no files without a name: left out\n");
+        skip();
+    }
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        lvni_atomic_file *f = NULL;
+        const bool open = lvni_atomic_open(at("a"), &f) == LVN_OK;
+        _exit(open && lvni_atomic_write(f, "half", 4) == LVN_OK ? 9 : 1);
+    }
+    int how = 0;
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 9);
+    assert_int_equal(entries(dir), 0);
+}
+
+static int no_links(const char *from, const char *to)
+{
+    (void)from, (void)to;
+    errno = EPERM;
+    return -1;
+}
+
+static void where_there_are_no_links_it_is_copied(void **state)
+{
+    (void)state;
+    lvni_vfs table = *lvni_vfs_get();
+    table.link = no_links;
+    lvni_vfs_set(&table);
+    assert_int_equal(lvni_file_write(at("a"), "old", 3), LVN_OK);
+    assert_int_equal(write_three(at("a")), LVN_OK);
+    assert_content(at("a"), "new content here");
+    lvni_vfs_fail_at("write", 4, ENOSPC); /* of the copy: three parts come before */
+    assert_int_equal(write_three(at("a")), has_nameless() ? LVN_ERR_IO : LVN_OK);
     assert_int_equal(entries(dir), 1);
 }
 
@@ -155,14 +262,21 @@ static int sweep(const char *kind, int error)
     }
 }
 
-static void every_failing_call_keeps_the_old_content(void **state)
+static void sweep_all(int opens)
 {
-    (void)state;
-    assert_int_equal(sweep("open", EMFILE), 2); /* the temporary, the directory */
+    assert_int_equal(sweep("open", EMFILE), opens); /* the temporary, the directory */
     assert_int_equal(sweep("write", ENOSPC), 3);
     assert_int_equal(sweep("fsync", EIO), 2); /* the file; the directory after the rename */
     assert_int_equal(sweep("close", EIO), 2); /* the file; the directory, where nothing can be lost */
     assert_int_equal(sweep("rename", EACCES), 1);
+}
+
+static void every_failing_call_keeps_the_old_content(void **state)
+{
+    (void)state;
+    sweep_all(has_nameless() ? 2 : 3);
+    forbid_nameless();
+    sweep_all(3); /* a nameless one is asked for first */
 }
 
 static void a_directory_that_cannot_be_synced_is_an_error_after_the_rename(void **state)
@@ -338,6 +452,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(atomic_file_replaces_content),
         T(abort_keeps_the_old_content),
+        T(a_trap_under_the_temporary_name_is_left_alone),
+        T(a_killed_process_leaves_nothing),
+        T(where_there_are_no_links_it_is_copied),
         T(every_failing_call_keeps_the_old_content),
         T(a_directory_that_cannot_be_synced_is_an_error_after_the_rename),
         T(short_writes_and_interrupts_are_continued),
