@@ -3,6 +3,7 @@
 #include "ckpt/ckpt_hash.h"
 #include "cli/cli.h"
 #include "core/alloc.h"
+#include "core/escape.h"
 #include "core/exit_code.h"
 #include "recipes/report_error.h"
 
@@ -15,7 +16,8 @@ static lvn_status hash(const char *file, int *code)
     LVN_TRY(lvni_ckpt_hash_file(file, &h));
     printf("weights %s\nstate %s\n", h.weights, h.state);
     for (int64_t i = 0; i < h.n_damaged; i++) {
-        fprintf(stderr, "error: %s: the checksum of %s does not match: the file is damaged\n", file, h.damaged[i]);
+        lvni_print(stderr, "error: %s: the checksum of %s does not match: the file is damaged\n",
+                   file, h.damaged[i]);
     }
     *code = h.n_damaged > 0 ? LVNI_EXIT_FAILURE : LVNI_EXIT_OK;
     lvni_ckpt_hashes_free(&h);

@@ -1,5 +1,6 @@
 /* levin help [TOPIC]: the commands, or usage and option table of one of them. */
 #include "cli/cli.h"
+#include "core/escape.h"
 #include "core/exit_code.h"
 
 #include <levin/version.h>
@@ -40,7 +41,9 @@ int lvni_cmd_help(int n, const char *const *words)
     const lvni_command *c = find_topic(words[0]);
     if (c == NULL) {
         const char *near = lvni_command_near(words[0]);
-        fprintf(stderr, "error: there is no help on %s%s%s%s\n", words[0], near != NULL ? "; did you mean " : "", near != NULL ? near : "", near != NULL ? "?" : "");
+        lvni_print(stderr, "error: there is no help on %s%s%s%s\n", words[0],
+                   near != NULL ? "; did you mean " : "", near != NULL ? near : "",
+                   near != NULL ? "?" : "");
         print_overview(stderr);
         return LVNI_EXIT_USAGE;
     }

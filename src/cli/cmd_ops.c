@@ -1,6 +1,7 @@
 /* levin ops [NAME]: the op table as the program has it (kernels/ops.def): which kernel runs each type, and what an op takes. */
 #include "cli/cli.h"
 #include "core/edit_distance.h"
+#include "core/escape.h"
 #include "core/exit_code.h"
 #include "kernels/kernels.h"
 #include "ops/second.h"
@@ -96,7 +97,8 @@ static int unknown(const char *name)
             nearest = d;
         }
     }
-    fprintf(stderr, "error: there is no op %s%s%s%s; `levin ops` lists all\n", name, near != NULL ? "; did you mean " : "",
+    lvni_print(stderr, "error: there is no op %s%s%s%s; `levin ops` lists all\n", name,
+               near != NULL ? "; did you mean " : "",
             near != NULL ? near : "", near != NULL ? "?" : "");
     return LVNI_EXIT_USAGE;
 }

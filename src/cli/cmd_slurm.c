@@ -1,6 +1,7 @@
 /* levin slurm env|expand|compress: what the environment tells of this process, and host lists, without asking Slurm. */
 #include "cli/cli.h"
 #include "core/alloc.h"
+#include "core/escape.h"
 #include "core/exit_code.h"
 #include "launch/env_vars.h"
 #include "launch/host_list.h"
@@ -13,7 +14,8 @@
 
 static int unknown_word(const char *command, const char *word)
 {
-    fprintf(stderr, "error: levin slurm %s takes no %s; `levin help slurm` tells what it takes\n", command, word);
+    lvni_print(stderr, "error: levin slurm %s takes no %s; `levin help slurm` lists its options\n",
+               command, word);
     return LVNI_EXIT_USAGE;
 }
 
@@ -94,7 +96,7 @@ static int print_hosts(const lvni_hosts *hosts, bool first, bool count, char end
         return LVNI_EXIT_FAILURE;
     }
     for (size_t i = 0; i < (first ? 1 : hosts->n); i++) {
-        fputs(lvni_hosts_name(hosts, i), stdout);
+        lvni_print(stdout, "%s", lvni_hosts_name(hosts, i));
         putchar(ending);
     }
     return LVNI_EXIT_OK;
@@ -144,7 +146,7 @@ static int compress(int n, const char *const *words)
         s = lvni_str_status(&out);
     }
     if (s == LVN_OK) {
-        puts(lvni_str_text(&out));
+        lvni_print(stdout, "%s\n", lvni_str_text(&out));
     }
     lvni_hosts_free(&hosts);
     lvni_str_free(&out);
@@ -163,7 +165,7 @@ int lvni_cmd_slurm(int n, const char *const *words)
         }
     }
     if (n > 0) {
-        fprintf(stderr, "error: there is no levin slurm %s\n", words[0]);
+        lvni_print(stderr, "error: there is no levin slurm %s\n", words[0]);
     }
     return lvni_command_misused("slurm");
 }

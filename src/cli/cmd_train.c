@@ -1,6 +1,7 @@
 /* levin train RECIPE, levin plan train RECIPE, levin predict, levin eval. */
 #include "cli/cli.h"
 #include "core/edit_distance.h"
+#include "core/escape.h"
 #include "core/exit_code.h"
 #include "recipes/classify.h"
 #include "recipes/report_error.h"
@@ -18,7 +19,8 @@ static int check_recipe(int n, const char *const *words, const char *command)
     }
     for (size_t i = 0; n >= 1 && i < sizeof later / sizeof *later; i++) {
         if (strcmp(words[0], later[i]) == 0) {
-            fprintf(stderr, "error: the recipe %s comes with a later version; this one has classify\n", words[0]);
+            lvni_print(stderr, "error: the recipe %s comes with a later version; this one has classify\n",
+                       words[0]);
             return LVNI_EXIT_USAGE;
         }
     }
@@ -27,7 +29,8 @@ static int check_recipe(int n, const char *const *words, const char *command)
         return lvni_command_misused(command);
     }
     const bool near = lvni_edit_distance(words[0], "classify") <= lvni_edit_limit(words[0], "classify");
-    fprintf(stderr, "error: unknown recipe %s; %s\n", words[0], near ? "did you mean classify?" : "this version has classify");
+    lvni_print(stderr, "error: unknown recipe %s; %s\n", words[0],
+               near ? "did you mean classify?" : "this version has classify");
     return lvni_command_misused(command);
 }
 

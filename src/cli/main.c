@@ -1,5 +1,6 @@
 /* levin COMMAND [key=value ...]: looks the command up and runs it. Nothing else happens before, but that of several ranks one does what is one rank's work. */
 #include "cli/cli.h"
+#include "core/escape.h"
 #include "core/exit_code.h"
 #include "kernels/kernels.h"
 #include "trainer/trainer.h"
@@ -14,7 +15,8 @@
 static int unknown(const char *name)
 {
     const char *near = lvni_command_near(name);
-    fprintf(stderr, "error: unknown command %s%s%s%s; `levin help` lists all\n", name, near != NULL ? "; did you mean " : "",
+    lvni_print(stderr, "error: unknown command %s%s%s%s; `levin help` lists all\n", name,
+               near != NULL ? "; did you mean " : "",
             near != NULL ? near : "", near != NULL ? "?" : "");
     return LVNI_EXIT_USAGE;
 }

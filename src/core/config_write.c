@@ -2,6 +2,8 @@
  * checkpoints. Both are read back by config_yaml.c to the same values. */
 #include "core/config_impl.h"
 
+#include "core/escape.h"
+
 #include <inttypes.h>
 #include <string.h>
 
@@ -45,6 +47,12 @@ static void write_text(lvni_str *out, const lvni_option *row, const char *text, 
 {
     if (form == YAML && plain_word(row, text)) {
         lvni_str_append(out, text);
+    } else if (row->type == LVNI_OPT_PATH) { /* any bytes */
+        lvni_str name = {0};
+        lvni_str_escape(&name, text, strlen(text), LVNI_ESCAPE_NAME);
+        lvni_str_json(out, lvni_str_text(&name));
+        out->failed |= name.failed;
+        lvni_str_free(&name);
     } else {
         lvni_str_json(out, text); /* YAML reads a JSON string as it is meant */
     }

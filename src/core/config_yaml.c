@@ -4,6 +4,7 @@
 #include "core/config_impl.h"
 
 #include "core/alloc.h"
+#include "core/escape.h"
 #include "core/vfs.h"
 
 #include <string.h>
@@ -82,6 +83,15 @@ static lvn_status next_event(reader *r, yaml_event_t *event)
     const lvn_status status = refuse(r, event->start_mark, wrong);
     yaml_event_delete(event);
     return status;
+}
+
+/* A path may hold bytes that are not UTF-8, as config_write.c writes them. */
+static void unescape_path(const reader *r, yaml_event_t *event)
+{
+    const lvni_slot *slot = lvni_config_find(r->config, lvni_str_text(&r->path));
+    if (slot != NULL && slot->target->type == LVNI_OPT_PATH) {
+        event->data.scalar.length = lvni_unescape_name((char *)event->data.scalar.value);
+    }
 }
 
 static const char *scalar_text(const yaml_event_t *event)
@@ -216,6 +226,7 @@ static lvn_status read_value(reader *r, int depth)
     const yaml_mark_t mark = event.start_mark;
     lvn_status status = LVN_OK;
     if (event.type == YAML_SCALAR_EVENT) {
+        unescape_path(r, &event);
         const char *text = scalar_text(&event);
         const bool empty =
             !scalar_quoted(&event) && (*text == '\0' || strcmp(text, "~") == 0 || strcmp(text, "null") == 0);

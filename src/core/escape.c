@@ -50,6 +50,12 @@ static bool plain(const char *p, size_t n, lvni_escape_kind kind, size_t *length
     return k > 1 && !lvni_utf8_hidden(code);
 }
 
+size_t lvni_escape_plain(const char *bytes, size_t n)
+{
+    size_t length;
+    return n > 0 && plain(bytes, n, LVNI_ESCAPE_TEXT, &length) ? length : 0;
+}
+
 static void put_escaped(sink *s, const char *bytes, size_t n, lvni_escape_kind kind)
 {
     static const char digits[] = "0123456789abcdef";

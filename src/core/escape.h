@@ -22,6 +22,8 @@ typedef enum lvni_escape {
  * >= 1. Returns the length without the limit, as snprintf does. */
 size_t lvni_escape(char *out, size_t room, const char *bytes, size_t n, lvni_escape_kind kind);
 void lvni_str_escape(lvni_str *s, const char *bytes, size_t n, lvni_escape_kind kind);
+/* Length of the character at the front when it stays, 0: its first byte is to be escaped. */
+size_t lvni_escape_plain(const char *bytes, size_t n);
 /* The bytes that LVNI_ESCAPE_NAME made the text of; n: their number. In place, it never grows. */
 size_t lvni_unescape_name(char *text);
 

@@ -341,10 +341,9 @@ lvn_status lvni_option_parse(const lvni_option *row, const char *text, bool quot
     if (strnlen(text, TEXT_MAX + 1) > TEXT_MAX) {
         LVN_FAIL(LVN_ERR_USAGE, "%s: the value is longer than %d bytes  (%s)", row->name, TEXT_MAX, origin);
     }
-    if (!lvni_utf8_valid(text)) { /* config.yaml and checkpoints could not hold it */
-        LVN_FAIL(LVN_ERR_USAGE,
-                 "%s: the value is not valid UTF-8; for a path, give it another name or a link  (%s)",
-                 row->name, origin);
+    if (row->type != LVNI_OPT_PATH && !lvni_utf8_valid(text)) { /* names of files are any bytes */
+        LVN_FAIL(LVN_ERR_USAGE, "%s: the value is not valid UTF-8: %.80s  (%s)", row->name,
+                 text, origin);
     }
     lvni_str clean = {0};
     lvni_str word = {0};

@@ -3,6 +3,7 @@
 #include "data/folder_scan.h"
 
 #include "core/alloc.h"
+#include "core/escape.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -201,6 +202,24 @@ static lvn_status find_empty(lvni_image_scan *scan, const lvni_walk *walk)
     return s;
 }
 
+/* Classes have printable names from here on, the same in models, tables and messages, whatever bytes
+ * the folders are called by. Their order stays that of the bytes. */
+static lvn_status name_classes(lvni_image_scan *scan)
+{
+    for (int i = 0; i < scan->n_classes; i++) {
+        const char *bytes = scan->class_names[i];
+        lvni_str s = {0};
+        lvni_str_escape(&s, bytes, strlen(bytes), LVNI_ESCAPE_NAME);
+        char *name = lvni_str_take(&s);
+        if (name == NULL) {
+            return LVN_ERR_MEMORY;
+        }
+        lvni_free(scan->class_names[i]);
+        scan->class_names[i] = name;
+    }
+    return LVN_OK;
+}
+
 static lvn_status check_number(const lvni_image_scan *scan, lvni_scan_mode mode)
 {
     if (mode == LVNI_SCAN_CLASSES && scan->n_classes < 2) {
@@ -217,6 +236,7 @@ lvn_status lvni_image_scan_label(lvni_image_scan *scan, lvni_scan_mode mode, con
 {
     LVN_TRY(label_all(scan, mode));
     LVN_TRY(mode == LVNI_SCAN_CLASSES ? find_empty(scan, walk) : LVN_OK);
+    LVN_TRY(name_classes(scan));
     return check_number(scan, mode);
 }
 

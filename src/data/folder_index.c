@@ -2,6 +2,7 @@
 #include "data/folder_index.h"
 
 #include "core/alloc.h"
+#include "core/escape.h"
 #include "core/vfs.h"
 #include "data/folder_headers.h"
 
@@ -29,13 +30,13 @@ static const char *real_path(const char *root, char real[PATH_MAX])
 
 static void put_path(lvni_str *out, const char *path)
 {
-    for (const char *p = path; *p != '\0'; p++) {
-        const unsigned char c = (unsigned char)*p;
-        if (c <= ' ' || c == '%' || c == 127) {
-            lvni_str_printf(out, "%%%02x", c);
-        } else {
-            lvni_str_append_n(out, p, 1);
+    for (const char *p = path; *p != '\0';) {
+        const size_t plain = *p == ' ' || *p == '%' ? 0 : lvni_escape_plain(p, strnlen(p, 4));
+        if (plain == 0) {
+            lvni_str_printf(out, "%%%02x", (unsigned)(unsigned char)*p);
         }
+        lvni_str_append_n(out, p, plain);
+        p += plain == 0 ? 1 : plain;
     }
     lvni_str_char(out, '\n');
 }

@@ -4,6 +4,7 @@
 #include "data/loader_impl.h"
 
 #include "core/alloc.h"
+#include "core/escape.h"
 #include "core/thread.h"
 #include "data/dataset.h"
 #include "data/sampler.h"
@@ -108,7 +109,9 @@ static bool is_unreadable(lvn_status status)
 static void name_error(const lvni_loader *l, lvn_status status, int64_t sample)
 {
     char buffer[32];
-    const char *name = lvni_loader_sample_name(l, sample, buffer);
+    const char *raw = lvni_loader_sample_name(l, sample, buffer);
+    char name[1024]; /* as it stands in messages */
+    lvni_escape(name, sizeof name, raw, strlen(raw), LVNI_ESCAPE_TEXT);
     const lvn_error *e = lvn_last_error();
     if (e->code != status) { /* a dataset that returns a status without a record */
         lvn_error_set(status, __FILE__, __LINE__, "%s: %s", name, lvn_status_text(status));

@@ -4,6 +4,7 @@
 
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "core/escape.h"
 #include "core/exit_code.h"
 #include "launch/env_vars.h"
 #include "launch/launch_child.h"
@@ -150,9 +151,9 @@ static lvn_status print_rank(lvni_run *r, lvni_proc *p)
 {
     lvni_variables v;
     LVN_TRY(lvni_launch_environment(r, p, &v));
-    printf("rank %d on %s:", p->rank, r->host);
+    lvni_print(stdout, "rank %d on %s:", p->rank, r->host);
     for (int i = 0; i < r->o.n_program; i++) {
-        printf(" %s", r->o.program[i]);
+        lvni_print(stdout, " %s", r->o.program[i]);
     }
     putchar('\n');
     for (size_t i = 0; i < v.n; i++) {
@@ -161,7 +162,7 @@ static lvn_status print_rank(lvni_run *r, lvni_proc *p)
             inherited = strcmp(*e, v.list[i]) == 0;
         }
         if (!inherited) {
-            printf("  %s\n", v.list[i]);
+            lvni_print(stdout, "  %s\n", v.list[i]);
         }
     }
     lvni_variables_free(&v);

@@ -1,6 +1,8 @@
 /* Patterns and lists of ranks (launch_pattern.h). */
 #include "launch/launch_pattern.h"
 
+#include "core/escape.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,6 +42,11 @@ static void put_number(lvni_str *out, int64_t value, int width)
     lvni_str_printf(out, "%0*lld", width > 0 ? width : 1, (long long)value);
 }
 
+static void put_text(lvni_str *out, const char *text)
+{
+    lvni_str_escape(out, text, strlen(text), LVNI_ESCAPE_TEXT);
+}
+
 static bool put_code(lvni_str *out, char letter, int width, const lvni_rank_name *name)
 {
     switch (letter) {
@@ -49,8 +56,8 @@ static bool put_code(lvni_str *out, char letter, int width, const lvni_rank_name
     case 'w': put_number(out, name->world, width); return true;
     case 'a': put_number(out, name->attempt, width); return true;
     case 'p': put_number(out, name->pid, width); return true;
-    case 'h': lvni_str_append(out, name->host); return true;
-    case 'j': lvni_str_append(out, name->run_id); return true;
+    case 'h': put_text(out, name->host); return true;
+    case 'j': put_text(out, name->run_id); return true;
     case '%': lvni_str_char(out, '%'); return true;
     default: return false;
     }

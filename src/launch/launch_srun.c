@@ -3,6 +3,7 @@
 #include "launch/launch_impl.h"
 
 #include "core/alloc.h"
+#include "core/escape.h"
 #include "core/exit_code.h"
 #include "launch/env_vars.h"
 #include "launch/launch_child.h"
@@ -167,7 +168,7 @@ static lvn_status warn_of_lost(const lvni_launch_options *o, char *const *enviro
 static void print_command(int n, const char *const *argv)
 {
     for (int i = 0; i < n; i++) {
-        printf("%s%s", i > 0 ? " " : "", argv[i]);
+        lvni_print(stdout, "%s%s", i > 0 ? " " : "", argv[i]);
     }
     putchar('\n');
 }

@@ -1,6 +1,8 @@
 /* The record of who.h as text. */
 #include "launch/who_impl.h"
 
+#include "core/escape.h"
+
 #include <inttypes.h>
 #include <string.h>
 
@@ -35,7 +37,7 @@ static void text(writer *w, const char *key, const char *value)
     if (w->json) {
         lvni_str_json(w->out, value);
     } else {
-        lvni_str_append(w->out, value);
+        lvni_str_escape(w->out, value, strlen(value), LVNI_ESCAPE_TEXT);
     }
 }
 

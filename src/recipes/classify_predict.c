@@ -1,5 +1,6 @@
 /* Using a trained classifier: `predict` writes a table, `eval` measures; both can draw a page of pictures. */
 #include "core/alloc.h"
+#include "core/escape.h"
 #include "core/vfs.h"
 #include "data/dataset.h"
 #include "kernels/kernels.h"
@@ -226,7 +227,7 @@ static lvn_status draw_sheet(const use *u)
     if (lvni_config_bool(u->config, "json") || (!u->labels && is_stdout(lvni_config_str(u->config, "output")))) {
         return LVN_OK; /* stdout holds results alone */
     }
-    printf("sheet in %s\n", path);
+    lvni_print(stdout, "sheet in %s\n", path);
     return LVN_OK;
 }
 
@@ -248,7 +249,7 @@ static lvn_status write_rows(const use *u)
         return LVN_OK;
     }
     LVN_TRY(lvni_file_write(output, lvni_str_text(&u->text), u->text.len));
-    printf("%lld predictions in %s\n", (long long)u->n, output);
+    lvni_print(stdout, "%lld predictions in %s\n", (long long)u->n, output);
     return LVN_OK;
 }
 
@@ -300,7 +301,7 @@ static lvn_status report_metrics(const use *u)
         fwrite(lvni_str_text(&text), 1, text.len, stdout);
     }
     if (s == LVN_OK && confusion != NULL && !lvni_config_bool(c, "json")) {
-        printf("confusion matrix in %s\n", confusion);
+        lvni_print(stdout, "confusion matrix in %s\n", confusion);
     }
     lvni_str_free(&text);
     lvni_str_free(&table);

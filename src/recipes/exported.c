@@ -3,6 +3,7 @@
 
 #include "ckpt/checkpoint.h"
 #include "core/alloc.h"
+#include "core/escape.h"
 #include "core/str.h"
 #include "core/vfs.h"
 #include "plan/plan.h"
@@ -90,7 +91,9 @@ static lvn_status read_card(lvni_exported *e, json_t *j)
     }
     for (size_t i = 0; i < n; i++) {
         const char *c = json_string_value(json_array_get(classes, i));
-        e->class_names[i] = lvni_strdup(LVNI_TAG_CONFIG, c == NULL ? "?" : c);
+        lvni_str s = {0}; /* a file from anywhere may hold control characters here */
+        lvni_str_escape(&s, c == NULL ? "?" : c, c == NULL ? 1 : strlen(c), LVNI_ESCAPE_TEXT);
+        e->class_names[i] = lvni_str_take(&s);
         if (e->class_names[i] == NULL) {
             return LVN_ERR_MEMORY;
         }

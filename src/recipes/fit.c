@@ -2,6 +2,7 @@
 #include "recipes/fit_impl.h"
 
 #include "core/alloc.h"
+#include "core/escape.h"
 #include "core/machine_memory.h"
 #include "core/str.h"
 #include "core/vfs.h"
@@ -370,7 +371,7 @@ static void print_length(const lvni_fit_run *r)
     }
     char *dir = NULL;
     if (lvni_run_dir_choose(c, &dir) != LVN_OK) {
-        printf("but it would not start: %s\n", lvn_last_error()->message);
+        lvni_print(stdout, "but it would not start: %-s\n", lvn_last_error()->message);
         lvn_clear_error();
     }
     lvni_free(dir);
@@ -385,7 +386,7 @@ lvn_status lvni_fit_plan(const lvni_fit_request *request)
     s = s == LVN_OK ? prepare(&r) : s;
     if (s == LVN_OK) {
         if (request->note != NULL) {
-            printf("%s\n", request->note);
+            lvni_print(stdout, "%s\n", request->note);
         }
         if (request->ignored != NULL && request->ignored[0] != '\0') {
             printf("%s\n", request->ignored);
@@ -393,8 +394,8 @@ lvn_status lvni_fit_plan(const lvni_fit_request *request)
         s = lvni_plan_print(&r.plan, stdout);
         print_length(&r);
         lvni_fit_print_cores(&r);
-        printf("model %s: %lld parameters\n", request->cls->name, (long long)lvni_model_count(r.model));
-        printf("%s\n", lvni_str_text(&r.memory));
+        lvni_print(stdout, "model %s: %lld parameters\n%-s\n", request->cls->name,
+                   (long long)lvni_model_count(r.model), lvni_str_text(&r.memory));
         fflush(stdout); /* the warning stands behind it */
         warn_scarce(&r);
     }

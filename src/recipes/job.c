@@ -1,4 +1,5 @@
 /* lvn_main and lvn_job_train: a user's own module and datasets through the same way as the recipes. */
+#include "core/escape.h"
 #include "core/exit_code.h"
 #include "kernels/kernels.h"
 #include "log/run_log.h"
@@ -62,7 +63,7 @@ int lvn_main(int argc, char **argv, const lvn_job *job)
     if (argc > 1 && (strcmp(argv[1], "help") == 0 || strcmp(argv[1], "--help") == 0)) {
         size_t n;
         const lvni_option_table *t = tables(&n);
-        printf("usage: %s [key=value ...]\n\n", argv[0]);
+        lvni_print(stdout, "usage: %s [key=value ...]\n\n", argv[0]);
         lvni_option_print_help(t, n, stdout);
         lvn_dataset_destroy(job->train);
         lvn_dataset_destroy(job->val);

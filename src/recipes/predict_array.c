@@ -2,6 +2,7 @@
 #include "recipes/predict_array.h"
 
 #include "core/alloc.h"
+#include "core/escape.h"
 #include "core/vfs.h"
 #include "data/npy.h"
 #include "kernels/kernels.h"
@@ -199,7 +200,8 @@ static lvn_status write_logits(const work *w)
     LVN_TRY(check_finite(w));
     const char *output = lvni_config_str(w->config, "output");
     LVN_TRY(lvni_npy_write_f32(output, 2, shape, w->logits));
-    printf("logits (%lld, %lld) in %s\n", (long long)shape[0], (long long)shape[1], output);
+    lvni_print(stdout, "logits (%lld, %lld) in %s\n", (long long)shape[0], (long long)shape[1],
+               output);
     return LVN_OK;
 }
 

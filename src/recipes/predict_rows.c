@@ -1,6 +1,8 @@
 /* Rows of a prediction as text (predict_rows.h). */
 #include "recipes/predict_rows.h"
 
+#include "core/escape.h"
+
 #include <string.h>
 
 void lvni_csv_field(lvni_str *out, const char *text)
@@ -101,9 +103,9 @@ static void write_json(const lvni_predict_format *f, const char *file, const flo
 
 void lvni_predict_row_write(const lvni_predict_format *f, const char *file, const float *p, lvni_str *out)
 {
-    if (f->json) {
-        write_json(f, file, p, out);
-    } else {
-        write_csv(f, file, p, out);
-    }
+    lvni_str name = {0};
+    lvni_str_escape(&name, file, strlen(file), LVNI_ESCAPE_NAME);
+    (f->json ? write_json : write_csv)(f, lvni_str_text(&name), p, out);
+    out->failed |= name.failed;
+    lvni_str_free(&name);
 }

@@ -123,19 +123,20 @@ lvn_status lvni_loop_stop(lvni_trainer *t, int signal_number, bool saved)
 }
 
 /* Some weights are a phase ahead of the others: a run that went on from them would be another one. */
-static lvn_status keep_none(lvni_trainer *t, lvn_error *error)
+static lvn_status keep_none(lvni_trainer *t, const lvn_error *error)
 {
-    const size_t n = strlen(error->message);
     if (lvni_trainer_save_wait(t) != LVN_OK) {
         lvni_log_line(LVNI_LOG_WARNING, "%s", lvn_last_error()->message);
     }
+    const lvn_status failed = lvn_error_adopt(error);
+    lvn_error_append("; between two phases of a step nothing can be saved");
     if (t->saved_step >= 0) {
-        snprintf(error->message + n, sizeof error->message - n, "; between two phases of a step nothing can be saved: %s/checkpoints/last.safetensors keeps step %lld",
-                 t->o.out, (long long)t->saved_step);
+        lvn_error_append(": %s/checkpoints/last.safetensors keeps step %lld", t->o.out,
+                         (long long)t->saved_step);
     } else {
-        snprintf(error->message + n, sizeof error->message - n, "; between two phases of a step nothing can be saved, and no checkpoint was written before");
+        lvn_error_append(", and no checkpoint was written before");
     }
-    return lvn_error_adopt(error);
+    return failed;
 }
 
 /* A sample, a file or the user's code failed after the last step: what was learned up to there is good, and is saved. Adds to the

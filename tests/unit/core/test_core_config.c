@@ -269,7 +269,7 @@ static void wrong_types_say_what_is_expected_and_where(void **state)
         "optim.betas `1`: expected a list of numbers, at least 0 and below 1, 2 of them  (command line)");
     assert_message(
         words("title=\xff", NULL, NULL),
-        "title: the value is not valid UTF-8; for a path, give it another name or a link  (command line)");
+        "title: the value is not valid UTF-8: \\xff  (command line)");
 }
 
 static void aliases_that_disagree_are_a_mistake(void **state)

@@ -7,6 +7,7 @@
 
 #include "config_rows.h"
 #include "core/alloc.h"
+#include "core/config_impl.h"
 #include "core/rng.h"
 
 #include <stdlib.h>
@@ -136,6 +137,39 @@ static void mutated_words_never_break_the_parser(void **state)
     assert_int_equal(lvni_alloc_get_total().live_bytes, 0);
 }
 
+/* Names of files are any bytes but zero: control characters, other encodings, what looks like an escape. */
+static void any_path_comes_back(void **state)
+{
+    (void)state;
+    static const char letters[] = "\\\\xx5ce9\xe9\xff\x1b\n\r\t \"'#:{}[],&*%\xc2\x85\xe2\x80\xae"
+                                  "a/";
+    for (int i = 0; i < 4000; i++) {
+        char path[16];
+        const size_t n = 1 + next_random() % (sizeof path - 1);
+        for (size_t k = 0; k < n; k++) {
+            path[k] = letters[next_random() % (sizeof letters - 1)];
+        }
+        path[n < sizeof path ? n : sizeof path - 1] = '\0';
+        lvni_config *config = NULL, *again = NULL;
+        assert_int_equal(make_config(&config), LVN_OK);
+        assert_int_equal(lvni_config_assign(config, &(lvni_assignment){.key = "data",
+                                                                       .text = path,
+                                                                       .quoted = true,
+                                                                       .layer = LVNI_LAYER_WORDS,
+                                                                       .origin = "test"}),
+                         LVN_OK);
+        lvni_str text = {0};
+        assert_int_equal((i % 2 == 0 ? lvni_config_write_yaml : lvni_config_to_json)(config, &text), LVN_OK);
+        assert_true(lvni_utf8_valid(text.data));
+        assert_int_equal(make_config(&again), LVN_OK);
+        assert_int_equal(lvni_config_load_yaml(again, LVNI_LAYER_SAVED, "saved", text.data, text.len), LVN_OK);
+        assert_string_equal(lvni_config_str(again, "data"), path);
+        lvni_config_destroy(config);
+        lvni_config_destroy(again);
+        lvni_str_free(&text);
+    }
+}
+
 /* Everything a start does with its configuration. */
 static lvn_status whole_start(lvni_str *yaml, lvni_str *json)
 {
@@ -200,6 +234,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mutated_yaml_never_breaks_the_reader),
         cmocka_unit_test(mutated_words_never_break_the_parser),
+        cmocka_unit_test(any_path_comes_back),
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(a_wrong_value_with_failing_memory),
     };
