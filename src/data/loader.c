@@ -78,10 +78,12 @@ static lvn_status allocate(lvni_loader *l)
     l->queue = lvni_calloc(LVNI_TAG_DATA, n, sizeof *l->queue);
     l->bad = lvni_calloc(LVNI_TAG_DATA, (size_t)(l->length / 64 + 1), sizeof *l->bad);
     l->order = l->o.training ? lvni_calloc(LVNI_TAG_DATA, (size_t)l->length, sizeof *l->order) : NULL;
+    l->repeat = l->o.balanced ? lvni_calloc(LVNI_TAG_DATA, 2 * (size_t)l->length, sizeof *l->repeat) : NULL;
     if (l->slot == NULL || l->free_slot == NULL || l->queue == NULL || l->bad == NULL ||
-        (l->o.training && l->order == NULL)) {
+        (l->o.training && l->order == NULL) || (l->o.balanced && l->repeat == NULL)) {
         return LVN_ERR_MEMORY;
     }
+    LVN_TRY(l->o.balanced ? lvni_class_lists_create(l->o.dataset, &l->lists) : LVN_OK);
     for (int i = 0; i < l->n_slots; i++) {
         LVN_TRY(lvni_slot_create(&l->slot[i], &l->layout));
         l->free_slot[l->n_slots - 1 - i] = i; /* slot 0 is taken first */
@@ -106,6 +108,7 @@ static void init(lvni_loader *l, const lvni_loader_options *options)
     l->plan = *options->plan;
     l->o.plan = &l->plan;
     l->length = options->dataset->cls->length(options->dataset);
+    l->o.balanced = l->o.balanced && l->o.training;
 }
 
 lvn_status lvni_loader_predict(const lvni_loader_options *options, size_t *bytes)
@@ -119,9 +122,10 @@ lvn_status lvni_loader_predict(const lvni_loader_options *options, size_t *bytes
     init(l, options);
     const lvn_status s = choose(l);
     const lvni_slot *slot = NULL; /* for sizes alone */
-    const size_t numbers = (size_t)l->layout.capacity * (sizeof *slot->position + sizeof *slot->sample + sizeof *slot->unreadable);
+    const size_t one = sizeof *slot->position + sizeof *slot->repeat + sizeof *slot->sample + sizeof *slot->unreadable;
+    const size_t numbers = (size_t)l->layout.capacity * one, lists = 2 * sizeof *l->repeat + sizeof *l->lists->position;
     *bytes = (size_t)l->n_slots * (sizeof *slot + l->layout.slot_bytes + numbers) +
-             (size_t)l->length * (l->o.training ? sizeof *l->order : 0) + (size_t)l->length / 8;
+             (size_t)l->length * ((l->o.training ? sizeof *l->order : 0) + (l->o.balanced ? lists : 0)) + (size_t)l->length / 8;
     lvni_free(l);
     return s;
 }
@@ -167,6 +171,8 @@ void lvni_loader_destroy(lvni_loader *l)
     lvni_free(l->free_slot);
     lvni_free(l->queue);
     lvni_free(l->order);
+    lvni_free(l->repeat);
+    lvni_class_lists_destroy(l->lists);
     lvni_free(l->bad);
     pthread_cond_destroy(&l->ready);
     pthread_cond_destroy(&l->work);

@@ -23,17 +23,27 @@ static void locate(const lvni_loader *l, int64_t sequence, lvni_loader_batch *ou
     out->shard = l->plan.shard_begin + at % k;
 }
 
+static void make_order(lvni_loader *l, uint32_t epoch)
+{
+    if (l->o.balanced) {
+        lvni_sampler_balanced(l->o.seed, epoch, l->lists, l->order, l->repeat, l->repeat + l->length);
+    } else {
+        lvni_sampler_order(l->o.seed, epoch, (uint32_t)l->length, l->order);
+    }
+}
+
 static void list_training(lvni_loader *l, lvni_slot *slot)
 {
     locate(l, slot->sequence, &slot->out);
     if (!l->order_known || l->order_epoch != slot->out.epoch) {
-        lvni_sampler_order(l->o.seed, slot->out.epoch, (uint32_t)l->length, l->order);
+        make_order(l, slot->out.epoch);
         l->order_epoch = slot->out.epoch;
         l->order_known = true;
     }
     const lvni_range r = lvni_plan_shard(&l->plan, slot->out.step_in_epoch, (int)slot->out.shard);
     for (int64_t i = 0; i < r.count; i++) {
         slot->position[i] = l->order[r.start + i];
+        slot->repeat[i] = l->o.balanced ? l->repeat[r.start + i] : 0;
     }
     slot->out.planned = r.count;
 }
@@ -46,6 +56,7 @@ static void list_evaluation(lvni_loader *l, lvni_slot *slot)
     const lvni_range r = lvni_plan_eval_chunk(&l->plan, l->length, slot->out.shard);
     for (int64_t i = 0; i < r.count; i++) {
         slot->position[i] = r.start + i;
+        slot->repeat[i] = 0;
     }
     slot->out.planned = r.count;
 }
@@ -141,8 +152,10 @@ static lvn_status get_sample(lvni_loader *l, lvni_loader_work work)
 {
     lvni_slot *slot = work.slot;
     const int64_t sample = lvni_dataset_index(l->o.dataset, slot->position[work.i]);
-    const lvn_sample_key key = {
-        .seed = l->o.seed, .epoch = slot->out.epoch, .sample = sample, .training = l->o.training};
+    const lvn_sample_key key = {.seed = lvni_sampler_data_seed(l->o.seed, slot->repeat[work.i]),
+                                .epoch = slot->out.epoch,
+                                .sample = sample,
+                                .training = l->o.training};
     void *field[LVN_MAX_FIELDS] = {NULL};
     for (int f = 0; f < l->layout.n_fields; f++) {
         field[f] = slot->data[f] + (size_t)work.i * l->layout.bytes[f];

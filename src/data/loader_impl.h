@@ -6,6 +6,7 @@
 #ifndef LEVIN_DATA_LOADER_IMPL_H
 #define LEVIN_DATA_LOADER_IMPL_H
 
+#include "data/class_lists.h"
 #include "data/loader_slot.h"
 
 #include <pthread.h>
@@ -35,6 +36,8 @@ struct lvni_loader {
     lvni_slot *filling; /* the newest opened slot; NULL before the first */
 
     uint32_t *order; /* of order_epoch; training only */
+    lvni_class_lists *lists; /* balanced; else NULL, and so: */
+    uint32_t *repeat;        /* length: of order[p] in this epoch; then as many for the sampler to count in */
     uint32_t order_epoch;
     bool order_known;
 

@@ -59,9 +59,10 @@ lvn_status lvni_slot_create(lvni_slot *slot, const lvni_slot_layout *layout)
     const size_t n = (size_t)layout->capacity;
     memset(slot, 0, sizeof *slot);
     slot->position = lvni_calloc(LVNI_TAG_DATA, n, sizeof *slot->position);
+    slot->repeat = lvni_calloc(LVNI_TAG_DATA, n, sizeof *slot->repeat);
     slot->sample = lvni_calloc(LVNI_TAG_DATA, n, sizeof *slot->sample);
     slot->unreadable = lvni_calloc(LVNI_TAG_DATA, n, sizeof *slot->unreadable);
-    if (slot->position == NULL || slot->sample == NULL || slot->unreadable == NULL) {
+    if (slot->position == NULL || slot->repeat == NULL || slot->sample == NULL || slot->unreadable == NULL) {
         return LVN_ERR_MEMORY;
     }
     for (int i = 0; i < layout->n_fields; i++) {
@@ -82,6 +83,7 @@ void lvni_slot_destroy(lvni_slot *slot)
         lvni_free(slot->data[i]);
     }
     lvni_free(slot->position);
+    lvni_free(slot->repeat);
     lvni_free(slot->sample);
     lvni_free(slot->unreadable);
 }

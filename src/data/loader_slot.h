@@ -20,6 +20,7 @@ typedef struct lvni_slot {
     int64_t claimed, done; /* samples taken by a thread; finished */
     bool held;             /* by a consumer */
     int64_t *position;     /* capacity; in the dataset */
+    uint32_t *repeat;      /* capacity; draws of the same sample before this one, in the epoch */
     int64_t *sample;       /* capacity; in the whole list, filled when decoded */
     bool *unreadable;      /* capacity */
     char *data[LVN_MAX_FIELDS];

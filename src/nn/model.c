@@ -264,7 +264,17 @@ static lvni_step_metric *metric_of(lvni_step *step, const char *name)
     return m;
 }
 
+void lvni_step_weigh(lvn_step *given, double weight)
+{
+    ((lvni_step *)given)->weight = weight;
+}
+
 void lvn_log(lvn_step *given, const char *name, const lvn_tensor *value)
+{
+    lvni_log_weighted(given, name, value, ((const lvni_step *)given)->weight);
+}
+
+void lvni_log_weighted(lvn_step *given, const char *name, const lvn_tensor *value, double weight)
 {
     lvni_step *step = (lvni_step *)given;
     if (value == NULL) {
@@ -278,8 +288,8 @@ void lvn_log(lvn_step *given, const char *name, const lvn_tensor *value)
         lvni_op_fail("lvn_log");
         return;
     }
-    m->sum += lvn_item(value) * step->weight;
-    m->weight += step->weight;
+    m->sum += lvn_item(value) * weight;
+    m->weight += weight;
 }
 
 bool lvni_metrics_add(lvni_step *total, const lvni_step *part)

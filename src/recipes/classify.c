@@ -25,13 +25,14 @@ static const lvni_option_table model_table = LVNI_OPTION_TABLE("model", model_ro
 
 const lvni_option_table *lvni_classify_train_tables(size_t *n)
 {
-    static lvni_option_table all[6];
+    static lvni_option_table all[7];
     all[0] = lvni_image_options;
     all[1] = model_table;
     all[2] = lvni_run_options;
     all[3] = lvni_batch_options;
     all[4] = lvni_optim_table;
     all[5] = lvni_augment_options;
+    all[6] = lvni_criterion_options;
     *n = sizeof all / sizeof *all;
     return all;
 }
@@ -84,7 +85,7 @@ static lvn_status resolve(lvni_config *c, const char *name, double value)
     return lvni_config_is_set(c, name) ? LVN_OK : lvni_config_set(c, name, text, "resolved at start");
 }
 
-static lvn_status fit_with(const work *w, const lvni_image_data *data)
+static lvn_status fit_with(const work *w, const lvni_image_data *data, const lvni_criterion *criterion, const char *note)
 {
     lvni_config *c = w->config;
     const char *name = lvni_config_str(c, "model.name");
@@ -107,17 +108,19 @@ static lvn_status fit_with(const work *w, const lvni_image_data *data)
     memcpy(e.card.mean, data->transform.mean, sizeof e.card.mean);
     memcpy(e.card.std, data->transform.std, sizeof e.card.std);
     const double mixup = lvni_config_float(c, "augment.mixup_alpha"), cutmix = lvni_config_float(c, "augment.cutmix_alpha");
-    const bool mixing = mixup > 0.0 || cutmix > 0.0;
+    const bool plain = !(mixup > 0.0 || cutmix > 0.0) && lvni_criterion_is_plain(criterion);
     lvni_mix mix;
     lvni_mix_init(&mix, lvni_zoo_find(name), mixup, cutmix);
+    mix.criterion = *criterion;
     const lvni_fit_request request = {.config = c,
                                       .ranks = &w->ranks,
                                       .recipe = "classify",
-                                      .cls = mixing ? &mix.cls : lvni_zoo_find(name),
+                                      .cls = plain ? lvni_zoo_find(name) : &mix.cls,
                                       .arguments = &arguments,
                                       .train = data->train,
                                       .val = data->val,
-                                      .note = lvni_str_text(&data->note),
+                                      .balanced = criterion->balanced,
+                                      .note = note,
                                       .ignored = lvni_str_text(&data->ignored),
                                       .export_model = export_model,
                                       .describe = describe,
@@ -132,7 +135,14 @@ static lvn_status with_data(const work *w)
 {
     lvni_image_data data;
     LVN_TRY(lvni_image_data_open(w->config, &data));
-    const lvn_status s = fit_with(w, &data);
+    lvni_criterion criterion = {0};
+    lvni_str note = {0};
+    lvni_str_append(&note, lvni_str_text(&data.note));
+    lvn_status s = lvni_criterion_read(w->config, data.train, &criterion, &note);
+    s = s == LVN_OK ? lvni_str_status(&note) : s;
+    s = s == LVN_OK ? fit_with(w, &data, &criterion, lvni_str_text(&note)) : s;
+    lvni_criterion_free(&criterion);
+    lvni_str_free(&note);
     lvni_image_data_free(&data);
     return s;
 }

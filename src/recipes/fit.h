@@ -16,6 +16,7 @@ typedef struct lvni_fit_request {
     const lvn_dataset *train, *val; /* borrowed; val may be NULL */
     const char *kept_file; /* that overwrite=true must not remove, as the run reads it, or NULL */
     size_t decode_bytes;   /* that each loading thread keeps beside the batches; 0: not known */
+    bool balanced;         /* training samples are drawn with replacement, classes alike */
     const char *note;      /* one line about the data for the banner, or NULL */
     const char *ignored;   /* the line behind it, on what of the data is not used; NULL, "": none */
     /* Write the model, with these values of `step` in place of its weights, for others to `path`;

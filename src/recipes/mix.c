@@ -157,36 +157,54 @@ static lvn_tensor *blend(lvn_tensor *a, lvn_tensor *b, double lambda)
     return lvn_add(lvn_mul_scalar(a, lambda), lvn_mul_scalar(b, 1.0 - lambda));
 }
 
-static lvn_tensor *mixing_step(const lvn_module *module, const lvn_batch *batch, lvn_step *step)
+/* The shard's images, each mixed with its partner, and the partners' labels. NULL: it failed. */
+static lvn_tensor *mixed_images(const lvni_mix_draw *d, const lvn_batch *batch, lvn_tensor **other)
 {
-    const lvni_mix *m = (const lvni_mix *)(const void *)module->cls;
     const lvni_position *at = &lvni_ctx_get()->at;
-    const int height = (int)batch->image->shape[1], width = (int)batch->image->shape[2];
-    const lvni_mix_draw d = lvni_mix_draw_one(m, at->seed, at->step, at->shard, width, height);
-    lvn_tensor *image = like(batch->image), *partner = like(batch->label), *label = like(batch->label);
-    if (image == NULL || partner == NULL || label == NULL) {
+    lvn_tensor *image = like(batch->image), *partner = like(batch->label);
+    *other = like(batch->label);
+    if (image == NULL || partner == NULL || *other == NULL) {
         return NULL;
     }
-    mix_job job = {.draw = d,
+    mix_job job = {.draw = *d,
                    .seed = at->seed,
                    .step = at->step,
                    .shard = at->shard,
-                   .height = height,
-                   .width = width,
+                   .height = (int)batch->image->shape[1],
+                   .width = (int)batch->image->shape[2],
                    .channels = (int)batch->image->shape[3],
                    .n = batch->size,
                    .pictures = lvni_device_alias(batch->image->data),
                    .label = lvni_device_alias(batch->label->data),
                    .mixed = lvni_device_alias(image->data),
                    .partner = lvni_device_alias(partner->data),
-                   .other = lvni_device_alias(label->data)};
+                   .other = lvni_device_alias((*other)->data)};
     if (lvni_device_call(image->data, "mixing pictures", run_mix, &job, sizeof job) != LVN_OK) {
         return lvni_op_fail("mixing pictures");
     }
+    return image;
+}
+
+static lvn_tensor *mixing_step(const lvn_module *module, const lvn_batch *batch, lvn_step *step)
+{
+    const lvni_mix *m = (const lvni_mix *)(const void *)module->cls;
+    const lvni_position *at = &lvni_ctx_get()->at;
+    lvn_tensor *image = batch->image, *label = batch->label, *other = NULL;
+    lvni_mix_draw d = {.lambda = 1.0};
+    if (m->mixup_alpha > 0.0 || m->cutmix_alpha > 0.0) {
+        d = lvni_mix_draw_one(m, at->seed, at->step, at->shard, (int)image->shape[2], (int)image->shape[1]);
+        image = mixed_images(&d, batch, &other);
+    }
     lvn_tensor *logits = lvn_forward(module, image);
-    lvn_tensor *loss = blend(lvn_cross_entropy(logits, batch->label), lvn_cross_entropy(logits, label), d.lambda);
-    lvn_log(step, "loss", loss);
-    lvn_log(step, "acc", blend(lvn_accuracy(logits, batch->label), lvn_accuracy(logits, label), d.lambda));
+    lvn_tensor *loss = lvni_criterion_loss(&m->criterion, logits, label), *accuracy = lvn_accuracy(logits, label);
+    if (other != NULL) { /* the partners are a permutation: the weights of their labels have the same sum */
+        loss = blend(loss, lvni_criterion_loss(&m->criterion, logits, other), d.lambda);
+        accuracy = blend(accuracy, lvn_accuracy(logits, other), d.lambda);
+    }
+    const double weight = lvni_criterion_weight(&m->criterion, label);
+    lvni_log_weighted(step, "loss", loss, weight);
+    lvn_log(step, "acc", accuracy);
+    lvni_step_weigh(step, weight);
     return loss;
 }
 

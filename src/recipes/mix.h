@@ -11,14 +11,15 @@
 #ifndef LEVIN_RECIPES_MIX_H
 #define LEVIN_RECIPES_MIX_H
 
-#include <levin/nn.h>
+#include "recipes/criterion.h"
 
 typedef struct lvni_mix {
     lvn_module_class cls; /* first: the network's class, with a training step that mixes */
     double mixup_alpha, cutmix_alpha; /* lambda ~ Beta(alpha, alpha); 0: off */
+    lvni_criterion criterion;         /* the loss that is trained on; validation takes the network's own */
 } lvni_mix;
 
-/* At least one alpha above 0. The network must be built with &mix->cls, and *mix live as long as the model. */
+/* The criterion is plain cross entropy, until it is set. The network must be built with &mix->cls, and *mix live as long as the model. */
 void lvni_mix_init(lvni_mix *mix, const lvn_module_class *network, double mixup_alpha, double cutmix_alpha);
 
 /* What one shard of one step draws. */

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { N_KEYS = 8, VALUE = 32 };
+enum { N_KEYS = 9, VALUE = 32 };
 
 static const struct key {
     const char *name, *meaning, *old_value; /* old_value: what to give to have it back; the value follows */
@@ -22,6 +22,7 @@ static const struct key {
     {"drop_last", "leave out the short last step", "give drop_last="},
     {"seed", "seed of the run", "give seed="},
     {"group", "shards that see each other's values", "give group="},
+    {"sampler", "how samples are drawn", "give sampler="},
     {"data", "names and order of the training samples", "give the training data of then (data, val_split), identity "},
 };
 
@@ -62,7 +63,8 @@ static values values_of(const lvni_trainer *t)
     snprintf(v.text[4], VALUE, "%s", p->drop_last ? "true" : "false");
     snprintf(v.text[5], VALUE, "%llu", (unsigned long long)t->o.seed);
     snprintf(v.text[6], VALUE, "%d", p->coupled ? p->group : 1); /* else nothing depends on it */
-    snprintf(v.text[7], VALUE, "%016llx", (unsigned long long)t->data_identity);
+    snprintf(v.text[7], VALUE, "%s", t->o.balanced ? "balanced" : "shuffle");
+    snprintf(v.text[8], VALUE, "%016llx", (unsigned long long)t->data_identity);
     return v;
 }
 

@@ -18,6 +18,7 @@ static lvn_status start_loader(lvni_trainer *t)
                                    .training = true,
                                    .whole_steps = t->n_phases > 1,
                                    .seed = t->o.seed,
+                                   .balanced = t->o.balanced,
                                    .workers = t->o.workers,
                                    .skip_unreadable = t->o.skip_unreadable,
                                    .epoch = (uint32_t)t->at.epoch,

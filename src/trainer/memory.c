@@ -266,6 +266,7 @@ static lvn_status add_loader(const lvni_trainer_options *o, const lvn_dataset *d
     const lvni_loader_options l = {.dataset = dataset,
                                    .plan = &o->plan,
                                    .training = dataset == o->train,
+                                   .balanced = o->balanced,
                                    .whole_steps = lvni_phases_count(o->model) > 1,
                                    .workers = o->workers,
                                    .max_epochs = o->max_epochs > 0 ? (uint32_t)o->max_epochs : 0};

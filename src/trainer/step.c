@@ -13,20 +13,21 @@ lvn_status lvni_trainer_run_shard(const lvni_trainer *t, lvni_shard_job *job)
 {
     lvni_ctx *ctx = lvni_ctx_get();
     const lvni_loader_batch *b = job->batch;
-    const double weight = (double)b->batch.size;
+    const double samples = (double)b->batch.size;
     ctx->at = (lvni_position){
         .seed = t->o.seed, .step = (uint32_t)t->at.step, .shard = (uint32_t)b->shard, .phase = (uint32_t)t->phase,
         .call = (uint32_t)t->phase << LVNI_CALL_BITS, .training = true};
     ctx->gradients = &job->set->gradients;
     ctx->records = job->set;
-    lvni_set_begin(job->set, weight);
-    job->step = (lvni_step){.now = {.step = t->at.step, .phase = t->phase}, .weight = weight};
+    lvni_set_begin(job->set, samples);
+    job->step = (lvni_step){.now = {.step = t->at.step, .phase = t->phase}, .weight = samples};
     LVN_TRY(lvn_scope_open());
     const lvn_module *root = t->o.model->root;
     void (*const final)(void *user, int parameter) = job->set->gradients.final;
     job->set->gradients.final = NULL; /* a backward pass of the step's own ends no gradient */
     lvn_tensor *loss = root->cls->training_step(root, &b->batch, &job->step.now);
     job->set->gradients.final = final;
+    job->set->weight = job->step.weight; /* lvni_step_weigh */
     const double value = lvn_item(loss);
     lvn_status s = LVN_OK;
     if (loss != NULL && lvn_numel(loss) == 1 && !isfinite(value) && !t->scaler.on && !lvni_device_failed()) { /* 16-mixed: an overflow, the step is skipped */
@@ -34,7 +35,7 @@ lvn_status lvni_trainer_run_shard(const lvni_trainer *t, lvni_shard_job *job)
                           "the loss is %g at step %lld (epoch %lld), shard %lld: try a smaller optim.lr or gradient_clip_val=1",
                           value, (long long)t->at.step, (long long)t->at.epoch + 1, (long long)b->shard);
     } else {
-        s = lvn_backward_scaled(loss, weight * lvni_trainer_loss_factor(t)); /* the gradient comes out as w_s g_s (times the factor) */
+        s = lvn_backward_scaled(loss, job->step.weight * lvni_trainer_loss_factor(t)); /* the gradient comes out as w_s g_s (times the factor) */
     }
     const lvn_status closed = lvn_scope_close();
     lvni_set_finish(job->set);

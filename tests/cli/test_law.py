@@ -125,9 +125,9 @@ def groups():
 
 
 def mixtures():
-    """mixup and CutMix within shards; blur, grey, solarize by whichever thread; resumed in the middle."""
+    """mixup and CutMix within shards; a weighted loss, samples drawn again; blur, grey, solarize by whichever thread; resumed in the middle."""
     words = ["batch_size=32", "wgrad_threads=1", "mixup_alpha=0.4", "cutmix_alpha=1", "augment.blur=0.5", "augment.grey=0.3",
-             "augment.solarize=0.3", "augment.jitter=0.8"]
+             "augment.solarize=0.3", "augment.jitter=0.8", "class_weights=auto", "label_smoothing=0.1", "sampler=balanced"]
     first = train(words + ["max_steps=6", "lanes=1", "num_workers=0"])
     same(train(words + ["max_steps=6", "lanes=3", "num_workers=3"]), first, "mixup, CutMix, blur: 3 lanes, 3 workers")
     stopped = train(words + ["max_steps=3", "lanes=2"])

@@ -28,6 +28,7 @@ NETWORK = ["model=cnn", "model.dropout=0.1", "augment.hflip=0.5", "augment.hue=0
            "val_split=0.2", "eval_batch_size=7", "log_every_n_steps=1", "quiet=true", "seed=7"]
 SIX = ["batch_size=30", "shards=6"]    # 182 pictures: the last step has 2
 EIGHT = ["batch_size=32", "shards=8"]  # the last step has 22
+WEIGHTED = ["class_weights=[1,2,3,1,1,0.5]", "label_smoothing=0.1", "sampler=balanced"]  # shards weigh other than they have samples
 ALL = 1 << 30                          # all gradients in one bucket
 
 
@@ -61,7 +62,7 @@ class Ranks(Case):
 
 class Law(Ranks):
     def test_six_shards(self):
-        lines = self.law([*SHAPES, *NETWORK, *SIX, "max_steps=20"], matrix(
+        lines = self.law([*SHAPES, *NETWORK, *SIX, *WEIGHTED, "max_steps=20"], matrix(
             [("dp", 2, "cpu", 16384, 0), ("dp", 3, "sim", ALL, 1), ("dp", 6, "cpu", 4194304, 3),
              ("ddp", 2, "sim", 16384, 2), ("ddp", 3, "cpu", ALL, 0), ("ddp", 6, "sim")], (2, 3, 6)))
         self.assertEqual(sum("val/loss" in row for _, row in lines), 2)
@@ -92,7 +93,7 @@ class Law(Ranks):
     def test_f16_that_overflows(self):
         """Shards of one sample overflow in the first steps, until the loss scale is small enough; all ranks skip the same."""
         network = ["model=mlp" if key == "model=cnn" else key for key in NETWORK]
-        lines = self.law([*SHAPES, *network, "batch_size=12", "shards=12", "max_steps=8", "precision=16-mixed"],
+        lines = self.law([*SHAPES, *network, *WEIGHTED, "batch_size=12", "shards=12", "max_steps=8", "precision=16-mixed"],
                          matrix([("dp", 2, "cpu", 16384), ("ddp", 3, "sim", ALL)], (2, 3)))
         self.assertGreater(int(lines[-1][1]["amp/skipped_steps"]), 0)
 
