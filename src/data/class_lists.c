@@ -13,7 +13,8 @@ static lvn_status count(const lvn_dataset *d, lvni_class_lists *c)
 {
     for (int64_t i = 0; i < c->n; i++) {
         const int64_t label = label_of(d, i);
-        LVN_ARG(label >= 0 && label < c->n_classes, "sample %lld of the dataset %s has label %lld, but there are %d classes",
+        LVN_ARG(label >= 0 && label < c->n_classes,
+                "sample %lld of the dataset %s has label %lld, but there are %d classes",
                 (long long)lvni_dataset_index(d, i), d->cls->name, (long long)label, c->n_classes);
         c->begin[label + 1]++;
     }
@@ -45,7 +46,8 @@ lvn_status lvni_class_lists_create(const lvn_dataset *d, lvni_class_lists **out)
     *out = NULL;
     const int64_t n = d->cls->length(d);
     if (d->n_classes < 1 || d->cls->label == NULL || n > (int64_t)UINT32_MAX) {
-        LVN_FAIL(LVN_ERR_UNSUPPORTED, "the dataset %s does not list the classes of its samples", d->cls->name);
+        LVN_FAIL(LVN_ERR_UNSUPPORTED, "the dataset %s does not list the classes of its samples",
+                 d->cls->name);
     }
     lvni_class_lists *c = LVNI_NEW(LVNI_TAG_DATA, lvni_class_lists);
     if (c == NULL) {

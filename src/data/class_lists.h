@@ -1,5 +1,5 @@
-/* The samples of each class, from the labels that a dataset knows without decoding. For the balanced sampler (sampler.h, loader.c) and
- * weights per class (recipes). */
+/* The samples of each class, from the labels that a dataset knows without decoding. For the
+ * balanced sampler (sampler.h, loader.c) and weights per class (recipes). */
 #ifndef LEVIN_DATA_CLASS_LISTS_H
 #define LEVIN_DATA_CLASS_LISTS_H
 
@@ -14,7 +14,8 @@ typedef struct lvni_class_lists {
     int n_filled;
 } lvni_class_lists;
 
-/* LVN_ERR_UNSUPPORTED: the dataset has no classes, or does not know its labels. LVN_ERR_INVALID: a label is none of its classes. */
+/* LVN_ERR_UNSUPPORTED: the dataset has no classes, or does not know its labels. LVN_ERR_INVALID: a
+ * label is none of its classes. */
 lvn_status lvni_class_lists_create(const lvn_dataset *dataset, lvni_class_lists **out);
 void lvni_class_lists_destroy(lvni_class_lists *lists); /* NULL is fine */
 

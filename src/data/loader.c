@@ -78,7 +78,8 @@ static lvn_status allocate(lvni_loader *l)
     l->queue = lvni_calloc(LVNI_TAG_DATA, n, sizeof *l->queue);
     l->bad = lvni_calloc(LVNI_TAG_DATA, (size_t)(l->length / 64 + 1), sizeof *l->bad);
     l->order = l->o.training ? lvni_calloc(LVNI_TAG_DATA, (size_t)l->length, sizeof *l->order) : NULL;
-    l->repeat = l->o.balanced ? lvni_calloc(LVNI_TAG_DATA, 2 * (size_t)l->length, sizeof *l->repeat) : NULL;
+    l->repeat =
+        l->o.balanced ? lvni_calloc(LVNI_TAG_DATA, 2 * (size_t)l->length, sizeof *l->repeat) : NULL;
     if (l->slot == NULL || l->free_slot == NULL || l->queue == NULL || l->bad == NULL ||
         (l->o.training && l->order == NULL) || (l->o.balanced && l->repeat == NULL)) {
         return LVN_ERR_MEMORY;
@@ -122,10 +123,14 @@ lvn_status lvni_loader_predict(const lvni_loader_options *options, size_t *bytes
     init(l, options);
     const lvn_status s = choose(l);
     const lvni_slot *slot = NULL; /* for sizes alone */
-    const size_t one = sizeof *slot->position + sizeof *slot->repeat + sizeof *slot->sample + sizeof *slot->unreadable;
-    const size_t numbers = (size_t)l->layout.capacity * one, lists = 2 * sizeof *l->repeat + sizeof *l->lists->position;
-    *bytes = (size_t)l->n_slots * (sizeof *slot + l->layout.slot_bytes + numbers) +
-             (size_t)l->length * ((l->o.training ? sizeof *l->order : 0) + (l->o.balanced ? lists : 0)) + (size_t)l->length / 8;
+    const size_t one = sizeof *slot->position + sizeof *slot->repeat + sizeof *slot->sample +
+                       sizeof *slot->unreadable;
+    const size_t numbers = (size_t)l->layout.capacity * one,
+                 lists = 2 * sizeof *l->repeat + sizeof *l->lists->position;
+    *bytes =
+        (size_t)l->n_slots * (sizeof *slot + l->layout.slot_bytes + numbers) +
+        (size_t)l->length * ((l->o.training ? sizeof *l->order : 0) + (l->o.balanced ? lists : 0)) +
+        (size_t)l->length / 8;
     lvni_free(l);
     return s;
 }

@@ -18,7 +18,8 @@ typedef struct lvni_loader_options {
     bool training;              /* false: one pass in index order, in chunks of plan->eval_batch_size */
     bool in_turn;               /* evaluation: ranks get chunks in turn; false: a contiguous run each */
     uint64_t seed;
-    bool balanced;    /* training: samples are drawn with replacement, classes alike (sampler.h); false: each once */
+    bool balanced;    /* training: samples are drawn with replacement, classes alike (sampler.h);
+                         false: each once */
     bool whole_steps; /* training: all batches of this rank's shards in a step may be held at once, and one more is made */
     int workers;      /* threads; 0: the thread that asks for a batch decodes it */
     int ahead;        /* steps (evaluation: rounds of lanes) decoded ahead; 0: 2 */

@@ -26,7 +26,8 @@ static void locate(const lvni_loader *l, int64_t sequence, lvni_loader_batch *ou
 static void make_order(lvni_loader *l, uint32_t epoch)
 {
     if (l->o.balanced) {
-        lvni_sampler_balanced(l->o.seed, epoch, l->lists, l->order, l->repeat, l->repeat + l->length);
+        lvni_sampler_balanced(l->o.seed, epoch, l->lists, l->order, l->repeat,
+                              l->repeat + l->length);
     } else {
         lvni_sampler_order(l->o.seed, epoch, (uint32_t)l->length, l->order);
     }

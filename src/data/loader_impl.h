@@ -37,7 +37,8 @@ struct lvni_loader {
 
     uint32_t *order; /* of order_epoch; training only */
     lvni_class_lists *lists; /* balanced; else NULL, and so: */
-    uint32_t *repeat;        /* length: of order[p] in this epoch; then as many for the sampler to count in */
+    uint32_t
+        *repeat; /* length: of order[p] in this epoch; then as many for the sampler to count in */
     uint32_t order_epoch;
     bool order_known;
 

@@ -62,7 +62,8 @@ lvn_status lvni_slot_create(lvni_slot *slot, const lvni_slot_layout *layout)
     slot->repeat = lvni_calloc(LVNI_TAG_DATA, n, sizeof *slot->repeat);
     slot->sample = lvni_calloc(LVNI_TAG_DATA, n, sizeof *slot->sample);
     slot->unreadable = lvni_calloc(LVNI_TAG_DATA, n, sizeof *slot->unreadable);
-    if (slot->position == NULL || slot->repeat == NULL || slot->sample == NULL || slot->unreadable == NULL) {
+    if (slot->position == NULL || slot->repeat == NULL || slot->sample == NULL ||
+        slot->unreadable == NULL) {
         return LVN_ERR_MEMORY;
     }
     for (int i = 0; i < layout->n_fields; i++) {

@@ -20,7 +20,8 @@ void lvni_sampler_order(uint64_t seed, uint32_t epoch, uint32_t n, uint32_t *ord
     }
 }
 
-void lvni_sampler_balanced(uint64_t seed, uint32_t epoch, const lvni_class_lists *lists, uint32_t *order, uint32_t *repeat, uint32_t *drawn)
+void lvni_sampler_balanced(uint64_t seed, uint32_t epoch, const lvni_class_lists *lists,
+                           uint32_t *order, uint32_t *repeat, uint32_t *drawn)
 {
     const lvni_rng rng = {.key = lvni_rng_make_key(seed, lvni_rng_purpose("balanced")), .a = epoch};
     uint64_t element = 0;

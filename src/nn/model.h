@@ -112,12 +112,13 @@ typedef struct lvni_step_metric {
 } lvni_step_metric;
 typedef struct lvni_step {
     lvn_step now; /* first: what modules are given */
-    double weight; /* of the shard in the step's gradient: its samples, unless lvni_step_weigh says otherwise */
+    double weight; /* of the shard in the step's gradient: its samples, unless lvni_step_weigh says
+                      otherwise */
     int n_metrics;
     lvni_step_metric metric[LVNI_METRICS];
 } lvni_step;
-/* In a training_step: the loss counts with this weight (0 or more) among the step's shards, as after a weighted mean. Its samples stay
- * the weight of buffers that it pushes and of lvn_log. */
+/* In a training_step: the loss counts with this weight (0 or more) among the step's shards, as
+ * after a weighted mean. Its samples stay the weight of buffers that it pushes and of lvn_log. */
 void lvni_step_weigh(lvn_step *step, double weight);
 /* lvn_log with a weight of its own. */
 void lvni_log_weighted(lvn_step *step, const char *name, const lvn_tensor *value, double weight);

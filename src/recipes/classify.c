@@ -85,7 +85,8 @@ static lvn_status resolve(lvni_config *c, const char *name, double value)
     return lvni_config_is_set(c, name) ? LVN_OK : lvni_config_set(c, name, text, "resolved at start");
 }
 
-static lvn_status fit_with(const work *w, const lvni_image_data *data, const lvni_criterion *criterion, const char *note)
+static lvn_status fit_with(const work *w, const lvni_image_data *data,
+                           const lvni_criterion *criterion, const char *note)
 {
     lvni_config *c = w->config;
     const char *name = lvni_config_str(c, "model.name");

@@ -14,13 +14,25 @@ enum { SHOWN = 20 }; /* classes whose weights the note lists */
 #define FILE_LIMIT ((size_t)16 << 20)
 
 static const lvni_option rows[] = {
-    {.name = "label_smoothing", .type = LVNI_OPT_FLOAT, .fallback = "0", .range = LVNI_FROM_TO_BELOW(0, 1),
-     .help = "This share of the target goes to all classes alike, in training; validation takes plain cross entropy."},
-    {.name = "class_weights", .type = LVNI_OPT_STRING, .fallback = "none",
-     .help = "Weights of the classes in the training loss, a weighted mean as in PyTorch: auto (training samples / (classes x samples of the "
-             "class)), a list in the order of the class names ([1,2.5]), or a file with a line `NAME: WEIGHT` for each class."},
-    {.name = "sampler", .type = LVNI_OPT_CHOICE, .choices = "shuffle|balanced", .fallback = "shuffle",
-     .help = "Training samples of an epoch: shuffle, each once; balanced, as many drawn with replacement, every class equally often."},
+    {.name = "label_smoothing",
+     .type = LVNI_OPT_FLOAT,
+     .fallback = "0",
+     .range = LVNI_FROM_TO_BELOW(0, 1),
+     .help = "This share of the target goes to all classes alike, in training; validation takes "
+             "plain cross entropy."},
+    {.name = "class_weights",
+     .type = LVNI_OPT_STRING,
+     .fallback = "none",
+     .help = "Weights of the classes in the training loss, a weighted mean as in PyTorch: auto "
+             "(training samples / (classes x samples of the "
+             "class)), a list in the order of the class names ([1,2.5]), or a file with a line "
+             "`NAME: WEIGHT` for each class."},
+    {.name = "sampler",
+     .type = LVNI_OPT_CHOICE,
+     .choices = "shuffle|balanced",
+     .fallback = "shuffle",
+     .help = "Training samples of an epoch: shuffle, each once; balanced, as many drawn with "
+             "replacement, every class equally often."},
 };
 const lvni_option_table lvni_criterion_options = LVNI_OPTION_TABLE("loss and sampling", rows);
 
@@ -36,8 +48,11 @@ typedef struct reading {
 static lvn_status check_weight(const reading *r, int k, double weight)
 {
     if (!(weight > 0.0 && weight <= 1e30)) {
-        LVN_FAIL(LVN_ERR_USAGE, "class_weights=%.80s: the weight of the class %s is %g, it must be above 0 and finite  (%s)", r->given,
-                 r->train->class_names[k], weight, lvni_config_origin(r->config, "class_weights"));
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "class_weights=%.80s: the weight of the class %s is %g, it must be above 0 and "
+                 "finite  (%s)",
+                 r->given, r->train->class_names[k], weight,
+                 lvni_config_origin(r->config, "class_weights"));
     }
     return LVN_OK;
 }
@@ -47,8 +62,11 @@ static lvn_status balance(const reading *r)
     for (int k = 0; k < r->lists->n_classes; k++) {
         const double count = (double)lvni_class_count(r->lists, k);
         if (count == 0.0) {
-            LVN_FAIL(LVN_ERR_USAGE, "class_weights=auto: the class %s has no training sample, and so no weight; remove the class, or give "
-                     "class_weights=[...]", r->train->class_names[k]);
+            LVN_FAIL(LVN_ERR_USAGE,
+                     "class_weights=auto: the class %s has no training sample, and so no weight; "
+                     "remove the class, or give "
+                     "class_weights=[...]",
+                     r->train->class_names[k]);
         }
         r->weight[k] = (double)r->lists->n / ((double)r->lists->n_classes * count);
     }
@@ -72,11 +90,13 @@ static lvn_status read_list(const reading *r)
         at += *at == ',' ? 1 : 0;
     }
     if (!good || at[1] != '\0') {
-        LVN_FAIL(LVN_ERR_USAGE, "class_weights=%.80s is not a list of numbers like [1,2.5]  (%s)", r->given,
-                 lvni_config_origin(r->config, "class_weights"));
+        LVN_FAIL(LVN_ERR_USAGE, "class_weights=%.80s is not a list of numbers like [1,2.5]  (%s)",
+                 r->given, lvni_config_origin(r->config, "class_weights"));
     }
     if (n != r->lists->n_classes) {
-        LVN_FAIL(LVN_ERR_USAGE, "class_weights=%.80s has %d weights, but there are %d classes; give one for each, in the order of their names  (%s)",
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "class_weights=%.80s has %d weights, but there are %d classes; give one for each, "
+                 "in the order of their names  (%s)",
                  r->given, n, r->lists->n_classes, lvni_config_origin(r->config, "class_weights"));
     }
     return LVN_OK;
@@ -105,14 +125,19 @@ static lvn_status read_line(const reading *r, const char *line, size_t length, i
     }
     char *end = NULL;
     const double weight = colon > from ? strtod(line + colon, &end) : 0.0;
-    const bool is_number = end != NULL && end != line + colon && end + strspn(end, " \t\r") >= line + length;
+    const bool is_number =
+        end != NULL && end != line + colon && end + strspn(end, " \t\r") >= line + length;
     const int k = class_of(r->train, line + from, name_end - from);
     if (!is_number || k < 0) {
-        LVN_FAIL(LVN_ERR_USAGE, "%s:%d: %s; a line must be `NAME: WEIGHT` with one of the %d classes", r->given, number,
-                 is_number ? "there is no such class" : "this is not a class name, a colon and a number", r->lists->n_classes);
+        LVN_FAIL(
+            LVN_ERR_USAGE, "%s:%d: %s; a line must be `NAME: WEIGHT` with one of the %d classes",
+            r->given, number,
+            is_number ? "there is no such class" : "this is not a class name, a colon and a number",
+            r->lists->n_classes);
     }
     if (!isnan(r->weight[k])) {
-        LVN_FAIL(LVN_ERR_USAGE, "%s:%d: the class %s has a weight already", r->given, number, r->train->class_names[k]);
+        LVN_FAIL(LVN_ERR_USAGE, "%s:%d: the class %s has a weight already", r->given, number,
+                 r->train->class_names[k]);
     }
     r->weight[k] = weight;
     return check_weight(r, k, weight);
@@ -130,7 +155,8 @@ static lvn_status read_lines(const reading *r, const char *text)
     }
     for (int k = 0; k < r->lists->n_classes; k++) {
         if (isnan(r->weight[k])) {
-            LVN_FAIL(LVN_ERR_USAGE, "class_weights=%s: the file has no weight for the class %s", r->given, r->train->class_names[k]);
+            LVN_FAIL(LVN_ERR_USAGE, "class_weights=%s: the file has no weight for the class %s",
+                     r->given, r->train->class_names[k]);
         }
     }
     return LVN_OK;
@@ -150,7 +176,8 @@ static lvn_status read_file(const reading *r)
     return s;
 }
 
-/* The mean over the training samples becomes 1: a weighted mean stays as it is, and a shard's weight is about its samples. */
+/* The mean over the training samples becomes 1: a weighted mean stays as it is, and a shard's
+ * weight is about its samples. */
 static lvn_status scale(const reading *r)
 {
     double sum = 0.0;
@@ -172,12 +199,13 @@ static void describe(const reading *r, lvni_str *note)
         least = r->weight[k] < r->weight[least] ? k : least;
         most = r->weight[k] > r->weight[most] ? k : most;
         if (r->lists->n_classes <= SHOWN) {
-            lvni_str_printf(note, "%s %s %.4g", k > 0 ? "," : "", r->train->class_names[k], r->weight[k]);
+            lvni_str_printf(note, "%s %s %.4g", k > 0 ? "," : "", r->train->class_names[k],
+                            r->weight[k]);
         }
     }
     if (r->lists->n_classes > SHOWN) {
-        lvni_str_printf(note, " from %s %.4g to %s %.4g", r->train->class_names[least], r->weight[least], r->train->class_names[most],
-                        r->weight[most]);
+        lvni_str_printf(note, " from %s %.4g to %s %.4g", r->train->class_names[least],
+                        r->weight[least], r->train->class_names[most], r->weight[most]);
     }
 }
 
@@ -209,7 +237,8 @@ static lvn_status read_weights(const reading *r, lvn_tensor **out, lvni_str *lis
     return make_tensor(r, out);
 }
 
-lvn_status lvni_criterion_read(lvni_config *c, const lvn_dataset *train, lvni_criterion *out, lvni_str *note)
+lvn_status lvni_criterion_read(lvni_config *c, const lvn_dataset *train, lvni_criterion *out,
+                               lvni_str *note)
 {
     *out = (lvni_criterion){.label_smoothing = lvni_config_float(c, "label_smoothing"),
                             .balanced = strcmp(lvni_config_str(c, "sampler"), "balanced") == 0};
@@ -224,10 +253,13 @@ lvn_status lvni_criterion_read(lvni_config *c, const lvn_dataset *train, lvni_cr
     lvni_class_lists *lists;
     LVN_TRY(lvni_class_lists_create(train, &lists));
     double *weight = lvni_calloc(LVNI_TAG_DATA, (size_t)lists->n_classes, sizeof *weight);
-    const reading r = {.config = c, .train = train, .lists = lists, .given = given, .weight = weight};
+    const reading r = {
+        .config = c, .train = train, .lists = lists, .given = given, .weight = weight};
     lvni_str list = {0};
-    lvn_status s = weight == NULL ? LVN_ERR_MEMORY : read_weights(&r, &out->class_weight, &list, note);
-    if (s == LVN_OK && list.len > 0) { /* config.yaml keeps what the file said: a resumed run, or another machine, need not have it */
+    lvn_status s =
+        weight == NULL ? LVN_ERR_MEMORY : read_weights(&r, &out->class_weight, &list, note);
+    if (s == LVN_OK && list.len > 0) { /* config.yaml keeps what the file said: a resumed run, or
+                                          another machine, need not have it */
         s = lvni_config_set(c, "class_weights", lvni_str_text(&list), "resolved at start");
     }
     lvni_str_free(&list);
@@ -249,7 +281,8 @@ bool lvni_criterion_is_plain(const lvni_criterion *c)
 
 lvn_tensor *lvni_criterion_loss(const lvni_criterion *c, lvn_tensor *logits, lvn_tensor *labels)
 {
-    return lvn_cross_entropy(logits, labels, .class_weight = c->class_weight, .label_smoothing = c->label_smoothing);
+    return lvn_cross_entropy(logits, labels, .class_weight = c->class_weight,
+                             .label_smoothing = c->label_smoothing);
 }
 
 double lvni_criterion_weight(const lvni_criterion *c, lvn_tensor *labels)

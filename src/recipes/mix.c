@@ -192,12 +192,15 @@ static lvn_tensor *mixing_step(const lvn_module *module, const lvn_batch *batch,
     lvn_tensor *image = batch->image, *label = batch->label, *other = NULL;
     lvni_mix_draw d = {.lambda = 1.0};
     if (m->mixup_alpha > 0.0 || m->cutmix_alpha > 0.0) {
-        d = lvni_mix_draw_one(m, at->seed, at->step, at->shard, (int)image->shape[2], (int)image->shape[1]);
+        d = lvni_mix_draw_one(m, at->seed, at->step, at->shard, (int)image->shape[2],
+                              (int)image->shape[1]);
         image = mixed_images(&d, batch, &other);
     }
     lvn_tensor *logits = lvn_forward(module, image);
-    lvn_tensor *loss = lvni_criterion_loss(&m->criterion, logits, label), *accuracy = lvn_accuracy(logits, label);
-    if (other != NULL) { /* the partners are a permutation: the weights of their labels have the same sum */
+    lvn_tensor *loss = lvni_criterion_loss(&m->criterion, logits, label),
+               *accuracy = lvn_accuracy(logits, label);
+    if (other !=
+        NULL) { /* the partners are a permutation: the weights of their labels have the same sum */
         loss = blend(loss, lvni_criterion_loss(&m->criterion, logits, other), d.lambda);
         accuracy = blend(accuracy, lvn_accuracy(logits, other), d.lambda);
     }

@@ -16,10 +16,11 @@
 typedef struct lvni_mix {
     lvn_module_class cls; /* first: the network's class, with a training step that mixes */
     double mixup_alpha, cutmix_alpha; /* lambda ~ Beta(alpha, alpha); 0: off */
-    lvni_criterion criterion;         /* the loss that is trained on; validation takes the network's own */
+    lvni_criterion criterion; /* the loss that is trained on; validation takes the network's own */
 } lvni_mix;
 
-/* The criterion is plain cross entropy, until it is set. The network must be built with &mix->cls, and *mix live as long as the model. */
+/* The criterion is plain cross entropy, until it is set. The network must be built with &mix->cls,
+ * and *mix live as long as the model. */
 void lvni_mix_init(lvni_mix *mix, const lvn_module_class *network, double mixup_alpha, double cutmix_alpha);
 
 /* What one shard of one step draws. */

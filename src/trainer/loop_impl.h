@@ -8,9 +8,11 @@
 lvn_status lvni_trainer_run_shard(const lvni_trainer *t, lvni_shard_job *job);
 
 /* update.c */
-/* A shard's loss goes into the backward pass times its weight and this, which divides the summed gradient again: 1, and in 16-mixed
- * the loss scale over the samples of the largest shard. f16 gradients are then those of scale x mean loss in a shard of that size,
- * and per sample the same in a smaller one. In the seed and not in the merge: a coupled shard's gradient goes on into other shards'. */
+/* A shard's loss goes into the backward pass times its weight and this, which divides the summed
+ * gradient again: 1, and in 16-mixed the loss scale over the samples of the largest shard. f16
+ * gradients are then those of scale x mean loss in a shard of that size, and per sample the same in
+ * a smaller one. In the seed and not in the merge: a coupled shard's gradient goes on into other
+ * shards'. */
 double lvni_trainer_loss_factor(const lvni_trainer *t);
 /* Weights, buffers and optimizer state of the phase in work, from its summed gradient. */
 lvn_status lvni_trainer_update(lvni_trainer *t, const lvni_set *total, lvni_step_result *r);

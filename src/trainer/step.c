@@ -35,7 +35,10 @@ lvn_status lvni_trainer_run_shard(const lvni_trainer *t, lvni_shard_job *job)
                           "the loss is %g at step %lld (epoch %lld), shard %lld: try a smaller optim.lr or gradient_clip_val=1",
                           value, (long long)t->at.step, (long long)t->at.epoch + 1, (long long)b->shard);
     } else {
-        s = lvn_backward_scaled(loss, job->step.weight * lvni_trainer_loss_factor(t)); /* the gradient comes out as w_s g_s (times the factor) */
+        s = lvn_backward_scaled(
+            loss,
+            job->step.weight * lvni_trainer_loss_factor(
+                                   t)); /* the gradient comes out as w_s g_s (times the factor) */
     }
     const lvn_status closed = lvn_scope_close();
     lvni_set_finish(job->set);

@@ -51,7 +51,7 @@ typedef struct lvni_trainer_options {
     int workers;                /* loader threads */
     size_t worker_bytes;        /* that each of them keeps to decode with; for the prediction of memory alone */
     bool skip_unreadable;
-    bool balanced;              /* samples are drawn with replacement, classes alike (data/sampler.h) */
+    bool balanced; /* samples are drawn with replacement, classes alike (data/sampler.h) */
     lvni_comm *comm;            /* of plan.devices ranks; NULL: one. Every rank has a trainer, all options alike but for plan.rank; out,
                                    export_model and the words of a run are rank 0's */
     lvni_control *control;      /* of this process, where it is one rank of several: told every step, so that who is lost is named with its own; NULL: none */

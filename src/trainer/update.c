@@ -16,14 +16,16 @@ static double norm_of(const lvni_trainer *t, const lvni_set *total)
 
 double lvni_trainer_loss_factor(const lvni_trainer *t)
 {
-    const int64_t shards = t->o.plan.shards, largest = (t->o.plan.effective_batch + shards - 1) / shards;
+    const int64_t shards = t->o.plan.shards,
+                  largest = (t->o.plan.effective_batch + shards - 1) / shards;
     return t->scaler.on ? t->scaler.scale / (double)largest : 1.0;
 }
 
 lvn_status lvni_trainer_update(lvni_trainer *t, const lvni_set *total, lvni_step_result *r)
 {
     lvni_model *model = t->o.model;
-    const double divisor = total->weight * lvni_trainer_loss_factor(t), clip = t->o.gradient_clip_val;
+    const double divisor = total->weight * lvni_trainer_loss_factor(t),
+                 clip = t->o.gradient_clip_val;
     const char *name = lvni_phases_name(model, t->phase);
     lvni_phase_result *p = &r->phase[t->phase];
     r->lr = t->o.optim.lr * lvni_schedule_factor(&t->o.schedule, t->at.step - t->scaler.skipped);

@@ -1,5 +1,6 @@
-/* sampler=balanced: draws of an independent program, classes equally often, repeats with draws of their own, the same batches for any
- * number of threads and ranks and from the middle of an epoch. */
+/* sampler=balanced: draws of an independent program, classes equally often, repeats with draws of
+ * their own, the same batches for any number of threads and ranks and from the middle of an epoch.
+ */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -15,7 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Samples 2 p of a list; labels 0 to 3 of 5 classes with 700, 200, 99 and 1 of 1000 samples, 3 is not there. */
+/* Samples 2 p of a list; labels 0 to 3 of 5 classes with 700, 200, 99 and 1 of 1000 samples, 3 is
+ * not there. */
 enum { N = 1000, CLASSES = 5 };
 
 static int64_t count_of(int k)
@@ -63,10 +65,15 @@ static lvn_status uneven_get(const lvn_dataset *d, const lvn_sample_key *key, vo
     return LVN_OK;
 }
 
-static const lvn_dataset_class uneven_class = {.name = "uneven", .fields = uneven_fields, .length = uneven_length, .get = uneven_get,
-                                               .label = uneven_label, .index = uneven_index};
+static const lvn_dataset_class uneven_class = {.name = "uneven",
+                                               .fields = uneven_fields,
+                                               .length = uneven_length,
+                                               .get = uneven_get,
+                                               .label = uneven_label,
+                                               .index = uneven_index};
 static const char *const names[CLASSES] = {"a", "b", "c", "d", "e"};
-static const lvn_dataset uneven = {.cls = &uneven_class, .n_classes = CLASSES, .class_names = names};
+static const lvn_dataset uneven = {
+    .cls = &uneven_class, .n_classes = CLASSES, .class_names = names};
 
 static void draws_are_those_of_an_independent_program(void **state)
 {
@@ -82,7 +89,8 @@ static void draws_are_those_of_an_independent_program(void **state)
     char command[4096];
     int used = snprintf(command, sizeof command, "python3 '%s' 7 3", LEVIN_BALANCED_PY);
     for (int64_t i = 0; i < N; i++) {
-        used += snprintf(command + used, sizeof command - (size_t)used, " %d", (int)uneven_label(&uneven, 2 * i));
+        used += snprintf(command + used, sizeof command - (size_t)used, " %d",
+                         (int)uneven_label(&uneven, 2 * i));
     }
     FILE *pipe = popen(command, "r");
     assert_non_null(pipe);
@@ -95,7 +103,8 @@ static void draws_are_those_of_an_independent_program(void **state)
     lvni_class_lists_destroy(lists);
 }
 
-/* As PyTorch's WeightedRandomSampler with 1 / count: a class that has samples in a quarter of the draws, whatever their number. */
+/* As PyTorch's WeightedRandomSampler with 1 / count: a class that has samples in a quarter of the
+ * draws, whatever their number. */
 static void classes_are_drawn_equally_often(void **state)
 {
     (void)state;
@@ -116,7 +125,8 @@ static void classes_are_drawn_equally_often(void **state)
             assert_in_range(of_class[k], 9650, 10350); /* 10000, four deviations of 87 */
         }
     }
-    for (int64_t i = 0; i < N; i++) { /* within a class equally often: 14.3, 50, 101 and 10000 times */
+    for (int64_t i = 0; i < N;
+         i++) { /* within a class equally often: 14.3, 50, 101 and 10000 times */
         const double want = 10000.0 / (double)count_of((int)uneven_label(&uneven, 2 * i));
         assert_true((double)of_sample[i] < 2.5 * want && (double)of_sample[i] > 0.1 * want);
     }
@@ -131,17 +141,30 @@ typedef struct seen {
     int64_t n;
 } seen;
 
-/* What the loader of one rank of `ranks` gives in epochs 0 and 1, from a step of epoch 0 on, in the order of shards. */
+/* What the loader of one rank of `ranks` gives in epochs 0 and 1, from a step of epoch 0 on, in the
+ * order of shards. */
 static void read_all(seen *s, int ranks, int workers, int64_t from)
 {
     lvni_loader *l[3];
     lvni_plan plan[3];
     s->n = 0;
     for (int rank = 0; rank < ranks; rank++) {
-        const lvni_plan_options p = {.n_samples = N, .batch_size = 64, .shards = 6, .devices = ranks, .rank = rank, .lanes = 1, .cores = 1};
+        const lvni_plan_options p = {.n_samples = N,
+                                     .batch_size = 64,
+                                     .shards = 6,
+                                     .devices = ranks,
+                                     .rank = rank,
+                                     .lanes = 1,
+                                     .cores = 1};
         assert_int_equal(lvni_plan_make(&p, &plan[rank]), LVN_OK);
-        const lvni_loader_options o = {.dataset = &uneven, .plan = &plan[rank], .training = true, .seed = 5, .balanced = true,
-                                       .workers = workers, .step_in_epoch = from, .max_epochs = 2};
+        const lvni_loader_options o = {.dataset = &uneven,
+                                       .plan = &plan[rank],
+                                       .training = true,
+                                       .seed = 5,
+                                       .balanced = true,
+                                       .workers = workers,
+                                       .step_in_epoch = from,
+                                       .max_epochs = 2};
         assert_int_equal(lvni_loader_create(&o, &l[rank]), LVN_OK);
     }
     for (int64_t batch = 0; batch < (2 * plan[0].steps_per_epoch - from) * 6; batch++) {
@@ -171,11 +194,13 @@ static void batches_do_not_depend_on_the_layout(void **state)
     }
     read_all(&other, 2, 1, 9); /* a resumed run */
     assert_int_equal(other.n, 2 * N - (int64_t)9 * 64);
-    assert_memory_equal(first.sample + 9 * 64, other.sample, (size_t)other.n * sizeof *other.sample);
+    assert_memory_equal(first.sample + 9 * 64, other.sample,
+                        (size_t)other.n * sizeof *other.sample);
     assert_memory_equal(first.value + 9 * 64, other.value, (size_t)other.n * sizeof *other.value);
 }
 
-/* The one sample of class e is drawn 250 times: a sample drawn again is augmented differently; drawn first, as without balancing. */
+/* The one sample of class e is drawn 250 times: a sample drawn again is augmented differently;
+ * drawn first, as without balancing. */
 static void repeats_have_random_numbers_of_their_own(void **state)
 {
     (void)state;
@@ -206,7 +231,8 @@ static void labels_must_be_known(void **state)
     lvni_class_lists *lists;
     lvn_dataset_class blind = uneven_class;
     blind.label = NULL;
-    const lvn_dataset without = {.cls = &blind, .n_classes = CLASSES}, few = {.cls = &uneven_class, .n_classes = 2};
+    const lvn_dataset without = {.cls = &blind, .n_classes = CLASSES},
+                      few = {.cls = &uneven_class, .n_classes = 2};
     assert_int_equal(lvni_class_lists_create(&without, &lists), LVN_ERR_UNSUPPORTED);
     assert_int_equal(lvni_class_lists_create(&few, &lists), LVN_ERR_INVALID);
     assert_null(lists);
@@ -215,8 +241,10 @@ static void labels_must_be_known(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(draws_are_those_of_an_independent_program), cmocka_unit_test(classes_are_drawn_equally_often),
-        cmocka_unit_test(batches_do_not_depend_on_the_layout),       cmocka_unit_test(repeats_have_random_numbers_of_their_own),
+        cmocka_unit_test(draws_are_those_of_an_independent_program),
+        cmocka_unit_test(classes_are_drawn_equally_often),
+        cmocka_unit_test(batches_do_not_depend_on_the_layout),
+        cmocka_unit_test(repeats_have_random_numbers_of_their_own),
         cmocka_unit_test(labels_must_be_known),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
-/* Label smoothing and weights per class against PyTorch, on every cut into shards; how weights are read. */
+/* Label smoothing and weights per class against PyTorch, on every cut into shards; how weights are
+ * read. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -78,8 +79,11 @@ static lvn_tensor *linear_step(const lvn_module *module, const lvn_batch *batch,
     return lvn_cross_entropy(lvn_forward(module, batch->image), batch->label);
 }
 
-static const lvn_module_class linear_class = {
-    .name = "linear", .size = sizeof(linear), .build = linear_build, .forward = linear_forward, .training_step = linear_step};
+static const lvn_module_class linear_class = {.name = "linear",
+                                              .size = sizeof(linear),
+                                              .build = linear_build,
+                                              .forward = linear_forward,
+                                              .training_step = linear_step};
 
 static void set_parameters(const lvni_model *m)
 {
@@ -110,10 +114,23 @@ static void check_step(size_t g, int shards, lvni_precision precision, double to
     lvni_mix mix;
     lvni_str note = {0};
     lvni_mix_init(&mix, &linear_class, 0.0, 0.0);
-    assert_int_equal(read_words(2, (const char *const[]){golden[g].weights, golden[g].smoothing}, &mix.criterion, &note), LVN_OK);
-    lvni_trainer_options o = {.train = &few, .optim = {.kind = LVNI_OPTIM_SGD, .lr = 1.0}, .precision = precision, .max_epochs = -1,
-                              .max_steps = -1, .quiet = true, .config_json = "{}", .log_every_n_steps = 1};
-    const lvni_plan_options plan = {.n_samples = N, .batch_size = N, .shards = shards, .lanes = 2, .wgrad_threads = 1, .eval_batch_size = 4,
+    assert_int_equal(read_words(2, (const char *const[]){golden[g].weights, golden[g].smoothing},
+                                &mix.criterion, &note),
+                     LVN_OK);
+    lvni_trainer_options o = {.train = &few,
+                              .optim = {.kind = LVNI_OPTIM_SGD, .lr = 1.0},
+                              .precision = precision,
+                              .max_epochs = -1,
+                              .max_steps = -1,
+                              .quiet = true,
+                              .config_json = "{}",
+                              .log_every_n_steps = 1};
+    const lvni_plan_options plan = {.n_samples = N,
+                                    .batch_size = N,
+                                    .shards = shards,
+                                    .lanes = 2,
+                                    .wgrad_threads = 1,
+                                    .eval_batch_size = 4,
                                     .cores = 2};
     assert_int_equal(lvni_model_build(&mix.cls, NULL, 1, &o.model), LVN_OK);
     set_parameters(o.model);
@@ -126,17 +143,20 @@ static void check_step(size_t g, int shards, lvni_precision precision, double to
     assert_int_equal(lvni_trainer_step(t, &r), LVN_OK);
     assert_false(r.phase[0].skipped);
     if (!(fabs(lvni_metric_mean(&r.metrics, "loss") - golden[g].loss) < tolerance)) {
-        fail_msg("%s %s, %d shards: the loss is %.9g", golden[g].weights, golden[g].smoothing, shards, lvni_metric_mean(&r.metrics, "loss"));
+        fail_msg("%s %s, %d shards: the loss is %.9g", golden[g].weights, golden[g].smoothing,
+                 shards, lvni_metric_mean(&r.metrics, "loss"));
     }
     float moved[16];
     memcpy(moved, o.model->weights + o.model->offset[0], 12 * sizeof *moved);
     memcpy(moved + 12, o.model->weights + o.model->offset[1], 4 * sizeof *moved);
     set_parameters(o.model);
     for (int i = 0; i < 16; i++) {
-        const float before = o.model->weights[i < 12 ? o.model->offset[0] + i : o.model->offset[1] + i - 12];
+        const float before =
+            o.model->weights[i < 12 ? o.model->offset[0] + i : o.model->offset[1] + i - 12];
         if (!(fabs((double)(before - moved[i]) - golden[g].gradient[i]) < tolerance)) {
-            fail_msg("%s %s, %d shards: gradient %d is %.9g, not %.9g", golden[g].weights, golden[g].smoothing, shards, i,
-                     (double)(before - moved[i]), golden[g].gradient[i]);
+            fail_msg("%s %s, %d shards: gradient %d is %.9g, not %.9g", golden[g].weights,
+                     golden[g].smoothing, shards, i, (double)(before - moved[i]),
+                     golden[g].gradient[i]);
         }
     }
     lvni_trainer_destroy(t);
@@ -178,12 +198,21 @@ static void weights_come_from_a_file(void **state)
         lvni_criterion c = {0};
         lvni_str note = {0};
         assert_int_equal(lvni_file_write(path, files[i].text, strlen(files[i].text)), LVN_OK);
-        assert_int_equal(read_words(1, (const char *const[]){word}, &c, &note), files[i].says == NULL ? LVN_OK : LVN_ERR_USAGE);
+        assert_int_equal(read_words(1, (const char *const[]){word}, &c, &note),
+                         files[i].says == NULL ? LVN_OK : LVN_ERR_USAGE);
         if (files[i].says == NULL) {
-            const float *w = c.class_weight->data; /* raw 1 0.5 3 7, 6 3 2 1 samples: mean 20.5 / 12 */
-            assert_true(fabs((double)w[0] - 12.0 / 20.5) < 1e-6 && fabs((double)w[1] - 6.0 / 20.5) < 1e-6);
-            assert_true(fabs((double)w[2] - 36.0 / 20.5) < 1e-6 && fabs((double)w[3] - 84.0 / 20.5) < 1e-6);
-            assert_non_null(strstr(lvni_str_text(&note), "class weights a 0.5854, b: c 0.2927, d e 1.756, f 4.098"));
+            if (c.class_weight == NULL) {
+                fail();
+                return;
+            }
+            const float *w =
+                c.class_weight->data; /* raw 1 0.5 3 7, 6 3 2 1 samples: mean 20.5 / 12 */
+            assert_true(fabs((double)w[0] - 12.0 / 20.5) < 1e-6 &&
+                        fabs((double)w[1] - 6.0 / 20.5) < 1e-6);
+            assert_true(fabs((double)w[2] - 36.0 / 20.5) < 1e-6 &&
+                        fabs((double)w[3] - 84.0 / 20.5) < 1e-6);
+            assert_non_null(strstr(lvni_str_text(&note),
+                                   "class weights a 0.5854, b: c 0.2927, d e 1.756, f 4.098"));
         } else if (strstr(lvn_last_error()->message, files[i].says) == NULL) {
             fail_msg("%s", lvn_last_error()->message);
         }
@@ -196,13 +225,14 @@ static void weights_come_from_a_file(void **state)
 static void mistakes_in_a_list_are_named(void **state)
 {
     (void)state;
-    static const char *const bad[][2] = {{"class_weights=[1,2,3]", "has 3 weights, but there are 4 classes"},
-                                         {"class_weights=[1,2,3,4,5]", "has 5 weights, but there are 4 classes"},
-                                         {"class_weights=[1,2,3,x]", "is not a list of numbers"},
-                                         {"class_weights=[1,2,3,4]5", "is not a list of numbers"},
-                                         {"class_weights=[]", "has 0 weights, but there are 4 classes"},
-                                         {"class_weights=[1,2,3,inf]", "the weight of the class f is inf"},
-                                         {"class_weights=[1,0,3,4]", "the weight of the class b: c is 0"}};
+    static const char *const bad[][2] = {
+        {"class_weights=[1,2,3]", "has 3 weights, but there are 4 classes"},
+        {"class_weights=[1,2,3,4,5]", "has 5 weights, but there are 4 classes"},
+        {"class_weights=[1,2,3,x]", "is not a list of numbers"},
+        {"class_weights=[1,2,3,4]5", "is not a list of numbers"},
+        {"class_weights=[]", "has 0 weights, but there are 4 classes"},
+        {"class_weights=[1,2,3,inf]", "the weight of the class f is inf"},
+        {"class_weights=[1,0,3,4]", "the weight of the class b: c is 0"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         lvni_criterion c = {0};
         lvni_str note = {0};

@@ -206,7 +206,8 @@ static void the_scale_leaves_no_trace(void **state)
     assert_true(fabs(norm[0] / norm[1] - 1.0) < 1e-2);
 }
 
-/* What goes backward is the mean loss times the scale, however many samples a shard has: the first scale of 65536 loses no step. */
+/* What goes backward is the mean loss times the scale, however many samples a shard has: the first
+ * scale of 65536 loses no step. */
 static void no_step_is_lost_to_the_size_of_a_shard(void **state)
 {
     (void)state;
@@ -218,8 +219,12 @@ static void no_step_is_lost_to_the_size_of_a_shard(void **state)
     memory_init(&m, 96, 8);
     for (size_t i = 0; i < 2 * sizeof cut / sizeof *cut; i++) {
         bench b;
-        const setting s = {.cls = lvni_zoo_find(i % 2 == 0 ? "cnn" : "mlp"), .batch_size = cut[i / 2].batch, .shards = cut[i / 2].shards,
-                           .lanes = 1, .precision = LVNI_PRECISION_16_MIXED, .optim = {.kind = LVNI_OPTIM_SGD, .lr = 0.01}};
+        const setting s = {.cls = lvni_zoo_find(i % 2 == 0 ? "cnn" : "mlp"),
+                           .batch_size = cut[i / 2].batch,
+                           .shards = cut[i / 2].shards,
+                           .lanes = 1,
+                           .precision = LVNI_PRECISION_16_MIXED,
+                           .optim = {.kind = LVNI_OPTIM_SGD, .lr = 0.01}};
         bench_open(&b, &m, &s);
         bench_steps(&b, 4);
         assert_int_equal(b.trainer->scaler.skipped, 0);
@@ -228,8 +233,8 @@ static void no_step_is_lost_to_the_size_of_a_shard(void **state)
     }
 }
 
-/* The gradient of a step is the weighted mean over shards of unequal size, in f16 as in f32; with sync_batchnorm, too, where a shard's
- * gradient comes from all losses of the group. */
+/* The gradient of a step is the weighted mean over shards of unequal size, in f16 as in f32; with
+ * sync_batchnorm, too, where a shard's gradient comes from all losses of the group. */
 static void unequal_shards_count_by_their_samples(void **state)
 {
     (void)state;
@@ -243,9 +248,13 @@ static void unequal_shards_count_by_their_samples(void **state)
         int64_t n = 0;
         for (int i = 0; i < 2; i++) {
             bench b;
-            const setting s = {.cls = lvni_zoo_find(sync ? "cnn" : "mlp"), .batch_size = 24, .shards = 3,
-                               .lanes = sync ? 3 : 1, .sync = sync != 0,
-                               .precision = i == 0 ? LVNI_PRECISION_32 : LVNI_PRECISION_16_MIXED, .skip = true,
+            const setting s = {.cls = lvni_zoo_find(sync ? "cnn" : "mlp"),
+                               .batch_size = 24,
+                               .shards = 3,
+                               .lanes = sync ? 3 : 1,
+                               .sync = sync != 0,
+                               .precision = i == 0 ? LVNI_PRECISION_32 : LVNI_PRECISION_16_MIXED,
+                               .skip = true,
                                .optim = {.kind = LVNI_OPTIM_SGD, .lr = 1.0}};
             bench_open(&b, &m, &s);
             n = b.model->n_weights;
@@ -263,24 +272,32 @@ static void unequal_shards_count_by_their_samples(void **state)
             difference += pow((double)moved[0][k] - (double)moved[1][k], 2.0);
             norm += pow((double)moved[0][k], 2.0);
         }
-        print_message("sync %d: gradients in f16 and f32 differ by %.4f of their norm\n", sync, sqrt(difference / norm));
+        print_message("sync %d: gradients in f16 and f32 differ by %.4f of their norm\n", sync,
+                      sqrt(difference / norm));
         assert_true(sqrt(difference / norm) < (sync ? 0.1 : 0.01));
         free(moved[0]);
         free(moved[1]);
     }
 }
 
-/* A skipped step leaves everything that a step moves, but for the count of steps and the sample order: weights, running statistics, the
- * average, moments and Adam's t, the schedule. (PyTorch's GradScaler skips optimizer.step() alone: there running statistics have moved.) */
+/* A skipped step leaves everything that a step moves, but for the count of steps and the sample
+ * order: weights, running statistics, the average, moments and Adam's t, the schedule. (PyTorch's
+ * GradScaler skips optimizer.step() alone: there running statistics have moved.) */
 static void a_skipped_step_leaves_all_state(void **state)
 {
     (void)state;
     memory m;
     memory_init(&m, 24, 8);
     setting s = cnn_setting(LVNI_PRECISION_16_MIXED, 1);
-    s.optim = (lvni_optim_options){.kind = LVNI_OPTIM_ADAMW, .lr = 0.01, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.1};
+    s.optim = (lvni_optim_options){.kind = LVNI_OPTIM_ADAMW,
+                                   .lr = 0.01,
+                                   .beta1 = 0.9,
+                                   .beta2 = 0.999,
+                                   .eps = 1e-8,
+                                   .weight_decay = 0.1};
     s.ema = (lvni_ema_options){.decay = 0.9};
-    s.schedule = (lvni_schedule){.kind = LVNI_SCHEDULE_LINEAR, .warmup_steps = 4, .total_steps = 20, .end_factor = 0.1};
+    s.schedule = (lvni_schedule){
+        .kind = LVNI_SCHEDULE_LINEAR, .warmup_steps = 4, .total_steps = 20, .end_factor = 0.1};
     bench b;
     bench_open(&b, &m, &s);
     lvni_trainer *t = b.trainer;
@@ -292,16 +309,19 @@ static void a_skipped_step_leaves_all_state(void **state)
     t->scaler.scale = 0x1p60;
     for (int i = 1; i <= 2; i++) {
         assert_int_equal(lvni_trainer_step(t, &r), LVN_OK);
-        assert_true(r.phase[0].skipped && bench_hash(&b) == before && t->optim->steps[0] == 1 && t->at.step == 1 + i);
+        assert_true(r.phase[0].skipped && bench_hash(&b) == before && t->optim->steps[0] == 1 &&
+                    t->at.step == 1 + i);
     }
     t->scaler.scale = 64.0;
     assert_int_equal(lvni_trainer_step(t, &r), LVN_OK);
-    assert_true(!r.phase[0].skipped && r.lr == 0.01 * 0.5 && t->optim->steps[0] == 2 && t->at.step == 4);
+    assert_true(!r.phase[0].skipped && r.lr == 0.01 * 0.5 && t->optim->steps[0] == 2 &&
+                t->at.step == 4);
     assert_true(bench_hash(&b) != before);
     bench_close(&b);
 }
 
-/* torch._amp_update_scale_ of PyTorch 2.15, init 65536, interval 2000: scale and clean steps after n steps, `overflow` those that had one. */
+/* torch._amp_update_scale_ of PyTorch 2.15, init 65536, interval 2000: scale and clean steps after
+ * n steps, `overflow` those that had one. */
 static void the_scale_moves_as_in_pytorch(void **state)
 {
     (void)state;
@@ -310,11 +330,10 @@ static void the_scale_moves_as_in_pytorch(void **state)
         int after;
         double scale;
         int clean;
-    } golden[] = {
-        {1, 32768, 0}, {3, 8192, 0}, {2002, 8192, 1999}, {2003, 16384, 0}, {2004, 8192, 0},
-        {2005, 4096, 0}, {4005, 8192, 0}, {4010, 8192, 5}, {4011, 4096, 0}, {6011, 8192, 0},
-        {8011, 16384, 0}, {8101, 8192, 0}, {10101, 16384, 0}, {12101, 32768, 0}
-    };
+    } golden[] = {{1, 32768, 0},     {3, 8192, 0},     {2002, 8192, 1999}, {2003, 16384, 0},
+                  {2004, 8192, 0},   {2005, 4096, 0},  {4005, 8192, 0},    {4010, 8192, 5},
+                  {4011, 4096, 0},   {6011, 8192, 0},  {8011, 16384, 0},   {8101, 8192, 0},
+                  {10101, 16384, 0}, {12101, 32768, 0}};
     lvni_scaler s;
     lvni_scaler_init(&s, LVNI_PRECISION_16_MIXED);
     size_t o = 0, g = 0;
@@ -353,11 +372,17 @@ static void bf16_true_weights_are_bf16(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_scale_follows_its_rule),     cmocka_unit_test(its_state_is_text),
-        cmocka_unit_test(the_law_holds_in_every_precision), cmocka_unit_test(gradients_in_bf16_point_where_those_in_f32_do), cmocka_unit_test(an_overflow_skips_the_step),
-        cmocka_unit_test(the_scale_leaves_no_trace),      cmocka_unit_test(bf16_true_weights_are_bf16),
-        cmocka_unit_test(no_step_is_lost_to_the_size_of_a_shard), cmocka_unit_test(unequal_shards_count_by_their_samples),
-        cmocka_unit_test(a_skipped_step_leaves_all_state), cmocka_unit_test(the_scale_moves_as_in_pytorch),
+        cmocka_unit_test(the_scale_follows_its_rule),
+        cmocka_unit_test(its_state_is_text),
+        cmocka_unit_test(the_law_holds_in_every_precision),
+        cmocka_unit_test(gradients_in_bf16_point_where_those_in_f32_do),
+        cmocka_unit_test(an_overflow_skips_the_step),
+        cmocka_unit_test(the_scale_leaves_no_trace),
+        cmocka_unit_test(bf16_true_weights_are_bf16),
+        cmocka_unit_test(no_step_is_lost_to_the_size_of_a_shard),
+        cmocka_unit_test(unequal_shards_count_by_their_samples),
+        cmocka_unit_test(a_skipped_step_leaves_all_state),
+        cmocka_unit_test(the_scale_moves_as_in_pytorch),
     };
     return lvni_cpu_start() == LVN_OK ? cmocka_run_group_tests(tests, NULL, NULL) : 1;
 }
