@@ -1,4 +1,5 @@
 """The processes of a run of several ranks, found by the run directory among their words."""
+import fcntl
 import json
 import os
 
@@ -33,6 +34,18 @@ def children(out):
     """The processes of the run, its launcher too; those that have ended and only wait to be collected do not count."""
     word = f"out={out}".encode()
     return [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and word in of_process(pid, "cmdline")]
+
+
+def is_held(out):
+    """Has a process the run directory? One that dies loses its command line a moment before its lock."""
+    fd = os.open(out, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
 
 
 def rank_pid(out, rank):

@@ -185,7 +185,7 @@ class Resume(Ranks):
         p.kill()
         p.communicate()
         end = time.monotonic() + 2
-        while children(self.out) and time.monotonic() < end:
+        while (children(self.out) or is_held(self.out)) and time.monotonic() < end:
             time.sleep(0.01)
         self.assertEqual(children(self.out), [])
         here = self.steps() + 4

@@ -15,7 +15,7 @@ import time
 
 from bad_support import Case, main, OK, read, SIGTERM, USAGE, WAIT_S, write
 from law_lines import first_difference, law_lines
-from rank_processes import children
+from rank_processes import children, is_held
 
 PHOTOS = os.path.join(sys.argv.pop(1), "clothing") if len(sys.argv) > 1 else ""
 RESOURCE = 69
@@ -111,7 +111,7 @@ class Sim(Case):
     def all_gone(self):
         """The ranks of a launcher that was killed end a moment after it, and until then have the run directory."""
         end = time.monotonic() + WAIT_S
-        while children(self.out):
+        while children(self.out) or is_held(self.out):
             self.assertLess(time.monotonic(), end)
             time.sleep(0.01)
 
