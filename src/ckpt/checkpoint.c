@@ -51,7 +51,7 @@ static void add_real(header *h, const char *key, double value)
 static void add_position(header *h, const lvni_ckpt_position *at)
 {
     add_integer(h, LVNI_CKPT_STEP, at->step);
-    add_integer(h, LVNI_CKPT_EPOCH, at->epoch);
+    add_integer(h, LVNI_CKPT_EPOCHS_DONE, at->epoch);
     add_integer(h, LVNI_CKPT_STEP_IN_EPOCH, at->step_in_epoch);
     add_integer(h, LVNI_CKPT_SAMPLES_SEEN, at->samples_seen);
     add_real(h, LVNI_CKPT_BEST_SCORE, at->best_score);
@@ -121,7 +121,8 @@ static lvn_status get_real(const lvni_ckpt *c, const char *key, double *out)
 static lvn_status get_position(const lvni_ckpt *c, lvni_ckpt_position *at)
 {
     LVN_TRY(get_integer(c, LVNI_CKPT_STEP, 0, &at->step));
-    LVN_TRY(get_integer(c, LVNI_CKPT_EPOCH, 0, &at->epoch));
+    const bool named = lvni_st_meta_get(c->file, LVNI_CKPT_EPOCH) == NULL;
+    LVN_TRY(get_integer(c, named ? LVNI_CKPT_EPOCHS_DONE : LVNI_CKPT_EPOCH, 0, &at->epoch));
     LVN_TRY(get_integer(c, LVNI_CKPT_STEP_IN_EPOCH, 0, &at->step_in_epoch));
     LVN_TRY(get_integer(c, LVNI_CKPT_SAMPLES_SEEN, 0, &at->samples_seen));
     LVN_TRY(get_real(c, LVNI_CKPT_BEST_SCORE, &at->best_score));

@@ -17,7 +17,8 @@
 
 #define LVNI_CKPT_FORMAT "levin.format" /* "checkpoint 1" */
 #define LVNI_CKPT_STEP "levin.step"
-#define LVNI_CKPT_EPOCH "levin.epoch"
+#define LVNI_CKPT_EPOCHS_DONE "levin.epochs_done"
+#define LVNI_CKPT_EPOCH "levin.epoch" /* its name in files of the first version */
 #define LVNI_CKPT_STEP_IN_EPOCH "levin.step_in_epoch"
 #define LVNI_CKPT_SAMPLES_SEEN "levin.samples_seen"
 #define LVNI_CKPT_BEST_SCORE "levin.best_score"
@@ -29,8 +30,8 @@
 
 typedef struct lvni_ckpt_position {
     int64_t step;          /* optimizer steps done */
-    int64_t epoch;         /* of the next step, from 0 */
-    int64_t step_in_epoch; /* steps of that epoch done */
+    int64_t epoch;         /* epochs done: the next step is one of epoch + 1 */
+    int64_t step_in_epoch; /* steps done of the epoch after these */
     int64_t samples_seen;
     double best_score; /* NaN: none yet */
     int64_t best_step; /* -1: none yet */

@@ -80,6 +80,9 @@ static void hash_state(const lvni_st_file *file, char hex[33])
     }
     for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++) {
         const char *value = lvni_st_meta_get(file, keys[k]);
+        if (value == NULL && strcmp(keys[k], LVNI_CKPT_EPOCH) == 0) { /* one hash under either name */
+            value = lvni_st_meta_get(file, LVNI_CKPT_EPOCHS_DONE);
+        }
         if (value != NULL) {
             add_text(&state, keys[k]);
             add_text(&state, value);

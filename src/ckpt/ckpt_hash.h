@@ -3,7 +3,7 @@
  * weights: XXH3-128 over the tensors called model/... (parameters and buffers), in the byte order of their
  * names: name without "model/", dtype, shape, bytes. In a file without any model/... (an exported model)
  * every tensor is a weight. state:   the same over all tensors of the file with their full names, followed by
- * the metadata levin.step, levin.epoch, levin.samples_seen, levin.scaler, levin.schedule where present. Never
+ * the metadata levin.step, levin.epochs_done, levin.samples_seen, levin.scaler, levin.schedule where present. Never
  * the config, the layout, the run's name or a time. The numbers are of the tensors as they are in the file,
  * damaged ones included; `damaged` says which these are. */
 #ifndef LEVIN_CKPT_CKPT_HASH_H

@@ -50,6 +50,8 @@ static void reap(lvni_run *r, uint64_t now_ns)
 
 static void resize(lvni_run *r)
 {
+    lvni_sink_drop_status(r->out); /* as it is, it may not fit any more */
+    lvni_sink_drop_status(r->err);
     for (int i = 0; i < r->local; i++) {
         const lvni_proc *p = &r->procs[i];
         if (p->out.live && p->out.fd >= 0) {
@@ -61,9 +63,19 @@ static void resize(lvni_run *r)
     }
 }
 
+/* A process that shares our group prints the line of ^C itself. */
+static void on_key(lvni_run *r, const struct signalfd_siginfo *info)
+{
+    if (info->ssi_signo == SIGINT && info->ssi_code == SI_KERNEL && !r->shares_group &&
+        (r->out->status.len > 0 || !lvni_sink_interrupted(r->err))) {
+        lvni_sink_interrupted(r->out);
+    }
+}
+
 static void on_signal(lvni_run *r, const struct signalfd_siginfo *info, uint64_t now_ns)
 {
     const int number = (int)info->ssi_signo;
+    on_key(r, info);
     /* The terminal sends to its whole foreground group: a process that shares ours has it already. */
     const bool had = r->shares_group && info->ssi_code == SI_KERNEL;
     switch (number) {

@@ -2,6 +2,7 @@
 #include "launch/launch_sink.h"
 
 #include "core/alloc.h"
+#include "core/terminal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -47,6 +48,7 @@ void lvni_sink_close(lvni_sink *s)
         close(s->spill_fd);
     }
     lvni_free(s->data);
+    lvni_str_free(&s->status);
     *s = (lvni_sink){.fd = -1, .owner = -1, .gone = true, .spill_fd = -1};
 }
 
@@ -175,12 +177,72 @@ void lvni_sink_put(lvni_sink *s, const char *bytes, size_t n)
     s->gone = true; /* neither memory nor disk takes any more, and nobody waits for the reader: the log files have it all */
 }
 
-void lvni_sink_line(lvni_sink *s, const char *text)
+static void put_text(lvni_sink *s, const char *text)
 {
-    if (s->owner >= 0) {
-        lvni_sink_put(s, "\n", 1);
+    lvni_sink_put(s, text, strlen(text));
+}
+
+void lvni_sink_begin(lvni_sink *s, int id)
+{
+    if (s->status.len > 0 && s->status_id != id && !s->covered) {
+        put_text(s, LVNI_TERMINAL_ERASE);
+        s->covered = true;
+    } else if (s->owner >= 0 && s->owner != id) {
+        put_text(s, "\n");
+    }
+    s->owner = id;
+}
+
+void lvni_sink_finish(lvni_sink *s)
+{
+    s->owner = -1;
+    if (s->covered && s->status.len > 0) {
+        lvni_sink_put(s, s->status.data, s->status.len);
+        s->owner = s->status.data[s->status.len - 1] == '\r' ? -1 : s->status_id;
+    }
+    s->covered = false;
+}
+
+void lvni_sink_set_status(lvni_sink *s, int id, const char *prefix, const char *text, bool returned)
+{
+    lvni_str_clear(&s->status);
+    s->status_id = id;
+    if (text[0] != '\0') {
+        lvni_str_printf(&s->status, "%s%s%s", prefix, text, returned ? "\r" : "");
+    }
+    if (s->status.failed) {
+        lvni_str_free(&s->status); /* no memory: others' lines then end the row */
+    }
+}
+
+void lvni_sink_drop_status(lvni_sink *s)
+{
+    if (s->status.len > 0 && !s->covered) {
+        put_text(s, LVNI_TERMINAL_ERASE);
         s->owner = -1;
     }
-    lvni_sink_put(s, text, strlen(text));
-    lvni_sink_put(s, "\n", 1);
+    lvni_str_clear(&s->status);
+}
+
+bool lvni_sink_interrupted(lvni_sink *s)
+{
+    if (s->fd < 0 || isatty(s->fd) != 1) {
+        return false;
+    }
+    if (s->status.len > 0 && !s->covered) {
+        put_text(s, LVNI_TERMINAL_ERASE "^C\n");
+        s->covered = true;
+        lvni_sink_finish(s);
+    } else {
+        put_text(s, "\n");
+    }
+    return true;
+}
+
+void lvni_sink_line(lvni_sink *s, const char *text)
+{
+    lvni_sink_begin(s, LVNI_SINK_OWN);
+    put_text(s, text);
+    put_text(s, "\n");
+    lvni_sink_finish(s);
 }

@@ -4,6 +4,7 @@
 #include "control/store.h"
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "core/terminal.h"
 #include "launch/launch_child.h"
 
 #include <errno.h>
@@ -81,7 +82,7 @@ static lvn_status open_pipe(int ends[2])
 /* Where rank 0 writes: a terminal if it is to have one and we write to one. A pipe serves where there are none to be had. */
 static lvn_status open_output(lvni_run *r, const lvni_proc *p, lvni_stream *stream, int own, int ends[2])
 {
-    stream->live = r->o.pty && p->rank == 0 && isatty(own) == 1;
+    stream->live = r->o.pty && p->rank == 0 && lvni_terminal_rewrites(own);
     if (stream->live && lvni_pty_open(own, ends) != LVN_OK) {
         lvni_launch_say(r, "%s; it writes to a pipe", lvn_last_error()->message);
         lvni_close_fd(&ends[0]);

@@ -27,10 +27,9 @@ static void write_log(lvni_stream *s, const char *bytes, size_t n)
     }
 }
 
-/* A terminal's line is rewritten in place, ten times a second while a run trains. */
+/* A terminal's line is rewritten in place, ten times a second while a run trains; the log gets what stood there in the end. */
 static void write_standing(lvni_stream *s, const char *bytes, size_t n)
 {
-    static const char wipe[] = "\033[K";
     for (size_t i = 0; i < n; i++) {
         const bool ends = bytes[i] == '\n';
         if (bytes[i] == '\r') {
@@ -42,10 +41,11 @@ static void write_standing(lvni_stream *s, const char *bytes, size_t n)
         }
         s->returned = false;
         lvni_str_char(&s->standing, bytes[i]);
-        if (ends || s->standing.len >= LVNI_STREAM_PIECE) {
-            const char *line = lvni_str_text(&s->standing);
-            const size_t skip = strncmp(line, wipe, sizeof wipe - 1) == 0 ? sizeof wipe - 1 : 0;
-            write_log(s, line + skip, s->standing.len - skip);
+        const char *line = lvni_str_text(&s->standing);
+        if (strcmp(line, "\033[K") == 0 || strcmp(line, "\033[J") == 0) { /* erased */
+            lvni_str_clear(&s->standing);
+        } else if (ends || s->standing.len >= LVNI_STREAM_PIECE) {
+            write_log(s, line, s->standing.len);
             lvni_str_clear(&s->standing);
         }
     }
@@ -108,13 +108,17 @@ static void show(lvni_stream *s, const char *bytes, size_t n, bool finished)
 {
     lvni_sink *sink = s->sink;
     if (sink->owner != s->id) {
-        if (sink->owner >= 0) {
-            lvni_sink_put(sink, "\n", 1);
-        }
+        lvni_sink_begin(sink, s->id);
         lvni_sink_put(sink, s->prefix, strlen(s->prefix));
     }
     lvni_sink_put(sink, bytes, n);
-    sink->owner = finished ? -1 : s->id;
+    if (finished) {
+        lvni_sink_finish(sink);
+    }
+    if (s->live && (sink->status_id == s->id || s->standing.len > 0)) {
+        lvni_sink_set_status(sink, s->id, s->prefix, lvni_str_text(&s->standing), s->returned);
+        sink->owner = s->standing.len == 0 && sink->owner == s->id ? -1 : sink->owner; /* an empty row */
+    }
 }
 
 static size_t piece_room(const lvni_stream *s)
@@ -158,7 +162,7 @@ static void finish_line(lvni_stream *s, const char *bytes, size_t n)
         show(s, s->line, s->n_line, true);
         s->n_line = 0;
     } else {
-        s->sink->owner = -1; /* the line's end was the last byte of a piece */
+        lvni_sink_finish(s->sink); /* the line's end was the last byte of a piece */
     }
 }
 
@@ -207,6 +211,9 @@ lvni_stream_state lvni_stream_read(lvni_stream *s, uint64_t now_ns)
             if (s->sink != NULL) {
                 show_lines(s, bytes, (size_t)n);
             }
+            if (s->live) { /* at once: lines of others go above what stands on the screen */
+                lvni_stream_idle(s, now_ns);
+            }
         } else if (n < 0 && errno == EINTR) {
             continue;
         } else if (n < 0 && errno == EAGAIN) {
@@ -245,9 +252,12 @@ void lvni_stream_end(lvni_stream *s)
         show(s, s->line, s->n_line, false);
         s->n_line = 0;
     }
+    if (s->sink != NULL && s->live && s->sink->status_id == s->id) { /* a row that was to be rewritten again */
+        lvni_sink_drop_status(s->sink);
+    }
     if (s->sink != NULL && s->sink->owner == s->id && s->prefix[0] != '\0') {
         lvni_sink_put(s->sink, "\n", 1);
-        s->sink->owner = -1;
+        lvni_sink_finish(s->sink);
     }
     if (s->standing.len > 0) {
         s->returned = false;

@@ -2,9 +2,9 @@
  * it. */
 #include "log/progress.h"
 
+#include "core/terminal.h"
 #include "log/run_log.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -87,10 +87,10 @@ size_t lvni_progress_format(const lvni_progress_state *s, int width, char *out, 
     add_count(&l, "epoch", s->epoch + 1, s->max_epochs);
     add_count(&l, "step", s->step, s->steps);
     if (!isnan(s->loss)) {
-        add(&l, "loss %.4f", s->loss);
+        add(&l, "loss_step %.4f", s->loss);
     }
     if (!isnan(s->accuracy)) {
-        add(&l, "acc %.3f", s->accuracy);
+        add(&l, "acc_step %.3f", s->accuracy);
     }
     if (!isnan(s->samples_per_s)) {
         add(&l, "%.*f images/s", s->samples_per_s < 99.95 ? 1 : 0, s->samples_per_s);
@@ -103,15 +103,19 @@ size_t lvni_progress_format(const lvni_progress_state *s, int width, char *out, 
     return l.n;
 }
 
+int lvni_progress_terminal(void)
+{
+    return lvni_terminal_rewrites(STDOUT_FILENO)   ? STDOUT_FILENO
+           : lvni_terminal_rewrites(STDERR_FILENO) ? STDERR_FILENO
+                                                   : -1;
+}
+
 void lvni_progress_init(lvni_progress *p, const lvni_progress_options *options)
 {
-    *p = (lvni_progress){.options = *options};
+    *p = (lvni_progress){.options = *options, .last_s = (double)NAN};
     if (p->options.redraw_s <= 0) {
         p->options.redraw_s = 0.1;
     }
-    p->terminal = options->kind == LVNI_PROGRESS_TERMINAL ||
-                  (options->kind == LVNI_PROGRESS_AUTO && isatty(options->fd) == 1);
-    p->last_s = -INFINITY;
 }
 
 /* Asked at every redraw: windows change. One column stays free, for some terminals wrap after the last. */
@@ -129,36 +133,22 @@ static void draw(lvni_progress *p, const lvni_progress_state *state)
     p->drawn = true;
 }
 
-static void print(const lvni_progress *p, const char *text, size_t n)
-{
-    char buffer[257];
-    memcpy(buffer, text, n);
-    buffer[n] = '\n';
-    ssize_t done;
-    do {
-        done = write(p->options.fd, buffer, n + 1);
-    } while (done < 0 && errno == EINTR);
-    /* any other failure: nobody reads, and that is no reason to stop training */
-}
-
 void lvni_progress_update(lvni_progress *p, const lvni_progress_state *state, double now_s, bool logged,
                           bool last)
 {
-    const double interval = p->terminal ? p->options.redraw_s : p->options.plain_interval_s;
-    const bool due = now_s - p->last_s >= interval;
-    const bool plain = (logged && (due || p->terminal)) || last;
-    if (plain) {
+    const bool terminal = p->options.fd >= 0;
+    const bool first = isnan(p->last_s);
+    const double interval = terminal ? p->options.redraw_s : p->options.plain_interval_s;
+    const bool due = first ? terminal : now_s - p->last_s >= interval;
+    if (logged) {
         char text[256];
-        const size_t n = lvni_progress_format(state, 0, text, sizeof text);
-        lvni_log_line(LVNI_LOG_DEBUG, "%s", text);
-        if (!p->terminal && !p->options.quiet) {
-            print(p, text, n);
-        }
+        lvni_progress_format(state, 0, text, sizeof text);
+        lvni_log_line(!terminal && due && !last ? LVNI_LOG_INFO : LVNI_LOG_DEBUG, "%s", text);
     }
-    if (p->terminal && !p->options.quiet && (due || last)) {
+    if (terminal && !p->options.quiet && (due || last)) {
         draw(p, state);
     }
-    if (p->terminal ? due || last : plain) {
+    if (first || (terminal ? due || last : (due && logged) || last)) {
         p->last_s = now_s;
     }
 }
@@ -166,7 +156,7 @@ void lvni_progress_update(lvni_progress *p, const lvni_progress_state *state, do
 void lvni_progress_finish(lvni_progress *p)
 {
     if (p->drawn) {
-        lvni_log_status_end(true);
+        lvni_log_status_end();
         p->drawn = false;
     }
 }

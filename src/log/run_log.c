@@ -5,13 +5,17 @@
 #include "core/alloc.h"
 #include "core/escape.h"
 #include "core/str.h"
+#include "core/terminal.h"
 #include "core/vfs.h"
 
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -21,16 +25,19 @@ static struct logger {
     pthread_mutex_t lock;
     int fd; /* of the file, -1: none */
     char path[1024];
-    bool quiet;
+    bool quiet, verbose;
     bool keeping; /* no file yet, but one to come */
     lvni_str kept;
-    int status_fd; /* -1: no status line on the screen */
+    int report_fd;
     char status[STATUS];
-} logger = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1, .status_fd = -1};
+} logger = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1, .report_fd = STDERR_FILENO};
 
-static const char *const names[] = {"DEBUG", "INFO", "WARNING", "ERROR"};
-static const char *const screen_prefixes[] = {"", "", "warning: ", "error: "};
-static const char *const colours[] = {"", "", "\033[33m", "\033[31m"}; /* yellow, red */
+/* Read in signal handlers, hence apart. -1: no status line on the screen. */
+static volatile sig_atomic_t status_fd = -1;
+
+static const char *const names[] = {"DEBUG", "INFO", "INFO", "WARNING", "ERROR"};
+static const char *const screen_prefixes[] = {"", "", "", "warning: ", "error: "};
+static const char *const colours[] = {"", "", "", "\033[33m", "\033[31m"}; /* yellow, red */
 
 /* To a screen or pipe. A reader that went away is no reason to stop training, so failures end the attempt
  * silently. */
@@ -49,18 +56,45 @@ static void put(int fd, const char *text, size_t n)
     }
 }
 
-static void put_status(void)
+/* One system call when all goes well: a line of a signal handler comes before or behind it. */
+static void put_parts(int fd, struct iovec *part, int n)
 {
-    char line[STATUS + 8];
-    const int n = snprintf(line, sizeof line, "\r\033[K%s", logger.status);
-    put(logger.status_fd, line, (size_t)n);
+    size_t left = 0;
+    for (int i = 0; i < n; i++) {
+        left += part[i].iov_len;
+    }
+    ssize_t done;
+    do {
+        done = writev(fd, part, n);
+    } while (done < 0 && errno == EINTR);
+    for (int i = 0; done >= 0 && (size_t)done < left && i < n; i++) {
+        const size_t skip = (size_t)done < part[i].iov_len ? (size_t)done : part[i].iov_len;
+        put(fd, (const char *)part[i].iov_base + skip, part[i].iov_len - skip);
+        done -= (ssize_t)skip;
+        left -= part[i].iov_len;
+    }
 }
 
-static void wipe_status(void)
+static struct iovec part_of(const char *text)
 {
-    if (logger.status_fd >= 0) {
-        put(logger.status_fd, "\r\033[K", 4);
+    return (struct iovec){.iov_base = (void *)(uintptr_t)text, .iov_len = strlen(text)};
+}
+
+/* As much as fits: the window may be narrower by now. */
+static struct iovec status_part(void)
+{
+    struct winsize size;
+    struct iovec part = part_of(logger.status);
+    if (ioctl(status_fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 && part.iov_len >= size.ws_col) {
+        part.iov_len = size.ws_col - 1u;
     }
+    return part;
+}
+
+static void put_status(void)
+{
+    struct iovec part[] = {part_of(LVNI_TERMINAL_ERASE), status_part(), part_of("\r")};
+    put_parts(status_fd, part, 3);
 }
 
 static void forget_kept(void)
@@ -84,6 +118,19 @@ void lvni_log_keep(void)
     pthread_mutex_unlock(&logger.lock);
 }
 
+/* Whole lines: above the status line where that is on the same terminal. */
+static void put_line(int fd, const char *colour, const char *text, size_t n)
+{
+    const bool above = status_fd >= 0 && lvni_terminal_same(status_fd, fd);
+    struct iovec part[] = {part_of(above ? LVNI_TERMINAL_ERASE : ""),
+                           part_of(colour),
+                           {.iov_base = (void *)(uintptr_t)text, .iov_len = n},
+                           part_of(colour[0] != '\0' ? "\033[0m" : ""),
+                           above ? status_part() : part_of(""),
+                           part_of(above ? "\r" : "")};
+    put_parts(fd, part, 6);
+}
+
 /* Writes what is complete. */
 static void write_file(const char *text, size_t n)
 {
@@ -91,8 +138,7 @@ static void write_file(const char *text, size_t n)
         char told[1200];
         const int m = snprintf(told, sizeof told, "warning: %s; the run goes on without this log\n",
                                lvn_last_error()->message);
-        wipe_status();
-        put(STDERR_FILENO, told, (size_t)m);
+        put_line(STDERR_FILENO, "", told, (size_t)m);
         close_file();
     }
 }
@@ -128,24 +174,44 @@ void lvni_log_set_quiet(bool quiet)
     pthread_mutex_unlock(&logger.lock);
 }
 
+void lvni_log_set_verbose(bool verbose)
+{
+    pthread_mutex_lock(&logger.lock);
+    logger.verbose = verbose;
+    pthread_mutex_unlock(&logger.lock);
+}
+
+void lvni_log_set_report(int fd)
+{
+    pthread_mutex_lock(&logger.lock);
+    logger.report_fd = fd;
+    pthread_mutex_unlock(&logger.lock);
+}
+
+static bool is_shown(lvni_log_level level)
+{
+    switch (level) {
+    case LVNI_LOG_DEBUG: return false;
+    case LVNI_LOG_DETAIL: return logger.verbose && !logger.quiet;
+    case LVNI_LOG_INFO: return !logger.quiet;
+    default: return true;
+    }
+}
+
 /* text[n] has room for one more byte. */
 static void to_screen(lvni_log_level level, char *text, size_t n)
 {
-    const bool colour = level >= LVNI_LOG_WARNING && isatty(STDERR_FILENO) == 1;
-    if (level == LVNI_LOG_DEBUG || (logger.quiet && level == LVNI_LOG_INFO)) {
+    if (!is_shown(level)) {
         return;
     }
-    wipe_status();
-    put(STDERR_FILENO, colours[level], colour ? strlen(colours[level]) : 0);
+    const int fd = level >= LVNI_LOG_WARNING ? STDERR_FILENO : logger.report_fd;
+    const bool coloured = colours[level][0] != '\0' && lvni_terminal_has_colours(fd);
     char *start =
         text - strlen(screen_prefixes[level]); /* there is room for the prefixes in front of the text */
     memcpy(start, screen_prefixes[level], strlen(screen_prefixes[level]));
     text[n] = '\n';
-    put(STDERR_FILENO, start, (size_t)(text + n + 1 - start));
-    put(STDERR_FILENO, "\033[0m", colour ? 4 : 0);
-    if (logger.status_fd >= 0) {
-        put_status();
-    }
+    fflush(stdout); /* what the program printed before stands before it */
+    put_line(fd, coloured ? colours[level] : "", start, (size_t)(text + n + 1 - start));
 }
 
 static void to_file(lvni_log_level level, char *text, size_t n)
@@ -233,22 +299,35 @@ void lvni_log_file_line(lvni_log_level level, const char *fmt, ...)
 void lvni_log_status_line(int fd, const char *text)
 {
     pthread_mutex_lock(&logger.lock);
-    logger.status_fd = fd;
     snprintf(logger.status, sizeof logger.status, "%s", text);
+    status_fd = fd;
     put_status();
     pthread_mutex_unlock(&logger.lock);
 }
 
-void lvni_log_status_end(bool keep)
+void lvni_log_status_end(void)
 {
     pthread_mutex_lock(&logger.lock);
-    if (logger.status_fd >= 0) {
-        if (keep) {
-            put(logger.status_fd, "\n", 1);
-        } else {
-            wipe_status();
-        }
-        logger.status_fd = -1;
+    if (status_fd >= 0) {
+        put(status_fd, LVNI_TERMINAL_ERASE, strlen(LVNI_TERMINAL_ERASE));
+        status_fd = -1;
     }
     pthread_mutex_unlock(&logger.lock);
+}
+
+void lvni_log_from_signal(bool keyboard, const char *text)
+{
+    static const char own_line[] = LVNI_TERMINAL_ERASE "^C\n";
+    const int line_fd = status_fd;
+    const int screen = line_fd >= 0                ? line_fd
+                       : isatty(STDERR_FILENO) == 1 ? STDERR_FILENO
+                       : isatty(STDOUT_FILENO) == 1 ? STDOUT_FILENO
+                                                    : -1;
+    if (line_fd >= 0) {
+        put(screen, keyboard ? own_line : LVNI_TERMINAL_ERASE,
+            keyboard ? sizeof own_line - 1 : strlen(LVNI_TERMINAL_ERASE));
+    } else if (keyboard && screen >= 0) {
+        put(screen, "\n", 1);
+    }
+    put(STDERR_FILENO, text, strlen(text));
 }

@@ -1,5 +1,6 @@
-/* What a run says: to the person (standard error) and to train.log. Thread-safe, one logger per process;
- * called from everywhere above core. Lines of the file: [YYYY-MM-DD hh:mm:ss,mmm][LEVEL] text. Logging never
+/* What a run reports: to the screen and to train.log. On the screen warnings and errors are standard error's;
+ * all else goes to standard output in training, which has no other results, and to standard error in other
+ * commands. Thread-safe, one logger per process; called from everywhere above core. Lines of the file: [YYYY-MM-DD hh:mm:ss,mmm][LEVEL] text. Logging never
  * fails a run and never touches the thread's last error: a file that cannot be written any more is said once
  * and left alone. */
 #ifndef LEVIN_LOG_RUN_LOG_H
@@ -9,7 +10,8 @@
 
 typedef enum lvni_log_level {
     LVNI_LOG_DEBUG,   /* file only */
-    LVNI_LOG_INFO,    /* not on standard error when quiet */
+    LVNI_LOG_DETAIL,  /* file; on the screen only when verbose. "[INFO]" in the file */
+    LVNI_LOG_INFO,    /* not on the screen when quiet */
     LVNI_LOG_WARNING, /* "warning: text" */
     LVNI_LOG_ERROR    /* "error: text" */
 } lvni_log_level;
@@ -20,6 +22,9 @@ void lvni_log_keep(void);
 lvn_status lvni_log_open(const char *path, bool append);
 void lvni_log_close(void); /* and forgets kept lines */
 void lvni_log_set_quiet(bool quiet);
+void lvni_log_set_verbose(bool verbose);
+/* What is no warning and no error goes to fd: STDOUT_FILENO or STDERR_FILENO (the default). */
+void lvni_log_set_report(int fd);
 /* The calling thread belongs to a rank that does not lead: what it would say rank 0 says as well, so only errors are told. Returns what was set
  * before: a warning that no other rank has goes between two calls. */
 bool lvni_log_set_follower(bool follower);
@@ -29,9 +34,13 @@ void lvni_log_line(lvni_log_level level, const char *fmt, ...) LVN_PRINTF(2, 3);
 void lvni_log_file_line(lvni_log_level level, const char *fmt, ...) LVN_PRINTF(2, 3);
 
 /* The one line at the bottom of a terminal that is rewritten again and again (progress.c). Messages appear
- * above it. fd: the terminal; text: without newline, no wider than the terminal. */
+ * above it. fd: the terminal; text: without newline, no wider than the terminal. The cursor stands at its
+ * beginning, so that a window made narrower, which wraps the line, still lets all of it be erased. */
 void lvni_log_status_line(int fd, const char *text);
-/* keep: leave it where it is and go to the next line; otherwise wipe it. */
-void lvni_log_status_end(bool keep);
+void lvni_log_status_end(void); /* erases it */
+
+/* From a signal handler: the text to standard error. keyboard: the terminal sent the signal, so it has
+ * printed ^C where the cursor was: that gets a line of its own, and what stood there is erased. */
+void lvni_log_from_signal(bool keyboard, const char *text);
 
 #endif

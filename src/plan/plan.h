@@ -83,9 +83,12 @@ lvni_range lvni_plan_eval_chunks_of(const lvni_plan *plan, int64_t n, int rank);
 /* The same dealt like cards: the first chunk of a rank and how many it gets, each `devices` behind the one before. */
 lvni_range lvni_plan_eval_turns_of(const lvni_plan *plan, int64_t n, int rank);
 
-/* Lines for people (each ends in a newline), the last one being the line that reproduces the run elsewhere.
- */
-void lvni_plan_describe(const lvni_plan *plan, lvni_str *out);
+/* Lines for people, without a newline at the end. The batch and who owns which shards; the epoch and the work
+ * of this rank (several lines); what reproduces the run elsewhere. */
+void lvni_plan_describe_batch(const lvni_plan *plan, lvni_str *out);
+void lvni_plan_describe_work(const lvni_plan *plan, lvni_str *out);
+void lvni_plan_describe_pin(const lvni_plan *plan, lvni_str *out);
+/* All of them, each with its newline. */
 lvn_status lvni_plan_print(const lvni_plan *plan, FILE *file);
 
 #endif

@@ -1,4 +1,4 @@
-/* The batch plan in words: what the banner of a run and `levin plan` show. */
+/* The batch plan in words: what the start block of a run and `levin plan` show. */
 #include "plan/plan.h"
 
 #include "plan/tree.h"
@@ -41,7 +41,6 @@ static void append_owners(const lvni_plan *p, lvni_str *out)
         lvni_str_append(out, rank == 0 ? "; " : ", ");
         append_owner(p, rank, out);
     }
-    lvni_str_char(out, '\n');
 }
 
 static void append_epoch(const lvni_plan *p, lvni_str *out)
@@ -77,34 +76,39 @@ static void append_work(const lvni_plan *p, lvni_str *out)
         lvni_str_printf(out, "; a rank exchanges %s%d sub-tree%s", most > 1 ? "up to " : "", most,
                         plural(most));
     }
-    lvni_str_char(out, '\n');
 }
 
-/* "shards=4 wgrad_threads=1 group=4 eval_batch_size=64", no newline. */
-static void append_pin(const lvni_plan *p, lvni_str *out)
-{
-    lvni_str_printf(out, "shards=%d wgrad_threads=%d group=%d eval_batch_size=%lld", p->shards,
-                    p->wgrad_threads, p->group, (long long)p->eval_batch_size);
-}
-
-void lvni_plan_describe(const lvni_plan *p, lvni_str *out)
+void lvni_plan_describe_batch(const lvni_plan *p, lvni_str *out)
 {
     append_sizes(p, out);
     append_owners(p, out);
+}
+
+void lvni_plan_describe_work(const lvni_plan *p, lvni_str *out)
+{
     append_epoch(p, out);
     if (p->coupled) {
-        lvni_str_printf(out, "coupled shards: group=%d, %s\n", p->group, p->group == 1 ? "each alone" : "which run at once and see each other's values");
+        lvni_str_printf(out, "coupled shards: group=%d, %s\n", p->group,
+                        p->group == 1 ? "each alone" : "which run at once and see each other's values");
     }
     append_work(p, out);
-    lvni_str_append(out, "the same bits elsewhere: ");
-    append_pin(p, out);
-    lvni_str_char(out, '\n');
+}
+
+void lvni_plan_describe_pin(const lvni_plan *p, lvni_str *out)
+{
+    lvni_str_printf(out, "the same bits elsewhere: shards=%d wgrad_threads=%d group=%d eval_batch_size=%lld",
+                    p->shards, p->wgrad_threads, p->group, (long long)p->eval_batch_size);
 }
 
 lvn_status lvni_plan_print(const lvni_plan *p, FILE *file)
 {
     lvni_str text = {0};
-    lvni_plan_describe(p, &text);
+    lvni_plan_describe_batch(p, &text);
+    lvni_str_char(&text, '\n');
+    lvni_plan_describe_work(p, &text);
+    lvni_str_char(&text, '\n');
+    lvni_plan_describe_pin(p, &text);
+    lvni_str_char(&text, '\n');
     const lvn_status status = lvni_str_status(&text);
     if (status == LVN_OK) {
         fputs(lvni_str_text(&text), file);

@@ -13,6 +13,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static const lvni_option model_rows[] = {
     {.name = "model.name", .type = LVNI_OPT_CHOICE, .choices = "cnn|mlp|resnet18|resnet34|resnet50|vit_s_16|vit_b_16", .fallback = "cnn",
@@ -171,6 +172,7 @@ static lvn_status run(int n, const char *const *words, fit_function fit)
 lvn_status lvni_classify_train(int n, const char *const *words)
 {
     lvni_stop_install_early();
+    lvni_log_set_report(STDOUT_FILENO);
     lvni_log_keep();
     const lvn_status s = run(n, words, lvni_fit);
     lvni_log_close();

@@ -21,47 +21,12 @@
 #include "trainer/memory.h"
 #include "trainer/phases.h"
 
-#include <levin/version.h>
 #include <stdio.h>
 #include <string.h>
 
 static bool leads(const lvni_fit_run *r)
 {
     return r->rank.rank == 0;
-}
-
-static void banner(const lvni_fit_run *r)
-{
-    const lvni_config *c = r->request->config;
-    lvni_str plan = {0};
-    lvni_plan_describe(&r->plan, &plan);
-    lvni_log_line(LVNI_LOG_INFO, "levin %s  %s  out=%s", LEVIN_VERSION, r->request->recipe, r->dir == NULL ? "-" : r->dir);
-    const int cores = r->rank.world > 1 ? r->rank.cores_all : r->plan.cores;
-    lvni_log_line(LVNI_LOG_INFO, "cpu: %s, %d core%s", lvni_cpu_describe(), cores, cores == 1 ? "" : "s");
-    lvni_str device = {0};
-    lvni_accelerator_describe(&device);
-    if (device.len > 0) {
-        lvni_log_line(LVNI_LOG_INFO, "%s", lvni_str_text(&device));
-    }
-    lvni_str_free(&device);
-    if (r->rank.world > 1) {
-        lvni_fit_say_ranks(r);
-    }
-    if (r->request->note != NULL) {
-        lvni_log_line(LVNI_LOG_INFO, "%s", r->request->note);
-    }
-    if (r->request->ignored != NULL && r->request->ignored[0] != '\0') {
-        lvni_log_line(LVNI_LOG_INFO, "%s", r->request->ignored);
-    }
-    lvni_log_line(LVNI_LOG_INFO, "model %s: %lld parameters in %d tensors, seed %lld, precision %s", r->request->cls->name,
-             (long long)lvni_model_count(r->model), r->model->n_parameters, (long long)lvni_config_int(c, "seed"),
-             lvni_config_str(c, "precision"));
-    lvni_fit_say_phases(r);
-    for (char *line = plan.data, *end; line != NULL && (end = strchr(line, '\n')) != NULL; line = end + 1) {
-        *end = '\0';
-        lvni_log_line(LVNI_LOG_INFO, "%s", line);
-    }
-    lvni_str_free(&plan);
 }
 
 static lvn_status exported_path(const lvni_fit_run *r, const char *name, char **out)
@@ -150,7 +115,7 @@ static lvn_status make_trainer(lvni_fit_run *r)
 {
     lvni_trainer_options o;
     LVN_TRY(lvni_fit_options(r, &o));
-    lvni_log_line(LVNI_LOG_INFO, "%s", lvni_str_text(&r->memory));
+    lvni_log_line(LVNI_LOG_DETAIL, "%s", lvni_str_text(&r->memory));
     warn_scarce(r);
     return lvni_trainer_create(&o, &r->trainer);
 }
@@ -257,13 +222,14 @@ static lvn_status lead(lvni_fit_run *r)
     const lvni_config *c = r->request->config;
     const bool resuming = lvni_config_bool(c, "resume");
     lvni_log_set_quiet(lvni_config_bool(c, "quiet"));
+    lvni_log_set_verbose(lvni_config_bool(c, "verbose"));
     size_t made;
     LVN_TRY(lvni_run_dir_choose(c, &r->dir));
     LVN_TRY(prepare(r));
     lvni_stop_install(); /* from here on there is something to lose */
     LVN_TRY(r->dir == NULL ? lvni_run_dir_claim(r->request->recipe, &r->dir, &made) : LVN_OK);
     LVN_TRY(lvni_run_dir_make(r->dir, lvni_config_bool(c, "overwrite"), resuming, r->request->kept_file));
-    banner(r);
+    lvni_fit_banner(r);
     return resuming ? find_saved(r) : LVN_OK;
 }
 

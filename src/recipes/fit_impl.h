@@ -23,6 +23,7 @@ typedef struct lvni_fit_run {
 
 /* The trainer's options from the configuration; run->json and run->card are made. */
 lvn_status lvni_fit_options(lvni_fit_run *run, lvni_trainer_options *out);
+void lvni_fit_banner(const lvni_fit_run *run); /* fit_banner.c: the start block */
 /* fit_memory.c: a dry run of each size of shard. Lines into run->memory and run->scarce. */
 lvn_status lvni_fit_predict_memory(lvni_fit_run *run);
 /* fit_ranks.c: how many ranks, and which device each has; a line more where ranks on the CPU are more than its cores. */

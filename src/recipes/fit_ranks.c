@@ -101,7 +101,7 @@ void lvni_fit_say_phases(const lvni_fit_run *r)
     lvni_str text = {0};
     if (lvni_phases_count(r->model) > 1) {
         lvni_phases_describe(r->model, &text);
-        lvni_log_line(LVNI_LOG_INFO, "phases of a step: %s", lvni_str_text(&text));
+        lvni_log_line(LVNI_LOG_DETAIL, "phases of a step: %s", lvni_str_text(&text));
     }
     lvni_str_free(&text);
 }

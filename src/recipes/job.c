@@ -12,6 +12,7 @@
 #include <levin/trainer.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static const lvni_option_table *tables(size_t *n)
 {
@@ -49,10 +50,12 @@ static lvn_status train(const lvn_job *job, int n, const char *const *words)
 
 lvn_status lvn_job_train(const lvn_job *job, int n_words, const char *const *words)
 {
+    lvni_log_set_report(STDOUT_FILENO);
     lvni_log_keep();
     const lvn_status s = train(job, n_words, words);
     lvni_stop_remove();
     lvni_log_close();
+    lvni_log_set_report(STDERR_FILENO);
     lvn_dataset_destroy(job->train);
     lvn_dataset_destroy(job->val);
     return s;

@@ -68,6 +68,7 @@ lvn_status lvni_rank_start(const lvni_config *c, const lvni_ranks_command *comma
     if (made > 0) {
         snprintf(claimed, sizeof claimed, "%zu:%s", made, dir);
         setenv("LEVIN_MADE_DIR", claimed, 1); /* the launcher removes it when no rank begins to train there */
+        setenv("LEVIN_OUT_CHOSEN", "1", 1);    /* rank 0 says where that is */
     }
     setenv("LEVIN_HANDED_OVER", "1", 1); /* signals wait (lvni_stop_hand_over), which must not in the ranks */
     return lvni_launch_self(n_options, options, n, words, environ);

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-enum { LINE = LVNI_METRICS * 2 + LVNI_PHASES + 10 };
+enum { LINE = LVNI_METRICS * 2 + LVNI_PHASES + 10, NAME = 48 };
 
 double lvni_metric_mean(const lvni_step *step, const char *name)
 {
@@ -28,7 +28,9 @@ double lvni_metric_mean(const lvni_step *step, const char *name)
 lvn_status lvni_report_open(lvni_trainer *t)
 {
     lvni_progress_init(&t->progress,
-                       &(lvni_progress_options){.fd = 1, .quiet = t->o.quiet, .plain_interval_s = 1.0});
+                       &(lvni_progress_options){.fd = t->o.quiet ? -1 : lvni_progress_terminal(),
+                                                .quiet = t->o.quiet,
+                                                .plain_interval_s = 60.0});
     if (t->o.out == NULL) {
         return LVN_OK;
     }
@@ -59,11 +61,12 @@ static uint64_t peak_bytes(void)
     return (uint64_t)usage.ru_maxrss * 1024u;
 }
 
-/* "train/loss" and so on, names kept in `text` */
-static int metric_rows(const lvni_step *step, const char *prefix, char text[][48], lvni_metric *row)
+/* "train/loss" and so on, names kept in `text`. suffix: "_step" for those of one batch */
+static int metric_rows(const lvni_step *step, const char *prefix, const char *suffix, char text[][NAME],
+                       lvni_metric *row)
 {
     for (int i = 0; i < step->n_metrics; i++) {
-        snprintf(text[i], sizeof text[i], "%s/%s", prefix, step->metric[i].name);
+        snprintf(text[i], sizeof text[i], "%s/%s%s", prefix, step->metric[i].name, suffix);
         row[i] = (lvni_metric){.name = text[i], .value = step->metric[i].sum / step->metric[i].weight};
     }
     return step->n_metrics;
@@ -128,9 +131,9 @@ lvn_status lvni_report_step(lvni_trainer *t, const lvni_step_result *r, bool las
     if (!logged || t->log == NULL) {
         return LVN_OK;
     }
-    char text[LVNI_METRICS][48], norm[LVNI_PHASES][64];
+    char text[LVNI_METRICS][NAME], norm[LVNI_PHASES][64];
     lvni_metric row[LINE];
-    int n = metric_rows(&r->metrics, "train", text, row);
+    int n = metric_rows(&r->metrics, "train", "_step", text, row);
     row[n++] = (lvni_metric){.name = "lr", .value = r->lr};
     for (int i = 0; i < r->n_phases; i++) {
         const char *phase = lvni_phases_name(t->o.model, i);
@@ -147,24 +150,23 @@ lvn_status lvni_report_step(lvni_trainer *t, const lvni_step_result *r, bool las
     if (device != NULL) {
         row[n++] = (lvni_metric){.name = "memory/device_peak_bytes", .value = (double)lvni_device_get_stats(device).peak};
     }
-    return lvni_metrics_write(t->log, t->at.step, t->at.epoch, now_s, row, n);
+    return lvni_metrics_write(t->log, t->at.step, t->at.epoch + 1, now_s, row, n);
 }
 
 lvn_status lvni_report_epoch(lvni_trainer *t, bool validated)
 {
-    char text[LVNI_METRICS][48], val_text[LVNI_METRICS][48];
+    char text[LVNI_METRICS][NAME], val_text[LVNI_METRICS][NAME];
     lvni_metric row[LINE] = {0};
-    int n = metric_rows(&t->epoch_sum, "epoch", text, row);
+    int n = metric_rows(&t->epoch_sum, "train", "", text, row);
     if (validated) {
-        n += metric_rows(&t->last_val, "val", val_text, row + n);
+        n += metric_rows(&t->last_val, "val", "", val_text, row + n);
     }
     lvni_str line = {0};
     lvni_str_printf(&line, "epoch %lld done at step %lld:", (long long)t->at.epoch + 1, (long long)t->at.step);
     for (int i = 0; i < n; i++) {
-        const char *name = row[i].name != NULL ? row[i].name : "";
-        const bool epoch_mean = strncmp(name, "epoch/", 6) == 0;
-        lvni_str_printf(&line, " %s%s %.4f", epoch_mean ? "train/" : "", name + (epoch_mean ? 6 : 0), row[i].value);
+        lvni_str_printf(&line, " %s %.4f", row[i].name, row[i].value);
     }
+    lvni_progress_finish(&t->progress); /* its numbers are older than these */
     lvni_log_line(LVNI_LOG_INFO, "%s", lvni_str_text(&line));
     lvni_str_free(&line);
     if (t->scaler.in_epoch > 0) {
@@ -172,5 +174,5 @@ lvn_status lvni_report_epoch(lvni_trainer *t, bool validated)
                       (long long)t->at.epoch + 1, (long long)t->scaler.in_epoch, t->scaler.scale);
     }
     return t->log == NULL ? LVN_OK
-                          : lvni_metrics_write(t->log, t->at.step, t->at.epoch, seconds_of(t), row, n);
+                          : lvni_metrics_write(t->log, t->at.step, t->at.epoch + 1, seconds_of(t), row, n);
 }

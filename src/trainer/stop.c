@@ -1,5 +1,6 @@
 /* Signals only set a flag; the loop looks at it between steps (trainer.h). A host program gets its own handlers back. */
 #include "core/exit_code.h"
+#include "log/run_log.h"
 #include "trainer/trainer.h"
 
 #include <pthread.h>
@@ -24,40 +25,35 @@ const char *lvni_stop_name(int signal_number)
     return signal_number == SIGINT ? "Ctrl-C" : signal_number == SIGTERM ? "SIGTERM" : signal_number == SIGHUP ? "SIGHUP" : "SIGUSR1";
 }
 
-/* From a signal handler, where printf may not be called. */
-static void say(const char *text)
-{
-    const ssize_t told = write(STDERR_FILENO, text, strlen(text));
-    (void)told;
-}
-
 /* Nothing is there yet that a stop could harm, and what goes on (a long list of files, a long download of weights) is not worth waiting for. */
-static void leave(int signal_number)
+static void leave(int signal_number, bool keyboard)
 {
-    say("stopped: ");
-    say(lvni_stop_name(signal_number));
-    say(" before the first step: nothing was written\n");
+    lvni_log_from_signal(keyboard, "stopped: ");
+    lvni_log_from_signal(false, lvni_stop_name(signal_number));
+    lvni_log_from_signal(false, " before the first step: nothing was written\n");
     _exit(lvni_exit_of_signal(signal_number));
 }
 
-static void note(int signal_number)
+static void note(int signal_number, siginfo_t *info, void *context)
 {
+    (void)context;
+    const bool keyboard = info->si_code == SI_KERNEL; /* else kill(), or a launcher */
     if (signal_number == SIGUSR2) {
         save_asked = 1;
         return;
     }
     if (early && signal_number != SIGUSR1) {
-        leave(signal_number);
+        leave(signal_number, keyboard);
     }
     if (atomic_exchange(&asked, signal_number) == SIGINT && signal_number == SIGINT) {
         struct sigaction standard;
         memset(&standard, 0, sizeof standard);
         standard.sa_handler = SIG_DFL;
         sigaction(SIGINT, &standard, NULL);
-        say("\nstopped at once: what came after the last checkpoint is lost\n");
+        lvni_log_from_signal(keyboard, "stopped at once: what came after the last checkpoint is lost\n");
         raise(SIGINT);
     } else if (signal_number == SIGINT) {
-        say("\nstopping after this step; Ctrl-C again stops at once, without saving\n");
+        lvni_log_from_signal(keyboard, "stopping after this step; Ctrl-C again stops at once, without saving\n");
     }
 }
 
@@ -68,9 +64,14 @@ static void install(void)
         return;
     }
     memset(&action, 0, sizeof action);
-    action.sa_flags = SA_RESTART;
     for (int i = 0; i < TAKEN; i++) {
-        action.sa_handler = taken[i] == SIGPIPE ? SIG_IGN : note;
+        action.sa_flags = SA_RESTART;
+        if (taken[i] == SIGPIPE) {
+            action.sa_handler = SIG_IGN;
+        } else {
+            action.sa_flags |= SA_SIGINFO;
+            action.sa_sigaction = note;
+        }
         sigaction(taken[i], &action, &before[i]);
         if (taken[i] == SIGHUP && before[i].sa_handler == SIG_IGN) {
             sigaction(SIGHUP, &before[i], NULL); /* nohup: the run is to outlive its terminal */

@@ -111,14 +111,15 @@ class Case(unittest.TestCase):
         return ["train", "classify", f"data={data}", f"out={out}", "model=mlp", "image_size=16", "batch_size=6", "max_steps=2", *more]
 
     def levin(self, words, code, says=(), env=None, before=()):
-        """Run it; `says`: pieces of the message on standard error. Returns standard output and standard error. code None: any."""
+        """Run it; `says`: pieces of the message on standard error; of a run that succeeds, which reports on standard output, on either.
+        Returns standard output and standard error. code None: any."""
         done = subprocess.run([*before, LEVIN, *words], capture_output=True, text=True, timeout=WAIT_S, stdin=subprocess.DEVNULL,
                               env=dict(os.environ, **(env or {})))
         told = f"levin {' '.join(words)}\nexit code {done.returncode}\n{done.stdout}{done.stderr}"
         if code is not None:
             self.assertEqual(done.returncode, code, told)
         for piece in says:
-            self.assertIn(piece, done.stderr, told)
+            self.assertIn(piece, done.stdout + done.stderr if done.returncode == OK else done.stderr, told)
         if done.returncode != OK:
             self.assertTrue(any(line.startswith(("error: ", "stopped: ", "levin: error ")) for line in done.stderr.splitlines()), told)
         self.assertNotIn("Sanitizer", done.stderr, told)

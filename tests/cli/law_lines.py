@@ -5,7 +5,7 @@ NOT_LAW = ("time_s", "throughput/", "memory/")
 
 
 def law_lines(run, only=None):
-    """[(step, {name: value})] in the order of the file; only: lines with a name that begins so. Values as they were written, digit by digit."""
+    """[(step, {name: value})] in the order of the file; only: lines with this name, or with one below it ("val/"). Values as they were written, digit by digit."""
     lines = []
     with open(f"{run}/metrics.jsonl") as f:
         texts = f.readlines()
@@ -13,7 +13,7 @@ def law_lines(run, only=None):
         row = json.loads(text, parse_float=str, parse_int=str)
         step = int(row.pop("step"))
         row = {name: value for name, value in row.items() if not name.startswith(NOT_LAW)}
-        if only is None or any(name.startswith(only) for name in row):
+        if only is None or any(name == only or (only.endswith("/") and name.startswith(only)) for name in row):
             lines.append((step, row))
     return lines
 

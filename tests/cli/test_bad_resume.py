@@ -244,9 +244,9 @@ class Resume(Case):
     def test_the_end_has_moved(self):
         """The same step of a cosine has another learning rate then: said, once."""
         self.train("scheduler=cosine", "max_epochs=3", "max_steps=-1", "optim.lr=0.01")  # 2 steps each
-        _, told = self.train("resume=true", "max_epochs=4", "max_steps=-1", says=["scheduler=cosine ends at step 8 now, at step 6 in the saved run"])
+        told, _ = self.train("resume=true", "max_epochs=4", "max_steps=-1", says=["scheduler=cosine ends at step 8 now, at step 6 in the saved run"])
         self.assertEqual(told.count("another curve"), 1)
-        _, told = self.train("resume=true", "max_epochs=4", "max_steps=-1")
+        told, _ = self.train("resume=true", "max_epochs=4", "max_steps=-1")
         self.assertNotIn("another curve", told)
 
     def test_layout_is_not_saved(self):

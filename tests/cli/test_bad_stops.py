@@ -114,7 +114,7 @@ class Stops(Case):
             p.send_signal(signal.SIGINT)
             _, told = p.communicate(timeout=WAIT_S)
             self.assertEqual(p.returncode, SIGINT, told)
-            step, = re.findall(r"^SIGUSR2: a checkpoint of step (\d+) \(epoch 1\)$", told, re.M)
+            step, = re.findall(r"\[INFO\] SIGUSR2: a checkpoint of step (\d+) \(epoch 1\)$", read(f"{self.out}/train.log").decode(), re.M)
             self.assertLess(int(step), 5000)
             shutil.rmtree(self.out)
 

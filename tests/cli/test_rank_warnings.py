@@ -214,7 +214,7 @@ class Devices(Case):
     def test_what_the_ranks_of_a_training_take(self):
         """All ways to write two devices, and the places of CUDA_VISIBLE_DEVICES: told by the numbers of the machine."""
         def taken(*words, **env):
-            _, told = self.levin(["train", *SHAPES, f"out={self.dir}/run", "overwrite=true", "accelerator=sim", *words], OK, env=dict(SIM, **env))
+            told, _ = self.levin(["train", *SHAPES, f"out={self.dir}/run", "overwrite=true", "accelerator=sim", *words], OK, env=dict(SIM, **env))
             return re.search(r"^2 ranks: (?:processes|threads) \(.*\), devices (.*)$", told, re.M).group(1)
 
         for word in ("gpus=2", "gpus=[0,1]", "gpus=0, 1", "devices=0,1"):
@@ -231,9 +231,9 @@ class Devices(Case):
         shell = dict(SIM, **TASK, SLURM_JOB_NAME="bash", CUDA_VISIBLE_DEVICES="0,2,3")
         words = ["train", *SHAPES, f"out={self.dir}/run", "overwrite=true", "accelerator=sim"]
         for command in ([*words, "devices=[2,0]"], ["launch", "--accelerator", "sim", "--devices", "[2,0]", "--no-prefix", f"--run-dir={self.dir}/logs", "--", LEVIN, *words]):
-            _, told = self.levin(command, OK, env=shell)
+            out, told = self.levin(command, OK, env=shell)
             self.assertEqual(re.findall(r"W\d+: gpus|W\d+: devices", told), ["W201: devices"], told)
-            self.assertIn("2 ranks: processes (strategy=ddp), devices sim:3,sim:0\n", told)
+            self.assertIn("2 ranks: processes (strategy=ddp), devices sim:3,sim:0\n", out)
 
 
 class Port(Case):

@@ -24,6 +24,7 @@ static void levels_go_where_they_belong(void **state)
     assert_int_equal(lvni_log_open(file, false), LVN_OK);
     int saved = catch_fd(STDERR_FILENO);
     lvni_log_line(LVNI_LOG_DEBUG, "detail %d", 1);
+    lvni_log_line(LVNI_LOG_DETAIL, "more");
     lvni_log_line(LVNI_LOG_INFO, "effective batch %d", 64);
     lvni_log_line(LVNI_LOG_WARNING, "odd");
     lvni_log_line(LVNI_LOG_ERROR, "bad");
@@ -38,11 +39,11 @@ static void levels_go_where_they_belong(void **state)
     lvni_log_file_line(LVNI_LOG_ERROR, "told by %s", "others");
     assert_string_equal(restore_fd(STDERR_FILENO, saved), "");
     lvni_log_close();
-    static const char *const expected[] = {"[DEBUG] detail 1\n", "[INFO] effective batch 64\n",
+    static const char *const expected[] = {"[DEBUG] detail 1\n", "[INFO] more\n", "[INFO] effective batch 64\n",
                                            "[WARNING] odd\n",    "[ERROR] bad\n",
                                            "[INFO] quiet\n",     "[WARNING] loud\n", "[ERROR] told by others\n"};
     const char *at = text_of(file);
-    for (size_t i = 0; i < 7; i++) {
+    for (size_t i = 0; i < 8; i++) {
         at = after_time(at);
         assert_memory_equal(at, expected[i], strlen(expected[i]));
         at += strlen(expected[i]);
@@ -136,14 +137,36 @@ static void messages_appear_above_the_status_line(void **state)
     lvni_log_status_line(STDERR_FILENO, "step 1");
     lvni_log_line(LVNI_LOG_INFO, "saved");
     lvni_log_status_line(STDERR_FILENO, "step 2");
-    lvni_log_status_end(true);
+    lvni_log_status_end();
     lvni_log_line(LVNI_LOG_INFO, "done");
     lvni_log_status_line(STDERR_FILENO, "x");
-    lvni_log_status_end(false);
-    lvni_log_status_end(false);
+    lvni_log_from_signal(true, "stopping\n");
+    lvni_log_status_end();
+    lvni_log_status_end();
     assert_string_equal(restore_fd(STDERR_FILENO, saved),
-                        "\r\033[Kstep 1\r\033[Ksaved\n\r\033[Kstep 1\r\033[Kstep 2\ndone\n"
-                        "\r\033[Kx\r\033[K");
+                        "\r\033[Jstep 1\r\r\033[Jsaved\nstep 1\r\r\033[Jstep 2\r\r\033[Jdone\n"
+                        "\r\033[Jx\r\r\033[J^C\nstopping\n\r\033[J");
+}
+
+static void reports_and_warnings_have_places_of_their_own(void **state)
+{
+    (void)state;
+    lvni_log_set_report(STDOUT_FILENO);
+    lvni_log_set_verbose(true);
+    fflush(stdout);
+    const int out = catch_fd(STDOUT_FILENO);
+    const int err = dup(STDERR_FILENO);
+    assert_int_equal(dup2(open("/dev/null", O_WRONLY), STDERR_FILENO), STDERR_FILENO);
+    printf("buffered\n");
+    lvni_log_line(LVNI_LOG_DETAIL, "more");
+    lvni_log_line(LVNI_LOG_WARNING, "odd");
+    lvni_log_status_line(STDERR_FILENO, "of another terminal");
+    lvni_log_line(LVNI_LOG_INFO, "done");
+    lvni_log_status_end();
+    assert_int_equal(dup2(err, STDERR_FILENO), STDERR_FILENO);
+    assert_string_equal(restore_fd(STDOUT_FILENO, out), "buffered\nmore\ndone\n");
+    lvni_log_set_verbose(false);
+    lvni_log_set_report(STDERR_FILENO);
 }
 
 enum { THREADS = 4, LINES = 200 };
@@ -197,6 +220,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_full_disk_is_said_once_and_the_error_at_hand_stays, make_dir,
                                         drop_dir),
         cmocka_unit_test_setup_teardown(messages_appear_above_the_status_line, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(reports_and_warnings_have_places_of_their_own, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(lines_of_threads_do_not_mix, make_dir, drop_dir),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -294,7 +294,12 @@ static void what_does_not_fit_is_said(void **state)
 static void described_as(const lvni_plan *p, const char *want)
 {
     lvni_str text = {0};
-    lvni_plan_describe(p, &text);
+    lvni_plan_describe_batch(p, &text);
+    lvni_str_char(&text, '\n');
+    lvni_plan_describe_work(p, &text);
+    lvni_str_char(&text, '\n');
+    lvni_plan_describe_pin(p, &text);
+    lvni_str_char(&text, '\n');
     assert_string_equal(lvni_str_text(&text), want);
     lvni_str_free(&text);
 }
@@ -320,9 +325,9 @@ static void it_speaks_plainly(void **state)
         "the same bits elsewhere: shards=6 wgrad_threads=1 group=6 eval_batch_size=32\n");
     const lvni_plan many = PLAN(.batch_size = 100, .devices = 10, .shards = 11);
     lvni_str text = {0};
-    lvni_plan_describe(&many, &text);
+    lvni_plan_describe_batch(&many, &text);
     assert_non_null(strstr(lvni_str_text(&text),
-                           "; rank 0 owns shards 0-1, rank 1 owns shard 2, ..., rank 9 owns shard 10\n"));
+                           "; rank 0 owns shards 0-1, rank 1 owns shard 2, ..., rank 9 owns shard 10"));
     lvni_str_free(&text);
 }
 
