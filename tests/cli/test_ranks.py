@@ -215,12 +215,12 @@ class Resume(Ranks):
         words = [*SHAPES, *NETWORK, "batch_size_per_device=5"]
         self.run_on("whole", *words, *layout("dp", 6), "max_steps=8")
         self.run_on("run", *words, *layout("ddp", 6), "max_steps=4")
-        _, told = self.run_on("run", "resume=true", *layout("ddp", 2), "max_steps=8", "quiet=false")
+        told, _ = self.run_on("run", "resume=true", *layout("ddp", 2), "max_steps=8", "quiet=false")
         self.same("run", "whole", told)
         self.assertEqual(told.count("6 ranks wrote this checkpoint, and 2 go on: no bit of the results depends on that\n"), 1, told)
-        _, told = self.run_on("run", "resume=true", *layout("ddp", 2), "max_steps=14", "quiet=false")
+        told, _ = self.run_on("run", "resume=true", *layout("ddp", 2), "max_steps=14", "quiet=false")
         self.assertNotIn("wrote this checkpoint", told)
-        _, told = self.run_on("run", "resume=true", *layout("single", 1), "max_steps=15", "seed=8", "quiet=false")  # another run from here on
+        told, _ = self.run_on("run", "resume=true", *layout("single", 1), "max_steps=15", "seed=8", "quiet=false")  # another run from here on
         self.assertIn("2 ranks wrote this checkpoint, and 1 goes on\n", told)
 
 
