@@ -70,7 +70,8 @@ typedef struct lvn_image_folder_options {
     size_t struct_size;  /* sizeof(lvn_image_folder_options) */
     int resize;          /* side of the square pictures in pixels; 0: 224 */
     bool flat;           /* pictures anywhere below the folder, no classes, no label */
-    bool no_augment;     /* training samples come as evaluation samples do; else random resized crop and horizontal flip */
+    bool no_augment; /* training samples come as evaluation samples do (docs/data.md); else random
+                        resized crop and horizontal flip */
     double min_scale;    /* smallest part of a picture's area that a random crop keeps; 0: 0.08 */
     double color_jitter; /* brightness, contrast and saturation vary by this factor (0.4: between 0.6 and 1.4); 0: not at all */
     void *reserved[4];

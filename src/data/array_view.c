@@ -74,7 +74,7 @@ static lvn_status view_get(const lvn_dataset *dataset, const lvn_sample_key *key
     const lvni_picture_info info = {LVNI_PICTURE_PNG, m->width, m->height, 1};
     lvni_augment augment;
     LVN_TRY(pixels_of(scratch, m, key->sample, &picture.rgb));
-    lvni_augment_draw(&v->transform, key, m->width, m->height, &augment);
+    LVN_TRY(lvni_augment_draw(&v->transform, key, m->width, m->height, &augment));
     LVN_TRY(lvni_augment_render(scratch, &v->transform, &augment, &picture, &info, field[0]));
     if (m->label != NULL) {
         memcpy(field[1], &m->label[key->sample], sizeof(int64_t));

@@ -7,8 +7,15 @@
 #include "data/colour.h"
 
 #include <math.h>
+#include <string.h>
 
 /* ---- settings ---- */
+
+int lvni_transform_resize(int size)
+{
+    return (16 * size + 7) /
+           14; /* no size is at a tie: an odd number of sevenths is never a half */
+}
 
 void lvni_transform_init(lvni_transform *t, int size)
 {
@@ -21,7 +28,8 @@ void lvni_transform_init(lvni_transform *t, int size)
         .jitter = 1.0,
         .blur_sigma = {0.1, 2.0},
         .solarize_from = 0.5,
-        .eval_crop = 0.875,
+        .eval_resize = lvni_transform_resize(size),
+        .eval_filter = LVNI_FILTER_BILINEAR,
         .mean = {0.485f, 0.456f, 0.406f},
         .std = {0.229f, 0.224f, 0.225f},
     };
@@ -67,10 +75,10 @@ lvn_status lvni_transform_check(const lvni_transform *t)
     }
     LVN_TRY(check_range("augment.solarize", t->solarize, 0.0, 1.0));
     LVN_TRY(check_range("augment.solarize_from", t->solarize_from, 0.0, 1.0));
-    LVN_TRY(check_range("eval_crop", t->eval_crop, 0.01, 1.0));
+    LVN_TRY(check_range("eval.resize", t->eval_resize, 1, LVNI_RESAMPLE_MAX_SIDE));
     for (int c = 0; c < 3; c++) {
-        LVN_TRY(check_range("augment.mean", (double)t->mean[c], -1e3, 1e3));
-        LVN_TRY(check_range("augment.std", (double)t->std[c], 1e-6, 1e3));
+        LVN_TRY(check_range("normalize.mean", (double)t->mean[c], -1e3, 1e3));
+        LVN_TRY(check_range("normalize.std", (double)t->std[c], 1e-6, 1e3));
     }
     return LVN_OK;
 }
@@ -120,13 +128,6 @@ static lvni_box crop_random(const lvni_transform *t, const lvn_sample_key *key, 
     return crop_fallback(t, width, height);
 }
 
-/* The central square. Shrinking the shorter side to size / eval_crop and cutting out the middle is this box, in one step. */
-static lvni_box crop_centre(const lvni_transform *t, int width, int height)
-{
-    const double side = (width < height ? width : height) * t->eval_crop;
-    return (lvni_box){(width - side) / 2.0, (height - side) / 2.0, side, side};
-}
-
 static bool draw_whether(const lvn_sample_key *key, lvni_augment_op op, double p)
 {
     const lvni_rng rng = stream(key, op);
@@ -157,17 +158,31 @@ static void draw_colour(const lvni_transform *t, const lvn_sample_key *key, lvni
     out->hue = (float)((2.0 * draw(&hue, 0) - 1.0) * t->hue);
 }
 
-void lvni_augment_draw(const lvni_transform *t, const lvn_sample_key *key, int width, int height, lvni_augment *out)
+static lvn_status draw_crop(const lvni_transform *t, const lvn_sample_key *key, int width,
+                            int height, lvni_augment *out)
+{
+    lvni_resize_plan *p = &out->plan;
+    out->centre = !key->training || !t->random_crop;
+    if (!out->centre) {
+        out->box = crop_random(t, key, width, height);
+        return LVN_OK;
+    }
+    LVN_TRY(lvni_resize_centre(t->eval_resize, t->size, t->eval_filter, width, height, p));
+    out->box = lvni_resize_wanted(p, width, height);
+    return LVN_OK;
+}
+
+lvn_status lvni_augment_draw(const lvni_transform *t, const lvn_sample_key *key, int width,
+                             int height, lvni_augment *out)
 {
     *out = (lvni_augment){.order = {LVNI_AUGMENT_BRIGHTNESS, LVNI_AUGMENT_CONTRAST, LVNI_AUGMENT_SATURATION, LVNI_AUGMENT_HUE},
                           .brightness = 1.0f,
                           .contrast = 1.0f,
                           .saturation = 1.0f};
+    LVN_TRY(draw_crop(t, key, width, height, out));
     if (!key->training) {
-        out->box = crop_centre(t, width, height);
-        return;
+        return LVN_OK;
     }
-    out->box = t->random_crop ? crop_random(t, key, width, height) : crop_centre(t, width, height);
     out->hflip = draw_whether(key, LVNI_AUGMENT_HFLIP, t->hflip);
     out->vflip = draw_whether(key, LVNI_AUGMENT_VFLIP, t->vflip);
     const bool jitter = t->brightness > 0.0 || t->contrast > 0.0 || t->saturation > 0.0 || t->hue > 0.0;
@@ -180,6 +195,7 @@ void lvni_augment_draw(const lvni_transform *t, const lvn_sample_key *key, int w
         const lvni_rng rng = stream(key, LVNI_AUGMENT_BLUR);
         out->blur_sigma = t->blur_sigma[0] + draw(&rng, 1) * (t->blur_sigma[1] - t->blur_sigma[0]);
     }
+    return LVN_OK;
 }
 
 /* ---- rendering ---- */
@@ -277,31 +293,89 @@ static void normalise(const lvni_transform *t, float *rgb, int64_t n)
 double lvni_augment_need(const lvni_transform *t, const lvni_augment *a)
 {
     const double shorter = a->box.width < a->box.height ? a->box.width : a->box.height;
-    return shorter > t->size ? t->size / shorter : 1.0;
+    return !a->centre && shorter > t->size ? t->size / shorter : 1.0;
 }
 
 lvni_box lvni_augment_wanted(const lvni_transform *t, const lvni_augment *a, const lvni_picture_info *info)
 {
     const turn turned = turn_of(info->orientation);
     const lvni_box box = box_stored(&a->box, &turned, 1.0, info);
+    if (a->centre) {
+        return box;
+    }
     /* The reach of an output pixel, then the rounding to pixels, which the decoder may have made as large as an output pixel. */
     const double x = 2.0 * (box.width > t->size ? box.width / t->size : 1.0) + 1.0;
     const double y = 2.0 * (box.height > t->size ? box.height / t->size : 1.0) + 1.0;
     return (lvni_box){box.x - x, box.y - y, box.width + 2.0 * x, box.height + 2.0 * y};
 }
 
+/* The part of the picture that is there, turned to be looked at. It lies in scratch->turned. */
+static lvn_status picture_turn(lvni_data_scratch *scratch, const lvni_picture *p,
+                               const turn *turned, lvni_picture *out)
+{
+    const bool whole = p->columns == 0, swap = turned->swap;
+    const int columns = whole ? p->width : p->columns, rows = whole ? p->height : p->rows;
+    const ptrdiff_t along = swap ? 3 * (ptrdiff_t)columns : 3,
+                    down = swap ? 3 : 3 * (ptrdiff_t)columns;
+    *out = (lvni_picture){.scale = p->scale,
+                          .width = swap ? p->height : p->width,
+                          .height = swap ? p->width : p->height,
+                          .left = swap ? p->top : p->left,
+                          .top = swap ? p->left : p->top,
+                          .columns = swap ? rows : columns,
+                          .rows = swap ? columns : rows};
+    LVN_TRY(lvni_buffer_reserve(&scratch->turned, 3 * (size_t)columns * (size_t)rows));
+    uint8_t *to = scratch->turned.data;
+    out->rgb = to;
+    const uint8_t *corner = p->rgb + (turned->mirror_x ? (out->columns - 1) * along : 0) +
+                            (turned->mirror_y ? (out->rows - 1) * down : 0);
+    for (int y = 0; y < out->rows; y++) {
+        const uint8_t *from = corner + (turned->mirror_y ? -y : y) * down;
+        for (int x = 0; x < out->columns; x++, from += turned->mirror_x ? -along : along, to += 3) {
+            memcpy(to, from, 3);
+        }
+    }
+    out->left = turned->mirror_x ? out->width - out->left - out->columns : out->left;
+    out->top = turned->mirror_y ? out->height - out->top - out->rows : out->top;
+    return LVN_OK;
+}
+
+/* As Pillow: turned, then resized. */
+static lvn_status centre_render(lvni_data_scratch *scratch, const lvni_augment *a,
+                                const lvni_picture *picture, const turn *turned,
+                                const lvni_resample_target *target)
+{
+    lvni_picture upright = *picture;
+    if (turned->swap || turned->mirror_x || turned->mirror_y) {
+        LVN_TRY(picture_turn(scratch, picture, turned, &upright));
+    }
+    return lvni_resize(scratch, &upright, &a->plan, target);
+}
+
+/* The pixels of the output, before colours are changed: times target->scale, plus target->bias. */
+static lvn_status crop_render(lvni_data_scratch *scratch, const lvni_transform *t,
+                              const lvni_augment *a, const lvni_picture *picture,
+                              const lvni_picture_info *info, lvni_resample_target *target,
+                              float *out)
+{
+    const turn turned = turn_of(info->orientation), upright = {false, false, false};
+    target_steps(target, out, t->size, a->centre ? &upright : &turned, a);
+    if (a->centre) {
+        return centre_render(scratch, a, picture, &turned, target);
+    }
+    const lvni_box box = box_stored(&a->box, &turned, picture->scale, info);
+    return lvni_resample(scratch, picture, &box, t->size, t->size, target);
+}
+
 lvn_status lvni_augment_render(lvni_data_scratch *scratch, const lvni_transform *t, const lvni_augment *a, const lvni_picture *picture,
                                const lvni_picture_info *info, float *out)
 {
-    const turn turned = turn_of(info->orientation);
-    const lvni_box box = box_stored(&a->box, &turned, picture->scale, info);
     lvni_resample_target target = {.scale = {1.0f, 1.0f, 1.0f}};
-    target_steps(&target, out, t->size, &turned, a);
     if (!a->colour && !a->grey && !a->solarize && a->blur_sigma == 0.0) {
         normal_factors(t, target.scale, target.bias);
-        return lvni_resample(scratch, picture, &box, t->size, t->size, &target);
+        return crop_render(scratch, t, a, picture, info, &target, out);
     }
-    LVN_TRY(lvni_resample(scratch, picture, &box, t->size, t->size, &target));
+    LVN_TRY(crop_render(scratch, t, a, picture, info, &target, out));
     LVN_TRY(colour_apply(scratch, t, a, out));
     normalise(t, out, (int64_t)t->size * t->size);
     return LVN_OK;

@@ -13,7 +13,7 @@
 #ifndef LEVIN_DATA_AUGMENT_H
 #define LEVIN_DATA_AUGMENT_H
 
-#include "data/resample.h"
+#include "data/resize.h"
 
 #include <levin/data.h>
 
@@ -35,7 +35,7 @@ typedef enum lvni_augment_op {
 /* What a dataset view does with its pictures. The training part is used where key->training is set. */
 typedef struct lvni_transform {
     int size;              /* output (size, size, 3) */
-    bool random_crop;      /* random resized crop; else the crop of evaluation */
+    bool random_crop;      /* random resized crop; else resized and cropped as for evaluation */
     double scale[2];       /* part of the area that a random crop keeps, from .. to */
     double ratio[2];       /* width / height of a random crop, from .. to */
     double hflip, vflip;   /* probabilities */
@@ -48,12 +48,17 @@ typedef struct lvni_transform {
     int blur_kernel;       /* its width in pixels, odd; 0: 2 floor(3.5 sigma) + 1 */
     double solarize;       /* probability of turning values from the threshold on into 255 - value */
     double solarize_from;  /* the threshold, in 0..1 */
-    double eval_crop;      /* side of the central square over the shorter side of the picture */
+    int eval_resize; /* shorter side of the resized image, from which evaluation takes the central
+                        size x size */
+    lvni_filter eval_filter; /* of this resizing; random crops are bilinear */
     float mean[3], std[3]; /* of channels in 0..1 */
 } lvni_transform;
 
-/* Photos: random crop with scale 0.08..1 and ratio 3/4..4/3, hflip 0.5, no colour jitter, eval_crop 0.875, mean and deviation of ImageNet. */
+/* Photos: random crop with scale 0.08..1 and ratio 3/4..4/3, hflip 0.5, no colour jitter,
+ * eval_resize lvni_transform_resize(size), bilinear, mean and deviation of ImageNet. */
 void lvni_transform_init(lvni_transform *t, int size);
+/* round(size / 0.875): torchvision's 256 for 224. */
+int lvni_transform_resize(int size);
 /* No randomness at all: the evaluation transform for training samples too. */
 void lvni_transform_no_augment(lvni_transform *t);
 /* LVN_ERR_USAGE that names the setting by its configuration key, its value and the range. */
@@ -61,7 +66,9 @@ lvn_status lvni_transform_check(const lvni_transform *t);
 
 /* Everything drawn for one sample: the same for equal (key, size of picture, transform). */
 typedef struct lvni_augment {
-    lvni_box box;      /* in pixels of the picture as it is looked at (turned) */
+    bool centre;           /* resized and cropped by `plan`; else `box` is resampled */
+    lvni_resize_plan plan; /* of the image as it is looked at (turned) */
+    lvni_box box;          /* the same, in pixels of the image as it is looked at */
     bool hflip, vflip; /* after the crop */
     bool colour;       /* some of the four below, in this order */
     int order[4];      /* operation numbers, first to last */
@@ -70,9 +77,12 @@ typedef struct lvni_augment {
     double blur_sigma; /* 0: no blur */
 } lvni_augment;
 
-void lvni_augment_draw(const lvni_transform *t, const lvn_sample_key *key, int width, int height, lvni_augment *out);
+/* LVN_ERR_USAGE for an image that is too long to be resized. */
+lvn_status lvni_augment_draw(const lvni_transform *t, const lvn_sample_key *key, int width,
+                             int height, lvni_augment *out);
 
-/* Render a decoded picture (stored orientation, perhaps shrunk) into out (size, size, 3). `orientation` as in Exif. */
+/* Render a decoded picture (stored orientation, perhaps shrunk where lvni_augment_need allows it)
+ * into out (size, size, 3). `orientation` as in Exif. */
 lvn_status lvni_augment_render(lvni_data_scratch *scratch, const lvni_transform *t, const lvni_augment *a, const lvni_picture *picture,
                                const lvni_picture_info *info, float *out);
 /* How large the decoded picture must be for `a`, as a part of the stored one: 0 < need <= 1. */

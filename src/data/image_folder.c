@@ -59,7 +59,9 @@ static lvn_status render(lvni_data_scratch *scratch, const image_view *v, const 
     LVN_TRY(lvni_data_read_file(scratch, path, &bytes));
     LVN_TRY(lvni_picture_probe(scratch, scratch->file.data, bytes, path, &info));
     const bool swapped = info.orientation >= 5; /* looked at lying on its side */
-    lvni_augment_draw(&v->transform, key, swapped ? info.height : info.width, swapped ? info.width : info.height, &augment);
+    const int width = swapped ? info.height : info.width,
+              height = swapped ? info.width : info.height;
+    LVN_TRY(lvni_augment_draw(&v->transform, key, width, height, &augment));
     const double need = lvni_augment_need(&v->transform, &augment);
     const lvni_box wanted = lvni_augment_wanted(&v->transform, &augment, &info);
     LVN_TRY(lvni_picture_decode(scratch, scratch->file.data, bytes, path, &info, need, &wanted, &picture));

@@ -20,6 +20,7 @@ static void scratch_free(void *p)
     lvni_jpeg_handle_free(s->jpeg);
     lvni_free(s->file.data);
     lvni_free(s->pixels.data);
+    lvni_free(s->turned.data);
     lvni_free(s->tables.data);
     lvni_free(s->row.data);
     lvni_free(s->blur.data);

@@ -15,8 +15,9 @@ typedef struct lvni_data_scratch {
     void *jpeg;          /* tjhandle, made by the first JPEG */
     lvni_buffer file;    /* the picture's file */
     lvni_buffer pixels;  /* decoded RGB */
+    lvni_buffer turned;  /* the same, turned to be looked at */
     lvni_buffer tables;  /* taps and weights of both axes */
-    lvni_buffer row;     /* one row between the two passes */
+    lvni_buffer row;     /* what lies between the two passes: a row, or all rows (resize.c) */
     lvni_buffer blur;    /* what lies between the two passes of a blur */
 } lvni_data_scratch;
 

@@ -57,7 +57,7 @@ static lvn_status shapes_get(const lvn_dataset *dataset, const lvn_sample_key *k
     const lvni_picture picture = {.rgb = scratch->pixels.data, .width = size, .height = size, .scale = 1.0};
     const lvni_picture_info info = {LVNI_PICTURE_PNG, size, size, 1};
     lvni_augment augment;
-    lvni_augment_draw(&s->transform, key, size, size, &augment);
+    LVN_TRY(lvni_augment_draw(&s->transform, key, size, size, &augment));
     LVN_TRY(lvni_augment_render(scratch, &s->transform, &augment, &picture, &info, field[0]));
     const int64_t label = shapes_label(dataset, key->sample);
     memcpy(field[1], &label, sizeof label);
@@ -85,7 +85,7 @@ void lvni_shapes_transform_init(lvni_transform *t, int size)
 {
     lvni_transform_init(t, size);
     lvni_transform_no_augment(t);
-    t->eval_crop = 1.0;
+    t->eval_resize = size;
 }
 
 static lvn_status check(const lvni_shapes_options *o)

@@ -131,6 +131,7 @@ typedef struct lvni_zoo_arguments {
     double dropout;
 } lvni_zoo_arguments;
 const lvn_module_class *lvni_zoo_find(const char *name); /* "cnn", "resnet18", ...; NULL when unknown */
+bool lvni_zoo_any_size(const char *name);                /* its weights fit images of other sizes */
 double lvni_zoo_dropout(const char *name);               /* what model.dropout=auto means */
 
 #endif

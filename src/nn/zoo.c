@@ -16,12 +16,13 @@ lvn_tensor *lvni_zoo_classifier_step(const lvn_module *m, const lvn_batch *batch
 static const struct {
     const lvn_module_class *cls;
     double dropout;
+    bool any_size;
 } zoo[] = {
-    {&lvni_zoo_cnn, .dropout = 0.1},
+    {&lvni_zoo_cnn, .dropout = 0.1, .any_size = true},
     {&lvni_zoo_mlp, .dropout = 0.1},
-    {&lvni_zoo_resnet18, .dropout = 0.0},
-    {&lvni_zoo_resnet34, .dropout = 0.0},
-    {&lvni_zoo_resnet50, .dropout = 0.0},
+    {&lvni_zoo_resnet18, .dropout = 0.0, .any_size = true},
+    {&lvni_zoo_resnet34, .dropout = 0.0, .any_size = true},
+    {&lvni_zoo_resnet50, .dropout = 0.0, .any_size = true},
     {&lvni_zoo_vit_s_16, .dropout = 0.0},
     {&lvni_zoo_vit_b_16, .dropout = 0.0},
 };
@@ -40,6 +41,12 @@ const lvn_module_class *lvni_zoo_find(const char *name)
 {
     const int i = index_of(name);
     return i < 0 ? NULL : zoo[i].cls;
+}
+
+bool lvni_zoo_any_size(const char *name)
+{
+    const int i = index_of(name);
+    return i >= 0 && zoo[i].any_size;
 }
 
 double lvni_zoo_dropout(const char *name)

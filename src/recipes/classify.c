@@ -26,7 +26,7 @@ static const lvni_option_table model_table = LVNI_OPTION_TABLE("model", model_ro
 
 const lvni_option_table *lvni_classify_train_tables(size_t *n)
 {
-    static lvni_option_table all[7];
+    static lvni_option_table all[8];
     all[0] = lvni_image_options;
     all[1] = model_table;
     all[2] = lvni_run_options;
@@ -34,6 +34,7 @@ const lvni_option_table *lvni_classify_train_tables(size_t *n)
     all[4] = lvni_optim_table;
     all[5] = lvni_augment_options;
     all[6] = lvni_criterion_options;
+    all[7] = lvni_preprocess_options;
     *n = sizeof all / sizeof *all;
     return all;
 }
@@ -92,6 +93,8 @@ static lvn_status fit_with(const work *w, const lvni_image_data *data,
     lvni_config *c = w->config;
     const char *name = lvni_config_str(c, "model.name");
     LVN_TRY(resolve(c, "image_size", data->transform.size));
+    LVN_TRY(lvni_preprocess_resolve(c, &data->preprocess));
+    LVN_TRY(lvni_preprocess_check_size(c, name, data->transform.size, data->eval.size));
     LVN_TRY(resolve(c, "model.dropout", lvni_zoo_dropout(name)));
     const lvni_zoo_arguments arguments = {.image_size = data->transform.size,
                                           .n_classes = data->train->n_classes,
@@ -101,7 +104,9 @@ static lvn_status fit_with(const work *w, const lvni_image_data *data,
                             .n_classes = arguments.n_classes,
                             .class_names = data->train->class_names,
                             .dropout = arguments.dropout,
-                            .eval_crop = data->transform.eval_crop,
+                            .eval_resize = data->eval.eval_resize,
+                            .eval_crop = data->eval.size,
+                            .eval_filter = data->eval.eval_filter,
                             .data = data->identity,
                             .val_split = lvni_config_float(c, "val_split"),
                             .seed = lvni_config_int(c, "seed")},

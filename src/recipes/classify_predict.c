@@ -28,21 +28,23 @@
 
 const lvni_option_table *lvni_classify_predict_tables(size_t *n)
 {
-    static lvni_option_table all[3];
+    static lvni_option_table all[4];
     all[0] = lvni_image_options;
     all[1] = lvni_use_options;
     all[2] = lvni_predict_options;
-    *n = 3;
+    all[3] = lvni_preprocess_options;
+    *n = 4;
     return all;
 }
 
 const lvni_option_table *lvni_classify_eval_tables(size_t *n)
 {
-    static lvni_option_table all[3];
+    static lvni_option_table all[4];
     all[0] = lvni_image_options;
     all[1] = lvni_use_options;
     all[2] = lvni_eval_options;
-    *n = 3;
+    all[3] = lvni_preprocess_options;
+    *n = 4;
     return all;
 }
 

@@ -4,6 +4,7 @@
 #include "ckpt/checkpoint.h"
 #include "core/alloc.h"
 #include "core/escape.h"
+#include "core/option.h"
 #include "core/str.h"
 #include "core/vfs.h"
 #include "plan/plan.h"
@@ -32,9 +33,23 @@ static lvn_status check_card(const lvni_classifier_card *card)
         LVN_FAIL(LVN_ERR_CORRUPT, "its description of the model says wgrad_threads %d; from 1 to %d is possible", card->wgrad_threads,
                  LVNI_PLAN_MAX_WGRAD);
     }
-    if (!(card->dropout >= 0 && card->dropout < 1) || !(card->eval_crop >= 0.01 && card->eval_crop <= 1)) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "its description of the model says dropout %g and eval_crop %g; at least 0 and below 1, and 0.01 to 1 are possible",
-                 card->dropout, card->eval_crop);
+    if (!(card->dropout >= 0 && card->dropout < 1)) {
+        LVN_FAIL(LVN_ERR_CORRUPT,
+                 "its description of the model says dropout %g; at least 0 and below 1 is possible",
+                 card->dropout);
+    }
+    return LVN_OK;
+}
+
+static lvn_status check_eval(const lvni_classifier_card *card)
+{
+    if (card->eval_crop < 4 || card->eval_crop > 2048 || card->eval_resize < 1 ||
+        card->eval_resize > LVNI_RESAMPLE_MAX_SIDE) {
+        LVN_FAIL(LVN_ERR_CORRUPT,
+                 "its description of the model says resize %d and crop %d for evaluation; 1 to %d, "
+                 "and 4 to 2048 are "
+                 "possible",
+                 card->eval_resize, card->eval_crop, LVNI_RESAMPLE_MAX_SIDE);
     }
     for (int i = 0; i < 3; i++) {
         if (!isfinite(card->mean[i]) || !(card->std[i] >= 1e-6f && card->std[i] <= 1000.0f)) {
@@ -66,23 +81,71 @@ static lvn_status read_split(lvni_exported *e, const json_t *j)
     return e->data == NULL ? LVN_ERR_MEMORY : LVN_OK;
 }
 
+/* A number of a file in an int, whatever it is. */
+static int int_of(const json_t *number)
+{
+    const double x = json_number_value(number);
+    return x > -1e9 && x < 1e9 ? (int)x : -1;
+}
+
+static lvn_status read_eval(const json_t *j, lvni_classifier_card *card)
+{
+    const json_t *eval = json_object_get(j, "eval"), *part = json_object_get(j, "eval_crop");
+    const char *filter = json_string_value(json_object_get(eval, "filter"));
+    card->image_size = int_of(json_object_get(j, "image_size"));
+    if (read_three(json_object_get(j, "mean"), card->mean) != LVN_OK ||
+        read_three(json_object_get(j, "std"), card->std) != LVN_OK) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "its description of the model is not complete");
+    }
+    if (!json_is_object(eval) && part != NULL) { /* early */
+        const double crop = json_number_value(part);
+        if (!(crop >= 0.01 && crop <= 1)) {
+            LVN_FAIL(LVN_ERR_CORRUPT,
+                     "its description of the model says eval_crop %g; 0.01 to 1 is possible", crop);
+        }
+        card->eval_crop = card->image_size;
+        card->eval_resize = (int)floor(card->image_size / crop + 0.5);
+        card->eval_filter = LVNI_FILTER_BILINEAR;
+        return check_eval(card);
+    }
+    const int choice =
+        filter == NULL ? -1 : lvni_option_word_index(LVNI_FILTERS, filter, strlen(filter));
+    if (choice < 0) {
+        LVN_FAIL(LVN_ERR_CORRUPT,
+                 "its description of the model has %s%s as the filter of evaluation; " LVNI_FILTERS
+                 " are possible",
+                 filter == NULL ? "nothing" : "", filter == NULL ? "" : filter);
+    }
+    card->eval_filter = (lvni_filter)choice;
+    card->eval_resize = int_of(json_object_get(eval, "resize"));
+    card->eval_crop = int_of(json_object_get(eval, "crop"));
+    return check_eval(card);
+}
+
+lvn_status lvni_classifier_card_read_eval(const char *text, lvni_classifier_card *out)
+{
+    json_t *j = json_loads(text, 0, NULL);
+    const lvn_status s = read_eval(j, out);
+    json_decref(j);
+    return s;
+}
+
 static lvn_status read_card(lvni_exported *e, json_t *j)
 {
     lvni_classifier_card *card = &e->card;
     json_t *classes = json_object_get(j, "classes");
     const char *name = json_string_value(json_object_get(j, "model"));
     const size_t n = json_array_size(classes);
-    if (name == NULL || n == 0 || n > 1000000 || read_three(json_object_get(j, "mean"), card->mean) != LVN_OK ||
-        read_three(json_object_get(j, "std"), card->std) != LVN_OK) {
+    if (name == NULL || n == 0 || n > 1000000) {
         LVN_FAIL(LVN_ERR_CORRUPT, "its description of the model is not complete");
     }
-    card->image_size = (int)json_integer_value(json_object_get(j, "image_size"));
+    card->image_size = int_of(json_object_get(j, "image_size"));
     json_t *threads = json_object_get(j, "wgrad_threads");
     card->wgrad_threads = threads == NULL ? 1 : (int)json_integer_value(threads); /* early files do not say it */
     card->dropout = json_number_value(json_object_get(j, "dropout"));
-    card->eval_crop = json_number_value(json_object_get(j, "eval_crop"));
     card->ema_decay = json_number_value(json_object_get(j, "ema_decay"));
     LVN_TRY(check_card(card));
+    LVN_TRY(read_eval(j, card));
     LVN_TRY(read_split(e, j));
     e->model_name = lvni_strdup(LVNI_TAG_CONFIG, name);
     e->class_names = lvni_calloc(LVNI_TAG_CONFIG, n, sizeof *e->class_names);

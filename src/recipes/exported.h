@@ -14,7 +14,10 @@ typedef struct lvni_classifier_card {
     int image_size, n_classes;
     int wgrad_threads; /* of the training: off AVX-512, forward passes too have the bits of this team */
     const char *const *class_names;
-    double dropout, eval_crop;
+    double dropout;
+    int eval_resize, eval_crop; /* evaluation: shorter side of the resized image, side of the square
+                                   in its middle */
+    lvni_filter eval_filter;
     double ema_decay; /* of the average that these weights are; 0: they are none */
     float mean[3], std[3];
     /* What the validation part of the training follows from; data NULL: the file does not say (early ones). */
@@ -26,6 +29,10 @@ typedef struct lvni_classifier_card {
 /* Metadata of exported models and of checkpoints: the card as JSON. */
 #define LVNI_CARD "classifier"
 void lvni_classifier_card_print(const lvni_classifier_card *card, lvni_str *out);
+/* Of such a text: image_size, what evaluation does with images, mean and deviation; the rest of
+ * *out stays. Cards of early versions say eval_crop as a part of the shorter side: it is resized to
+ * image_size / eval_crop, bilinear. LVN_ERR_CORRUPT. */
+lvn_status lvni_classifier_card_read_eval(const char *text, lvni_classifier_card *out);
 
 /* values: of the model, laid out as its `weights`; its tensors are not looked at. card NULL: the file holds the tensors alone. step: of the
  * training, kept as LVNI_CKPT_STEP; -1: not kept. */

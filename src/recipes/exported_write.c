@@ -72,8 +72,8 @@ void lvni_classifier_card_print(const lvni_classifier_card *card, lvni_str *out)
     lvni_str_json(out, card->model);
     lvni_str_printf(out, ",\"image_size\":%d,\"wgrad_threads\":%d,\"dropout\":", card->image_size, card->wgrad_threads);
     lvni_str_double(out, card->dropout);
-    lvni_str_append(out, ",\"eval_crop\":");
-    lvni_str_double(out, card->eval_crop);
+    lvni_str_printf(out, ",\"eval\":{\"resize\":%d,\"crop\":%d,\"filter\":\"%s\"}",
+                    card->eval_resize, card->eval_crop, lvni_filter_name(card->eval_filter));
     lvni_str_append(out, ",\"ema_decay\":");
     lvni_str_double(out, card->ema_decay);
     lvni_str_printf(out, ",\"mean\":[%.9g,%.9g,%.9g],\"std\":[%.9g,%.9g,%.9g],\"classes\":[", (double)card->mean[0],

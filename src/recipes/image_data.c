@@ -116,6 +116,8 @@ static lvn_status warn_unvalidated(const lvni_config *c, const lvni_image_source
 static lvn_status open_parts(const lvni_config *c, const lvni_image_source *s, int64_t *part[2], int64_t n[2], lvni_image_data *out)
 {
     LVN_TRY(read_transform(c, s, &out->transform));
+    LVN_TRY(
+        lvni_preprocess_train(c, s->scan != NULL, &out->preprocess, &out->transform, &out->eval));
     if (lvni_image_source_has_parts(s)) {
         LVN_TRY(lvni_config_no_effect(c, "val_split", "on data with a validation part of its own"));
     }
@@ -123,7 +125,7 @@ static lvn_status open_parts(const lvni_config *c, const lvni_image_source *s, i
     LVN_TRY(lvni_image_source_identify(s, &out->transform, out->identity));
     LVN_TRY(lvni_image_source_view(s, part[0], n[0], &out->transform, &out->train));
     if (n[1] > 0) {
-        LVN_TRY(lvni_image_source_view(s, part[1], n[1], &out->transform, &out->val));
+        LVN_TRY(lvni_image_source_view(s, part[1], n[1], &out->eval, &out->val));
     }
     lvni_str_printf(&out->note, "data %s: %lld images in %d classes ", lvni_config_str(c, "data"),
                     (long long)n[0] + (long long)n[1], out->train->n_classes);
@@ -139,7 +141,8 @@ static lvn_status open_parts(const lvni_config *c, const lvni_image_source *s, i
         }
         lvni_str_append(&out->note, s->scan->size == NULL ? "" : "; ");
         lvni_picture_sizes_print(s->scan, &out->note);
-        out->decode_bytes = lvni_picture_sizes_decode(s->scan, out->transform.size);
+        out->decode_bytes =
+            lvni_picture_sizes_decode(s->scan, &out->transform, n[1] > 0 ? &out->eval : NULL);
     }
     return lvni_str_status(&out->note);
 }
@@ -168,16 +171,13 @@ lvn_status lvni_image_data_open(const lvni_config *c, lvni_image_data *out)
     return status;
 }
 
-/* The transform that the model was validated with. Only data.index= is written here: the run is another's. */
+/* The transform that the model was validated with, unless keys say otherwise. Only data.index= is
+ * written here: the run is another's. */
 static lvn_status open_for(const lvni_config *c, const lvni_classifier_card *card, lvni_scan_mode mode, lvni_image_source *s,
                            lvni_image_data *out)
 {
     *out = (lvni_image_data){0};
-    lvni_transform_init(&out->transform, card->image_size);
-    lvni_transform_no_augment(&out->transform);
-    out->transform.eval_crop = card->eval_crop;
-    memcpy(out->transform.mean, card->mean, sizeof card->mean);
-    memcpy(out->transform.std, card->std, sizeof card->std);
+    LVN_TRY(lvni_preprocess_use(c, card, &out->transform));
     LVN_TRY(lvni_image_source_open(c, mode, lvni_config_str(c, "model"), false, s));
     print_ignored(s, &out->ignored);
     if (out->ignored.len > 0) {

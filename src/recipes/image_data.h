@@ -4,13 +4,16 @@
 
 #include "core/config.h"
 #include "data/augment.h"
-#include "recipes/exported.h"
+#include "recipes/preprocess.h"
 
 extern const lvni_option_table lvni_augment_options; /* image_size val_split augment.* */
 
 typedef struct lvni_image_data {
     lvn_dataset *train, *val; /* val may be NULL; prediction: only train */
-    lvni_transform transform; /* of the training view; evaluation uses its evaluation part */
+    lvni_transform
+        transform;       /* of the training view; evaluation and prediction: of their only view */
+    lvni_transform eval; /* training: of the validation view */
+    lvni_preprocess preprocess; /* training: what weights= asks for */
     lvni_str index;           /* for lvni_image_data_write_index; empty: nothing is to be written */
     size_t decode_bytes;      /* that each loading thread keeps; 0: not known */
     lvni_str note; /* "data clothing: 341 images in 3 classes (dress 30, hat 14, ...); 273 to train,

@@ -34,8 +34,21 @@ void lvni_picture_sizes_print(const lvni_image_scan *scan, lvni_str *out)
     lvni_str_printf(out, " pixels, %s of files", lvni_bytes_text(bytes, text));
 }
 
-/* Pixels that are there at once: a JPEG is decoded in the smallest of 1/8, 1/4, 1/2 and 1 that still has the pixels of the output, a
- * PNG as it is. */
+/* Bytes of pixels that are there at once in evaluation: the part of the image in its full size that
+ * the crop is made of, and its rows between the two passes. */
+static size_t decoded_in_full(const lvni_walk_size *s, const lvni_transform *t)
+{
+    lvni_resize_plan plan;
+    if (area(s) == 0 || lvni_resize_centre(t->eval_resize, t->size, t->eval_filter, s->width,
+                                           s->height, &plan) != LVN_OK) {
+        return 0;
+    }
+    const lvni_box box = lvni_resize_wanted(&plan, s->width, s->height);
+    return 3 * (size_t)box.height * ((size_t)box.width + (size_t)t->size);
+}
+
+/* Pixels that are there at once for a random crop: a JPEG is decoded in the smallest of 1/8, 1/4,
+ * 1/2 and 1 that still has the pixels of the output, a PNG as it is. */
 static int64_t decoded(const lvni_walk_size *s, const char *name, int side)
 {
     const int shorter = s->width < s->height ? s->width : s->height;
@@ -47,14 +60,18 @@ static int64_t decoded(const lvni_walk_size *s, const char *name, int side)
     return area(s) * eighths * eighths / 64;
 }
 
-size_t lvni_picture_sizes_decode(const lvni_image_scan *scan, int side)
+size_t lvni_picture_sizes_decode(const lvni_image_scan *scan, const lvni_transform *train,
+                                 const lvni_transform *eval)
 {
     size_t file = 0, pixels = 0;
     for (int64_t i = 0; scan->size != NULL && i < scan->n; i++) {
         const lvni_walk_size *s = &scan->size[i];
-        const size_t rgb = 3 * (size_t)decoded(s, lvni_image_scan_name(scan, i), side);
+        const size_t crop = 3 * (size_t)decoded(s, lvni_image_scan_name(scan, i), train->size);
+        const size_t full = eval != NULL ? decoded_in_full(s, eval) : 0;
+        const size_t all = train->random_crop ? crop : decoded_in_full(s, train);
         file = area(s) > 0 && (size_t)s->bytes > file ? (size_t)s->bytes : file;
-        pixels = rgb > pixels ? rgb : pixels;
+        pixels = all > pixels ? all : pixels;
+        pixels = full > pixels ? full : pixels;
     }
     return file + pixels;
 }

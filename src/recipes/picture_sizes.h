@@ -3,12 +3,15 @@
 #define LEVIN_RECIPES_PICTURE_SIZES_H
 
 #include "core/str.h"
+#include "data/augment.h"
 #include "data/folder_scan.h"
 
 /* "images from 80x60 to 640x427 pixels, 24.1 MB of files", appended; nothing where nobody looked at
  * the headers, or all are damaged. */
 void lvni_picture_sizes_print(const lvni_image_scan *scan, lvni_str *out);
-/* Bytes that one thread keeps for files and pixels on the way to pictures of `side` pixels; 0: not known. */
-size_t lvni_picture_sizes_decode(const lvni_image_scan *scan, int side);
+/* Bytes that one thread keeps for files and pixels on the way through `train` and, unless NULL,
+ * `eval`; 0: not known. */
+size_t lvni_picture_sizes_decode(const lvni_image_scan *scan, const lvni_transform *train,
+                                 const lvni_transform *eval);
 
 #endif

@@ -9,6 +9,7 @@
 #include "log/run_log.h"
 #include "recipes/accelerator.h"
 #include "recipes/exported.h"
+#include "recipes/preprocess.h"
 #include "recipes/train_options.h"
 #include "tensor/device.h"
 #include "trainer/lanes.h"
@@ -220,6 +221,7 @@ static lvn_status check_words(const lvni_config *c)
     if (model == NULL) {
         LVN_FAIL(LVN_ERR_USAGE, "model= is missing: a run directory or an exported .safetensors file, or with weights=FILE the name of a network");
     }
+    LVN_TRY(lvni_preprocess_no_effect(c, "on an array whose numbers are used as they are"));
     if (lvni_config_str(c, "weights") != NULL && checkpoint != NULL) {
         LVN_FAIL(LVN_ERR_USAGE, "checkpoint=%s chooses within a run directory; with weights= model=%s names a network", checkpoint, model);
     }

@@ -76,9 +76,19 @@ class Models(Case):
             self.predict(path, [path, says])
 
     def test_description_is_nonsense(self):
-        for key, value in (("image_size", 0), ("image_size", -5), ("image_size", 10**9), ("dropout", 7), ("eval_crop", -3), ("std", [0, 1, 1])):
+        for key, value in (("image_size", 0), ("image_size", -5), ("image_size", 10**9),
+                           ("dropout", 7), ("std", [0, 1, 1])):
             path = self.crafted("m", {key: value})
             self.predict(path, [path, "its description of the model says", key])
+        box = {"filter": "box", "resize": 20, "crop": 16}
+        for value, says in (({}, "nothing as the filter"), ([], "nothing as the filter"),
+                            ({"filter": "cubic"}, "cubic as the filter"),
+                            ({**box, "resize": 10**9}, "crop 16 for evaluation"),
+                            ({**box, "crop": -1}, "crop -1 for evaluation")):
+            path = self.crafted("m", {"eval": value})
+            self.predict(path, [path, "its description of the model", says])
+        self.predict(self.crafted("m", {"eval": None, "eval_crop": -3}),
+                     ["its description of the model says eval_crop -3"])
         self.predict(self.crafted("m", {"mean": []}), ["its description of the model is not complete"])
         self.predict(self.crafted("m", {"classes": ["a"]}), ["head.weight is (2, ", "this model needs (1, "])
         self.predict(self.crafted("m", {"model": "vgg"}), ["holds a model vgg", "does not know"])

@@ -113,17 +113,22 @@ static void a_constant_picture_stays_constant(void **state)
     }
 }
 
-static void evaluation_takes_the_central_square(void **state)
+static void evaluation_resizes_and_takes_the_centre(void **state)
 {
     (void)state;
     lvni_transform t;
     lvni_transform_init(&t, 224);
     lvni_augment a;
-    lvni_augment_draw(&t, &(lvn_sample_key){1, 2, 3, false}, 400, 600, &a);
-    assert_true(a.box.x == 25.0 && a.box.y == 125.0 && a.box.width == 350.0 && a.box.height == 350.0);
+    assert_int_equal(lvni_augment_draw(&t, &(lvn_sample_key){1, 2, 3, false}, 400, 600, &a),
+                     LVN_OK);
+    assert_true(a.centre && a.plan.width == 256 && a.plan.height == 384 && a.plan.left == 16 &&
+                a.plan.top == 80);
     assert_false(a.hflip);
     assert_false(a.colour);
-    assert_true(lvni_augment_need(&t, &a) == 224.0 / 350.0);
+    assert_true(lvni_augment_need(&t, &a) == 1.0); /* nothing is decoded smaller */
+    t.random_crop = false;                         /* training samples, too */
+    assert_int_equal(lvni_augment_draw(&t, &(lvn_sample_key){1, 2, 3, true}, 400, 600, &a), LVN_OK);
+    assert_true(a.centre && a.plan.top == 80);
 }
 
 static void random_crops_keep_scale_ratio_and_picture(void **state)
@@ -254,7 +259,7 @@ int main(void)
         cmocka_unit_test(resampling_equals_the_double_reference),
         cmocka_unit_test(vector_code_equals_plain_code),
         cmocka_unit_test(a_constant_picture_stays_constant),
-        cmocka_unit_test(evaluation_takes_the_central_square),
+        cmocka_unit_test(evaluation_resizes_and_takes_the_centre),
         cmocka_unit_test(random_crops_keep_scale_ratio_and_picture),
         cmocka_unit_test(draws_are_those_of_the_law),
         cmocka_unit_test(a_crop_that_never_fits_falls_back_to_the_middle),

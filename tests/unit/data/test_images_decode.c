@@ -250,7 +250,7 @@ static void all_eight_orientations_are_looked_at_upright(void **state)
     const char *folder = images_temp_folder();
     lvni_transform t;
     lvni_transform_init(&t, 16);
-    t.eval_crop = 1.0;
+    t.eval_resize = 16;
     for (int o = 1; o <= 8; o++) {
         const int width = o >= 5 ? H : W, height = o >= 5 ? W : H;
         uint8_t rgb[W * H * 3], upright[W * H * 3];

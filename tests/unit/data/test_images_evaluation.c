@@ -1,0 +1,203 @@
+/* What evaluation sees is what torchvision and timm make with Pillow: golden_evaluation.h. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "data/image_folder.h"
+#include "images_support.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "golden_evaluation.h"
+
+#define COUNT(a) (sizeof(a) / sizeof *(a))
+
+/* The noise of golden_evaluation.py. The caller frees. */
+static uint8_t *noise(int width, int height)
+{
+    const size_t n = (size_t)width * (size_t)height * 3;
+    uint8_t *rgb = malloc(n); /* exact size: a sanitizer sees a byte too far */
+    unsigned seed = 7;
+    for (size_t i = 0; i < n; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        rgb[i] = (uint8_t)(seed >> 24);
+    }
+    return rgb;
+}
+
+/* The resized crop as bytes. */
+static void resize_to(const lvni_picture *picture, const lvni_resize_plan *plan, uint8_t *out)
+{
+    const size_t n = (size_t)plan->crop * (size_t)plan->crop * 3;
+    float *values = malloc(n * sizeof *values);
+    const lvni_resample_target target = {
+        values, 3, 3 * (ptrdiff_t)plan->crop, {1, 1, 1}, {0, 0, 0}};
+    assert_int_equal(lvni_resize(lvni_data_scratch_get(), picture, plan, &target), LVN_OK);
+    for (size_t i = 0; i < n; i++) {
+        out[i] = (uint8_t)values[i];
+    }
+    free(values);
+}
+
+static uint32_t crc_of(const uint8_t *bytes, int crop)
+{
+    return (uint32_t)crc32(0, bytes, (unsigned)(crop * crop * 3));
+}
+
+static void odd_shapes_are_torchvisions(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(golden_shapes); i++) {
+        const struct golden_shape *g = &golden_shapes[i];
+        uint8_t *rgb = noise(g->width, g->height),
+                *out = malloc((size_t)g->crop * (size_t)g->crop * 3);
+        const lvni_picture picture = {
+            .rgb = rgb, .width = g->width, .height = g->height, .scale = 1.0};
+        lvni_resize_plan plan;
+        assert_int_equal(
+            lvni_resize_centre(g->shorter, g->crop, g->filter, g->width, g->height, &plan), LVN_OK);
+        for (int vector = 0; vector < 2; vector++) {
+            lvni_resize_use_vector(vector == 1);
+            resize_to(&picture, &plan, out);
+            if (crc_of(out, g->crop) != g->crc) {
+                fail_msg("%d x %d to %d, crop %d, filter %d, vector %d", g->width, g->height,
+                         g->shorter, g->crop, (int)g->filter, vector);
+            }
+        }
+        free(rgb);
+        free(out);
+    }
+}
+
+/* What lvni_resize_wanted names is enough, and nothing outside of it counts. */
+static void a_window_gives_what_the_whole_image_gives(void **state)
+{
+    (void)state;
+    static const int sizes[][4] = {{97, 61, 37, 32},
+                                   {61, 97, 73, 64},
+                                   {200, 33, 37, 20},
+                                   {17, 300, 37, 32},
+                                   {120, 77, 20, 31}};
+    for (size_t i = 0; i < COUNT(sizes) * 6; i++) {
+        const int *s = sizes[i / 6], width = s[0], height = s[1];
+        uint8_t *rgb = noise(width, height), whole[64 * 64 * 3], part[64 * 64 * 3];
+        lvni_resize_plan plan;
+        assert_int_equal(lvni_resize_centre(s[2], s[3], (lvni_filter)(i % 6), width, height, &plan),
+                         LVN_OK);
+        lvni_picture picture = {.rgb = rgb, .width = width, .height = height, .scale = 1.0};
+        resize_to(&picture, &plan, whole);
+        const lvni_box box = lvni_resize_wanted(&plan, width, height);
+        assert_true(box.x >= 0 && box.y >= 0 && box.x + box.width <= width &&
+                    box.y + box.height <= height);
+        picture.left = (int)box.x, picture.top = (int)box.y, picture.columns = (int)box.width,
+        picture.rows = (int)box.height;
+        const size_t row = (size_t)picture.columns * 3;
+        uint8_t *window = malloc(row * (size_t)picture.rows);
+        for (int y = 0; y < picture.rows; y++) {
+            memcpy(window + (size_t)y * row,
+                   rgb + ((size_t)(picture.top + y) * (size_t)width + (size_t)picture.left) * 3,
+                   row);
+        }
+        picture.rgb = window;
+        resize_to(&picture, &plan, part);
+        assert_memory_equal(whole, part, (size_t)(s[3] * s[3] * 3));
+        free(window);
+        free(rgb);
+    }
+}
+
+static void the_shorter_side_is_that_of_torchvision(void **state)
+{
+    (void)state;
+    static const int sizes[][2] = {{224, 256}, {32, 37},   {64, 73},   {96, 110}, {128, 146},
+                                   {160, 183}, {299, 342}, {384, 439}, {1, 1},    {7, 8}};
+    for (size_t i = 0; i < COUNT(sizes); i++) {
+        assert_int_equal(lvni_transform_resize(sizes[i][0]), sizes[i][1]);
+    }
+    lvni_resize_plan p; /* 533 / 400 * 256 = 341.12; (341 - 224) / 2 = 58.5, to even */
+    assert_int_equal(lvni_resize_centre(256, 224, LVNI_FILTER_BILINEAR, 400, 533, &p), LVN_OK);
+    assert_true(p.width == 256 && p.height == 341 && p.left == 16 && p.top == 58);
+    assert_int_equal(lvni_resize_centre(8192, 224, LVNI_FILTER_BILINEAR, 1, 1000000, &p),
+                     LVN_ERR_USAGE);
+    assert_non_null(strstr(lvn_last_error()->message, "1 x 1000000"));
+}
+
+static int64_t sample_of(const lvn_dataset *d, const char *name)
+{
+    for (int64_t i = 0; i < d->cls->length(d); i++) {
+        if (strcmp(d->cls->sample_name(d, i), name) == 0) {
+            return i;
+        }
+    }
+    fail_msg("no photo %s", name);
+    return -1;
+}
+
+/* One photo as evaluation sees it, in bytes. */
+static void photo_read(lvni_image_scan *scan, const struct golden_photo *g, uint8_t *out)
+{
+    lvni_transform t;
+    lvn_dataset *d;
+    float *image = malloc((size_t)g->crop * (size_t)g->crop * 3 * sizeof *image);
+    lvni_transform_init(&t, g->crop);
+    t.eval_resize = g->shorter;
+    t.eval_filter = g->filter;
+    assert_int_equal(lvni_image_view_create(scan, NULL, 0, &t, &d), LVN_OK);
+    assert_int_equal(
+        d->cls->get(d, &(lvn_sample_key){1, 0, sample_of(d, g->name), false}, (void *[]){image}),
+        LVN_OK);
+    lvni_transform_to_rgb(&t, image, out);
+    lvn_dataset_destroy(d);
+    free(image);
+}
+
+/* The bytes of Pillow, but at most one level off where another libjpeg decodes, and of the one tall
+ * photo (resize.h). */
+static void photos_are_torchvisions(void **state)
+{
+    (void)state;
+    const char *folder = images_real_folder();
+    if (folder == NULL) {
+        skip();
+    }
+    const size_t step = getenv("LEVIN_TEST_SLOW") == NULL ? 3 : 1;
+    lvni_image_scan *scan;
+    uint8_t *out = malloc((size_t)224 * 224 * 3);
+    int seen = 0, equal = 0;
+    assert_int_equal(lvni_image_scan_open(folder, LVNI_SCAN_FLAT, &scan), LVN_OK);
+    for (size_t i = 0; i < COUNT(golden_photos); i += step) {
+        const struct golden_photo *g = &golden_photos[i];
+        photo_read(scan, g, out);
+        for (size_t k = 0; k < GOLDEN_SAMPLES; k++) {
+            const int is = out[(size_t)(g->crop * g->crop * 3) * k / GOLDEN_SAMPLES],
+                      wanted = (uint8_t)g->samples[k];
+            if (abs(is - wanted) > 1) {
+                fail_msg("%s to %d, crop %d: value %zu is %d, not %d", g->name, g->shorter, g->crop,
+                         k, is, wanted);
+            }
+        }
+        seen++;
+        equal += crc_of(out, g->crop) == g->crc;
+    }
+    print_message("%d of %d photos have the bytes of torchvision\n", equal, seen);
+    assert_true(equal * 10 >= seen * 9);
+    lvni_image_scan_release(scan);
+    free(out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(odd_shapes_are_torchvisions),
+        cmocka_unit_test(a_window_gives_what_the_whole_image_gives),
+        cmocka_unit_test(the_shorter_side_is_that_of_torchvision),
+        cmocka_unit_test(photos_are_torchvisions),
+    };
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    lvni_data_scratch_release();
+    return failed;
+}
