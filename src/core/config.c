@@ -1,10 +1,11 @@
-/* Slots and layers of the configuration (config.h); config_get.c has the getters. Who writes what: config_words.c the command
+/* Slots and layers of the configuration (config.h); config_get.c has the getters, config_unknown.c what a key
+ * may mean. Who writes what: config_words.c the command
  * line, config_yaml.c the files, config_write.c the saved forms. */
 #include "core/config_impl.h"
 
 #include "core/alloc.h"
-#include "core/edit_distance.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,7 @@
 static bool same_key(const char *name, const char *key)
 {
     for (; *name != '\0' && *key != '\0'; name++, key++) {
-        if (*name != (*key == '-' ? '_' : *key)) {
+        if (*name != (*key == '-' ? '_' : (char)tolower((unsigned char)*key))) {
             return false;
         }
     }
@@ -45,41 +46,6 @@ bool lvni_config_is_prefix(const lvni_config *config, const char *prefix)
         }
     }
     return false;
-}
-
-/* "lr" is nearer to "optim.lr" than letters say: the last part of a name alone counts too, for one edit. */
-static size_t key_distance(const char *name, const char *key)
-{
-    const char *dot = strrchr(name, '.');
-    const size_t whole = lvni_edit_distance(name, key);
-    size_t best = whole <= lvni_edit_limit(name, key) ? whole : SIZE_MAX;
-    if (dot != NULL && strchr(key, '.') == NULL) {
-        const size_t part = lvni_edit_distance(dot + 1, key);
-        if (part <= lvni_edit_limit(dot + 1, key) && part + 1 < best) {
-            best = part + 1;
-        }
-    }
-    return best;
-}
-
-lvn_status lvni_config_unknown(const lvni_config *config, const char *key, const char *origin)
-{
-    const char *nearest = NULL;
-    size_t best = SIZE_MAX;
-    for (size_t i = 0; i < config->n; i++) {
-        const lvni_option *row = config->slots[i].row;
-        const size_t distance = (row->flags & LVNI_OPT_HIDDEN) != 0 ? SIZE_MAX : key_distance(row->name, key);
-        if (distance < best) {
-            best = distance;
-            nearest = row->name;
-        }
-    }
-    const char *help = config->help_command;
-    if (nearest != NULL) {
-        LVN_FAIL(LVN_ERR_USAGE, "unknown key `%.80s`; did you mean `%s`?  (%s)", key, nearest, origin);
-    }
-    LVN_FAIL(LVN_ERR_USAGE, "unknown key `%.80s`%s%s%s  (%s)", key, help != NULL ? "; all keys: `" : "",
-             help != NULL ? help : "", help != NULL ? "`" : "", origin);
 }
 
 /* ---- tables ---- */
@@ -225,16 +191,28 @@ static lvn_status store(lvni_slot *slot, const lvni_assignment *a, lvni_value *v
     return LVN_OK;
 }
 
+/* "weights=$FILE" with a variable that is not set: to go on without would be another run than the one
+ * that was asked for. What the program writes itself (saved, resolved) says null where there is none. */
+static lvn_status check_path(const lvni_option *row, const lvni_assignment *a)
+{
+    const bool given = a->layer == LVNI_LAYER_WORDS || a->layer == LVNI_LAYER_FILE ||
+                       a->layer == LVNI_LAYER_JOB;
+    const char *nothing = a->quoted ? " \t\r\n" : " \t\r\n'\"";
+    if (row->type != LVNI_OPT_PATH || a->back || !given || a->text[strspn(a->text, nothing)] != '\0') {
+        return LVN_OK;
+    }
+    LVN_FAIL(LVN_ERR_USAGE, "`%.80s`: the path is empty; give one, or leave the key out  (%s)", a->key,
+             a->origin);
+}
+
 lvn_status lvni_config_assign(lvni_config *config, const lvni_assignment *a)
 {
-    lvni_slot *slot = lvni_config_find(config, a->key);
+    lvni_slot *slot = lvni_config_target(config, a->key);
     if (slot == NULL) {
         return lvni_config_unknown(config, a->key, a->origin);
     }
-    if (slot->row->alias_of != NULL) {
-        slot = lvni_config_find(config, slot->row->alias_of);
-    }
     const lvni_option *row = slot->row;
+    LVN_TRY(check_path(row, a));
     if (a->once && slot->seen_source == a->source) {
         LVN_FAIL(LVN_ERR_USAGE, "`%.80s`: this file sets `%s` already, by this or another name  (%s)", a->key,
                  row->name, a->origin);

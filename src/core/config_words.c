@@ -3,6 +3,7 @@
 
 #include "core/alloc.h"
 
+#include <ctype.h>
 #include <string.h>
 #include <strings.h>
 
@@ -19,14 +20,56 @@ typedef struct word_pair {
 
 static bool is_flag(const lvni_config *config, const char *key)
 {
-    const lvni_slot *slot = lvni_config_find(config, key);
-    return slot != NULL && slot->target->type == LVNI_OPT_BOOL;
+    const lvni_slot *slot = lvni_config_target(config, key);
+    return slot != NULL && slot->row->type == LVNI_OPT_BOOL;
 }
 
 static bool is_bool_word(const char *word)
 {
     static const char words[] = "true|false|yes|no|on|off|1|0";
     return lvni_option_word_index(words, word, strlen(word)) >= 0;
+}
+
+/* ---- the parts of a word ---- */
+
+typedef struct word_parts {
+    const char *key;
+    size_t n;         /* bytes of the key */
+    const char *text; /* behind `=`; NULL: there is none */
+    bool dashes;      /* "--key": the value may be the next word */
+    bool back;        /* "~key" */
+} word_parts;
+
+/* "-b", "-b=64", "-b64": short options of other trainers. */
+static bool split_short(const lvni_config *config, const char *word, word_parts *out)
+{
+    char name[KEY_MAX];
+    const char *equals = strchr(word, '=');
+    if (word[0] != '-' || !isalpha((unsigned char)word[1])) {
+        return false;
+    }
+    *out = (word_parts){.key = word, .dashes = true, .text = equals != NULL ? equals + 1 : NULL};
+    out->n = equals != NULL ? (size_t)(equals - word) : strlen(word);
+    snprintf(name, sizeof name, "%.*s", (int)out->n, word);
+    if (out->n < sizeof name && lvni_config_foreign(config, name) != NULL) {
+        return true;
+    }
+    snprintf(name, sizeof name, "%.2s", word);
+    out->n = 2;
+    out->text = word + 2;
+    return isdigit((unsigned char)word[2]) && lvni_config_foreign(config, name) != NULL;
+}
+
+static void split_parts(const lvni_config *config, const char *word, word_parts *out)
+{
+    if (split_short(config, word, out)) {
+        return;
+    }
+    *out = (word_parts){.key = word, .dashes = strncmp(word, "--", 2) == 0, .back = *word == '~'};
+    out->key += out->dashes || strncmp(word, "++", 2) == 0 ? 2 : *word == '+' || *word == '~' ? 1 : 0;
+    const char *equals = strchr(out->key, '=');
+    out->n = equals != NULL ? (size_t)(equals - out->key) : strlen(out->key);
+    out->text = equals != NULL ? equals + 1 : NULL;
 }
 
 /* "--key value" and "--flag". */
@@ -38,7 +81,7 @@ static lvn_status split_dashes(const lvni_config *config, int left, const char *
         out->text = "true";
         return LVN_OK;
     }
-    if (lvni_config_find(config, out->key) == NULL) {
+    if (lvni_config_target(config, out->key) == NULL) {
         return lvni_config_unknown(config, out->key, origin);
     }
     if (next == NULL || strncmp(next, "--", 2) == 0) {
@@ -52,28 +95,43 @@ static lvn_status split_dashes(const lvni_config *config, int left, const char *
 static lvn_status split_word(const lvni_config *config, int left, const char *const *words,
                              const char *origin, word_pair *out)
 {
-    const char *word = words[0];
-    const bool dashes = strncmp(word, "--", 2) == 0;
-    const char *key = dashes ? word + 2
-                             : word + (strncmp(word, "++", 2) == 0    ? 2
-                                       : *word == '+' || *word == '~' ? 1
-                                                                      : 0);
-    const char *equals = strchr(key, '=');
-    const size_t n = equals != NULL ? (size_t)(equals - key) : strlen(key);
-    *out = (word_pair){.back = *word == '~', .used = 1, .text = ""};
-    if (n == 0 || (equals == NULL && !dashes && !out->back)) {
-        LVN_FAIL(LVN_ERR_USAGE, "`%.80s` is not understood: words are key=value or --key value  (%s)", word,
+    word_parts p;
+    split_parts(config, words[0], &p);
+    *out = (word_pair){.back = p.back, .used = 1, .text = ""};
+    if (p.n == 0 || (p.text == NULL && !p.dashes && !p.back)) {
+        LVN_FAIL(LVN_ERR_USAGE, "`%.80s` is not understood: words are key=value or --key value  (%s)",
+                 words[0], origin);
+    }
+    if (p.n >= KEY_MAX) {
+        LVN_FAIL(LVN_ERR_USAGE, "the key of `%.80s...` is longer than any known one  (%s)", words[0],
                  origin);
     }
-    if (n >= KEY_MAX) {
-        LVN_FAIL(LVN_ERR_USAGE, "the key of `%.80s...` is longer than any known one  (%s)", word, origin);
-    }
-    memcpy(out->key, key, n);
-    if (equals != NULL) {
-        out->text = equals + 1;
+    memcpy(out->key, p.key, p.n);
+    if (p.text != NULL) {
+        out->text = p.text;
         return LVN_OK;
     }
     return out->back ? LVN_OK : split_dashes(config, left, words, origin, out);
+}
+
+int lvni_config_words_of(const lvni_config *config, int n, const char *const *words, const char **name,
+                         const char **text)
+{
+    word_parts p;
+    char key[KEY_MAX];
+    split_parts(config, words[0], &p);
+    snprintf(key, sizeof key, "%.*s", (int)p.n, p.key);
+    const lvni_slot *slot = p.n > 0 && p.n < sizeof key ? lvni_config_target(config, key) : NULL;
+    *name = slot != NULL ? slot->row->name : NULL;
+    *text = p.text;
+    if (slot == NULL || (p.text == NULL && !p.dashes && !p.back)) {
+        return 0;
+    }
+    const char *next = n > 1 ? words[1] : NULL;
+    const bool two = p.text == NULL && p.dashes && next != NULL &&
+                     (slot->row->type != LVNI_OPT_BOOL || is_bool_word(next));
+    *text = two ? next : p.text;
+    return two ? 2 : 1;
 }
 
 static lvn_status load_all(lvni_config *config, lvni_layer layer, int n, const char *const *words,
@@ -101,8 +159,8 @@ static lvn_status load_files(lvni_config *config, int n, const char *const *word
         word_pair pair;
         LVN_TRY(split_word(config, n - i, words + i, command_line, &pair));
         i += pair.used;
-        const lvni_slot *slot = lvni_config_find(config, pair.key);
-        if (slot != NULL && strcmp(slot->target->name, "config") == 0 && !pair.back && pair.text[0] != '\0') {
+        const lvni_slot *slot = lvni_config_target(config, pair.key);
+        if (slot != NULL && strcmp(slot->row->name, "config") == 0 && !pair.back && pair.text[0] != '\0') {
             LVN_TRY(lvni_config_load_file(config, LVNI_LAYER_FILE, pair.text));
         }
     }

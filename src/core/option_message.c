@@ -2,6 +2,7 @@
 #include "core/option_impl.h"
 
 #include "core/edit_distance.h"
+#include "core/foreign_keys.h"
 
 #include <stdarg.h>
 #include <stdint.h>
@@ -50,6 +51,19 @@ static void describe_range(const lvni_option_range *range, lvni_str *out)
     }
 }
 
+/* "resnet101" is another network than resnet18, and no slip of the finger: digits say what is meant. */
+static bool same_digits(const char *a, const char *b)
+{
+    static const char digits[] = "0123456789";
+    for (;; a++, b++) {
+        a += strcspn(a, digits);
+        b += strcspn(b, digits);
+        if (*a != *b || *a == '\0') {
+            return *a == *b;
+        }
+    }
+}
+
 static const char *nearest_choice(const char *choices, const char *text, char *buffer, size_t room)
 {
     size_t best = SIZE_MAX;
@@ -58,7 +72,7 @@ static const char *nearest_choice(const char *choices, const char *text, char *b
         char word[64];
         snprintf(word, sizeof word, "%.*s", (int)length, p);
         const size_t distance = lvni_edit_distance(word, text);
-        if (distance < best && distance <= lvni_edit_limit(word, text)) {
+        if (distance < best && distance <= lvni_edit_limit(word, text) && same_digits(word, text)) {
             best = distance;
             snprintf(buffer, room, "%s", word);
         }
@@ -67,8 +81,26 @@ static const char *nearest_choice(const char *choices, const char *text, char *b
     return best == SIZE_MAX ? NULL : buffer;
 }
 
+static lvn_status fail_foreign(const lvni_option *row, const char *text, const lvni_foreign *entry,
+                               const char *origin)
+{
+    lvni_str hint = {0};
+    lvni_foreign_print_hint(entry, &hint);
+    lvn_status s = lvni_str_status(&hint);
+    if (s == LVN_OK) {
+        s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__, "%s `%.*s` is not in this version: %s  (%s)",
+                          row->name, SHOWN, text, lvni_str_text(&hint), origin);
+    }
+    lvni_str_free(&hint);
+    return s;
+}
+
 lvn_status lvni_option_expected(const lvni_option *row, const char *text, bool quoted, const char *origin)
 {
+    const lvni_foreign *entry = lvni_foreign_value(row->name, text);
+    if (entry != NULL) {
+        return fail_foreign(row, text, entry, origin);
+    }
     lvni_str want = {0};
     char word[64];
     if (row->type == LVNI_OPT_CHOICE) {

@@ -12,7 +12,7 @@ static const lvni_option export_rows[] = {
     {.name = "config", .type = LVNI_OPT_PATH, .help = "YAML file with any of these keys.", .flags = LVNI_OPT_NOT_SAVED},
     {.name = "model", .type = LVNI_OPT_PATH, .help = "Run directory, checkpoint or exported .safetensors file."},
     LVNI_OPTION_ALIAS("run", "model"),
-    {.name = "checkpoint", .type = LVNI_OPT_STRING, .help = "best or last of a run directory (unset: best), or the path of a checkpoint."},
+    {.name = "checkpoint", .type = LVNI_OPT_PATH, .help = "best or last of a run directory (unset: best), or the path of a checkpoint."},
     {.name = "use_ema", .type = LVNI_OPT_BOOL, .fallback = "true",
      .help = "false: of a run with ema.decay, the weights themselves and not their average; needs the run directory or a checkpoint."},
     {.name = "output", .type = LVNI_OPT_PATH, .fallback = "model.safetensors", .help = "File to write, for load_state_dict of PyTorch."},

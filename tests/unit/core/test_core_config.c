@@ -228,19 +228,21 @@ static void words_of_choices_have_other_spellings(void **state)
 static void unknown_keys_name_the_nearest(void **state)
 {
     (void)state;
-    assert_message(words("batchsize=3", NULL, NULL),
-                   "unknown key `batchsize`; did you mean `batch_size`?  (command line)");
+    assert_message(words("bachsize=3", NULL, NULL),
+                   "unknown key `bachsize`; did you mean `batch_size`?  (command line)");
     assert_message(words("lr=3", NULL, NULL), "unknown key `lr`; did you mean `optim.lr`?  (command line)");
     assert_message(words("max_epohcs=3", NULL, NULL),
                    "unknown key `max_epohcs`; did you mean `max_epochs`?  (command line)");
-    assert_message(words("--gpu", "3", NULL), "unknown key `gpu`; did you mean `gpus`?  (command line)");
+    assert_message(words("--gpuss", "3", NULL),
+                   "unknown key `gpuss`; did you mean `gpus` (devices)?  (command line)");
     assert_message(words("xyzzy=3", NULL, NULL), "unknown key `xyzzy`  (command line)");
     lvni_config_set_help(config, "levin help train");
     assert_message(words("xyzzy=3", NULL, NULL),
                    "unknown key `xyzzy`; all keys: `levin help train`  (command line)");
     assert_message(yaml("seed: 1\noptim:\n  lrr: 3\n"),
                    "unknown key `optim.lrr`; did you mean `optim.lr`?  (c.yml:3)");
-    assert_message(yaml("optimm:\n  lr: 3\n"), "unknown key `optimm`; did you mean `optim`?  (c.yml:2)");
+    assert_message(yaml("optimm:\n  lr: 3\n"),
+                   "unknown key `optimm`; did you mean `optim` (optim.name)?  (c.yml:2)");
     char word[400];
     memset(word, 'k', sizeof word);
     word[398] = '=';
@@ -424,7 +426,6 @@ static void fill(void)
                                       "scheduler=cosine",
                                       "data=/a/b_c.d",
                                       "num_workers=auto",
-                                      "config=",
                                       "overwrite=true",
                                       "seed=-9223372036854775808",
                                       "optim.betas=[0.1,1e-30]",

@@ -1,0 +1,29 @@
+/* Names that people bring from other trainers (Lightning's Trainer, timm's train.py, torchrun, Keras' fit
+ * and what scripts usually call things): each is another name of a key here, or gets a sentence that says
+ * what to use. One table, foreign_table.c; the configuration asks it for keys and values that no row knows. */
+#ifndef LEVIN_CORE_FOREIGN_KEYS_H
+#define LEVIN_CORE_FOREIGN_KEYS_H
+
+#include "core/str.h"
+
+typedef struct lvni_foreign {
+    /* "wd|w_decay": names; "-b": a short option; "kd_*": all that begin so; "strategy=fsdp": a value of a
+     * row here. Lower case, '_' for '-'. */
+    const char *names;
+    const char *key;  /* the row here that takes the same values and means the same; NULL: there is none */
+    const char *hint; /* without key: what to do, with the keys of here in braces: "use {max_steps}=5" */
+} lvni_foreign;
+
+extern const lvni_foreign lvni_foreign_table[];
+extern const size_t lvni_foreign_table_n;
+
+/* Is `key` one of entry->names? Upper case and '-' count as lower case and '_'. */
+bool lvni_foreign_is(const lvni_foreign *entry, const char *key);
+/* The sentence for a value that a row does not know ("strategy", "fsdp"); NULL: none. */
+const lvni_foreign *lvni_foreign_value(const char *key, const char *value);
+/* The first key in braces at or after *at; false: no more. Moves *at behind it. */
+bool lvni_foreign_next_key(const char **at, char *key, size_t room);
+/* The hint without its braces. */
+void lvni_foreign_print_hint(const lvni_foreign *entry, lvni_str *out);
+
+#endif

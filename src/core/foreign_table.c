@@ -1,0 +1,309 @@
+/* The table of foreign names (foreign_keys.h): one row each. Where a name has several rows, the first
+ * whose keys the command has is the answer. Names of option rows need no entry. */
+#include "core/foreign_keys.h"
+
+/* clang-format off */
+#define SAME(names, key) {names, key, NULL}
+#define HINT(names, hint) {names, NULL, hint}
+#define NO_NEED "leave it out"
+
+const lvni_foreign lvni_foreign_table[] = {
+    /* ---- data ---- */
+    SAME("data_dir|data_path|data_root|dataset_dir|dataset_path|train_dir|train_data|"
+         "dataset|folder|root|images|image_dir", "data"),
+    SAME("label|label_file|targets", "data.labels"),
+    SAME("validation_split|val_ratio|val_size|val_frac|valid_split|test_size", "val_split"),
+    SAME("img_size|imgsz|imsize|image_sz|resolution|crop_size|size", "image_size"),
+    HINT("input_size", "images are square with 3 channels: use {image_size}=224"),
+    HINT("in_chans|input_channels|input_img_mode", "images have 3 channels; " NO_NEED),
+    HINT("num_classes|n_classes|nclass|classes|class_map|classes_file",
+         "the classes are the sub-folders of {data}=DIR; " NO_NEED),
+    HINT("x|y|train_dataloaders|val_dataloaders|datamodule|train_dataloader|"
+         "val_dataloader|dataloader", "use {data}=DIR, a folder with one sub-folder per class"),
+    HINT("validation_data|val_data|val_dir|valid_dir|val_path|test_dir",
+         "use {data}=DIR with the folders train and val in it, or {val_split}=0.2"),
+    HINT("val_split=validation|val_split=val|val_split=valid|val_split=test",
+         "a validation folder in {data}=DIR is found by its name; {val_split}=0.2 "
+         "takes a part of each class"),
+    HINT("train_split|split",
+         "a train folder in {data}=DIR is found by its name; {val_split}=0.2 takes a "
+         "part of each class"),
+    HINT("train_num_samples|val_num_samples|limit_train_batches|limit_predict_batches|"
+         "overfit_batches",
+         "all images of {data}=DIR are used; for a short run use {max_steps}=100"),
+    HINT("dataset_download|download|dataset_trust_remote_code",
+         "nothing is downloaded: use {data}=DIR with your own images"),
+    HINT("input_key|target_key|target_format",
+         "classes come from the sub-folders of {data}=DIR; " NO_NEED),
+    HINT("shuffle|worker_seeding",
+         "every epoch has an order of its own, which follows from {seed}; " NO_NEED),
+    HINT("balanced_mode|balanced_*|labelmix*", "every image is seen once per epoch; " NO_NEED),
+    HINT("sample_weight|sample_weights", "all samples count the same; " NO_NEED),
+    HINT("class_weight", "all classes count the same; " NO_NEED),
+    HINT("pin_mem|pin_memory|no_prefetcher|prefetch_factor|loader_prefetch_factor|"
+         "persistent_workers|use_multi_epochs_loader|"
+         "reload_dataloaders_every_n_epochs|use_distributed_sampler|"
+         "replace_sampler_ddp", "loading is set by {num_workers} alone; " NO_NEED),
+    SAME("workers|num_loader_workers|dataloader_num_workers|loader_workers|n_workers|"
+         "nworkers|-j", "num_workers"),
+
+    /* ---- model ---- */
+    SAME("arch|architecture|net|network|backbone|model_name|model_type", "model.name"),
+    SAME("drop|dropout|drop_rate|dropout_rate", "model.dropout"),
+    SAME("initial_checkpoint|pretrained_path|pretrained_weights|init_checkpoint|"
+         "finetune|finetune_from|load_weights|weight|model_checkpoint", "weights"),
+    HINT("pretrained|weights_only",
+         "nothing is downloaded: use {weights}=FILE.safetensors with the weights of "
+         "torchvision, and {reset_head}=true for classes of your own"),
+    HINT("model_kwargs|gp|fast_norm|bn_momentum|bn_eps|head_init_scale|head_init_bias|"
+         "model_registry",
+         "the networks are those of {model.name}, as torchvision has them; " NO_NEED),
+    HINT("drop_connect|drop_path|drop_path_rate|drop_block|stochastic_depth",
+         "not for these networks: use {model.dropout}=0.1"),
+    HINT("grad_checkpointing|gradient_checkpointing|activation_checkpointing",
+         "use a smaller {batch_size} with {accumulate_grad_batches}=4"),
+    HINT("torchscript|torchcompile|torchcompile_mode|compile|jit_compile|fuser|"
+         "aot_autograd|run_eagerly|steps_per_execution|channels_last|benchmark|"
+         "inference_mode|synchronize_step|cudnn_benchmark|allow_tf32",
+         "there is nothing to compile or to tune; " NO_NEED),
+    HINT("layer_decay|layer_decay_min_scale|layer_decay_no_opt_scale",
+         "use {lr_scale}=[layer1.*=0.1,head=10]"),
+    HINT("freeze_backbone|freeze_layers|linear_probe|feature_extract",
+         "use {freeze}=[conv1,layer*], patterns over the names of parameters"),
+    HINT("kd_*|distill_loss_weight|task_loss_weight|teacher|teacher_model|distill*",
+         "there is no distillation; use {weights}=FILE to start from another model"),
+    HINT("naflex*", "images have one size, {image_size}"),
+
+    /* ---- optimizer ---- */
+    SAME("optimizer|opt|optim_name|optimizer_name", "optim.name"),
+    SAME("learningrate|base_lr|lr0|init_lr|initial_lr|max_lr|start_lr|eta", "optim.lr"),
+    HINT("lr_base|lr_base_size|lr_base_scale|blr|scale_lr|auto_lr_find",
+         "the rate does not depend on the batch: use {optim.lr}=LR*batch/256"),
+    SAME("wd|w_decay|weightdecay|decay|l2", "optim.weight_decay"),
+    SAME("momentum|mom", "optim.momentum"),
+    SAME("nesterov", "optim.nesterov"),
+    SAME("betas|opt_betas|adam_betas", "optim.betas"),
+    HINT("beta1|beta2|beta_1|beta_2|adam_beta1|adam_beta2|opt_beta",
+         "use {optim.betas}=[0.9,0.999]"),
+    SAME("eps|opt_eps|epsilon|adam_eps|adam_epsilon", "optim.eps"),
+    HINT("opt_kwargs|optimizer_kwargs|optimizer_params",
+         "each has a key of its own: {optim.momentum}, {optim.betas}, {optim.eps}, "
+         "{optim.weight_decay}, {optim.nesterov}"),
+    SAME("clip_grad|clip_grad_norm|grad_clip|max_grad_norm|gradient_clip|clip|"
+         "clipnorm|grad_norm_clip", "gradient_clip_val"),
+    HINT("clip_mode|gradient_clip_algorithm|clipvalue",
+         "gradients are clipped by their 2-norm, {gradient_clip_val}; " NO_NEED),
+    SAME("grad_accum_steps|gradient_accumulation_steps|grad_accum|accum_iter|"
+         "accumulate|accumulation_steps|grad_accumulation|update_freq", "accumulate_grad_batches"),
+    SAME("sched|lr_scheduler|lr_schedule|lr_sched|schedule|scheduler_name|"
+         "lr_scheduler_type", "scheduler.name"),
+    SAME("warmup|warmup_iters|num_warmup_steps|lr_warmup_steps|warmup_steps",
+         "scheduler.warmup_steps"),
+    SAME("warmup_epochs|lr_warmup_epochs", "scheduler.warmup_epochs"),
+    HINT("warmup_lr|warmup_ratio|warmup_prefix|lr_warmup_decay|lr_warmup_method",
+         "the warm-up rises in a line from 0: use {scheduler.warmup_steps} or "
+         "{scheduler.warmup_epochs}"),
+    SAME("decay_rate|dr|gamma|lr_gamma|lr_decay", "scheduler.gamma"),
+    SAME("decay_milestones|milestones|lr_milestones|lr_steps", "scheduler.milestones"),
+    SAME("step_size|lr_step_size|decay_epochs|lr_drop", "scheduler.step_size"),
+    HINT("decay_steps|sched_on_updates|lr_interval",
+         "use {scheduler.interval}=step with {scheduler.step_size} or "
+         "{scheduler.milestones}"),
+    HINT("min_lr|lr_min|eta_min|final_lr|lrf|end_lr",
+         "use {scheduler.end_factor}=F, the rate at the end as a part of {optim.lr}"),
+    HINT("lr_noise*|lr_cycle*|lr_k_decay|cooldown_epochs|patience_epochs|"
+         "lr_stable_timescale|lr_decay_fn|t_max|pct_start|reduce_lr_on_plateau|plateau",
+         "the schedules are those of {scheduler.name}: constant, step, multistep, "
+         "cosine, linear"),
+    SAME("model_ema_decay|ema_decay", "ema.decay"),
+    HINT("model_ema|ema", "use {ema.decay}=0.9998"),
+    HINT("model_ema_warmup|ema_warmup", "{ema.warmup} is on; " NO_NEED),
+    HINT("model_ema_force_cpu|model_ema_steps|ema_steps",
+         "the average is kept where the weights are, after each step; " NO_NEED),
+
+    /* ---- loss and augmentation ---- */
+    SAME("scale|crop_scale", "augment.scale"),
+    SAME("ratio|crop_ratio|aspect_ratio", "augment.ratio"),
+    SAME("hflip|horizontal_flip|fliplr|flip", "augment.hflip"),
+    SAME("vflip|vertical_flip|flipud", "augment.vflip"),
+    HINT("color_jitter|colour_jitter|cj",
+         "use {augment.brightness}=0.4 {augment.contrast}=0.4 {augment.saturation}=0.4"),
+    SAME("color_jitter_prob", "augment.jitter"),
+    SAME("grayscale_prob|grayscale|gray", "augment.grey"),
+    SAME("gaussian_blur_prob|blur", "augment.blur"),
+    SAME("mixup", "augment.mixup_alpha"),
+    SAME("cutmix", "augment.cutmix_alpha"),
+    HINT("cutmix_minmax|mixup_prob|mixup_switch_prob|mixup_mode|mixup_off_epoch|"
+         "mixup_off_step", "every step mixes: {augment.mixup_alpha}, {augment.cutmix_alpha}"),
+    HINT("no_aug|no_augment", "use {augment.crop}=false {augment.hflip}=0"),
+    HINT("augment|aug|augmentation|transform|transforms",
+         "each has a key of its own, such as {augment.crop}, {augment.hflip}, "
+         "{augment.mixup_alpha}"),
+    HINT("aa|auto_augment|autoaugment|randaugment|rand_augment|ra_magnitude|"
+         "trivial_augment|augmix|aug_repeats|aug_splits|resplit|split_bn|ra_sampler",
+         "use {augment.mixup_alpha}, {augment.cutmix_alpha}, {augment.brightness} and "
+         "{augment.blur}"),
+    HINT("reprob|remode|recount|random_erase|random_erasing|erasing",
+         "there is no random erasing; {augment.cutmix_alpha}=1 is the nearest"),
+    HINT("train_crop_mode|train_interpolation|interpolation_train",
+         "random crops are resized bilinearly: {augment.crop}, {augment.scale}; " NO_NEED),
+    HINT("crop_pct|mean|std|interpolation",
+         "evaluation resizes and crops as the training's model says; " NO_NEED),
+    HINT("smoothing",
+         "the loss is cross-entropy with hard labels; {augment.mixup_alpha} softens "
+         "them"),
+    HINT("loss|criterion|task|loss_fn|jsd_loss|bce_loss|bce_sum|bce_target_thresh|"
+         "bce_pos_weight|loss_weights|multilabel_threshold|metrics|weighted_metrics|"
+         "eval_metric", "the loss is cross-entropy, and accuracy is measured; " NO_NEED),
+
+    /* ---- length, batch, validation ---- */
+    SAME("num_epochs|n_epochs|epoch|nb_epochs|num_train_epochs|total_epochs", "max_epochs"),
+    SAME("max_iters|num_steps|n_steps|iterations|max_iterations|total_steps|num_iters|"
+         "train_steps|num_train_steps", "max_steps"),
+    SAME("batch|bs|train_batch_size|batchsize|mini_batch_size|total_batch_size|"
+         "global_batch_size|-b", "batch_size"),
+    SAME("per_device_train_batch_size|device_batch_size|batch_size_per_gpu|"
+         "per_gpu_batch_size|local_batch_size", "batch_size_per_device"),
+    SAME("validation_batch_size|val_batch_size|test_batch_size|eval_bs|"
+         "per_device_eval_batch_size|-vb", "eval_batch_size"),
+    HINT("fast_dev_run", "use {max_steps}=1"),
+    HINT("steps_per_epoch|epoch_repeats|epoch_length|iters_per_epoch",
+         "an epoch is all images of {data}=DIR once; for a length in steps use "
+         "{max_steps}"),
+    HINT("min_epochs|min_steps|early_stopping|early_stop|patience|stop_epoch|"
+         "save_epochs",
+         "a run goes to its end, {max_epochs} or {max_steps}; the best model is kept"),
+    HINT("max_time|time_limit|timeout_minutes",
+         "use timeout 3600 levin train ...: SIGTERM saves a checkpoint, and "
+         "{resume}=true goes on"),
+    HINT("start_epoch|initial_epoch|start_step|last_epoch|check_resume*",
+         "use {resume}=true with {out}=DIR, which goes on where the run stopped"),
+    HINT("val_check_interval|check_val_every_n_epoch|validation_freq|val_interval|"
+         "val_every|eval_interval|num_sanity_val_steps|limit_val_batches|"
+         "limit_test_batches|validation_steps|num_evals|eval_every",
+         "all of the validation part is measured after each epoch; {val_split}=0 "
+         "leaves it out"),
+    SAME("drop_remainder", "drop_last"),
+    SAME("random_seed|manual_seed|seed_everything|rng_seed", "seed"),
+
+    /* ---- devices and precision ---- */
+    SAME("ngpus|ngpu|n_gpu|n_gpus|gpu|gpu_ids|num_devices|n_devices", "devices"),
+    SAME("device", "accelerator"),
+    HINT("cpu|no_cuda|use_cpu|no_gpu", "use {accelerator}=cpu"),
+    HINT("cuda|use_cuda|use_gpu", "use {accelerator}=gpu"),
+    HINT("tpu_cores|ipus|hpus|device_modules", "use {accelerator}=cpu and {devices}=N"),
+    HINT("amp|use_amp|mixed_precision|fp16|half|amp_dtype|bf16|amp_impl|model_dtype|"
+         "dtype|auto_scale_loss|amp_backend|amp_level|apex_amp",
+         "use {precision}=bf16-mixed or {precision}=16-mixed"),
+    HINT("precision=fp16|precision=float16|precision=half|precision=amp|"
+         "precision=mixed|precision=16-true", "use {precision}=16-mixed"),
+    HINT("precision=bfloat16|precision=bf16_mixed|precision=mixed_bfloat16",
+         "use {precision}=bf16-mixed"),
+    HINT("precision=fp32|precision=float32|precision=float|precision=single|"
+         "precision=full|precision=tf32", "use {precision}=32-true"),
+    HINT("precision=64|precision=64-true|precision=double|precision=float64|"
+         "precision=transformer-engine|precision=transformer-engine-float16|"
+         "precision=fp8|precision=8",
+         "use {precision}=32-true, bf16-mixed, 16-mixed or bf16-true"),
+    HINT("accelerator=tpu|accelerator=mps|accelerator=hpu|accelerator=ipu|"
+         "accelerator=xpu|accelerator=npu|accelerator=xla|accelerator=rocm",
+         "use {accelerator}=cpu"),
+    HINT("accelerator=cuda:*|accelerator=gpu:*",
+         "use {accelerator}=gpu {devices}=[N], the numbers of the devices"),
+    HINT("accelerator=ddp|accelerator=dp|accelerator=ddp_spawn", "use {strategy}=ddp"),
+    HINT("strategy=ddp_spawn|strategy=ddp_fork|strategy=ddp_notebook|"
+         "strategy=ddp_find_unused_parameters_true|"
+         "strategy=ddp_find_unused_parameters_false|strategy=ddp_cpu|strategy=horovod|"
+         "strategy=nccl|strategy=gloo|strategy=mpi|strategy=mirrored|strategy=ddp_*",
+         "use {strategy}=ddp"),
+    HINT("strategy=single_device|strategy=no", "use {strategy}=single"),
+    HINT("strategy=fsdp|strategy=fsdp2|strategy=fsdp_*|strategy=deepspeed|"
+         "strategy=deepspeed_*|strategy=zero*|strategy=ddp_sharded|"
+         "strategy=model_parallel|strategy=xla*|strategy=tensor_parallel|"
+         "strategy=colossalai", "every device holds the whole model: use {strategy}=ddp"),
+    SAME("nnodes|nodes|n_nodes", "num_nodes"),
+    HINT("world_size|nproc|nproc_per_node|num_processes|local_world_size|n_proc",
+         "use {devices}=N"),
+    HINT("local_rank|rank|node_rank|dist_url|dist_backend|dist|distributed|ddp|"
+         "init_method|master_addr|master_port|no_ddp_bb|plugins|dist_bn",
+         "ranks find each other: use {devices}=N, or start them with srun, mpirun or "
+         "torchrun"),
+    SAME("batch_norm_sync|syncbn|use_sync_bn|convert_syncbn", "sync_batchnorm"),
+    HINT("detect_anomaly|terminate_on_nan|track_grad_norm",
+         "numbers that are not finite end the run, and the gradient's norm is in "
+         "metrics.jsonl; " NO_NEED),
+
+    /* ---- the run, what it writes ---- */
+    SAME("output_dir|out_dir|outdir|save_dir|work_dir|workdir|run_dir|save_path|"
+         "logdir|exp_dir|result_dir|results_dir|output|-o", "out"),
+    HINT("default_root_dir|experiment|exp_name|experiment_name|run_name|name|project|"
+         "log_dir", "use {out}=DIR, the folder of the run"),
+    SAME("configs|cfg|config_file|conf|-c", "config"),
+    HINT("ckpt_path|resume_from_checkpoint|resume_from|auto_resume|restart|continue|"
+         "load|restore|checkpoint|ckpt|load_checkpoint|-r",
+         "use {resume}=true with {out}=DIR, the folder of the run"),
+    HINT("no_resume_opt|reset_optimizer|load_optimizer",
+         "use {weights}=DIR of the run, which takes its weights alone"),
+    HINT("enable_checkpointing|checkpoint_hist|save_top_k|save_total_limit|num_saves|"
+         "checkpoint_callback|save_best|save_last|save_strategy",
+         "the last and the best checkpoint are kept; {checkpoint.every_n_steps}=N "
+         "saves the last one more often"),
+    SAME("recovery_interval|save_every|save_interval|save_steps|save_freq|"
+         "checkpoint_interval", "checkpoint.every_n_steps"),
+    SAME("log_interval|print_freq|logging_steps|log_every|log_freq|log_steps", "log_every_n_steps"),
+    HINT("num_logs", "use {log_every_n_steps}=N"),
+    HINT("logger|log_wandb|wandb*|tensorboard|tb|mlflow|comet|log_tensorboard|"
+         "enable_autolog_hparams|report_to|csv_logger",
+         "all is in metrics.jsonl of {out}=DIR, one JSON object per line; " NO_NEED),
+    HINT("callbacks|profiler|barebones|save_images|vis|visualize|hooks",
+         "there is nothing to plug in from the command line; metrics.jsonl has "
+         "losses, times and memory; " NO_NEED),
+    HINT("enable_progress_bar|progress_bar|no_progress|progress_bar_refresh_rate|"
+         "enable_model_summary|silent|-q", "use {quiet}=true"),
+    HINT("verbose|verbosity|-v", "use {quiet}=true for less; train.log has all"),
+    HINT("deterministic=warn", "use {deterministic}=true"),
+    HINT("force|force_overwrite|overwrite_output_dir|exist_ok|-f", "use {overwrite}=true"),
+    HINT("eval|evaluate|test|test_only|eval_only|do_eval|validate|evaluate_only",
+         "levin eval {model}=RUN {data}=DIR measures a trained model"),
+    HINT("do_predict|inference|infer", "levin predict {model}=RUN {data}=DIR labels images"),
+    HINT("do_train|train|mode", "levin train classify {data}=DIR trains; " NO_NEED),
+    HINT("tta", "one centre crop of each image is evaluated; " NO_NEED),
+
+    /* ---- predict, eval, export ---- */
+    SAME("output_file|out|output_path|output_csv|results_file|result|dest|to|-o", "output"),
+    SAME("weights_path|ckpt|model_path|run|run_dir|model_dir", "model"),
+    SAME("batch_size|bs|batch|-b", "eval_batch_size"),
+    HINT("format|output_format", "the ending of {output}=FILE says it"),
+    HINT("epochs|max_epochs|lr|optim|learning_rate",
+         "this command trains nothing, it uses {model}; " NO_NEED),
+
+    /* ---- torchrun (levin launch) ---- */
+    SAME("rdzv_id|job_id", "run_id"),
+    SAME("shutdown_timeout|kill_after|termination_grace_time_s", "grace"),
+    SAME("np|num_procs|n|ranks|num_ranks|nprocs|n_procs|ngpus_per_node|gpus_per_node|"
+         "procs_per_node", "nproc"),
+    SAME("join_timeout|start_timeout", "rdzv_timeout"),
+    HINT("local_ranks_filter", "use {show}=0,1, ranks of the whole run"),
+    HINT("log_line_prefix_template",
+         "use {prefix}='%h:%r: ' with the codes %r rank, %l local rank, %h host"),
+    HINT("rdzv_conf", "how long ranks wait for each other is {rdzv_timeout}=SECONDS; " NO_NEED),
+    HINT("numa_binding", "use {bind}=numa or {bind}=cores"),
+    HINT("duplicate_stdout_filters|duplicate_stderr_filters|logs_specs|"
+         "event_log_handler", "each rank has files of its own in {run_dir}=DIR; " NO_NEED),
+    HINT("signals_to_handle",
+         "all signals that end or stop a program, SIGUSR1 and SIGUSR2 are passed on; " NO_NEED),
+    HINT("monitor_interval", "the end of a rank is noticed at once; " NO_NEED),
+    HINT("start_method", "ranks are processes, started by exec; " NO_NEED),
+    HINT("run_path", "the script is started by python3 -u; " NO_NEED),
+    HINT("virtual_local_rank",
+         "every rank sees the devices of the node and takes the one of its "
+         "LOCAL_RANK; " NO_NEED),
+    HINT("local_addr",
+         "this node's own address is not needed: rank 0 listens at {master_addr}; " NO_NEED),
+    HINT("use_env", "LOCAL_RANK is in the environment; " NO_NEED),
+    HINT("print_completion", "levin help launch lists all options"),
+    HINT("hostfile|hosts|host|include|exclude",
+         "run the same command on each node: {nodes}=N {node_rank}=K "
+         "{master_addr}=HOST {master_port}=PORT"),
+};
+const size_t lvni_foreign_table_n = sizeof lvni_foreign_table / sizeof *lvni_foreign_table;
