@@ -1,5 +1,5 @@
-/* Slots and layers of the configuration (config.h); config_get.c has the getters, config_unknown.c what a key
- * may mean. Who writes what: config_words.c the command
+/* Slots and layers of the configuration (config.h); config_get.c has the getters, config_unknown.c
+ * what a key may mean. Who writes what: config_words.c the command
  * line, config_yaml.c the files, config_write.c the saved forms. */
 #include "core/config_impl.h"
 
@@ -191,18 +191,19 @@ static lvn_status store(lvni_slot *slot, const lvni_assignment *a, lvni_value *v
     return LVN_OK;
 }
 
-/* "weights=$FILE" with a variable that is not set: to go on without would be another run than the one
- * that was asked for. What the program writes itself (saved, resolved) says null where there is none. */
+/* "weights=$FILE" with a variable that is not set: to go on without would be another run than the
+ * one that was asked for. What the program writes itself says null where there is none. */
 static lvn_status check_path(const lvni_option *row, const lvni_assignment *a)
 {
     const bool given = a->layer == LVNI_LAYER_WORDS || a->layer == LVNI_LAYER_FILE ||
                        a->layer == LVNI_LAYER_JOB;
     const char *nothing = a->quoted ? " \t\r\n" : " \t\r\n'\"";
-    if (row->type != LVNI_OPT_PATH || a->back || !given || a->text[strspn(a->text, nothing)] != '\0') {
+    if (row->type != LVNI_OPT_PATH || a->back || !given ||
+        a->text[strspn(a->text, nothing)] != '\0') {
         return LVN_OK;
     }
-    LVN_FAIL(LVN_ERR_USAGE, "`%.80s`: the path is empty; give one, or leave the key out  (%s)", a->key,
-             a->origin);
+    LVN_FAIL(LVN_ERR_USAGE, "`%.80s`: the path is empty; give one, or leave the key out  (%s)",
+             a->key, a->origin);
 }
 
 lvn_status lvni_config_assign(lvni_config *config, const lvni_assignment *a)

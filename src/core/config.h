@@ -33,10 +33,10 @@ lvn_status lvni_config_load_job(lvni_config *config, const char *job);
 /* Words key=value, --key=value, --key value, --flag, ~key (back to the default), and config=FILE, --config
  * FILE (YAML files, read before the other words count; needs a row "config"). */
 lvn_status lvni_config_load_words(lvni_config *config, int n, const char *const *words);
-/* How many of the n words the option at words[0] takes (1 or 2); 0: it is none of this configuration's.
+/* How many of the n words the option at words[0] takes (1 or 2); 0: it is none of this command's.
  * *name: the row that it sets, NULL: none; *text: its value, NULL: none is given. Borrowed. */
-int lvni_config_words_of(const lvni_config *config, int n, const char *const *words, const char **name,
-                         const char **text);
+int lvni_config_words_of(const lvni_config *config, int n, const char *const *words,
+                         const char **name, const char **text);
 lvn_status lvni_config_load_file(lvni_config *config, lvni_layer layer, const char *path);
 /* YAML (or JSON) text; `name` stands in the origins: "name:12". */
 lvn_status lvni_config_load_yaml(lvni_config *config, lvni_layer layer, const char *name, const char *text,

@@ -36,10 +36,10 @@ typedef struct lvni_assignment {
 lvn_status lvni_config_assign(lvni_config *config, const lvni_assignment *a);
 /* The slot of a key or alias, or NULL. */
 lvni_slot *lvni_config_find(const lvni_config *config, const char *key);
-/* The slot that a user's key sets: of an alias, or of a foreign name (foreign_keys.h), the row that it means.
- * NULL: none. */
+/* The slot that a user's key sets: of an alias, or of a foreign name (foreign_keys.h), the row that
+ * it means. NULL: none. */
 lvni_slot *lvni_config_target(const lvni_config *config, const char *key);
-/* What the foreign table says of a key that is no row here; NULL: nothing that this command could use. */
+/* What the foreign table says of a key that is no row here; NULL: nothing for this command. */
 const lvni_foreign *lvni_config_foreign(const lvni_config *config, const char *key);
 /* Does any key begin with "prefix."? */
 bool lvni_config_is_prefix(const lvni_config *config, const char *prefix);

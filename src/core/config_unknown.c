@@ -1,5 +1,5 @@
-/* What a key means that is not the name of a row (config_impl.h): another trainer's name of one, or a
- * mistake, which gets the nearest name there is. Meaning comes before spelling. */
+/* What a key means that is not the name of a row (config_impl.h): another trainer's name of one, or
+ * a mistake, which gets the nearest name there is. Meaning comes before spelling. */
 #include "core/config_impl.h"
 
 #include "core/edit_distance.h"
@@ -41,20 +41,22 @@ lvni_slot *lvni_config_target(const lvni_config *config, const char *key)
         const lvni_foreign *entry = lvni_config_foreign(config, key);
         slot = entry != NULL && entry->key != NULL ? lvni_config_find(config, entry->key) : NULL;
     }
-    return slot != NULL && slot->row->alias_of != NULL ? lvni_config_find(config, slot->row->alias_of)
-                                                       : slot;
+    return slot != NULL && slot->row->alias_of != NULL
+               ? lvni_config_find(config, slot->row->alias_of)
+               : slot;
 }
 
 /* ---- the nearest ---- */
 
 typedef struct nearest {
     char name[KEY_MAX];
-    size_t distance; /* SIZE_MAX: none */
+    size_t distance;             /* SIZE_MAX: none */
     const lvni_option *row;      /* what the name means, or */
     const lvni_foreign *foreign; /* what is said of it */
 } nearest;
 
-/* "lr" is nearer to "optim.lr" than letters say: the last part of a name alone counts too, for one edit. */
+/* "lr" is nearer to "optim.lr" than letters say: the last part of a name alone counts too, for one
+ * edit. */
 static size_t key_distance(const char *name, const char *key)
 {
     const char *dot = strrchr(name, '.');
@@ -116,7 +118,8 @@ static void offer_foreign(const lvni_config *config, const char *key, nearest *b
 static const char *known_part(const lvni_config *config, const char *key)
 {
     const char *dot = strrchr(key, '.');
-    const lvni_slot *slot = dot != NULL && dot[1] != '\0' ? lvni_config_target(config, dot + 1) : NULL;
+    const lvni_slot *slot =
+        dot != NULL && dot[1] != '\0' ? lvni_config_target(config, dot + 1) : NULL;
     return slot != NULL ? slot->row->name : NULL;
 }
 
@@ -129,12 +132,14 @@ static lvn_status fail_with_hint(const char *key, const char *near, const lvni_f
     lvni_foreign_print_hint(entry, &hint);
     lvn_status s = lvni_str_status(&hint);
     if (s == LVN_OK && near != NULL) {
-        s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
-                          "unknown key `%.80s`; did you mean `%s`? It is not in this version: %s  (%s)", key,
-                          near, lvni_str_text(&hint), origin);
+        s = lvn_error_set(
+            LVN_ERR_USAGE, __FILE__, __LINE__,
+            "unknown key `%.80s`; did you mean `%s`? It is not in this version: %s  (%s)", key,
+            near, lvni_str_text(&hint), origin);
     } else if (s == LVN_OK) {
-        s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__, "`%.80s` is not in this version: %s  (%s)",
-                          key, lvni_str_text(&hint), origin);
+        s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
+                          "`%.80s` is not in this version: %s  (%s)", key, lvni_str_text(&hint),
+                          origin);
     }
     lvni_str_free(&hint);
     return s;
@@ -159,13 +164,15 @@ lvn_status lvni_config_unknown(const lvni_config *config, const char *key, const
     if (best.distance < SIZE_MAX) {
         const bool other = strcmp(best.name, best.row->name) != 0;
         if (other && best.foreign != NULL && key_distance(best.row->name, key) < SIZE_MAX) {
-            LVN_FAIL(LVN_ERR_USAGE, "unknown key `%.80s`; did you mean `%s`?  (%s)", key, best.row->name,
-                     origin);
+            LVN_FAIL(LVN_ERR_USAGE, "unknown key `%.80s`; did you mean `%s`?  (%s)", key,
+                     best.row->name, origin);
         }
-        LVN_FAIL(LVN_ERR_USAGE, "unknown key `%.80s`; did you mean `%s`%s%s%s?  (%s)", key, best.name,
-                 other ? " (" : "", other ? best.row->name : "", other ? ")" : "", origin);
+        LVN_FAIL(LVN_ERR_USAGE, "unknown key `%.80s`; did you mean `%s`%s%s%s?  (%s)", key,
+                 best.name, other ? " (" : "", other ? best.row->name : "", other ? ")" : "",
+                 origin);
     }
     const char *help = config->help_command;
-    LVN_FAIL(LVN_ERR_USAGE, "unknown key `%.80s`%s%s%s  (%s)", key, help != NULL ? "; all keys: `" : "",
-             help != NULL ? help : "", help != NULL ? "`" : "", origin);
+    LVN_FAIL(LVN_ERR_USAGE, "unknown key `%.80s`%s%s%s  (%s)", key,
+             help != NULL ? "; all keys: `" : "", help != NULL ? help : "", help != NULL ? "`" : "",
+             origin);
 }

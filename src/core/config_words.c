@@ -66,7 +66,8 @@ static void split_parts(const lvni_config *config, const char *word, word_parts 
         return;
     }
     *out = (word_parts){.key = word, .dashes = strncmp(word, "--", 2) == 0, .back = *word == '~'};
-    out->key += out->dashes || strncmp(word, "++", 2) == 0 ? 2 : *word == '+' || *word == '~' ? 1 : 0;
+    const bool two = out->dashes || strncmp(word, "++", 2) == 0;
+    out->key += two ? 2 : *word == '+' || *word == '~' ? 1 : 0;
     const char *equals = strchr(out->key, '=');
     out->n = equals != NULL ? (size_t)(equals - out->key) : strlen(out->key);
     out->text = equals != NULL ? equals + 1 : NULL;
@@ -99,12 +100,13 @@ static lvn_status split_word(const lvni_config *config, int left, const char *co
     split_parts(config, words[0], &p);
     *out = (word_pair){.back = p.back, .used = 1, .text = ""};
     if (p.n == 0 || (p.text == NULL && !p.dashes && !p.back)) {
-        LVN_FAIL(LVN_ERR_USAGE, "`%.80s` is not understood: words are key=value or --key value  (%s)",
-                 words[0], origin);
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "`%.80s` is not understood: words are key=value or --key value  (%s)", words[0],
+                 origin);
     }
     if (p.n >= KEY_MAX) {
-        LVN_FAIL(LVN_ERR_USAGE, "the key of `%.80s...` is longer than any known one  (%s)", words[0],
-                 origin);
+        LVN_FAIL(LVN_ERR_USAGE, "the key of `%.80s...` is longer than any known one  (%s)",
+                 words[0], origin);
     }
     memcpy(out->key, p.key, p.n);
     if (p.text != NULL) {
@@ -114,8 +116,8 @@ static lvn_status split_word(const lvni_config *config, int left, const char *co
     return out->back ? LVN_OK : split_dashes(config, left, words, origin, out);
 }
 
-int lvni_config_words_of(const lvni_config *config, int n, const char *const *words, const char **name,
-                         const char **text)
+int lvni_config_words_of(const lvni_config *config, int n, const char *const *words,
+                         const char **name, const char **text)
 {
     word_parts p;
     char key[KEY_MAX];
@@ -160,7 +162,8 @@ static lvn_status load_files(lvni_config *config, int n, const char *const *word
         LVN_TRY(split_word(config, n - i, words + i, command_line, &pair));
         i += pair.used;
         const lvni_slot *slot = lvni_config_target(config, pair.key);
-        if (slot != NULL && strcmp(slot->row->name, "config") == 0 && !pair.back && pair.text[0] != '\0') {
+        const bool given = !pair.back && pair.text[0] != '\0';
+        if (slot != NULL && strcmp(slot->row->name, "config") == 0 && given) {
             LVN_TRY(lvni_config_load_file(config, LVNI_LAYER_FILE, pair.text));
         }
     }

@@ -1,17 +1,20 @@
-/* Names that people bring from other trainers (Lightning's Trainer, timm's train.py, torchrun, Keras' fit
- * and what scripts usually call things): each is another name of a key here, or gets a sentence that says
- * what to use. One table, foreign_table.c; the configuration asks it for keys and values that no row knows. */
+/* Names that people bring from other trainers (Lightning's Trainer, timm's train.py, torchrun,
+ * Keras' fit and what scripts usually call things): each is another name of a key here, or gets a
+ * sentence that says what to use. One table, foreign_table.c; the configuration asks it for keys
+ * and values that no row knows. */
 #ifndef LEVIN_CORE_FOREIGN_KEYS_H
 #define LEVIN_CORE_FOREIGN_KEYS_H
 
 #include "core/str.h"
 
 typedef struct lvni_foreign {
-    /* "wd|w_decay": names; "-b": a short option; "kd_*": all that begin so; "strategy=fsdp": a value of a
-     * row here. Lower case, '_' for '-'. */
+    /* "wd|w_decay": names; "-b": a short option; "kd_*": all that begin so; "strategy=fsdp": a
+     * value of a row here. Lower case, '_' for '-'. */
     const char *names;
-    const char *key;  /* the row here that takes the same values and means the same; NULL: there is none */
-    const char *hint; /* without key: what to do, with the keys of here in braces: "use {max_steps}=5" */
+    const char
+        *key; /* the row here that takes the same values and means the same; NULL: there is none */
+    const char
+        *hint; /* without key: what to do, with the keys of here in braces: "use {max_steps}=5" */
 } lvni_foreign;
 
 extern const lvni_foreign lvni_foreign_table[];

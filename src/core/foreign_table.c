@@ -1,5 +1,5 @@
-/* The table of foreign names (foreign_keys.h): one row each. Where a name has several rows, the first
- * whose keys the command has is the answer. Names of option rows need no entry. */
+/* The table of foreign names (foreign_keys.h): one row each. Where a name has several rows, the
+ * first whose keys the command has is the answer. Names of option rows need no entry. */
 #include "core/foreign_keys.h"
 
 /* clang-format off */
@@ -287,6 +287,8 @@ const lvni_foreign lvni_foreign_table[] = {
     HINT("log_line_prefix_template",
          "use {prefix}='%h:%r: ' with the codes %r rank, %l local rank, %h host"),
     HINT("rdzv_conf", "how long ranks wait for each other is {rdzv_timeout}=SECONDS; " NO_NEED),
+    HINT("rdzv_backend=etcd|rdzv_backend=etcd-v2|rdzv_backend=zeus",
+         "use {rdzv_backend}=static {master_addr}=HOST {master_port}=PORT {node_rank}=K"),
     HINT("numa_binding", "use {bind}=numa or {bind}=cores"),
     HINT("duplicate_stdout_filters|duplicate_stderr_filters|logs_specs|"
          "event_log_handler", "each rank has files of its own in {run_dir}=DIR; " NO_NEED),

@@ -51,7 +51,7 @@ static void describe_range(const lvni_option_range *range, lvni_str *out)
     }
 }
 
-/* "resnet101" is another network than resnet18, and no slip of the finger: digits say what is meant. */
+/* "resnet101" is another network than resnet18, and no slip: digits say what is meant. */
 static bool same_digits(const char *a, const char *b)
 {
     static const char digits[] = "0123456789";
@@ -88,8 +88,9 @@ static lvn_status fail_foreign(const lvni_option *row, const char *text, const l
     lvni_foreign_print_hint(entry, &hint);
     lvn_status s = lvni_str_status(&hint);
     if (s == LVN_OK) {
-        s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__, "%s `%.*s` is not in this version: %s  (%s)",
-                          row->name, SHOWN, text, lvni_str_text(&hint), origin);
+        s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
+                          "%s `%.*s` is not in this version: %s  (%s)", row->name, SHOWN, text,
+                          lvni_str_text(&hint), origin);
     }
     lvni_str_free(&hint);
     return s;

@@ -5,7 +5,8 @@
 
 void lvni_shell_quote(lvni_str *out, const char *word)
 {
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-";
+    static const char plain[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-";
     if (word[0] != '\0' && word[strspn(word, plain)] == '\0') {
         lvni_str_append(out, word);
         return;

@@ -9,6 +9,7 @@
 #include "launch/env_vars.h"
 #include "launch/launch_child.h"
 #include "launch/launch_impl.h"
+#include "launch/launch_program.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -240,6 +241,7 @@ static lvn_status run(lvni_run *r, int *code)
     LVN_TRY(lvni_env_strict(r->environment, r->o.strict_given ? r->o.strict : -1, &r->notices, &r->o.strict));
     LVN_TRY(lvni_launch_read_env_file(&r->o));
     LVN_TRY(lvni_launch_warn_of_nccl(r));
+    LVN_TRY(lvni_program_find_python(&r->o, r->environment));
     LVN_TRY(lvni_launch_srun(&r->o, r->environment, &r->notices, &printed));
     if (printed) {
         return LVN_OK;

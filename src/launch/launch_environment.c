@@ -29,7 +29,8 @@ void lvni_launch_forget_earlier(lvni_variables *v, bool meeting)
         "LEVIN_RANK", "LEVIN_WORLD_SIZE", "LEVIN_LOCAL_RANK", "LEVIN_LOCAL_WORLD_SIZE", "LEVIN_NODE_RANK", "LEVIN_NNODES", "LEVIN_STORE_FD", "LEVIN_LOCK_FD", "LEVIN_HANDED_OVER",
         "LEVIN_RESTART_COUNT", "LEVIN_MAX_RESTARTS", "LEVIN_ERROR_FILE", "LEVIN_LAUNCHED",
         "LEVIN_LAUNCH_ID", "LEVIN_DEVICES", "LEVIN_MADE_DIR", "RANK", "WORLD_SIZE", "LOCAL_RANK",
-        "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "NODE_RANK"};
+        "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "NODE_RANK",
+        "ROLE_RANK", "ROLE_WORLD_SIZE", "ROLE_NAME"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         lvni_variables_unset(v, names[i]);
     }
@@ -64,6 +65,13 @@ static void say_who(const lvni_run *r, const lvni_proc *p, lvni_variables *v)
     lvni_variables_set(v, "LEVIN_LAUNCHED", "1");
     if (r->launch_id[0] != '\0') {
         lvni_variables_set(v, "LEVIN_LAUNCH_ID", r->launch_id);
+    }
+    lvni_variables_set_number(v, "ROLE_RANK", p->rank); /* all ranks have one role */
+    lvni_variables_set_number(v, "ROLE_WORLD_SIZE", r->world);
+    lvni_variables_set(v, "ROLE_NAME", r->o.role);
+    lvni_variables_set(v, "TORCHELASTIC_USE_AGENT_STORE", "False"); /* rank 0 opens the port */
+    if (lvni_variables_get(v, "TORCH_NCCL_ASYNC_ERROR_HANDLING") == NULL) {
+        lvni_variables_set(v, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
     }
     if (r->o.strict_given) {
         lvni_variables_set(v, "LEVIN_STRICT", r->o.strict ? "1" : "0");

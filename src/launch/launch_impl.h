@@ -187,4 +187,7 @@ void lvni_guard_end(lvni_run *r);
  * dry run, and the command is on standard output. */
 lvn_status lvni_launch_srun(const lvni_launch_options *o, char *const *environment, lvni_notices *notices, bool *printed);
 
+/* Does this stream of the rank (launch_torchrun.h) reach the terminal? */
+bool lvni_launch_shows(const lvni_run *r, const lvni_proc *p, int stream);
+
 #endif

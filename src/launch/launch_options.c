@@ -1,10 +1,12 @@
-/* The words of `levin launch` (launch_options.h). The option table reads all but three things: the short forms -n -q -v, the options
- * that may be given several times (--env, --unset), and the program behind `--`. */
+/* The words of `levin launch` (launch_options.h). The option table reads all but three things: the
+ * short forms -n -q -v -m -r -t, the options that may be given several times (--env, --unset), and the program (launch_program.c). */
 #include "launch/launch_options.h"
 
 #include "core/alloc.h"
 #include "launch/launch.h"
 #include "launch/launch_pattern.h"
+#include "launch/launch_program.h"
+#include "launch/launch_torchrun.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -56,7 +58,7 @@ static const lvni_option what_rows[] = {
      .help = "dp and ddp2 are one process per node, which owns all its devices; all others one process per device"},
     LVNI_OPTION_ALIAS("backend", "strategy"),
     {.name = "allow_shared_device", .type = LVNI_OPT_BOOL, .fallback = "false", .help = "a device may stand in the list twice"},
-    {.name = "nodes", .type = LVNI_OPT_INT, .fallback = "1", .range = LVNI_BETWEEN(1, 65536),
+    {.name = "nodes", .type = LVNI_OPT_STRING, .fallback = "1", .check = lvni_torchrun_check_nodes,
      .help = "nodes of the run; more than 1 outside of Slurm: the same command on each node, with node_rank, master_addr and master_port"},
     LVNI_OPTION_ALIAS("nnodes", "nodes"),
     LVNI_OPTION_ALIAS("num_nodes", "nodes"),
@@ -66,6 +68,19 @@ static const lvni_option what_rows[] = {
      .help = "MASTER_PORT of the processes; auto: a free one on one node; random: a free one of 12000 to 31999"},
     {.name = "run_id", .type = LVNI_OPT_STRING, .help = "names the run, the same on all nodes; unset: drawn, over several nodes made from address, port and program"},
     {.name = "rdzv_timeout", .type = LVNI_OPT_FLOAT, .unit = "s", .range = LVNI_ABOVE(0), .help = "how long ranks wait for each other at the start"},
+    {.name = "standalone", .type = LVNI_OPT_BOOL, .fallback = "false",
+     .help = "torchrun's: one node that finds its own port, as one node always does here"},
+    {.name = "rdzv_backend", .type = LVNI_OPT_CHOICE, .fallback = "static",
+     .choices = "static|c10d",
+     .help = "torchrun's: what rdzv_endpoint's port is; several nodes need node_rank with both"},
+    {.name = "rdzv_endpoint", .type = LVNI_OPT_STRING, .check = lvni_torchrun_check_endpoint,
+     .help = "torchrun's HOST:PORT: master_addr and master_port in one"},
+    {.name = "role", .type = LVNI_OPT_STRING, .fallback = "default",
+     .help = "ROLE_NAME of the processes"},
+    {.name = "module", .type = LVNI_OPT_BOOL, .fallback = "false",
+     .help = "the script is the name of a Python module (-m)"},
+    {.name = "no_python", .type = LVNI_OPT_BOOL, .fallback = "false",
+     .help = "what stands there is a program, which runs without Python, as behind --"},
 };
 
 static const lvni_option end_rows[] = {
@@ -85,13 +100,21 @@ static const lvni_option end_rows[] = {
 
 static const lvni_option io_rows[] = {
     {.name = "run_dir", .type = LVNI_OPT_PATH, .help = "where logs/ and errors/ go; unset: levin-runs/RUN_ID"},
+    {.name = "log_dir", .type = LVNI_OPT_PATH,
+     .help = "a folder of several runs: run_dir is log_dir/RUN_ID, unless it is given"},
     {.name = "keep_logs", .type = LVNI_OPT_CHOICE, .fallback = "always", .choices = "always|failure|started",
      .help = "failure: what was written into the run directory goes when all ranks ended well, or at a signal of yours, and the directory with it; started: it goes when they refused to begin"},
     {.name = "output", .type = LVNI_OPT_PATH, .check = check_pattern,
      .help = "file of each rank's standard output, and of its standard error without error=; %r rank, %l local rank, %n node, %w ranks, %h host, %j run, %a attempt, %p process"},
     {.name = "error", .type = LVNI_OPT_PATH, .check = check_pattern, .help = "file of each rank's standard error, as output"},
     {.name = "output_append_shared", .type = LVNI_OPT_BOOL, .fallback = "false", .help = "several ranks may write into one file"},
-    {.name = "tee", .type = LVNI_OPT_BOOL, .fallback = "true", .help = "output goes to the files and to the terminal"},
+    {.name = "tee", .type = LVNI_OPT_STRING, .fallback = "true",
+     .check = lvni_torchrun_check_streams,
+     .help = "output goes to the files and to the terminal (-t); torchrun's 0 to 3 and 0:3,1:2 "
+             "are taken, and all streams go to both; false: redirect"},
+    {.name = "redirects", .type = LVNI_OPT_STRING, .check = lvni_torchrun_check_streams,
+     .help = "streams that go to the files only (-r): 1 standard output, 2 standard error, "
+             "3 both, or by local rank as in 0:3,1:2"},
     {.name = "redirect", .type = LVNI_OPT_BOOL, .fallback = "false", .help = "output goes to the files only"},
     {.name = "show", .type = LVNI_OPT_STRING, .fallback = "all", .help = "ranks whose output reaches the terminal: 0, 0,3-5, none"},
     {.name = "prefix", .type = LVNI_OPT_STRING, .check = check_pattern, .help = "in front of every line on the terminal; unset: `[%r] ` with several processes"},
@@ -146,17 +169,6 @@ static lvn_status repeated(int n, const char *const *words, int *i, const char *
     return LVN_OK;
 }
 
-static const char *short_form(const char *word)
-{
-    static const char *const forms[][2] = {{"-n", "--nproc"}, {"-q", "--quiet"}, {"-v", "--verbose"}};
-    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
-        if (strcmp(word, forms[i][0]) == 0) {
-            return forms[i][1];
-        }
-    }
-    return word;
-}
-
 static lvn_status check_variable(const char *option, const char *text, bool with_value)
 {
     const char *equals = strchr(text, '=');
@@ -184,7 +196,7 @@ static lvn_status sort_words(int n, const char *const *words, lvni_launch_option
             o->unset[o->n_unset++] = value;
             continue;
         }
-        rest[(*n_rest)++] = short_form(words[i]);
+        rest[(*n_rest)++] = lvni_launch_short_form(words[i]);
     }
     return LVN_OK;
 }
@@ -215,6 +227,9 @@ static void take_texts(lvni_launch_options *o)
     o->master_port = lvni_config_str(c, "master_port");
     o->run_id = lvni_config_str(c, "run_id");
     o->run_dir = lvni_config_str(c, "run_dir");
+    o->log_dir = lvni_config_str(c, "log_dir");
+    o->role = lvni_config_str(c, "role");
+    o->redirects = lvni_config_str(c, "redirects");
     const char *keep = lvni_config_str(c, "keep_logs");
     o->keep_logs = strcmp(keep, "always") == 0 ? LVNI_KEEP_ALWAYS : strcmp(keep, "failure") == 0 ? LVNI_KEEP_FAILURE : LVNI_KEEP_STARTED;
     o->prefix = lvni_config_bool(c, "no_prefix") ? "" : lvni_config_str(c, "prefix");
@@ -237,7 +252,7 @@ static void take_texts(lvni_launch_options *o)
 static void take_numbers(lvni_launch_options *o)
 {
     const lvni_config *c = o->config;
-    o->nodes = (int)lvni_config_int(c, "nodes");
+    o->nodes = lvni_torchrun_nodes(lvni_config_str(c, "nodes"));
     o->nodes_given = lvni_config_layer(c, "nodes") != LVNI_LAYER_DEFAULT;
     o->node_rank = (int)lvni_config_int(c, "node_rank");
     o->node_rank_given = lvni_config_layer(c, "node_rank") != LVNI_LAYER_DEFAULT;
@@ -249,7 +264,9 @@ static void take_numbers(lvni_launch_options *o)
     o->stop_grace_s = lvni_config_is_set(c, "stop_grace") ? lvni_config_float(c, "stop_grace") : o->grace_s;
     o->timeout_s = lvni_config_float(c, "timeout");
     o->straggler_timeout_s = lvni_config_float(c, "straggler_timeout");
-    o->redirect = lvni_config_bool(c, "redirect") || !lvni_config_bool(c, "tee");
+    const char *tee = lvni_config_str(c, "tee");
+    const bool no_tee = lvni_option_word_index("false|no|off", tee, strlen(tee)) >= 0;
+    o->redirect = lvni_config_bool(c, "redirect") || no_tee;
     o->append_shared = lvni_config_bool(c, "output_append_shared");
     o->tail = (int)lvni_config_int(c, "tail");
     o->standard_input = lvni_config_choice(c, "stdin");
@@ -263,122 +280,25 @@ static void take_numbers(lvni_launch_options *o)
     o->verbose = lvni_config_bool(c, "verbose") || o->debug;
 }
 
-/* ---- a program without `--` ---- */
-
-static const lvni_option *row_of(const char *key, size_t n)
-{
-    size_t n_tables;
-    const lvni_option_table *tables = lvni_launch_tables(&n_tables);
-    for (size_t t = 0; t < n_tables; t++) {
-        for (size_t i = 0; i < tables[t].n; i++) {
-            const char *name = tables[t].rows[i].name;
-            size_t k = 0;
-            while (k < n && name[k] != '\0' && name[k] == (key[k] == '-' ? '_' : key[k])) {
-                k++;
-            }
-            if (k == n && name[k] == '\0') {
-                return &tables[t].rows[i];
-            }
-        }
-    }
-    return NULL;
-}
-
-/* How many words the option at words[0] has; 0: it is none. */
-static int option_words(int n, const char *const *words)
-{
-    static const char truths[] = "true|false|yes|no|on|off|1|0";
-    const char *word = short_form(words[0]), *equals = strchr(word, '=');
-    const bool dashes = strncmp(word, "--", 2) == 0;
-    const char *key = word + (dashes ? 2 : 0);
-    const lvni_option *row = row_of(key, equals != NULL ? (size_t)(equals - key) : strlen(key));
-    if (row == NULL || (equals == NULL && !dashes)) {
-        return 0;
-    }
-    if (row->alias_of != NULL) { /* its own type says nothing */
-        row = row_of(row->alias_of, strlen(row->alias_of));
-    }
-    const bool takes_next = row->type != LVNI_OPT_BOOL || (n > 1 && lvni_option_word_index(truths, words[1], strlen(words[1])) >= 0);
-    return equals == NULL && takes_next ? 2 : 1;
-}
-
-/* As one would type it. */
-static void print_word(lvni_str *out, const char *word)
-{
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-";
-    if (word[0] != '\0' && word[strspn(word, plain)] == '\0') {
-        lvni_str_append(out, word);
-        return;
-    }
-    lvni_str_char(out, '\'');
-    for (; *word != '\0'; word++) {
-        if (*word == '\'') {
-            lvni_str_append(out, "'\\''");
-        } else {
-            lvni_str_char(out, *word);
-        }
-    }
-    lvni_str_char(out, '\'');
-}
-
-/* Commands of this program that have ranks. */
-static bool is_command(const char *word)
-{
-    return strcmp(word, "train") == 0 || strcmp(word, "predict") == 0 || strcmp(word, "eval") == 0;
-}
-
-/* Other launchers take the program right behind their options; here a word more says where it begins, as options are key=value, too. `own` words
- * are in front of the first `--` of n. *n_options: as many of them as may be options: behind one that is none stands anything. */
-static lvn_status check_dashes(int own, int n, const char *const *words, int *n_options)
-{
-    *n_options = own;
-    int at = 0;
-    for (int used; at < own && (used = option_words(own - at, words + at)) > 0;) {
-        at += used;
-    }
-    if (at >= own || strchr("-+~", words[at][0]) != NULL || strchr(words[at], '=') != NULL) {
-        *n_options = at < own && own == n ? at + 1 : own;
-        return LVN_OK; /* what is wrong otherwise, the table says */
-    }
-    const bool ours = is_command(words[at]);
-    lvni_str line = {0};
-    lvni_str_append(&line, ours && at == 0 ? " -n N" : "");
-    for (int i = 0; i < n; i++) {
-        lvni_str_append(&line, i != at ? " " : ours ? " -- levin " : " -- ");
-        print_word(&line, words[i]);
-    }
-    lvn_status s = lvni_str_status(&line);
-    s = s != LVN_OK ? s : lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__, "put %s before the %s: levin launch%s", ours ? "-- levin" : "--",
-                                        ours ? "command" : "program", lvni_str_text(&line));
-    lvni_str_free(&line);
-    return s;
-}
+/* ---- all of them ---- */
 
 lvn_status lvni_launch_options_read(int n, const char *const *words, lvni_launch_options *out)
 {
     *out = (lvni_launch_options){0};
-    int own = 0;
-    while (own < n && strcmp(words[own], "--") != 0) {
-        own++;
-    }
-    int n_options;
-    LVN_TRY(check_dashes(own, n, words, &n_options));
-    out->n_program = own < n ? n - own - 1 : 0;
-    out->program = words + n - out->n_program;
     size_t n_tables;
     const lvni_option_table *tables = lvni_launch_tables(&n_tables);
     LVN_TRY(lvni_config_create(tables, n_tables, &out->config));
     lvni_config_set_help(out->config, "levin help launch");
-    LVN_TRY(load(n_options, words, out));
-    if (out->n_program <= 0) { /* what is wrong otherwise is told first */
-        LVN_FAIL(LVN_ERR_USAGE, "which program? levin launch [options] -- PROGRAM [ARGS...]");
-    }
+    lvni_program_place place;
+    lvni_program_find(out->config, n, words, &place);
+    LVN_TRY(load(place.n_options, words, out));
+    LVN_TRY(lvni_program_take(out, &place, n, words)); /* other mistakes come first */
     take_texts(out);
     take_numbers(out);
     if (out->gpus && lvni_config_is_set(out->config, "devices")) {
         LVN_FAIL(LVN_ERR_USAGE, "devices and gpus are two names of one thing: give one of them");
     }
-    return LVN_OK;
+    return lvni_torchrun_meet(out);
 }
 
 void lvni_launch_options_free(lvni_launch_options *o)
@@ -387,5 +307,6 @@ void lvni_launch_options_free(lvni_launch_options *o)
     lvni_free(o->env);
     lvni_free(o->unset);
     lvni_free(o->env_lines);
+    lvni_free(o->own_program);
     *o = (lvni_launch_options){0};
 }

@@ -16,8 +16,9 @@ typedef enum lvni_keep_logs {
 
 typedef struct lvni_launch_options {
     lvni_config *config; /* owns the texts below */
-    const char *const *program; /* n_program words behind `--`; borrowed */
+    const char *const *program; /* n_program words, then NULL; borrowed, or own_program */
     int n_program;
+    const char **own_program;   /* owned, where Python runs a script; NULL: the user's words */
     const char **env, **unset; /* --env K=V and --unset K in their order; the array is owned, the texts are borrowed */
     int n_env, n_unset;
 
@@ -30,13 +31,16 @@ typedef struct lvni_launch_options {
     int nodes, node_rank;
     bool nodes_given, node_rank_given;
     const char *master_addr, *master_port; /* NULL: not given; port: "auto", "random" or a number */
-    const char *run_id, *run_dir;          /* NULL: not given */
+    const char *run_id, *run_dir, *log_dir; /* NULL: not given */
+    const char *role;                      /* ROLE_NAME */
+    char endpoint[256];                    /* host of rdzv_endpoint; master_addr may be it */
     double rdzv_timeout_s;                 /* 0: not given */
     int max_restarts;
     double grace_s, stop_grace_s, timeout_s, straggler_timeout_s, crash_loop_s;
     const char *prefix;         /* NULL: not given; "": none */
     const char *output, *error; /* patterns of log files; NULL: those of the run directory */
     bool redirect, append_shared;
+    const char *redirects;      /* torchrun's; NULL: not given */
     lvni_keep_logs keep_logs;
     const char *show;
     int tail;

@@ -1,6 +1,8 @@
 /* What the launcher says: its own lines, and the report about a failure: who failed first, why, its last lines, and how all ended. */
 #include "launch/launch_impl.h"
 
+#include "launch/launch_torchrun.h"
+
 #include "core/alloc.h"
 #include "core/escape.h"
 #include "core/exit_code.h"
@@ -165,9 +167,10 @@ static bool says(const lvni_proc *p, const char *before, const char *message)
 static bool is_told(const lvni_run *r, const lvni_proc *first, const lvni_error_record *e)
 {
     bool told = false;
-    for (int i = 0; i < r->local && e->kind[0] != '\0' && e->message[0] != '\0' && !r->o.redirect && !told; i++) {
+    for (int i = 0; i < r->local && e->kind[0] != '\0' && e->message[0] != '\0' && !told; i++) {
         const lvni_proc *p = &r->procs[i];
-        told = r->shown[p->rank] && says(p, p == first ? "" : "error: ", e->message); /* of others their own mistake, not that they were told of it */
+        told = lvni_launch_shows(r, p, LVNI_STREAM_ERR) &&
+               says(p, p == first ? "" : "error: ", e->message); /* of others their own mistake, not that they were told of it */
     }
     return told;
 }

@@ -107,6 +107,14 @@ lvn_status lvni_launch_choose_run_dir(lvni_run *r)
         LVN_TRY(take_dir(r, r->o.run_dir));
         return r->o.dry_run ? LVN_OK : make_run_dir(r);
     }
+    if (r->o.log_dir != NULL) {
+        char *dir = NULL;
+        LVN_TRY(lvni_launch_path(&dir, "%s/%s", r->o.log_dir, r->run_id));
+        const lvn_status s = take_dir(r, dir);
+        lvni_free(dir);
+        LVN_TRY(s);
+        return r->o.dry_run ? LVN_OK : make_run_dir(r);
+    }
     char name[128];
     snprintf(name, sizeof name, "levin-runs/%s", r->run_id);
     LVN_TRY(take_dir(r, name));

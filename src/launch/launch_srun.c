@@ -142,7 +142,8 @@ static lvn_status warn_of_lost(const lvni_launch_options *o, char *const *enviro
 {
     static const char *const lost[] = {"devices", "gpus", "accelerator", "strategy", "allow_shared_device", "node_rank", "run_id", "max_restarts",
                                        "crash_loop", "grace", "timeout", "straggler_timeout", "run_dir", "keep_logs", "output", "error",
-                                       "output_append_shared", "tee", "redirect", "show", "prefix", "no_prefix", "pty", "tail", "stdin", "bind"};
+                                       "output_append_shared", "tee", "redirect", "redirects",
+                                       "log_dir", "role", "show", "prefix", "no_prefix", "pty", "tail", "stdin", "bind"};
     bool differ;
     LVN_TRY(check_values(o, environment, &differ));
     lvni_str names = {0};

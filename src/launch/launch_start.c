@@ -1,6 +1,8 @@
 /* The beginning of an attempt: ports, pipes and log files, then one process after the other. */
 #include "launch/launch_impl.h"
 
+#include "launch/launch_torchrun.h"
+
 #include "control/store.h"
 #include "core/alloc.h"
 #include "core/clock.h"
@@ -44,6 +46,12 @@ static lvn_status open_ports(lvni_run *r)
     return LVN_OK;
 }
 
+bool lvni_launch_shows(const lvni_run *r, const lvni_proc *p, int stream)
+{
+    const int hidden = lvni_torchrun_streams(r->o.redirects, p->local_rank);
+    return r->shown[p->rank] && !r->o.redirect && (hidden & stream) == 0;
+}
+
 /* The prefix holds the number of the process, so it is made when there is one. */
 static lvn_status make_prefix(const lvni_run *r, lvni_proc *p)
 {
@@ -64,9 +72,8 @@ static lvn_status make_prefix(const lvni_run *r, lvni_proc *p)
     if (strlen(p->out.prefix) > LVNI_STREAM_PIECE / 2) {
         LVN_FAIL(LVN_ERR_USAGE, "prefix: %zu bytes in front of every line are too many", strlen(p->out.prefix));
     }
-    const bool shown = r->shown[p->rank] && !r->o.redirect;
-    p->out.sink = shown ? r->out : NULL;
-    p->err.sink = shown ? r->err : NULL;
+    p->out.sink = lvni_launch_shows(r, p, LVNI_STREAM_OUT) ? r->out : NULL;
+    p->err.sink = lvni_launch_shows(r, p, LVNI_STREAM_ERR) ? r->err : NULL;
     return LVN_OK;
 }
 

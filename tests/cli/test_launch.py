@@ -135,7 +135,8 @@ class Environment(Case):
         self.assertEqual(env["RANK"], "1")
         self.assertNotEqual(env["MASTER_PORT"], "1")
         self.assertEqual(env["LEVIN_SIM_DEVICES"], "2")
-        for name in ("NODE_RANK", "TORCHELASTIC_USE_AGENT_STORE", "LEVIN_STORE_FD"):
+        self.assertEqual(env["TORCHELASTIC_USE_AGENT_STORE"], "False")
+        for name in ("NODE_RANK", "LEVIN_STORE_FD"):
             self.assertNotIn(name, env)
 
     def test_sockets(self):
@@ -228,7 +229,8 @@ print("fine", [int(d) for d in os.listdir("/proc/self/fd") if int(d) > 2 and d !
 class Words(Case):
     def test_bad_words(self):
         for words, says in ((["-n", "2"], "which program"), (["-n", "2", "A=1", "env"], "unknown key `A`"), (["-z", "ls"], "`-z` is not understood"),
-                            (["--standalone", "x.py"], "unknown key `standalone`"), (["-n2", "python3", "x.py"], "`-n2` is not understood"),
+                            (["--standalone", "x.py"], "x.py: there is no such script"),
+                            (["-n2", "python3", "x.py"], "`-n2` is not understood"),
                             (["-n", "0", "--", "ls"], "nproc 0"), (["-n", "two", "--", "ls"], "nproc two"),
                             (["--shw", "0", "--", "ls"], "did you mean `show`"), (["--show", "2", "-n", "2", "--", "ls"], "0 to 1"),
                             (["--prefix", "%q", "--", "ls"], "%q"), (["--env", "A", "--", "ls"], "NAME=VALUE"), (["--grace=-1", "--", "ls"], "grace"),

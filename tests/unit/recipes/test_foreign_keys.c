@@ -1,6 +1,8 @@
-/* Every name that the other trainers take is answered, and what the table of foreign names says is true. */
+/* Every name that the other trainers take is answered, and what the table of foreign names says is
+ * true. */
 #include "core/config_impl.h"
 #include "launch/launch.h"
+#include "launch/launch_program.h"
 #include "recipes/classify.h"
 #include "recipes/export.h"
 
@@ -18,7 +20,7 @@ enum { COMMANDS = 5, TRAIN = 0, LAUNCH = 4, NAME = 128 };
 typedef const lvni_option_table *(*tables_of)(size_t *n);
 static const tables_of tables[COMMANDS] = {
     lvni_classify_train_tables, lvni_classify_predict_tables, lvni_classify_eval_tables,
-    lvni_export_tables, lvni_launch_tables,
+    lvni_export_tables,         lvni_launch_tables,
 };
 
 static lvni_config *open_command(int command)
@@ -46,8 +48,10 @@ static void answers_list(const char *list, int command)
     lvni_config *c = open_command(command);
     while (fgets(name, sizeof name, f) != NULL) {
         name[strcspn(name, "\n")] = '\0';
-        const lvni_foreign *entry = lvni_config_foreign(c, name);
-        if (lvni_config_target(c, name) == NULL && (entry == NULL || entry->hint == NULL)) {
+        const char *key = command == LAUNCH ? lvni_launch_short_form(name) : name;
+        key += strncmp(key, "--", 2) == 0 ? 2 : 0;
+        const lvni_foreign *entry = lvni_config_foreign(c, key);
+        if (lvni_config_target(c, key) == NULL && (entry == NULL || entry->hint == NULL)) {
             fail_msg("%s: `%s` gets no answer", list, name);
         }
         n++;
@@ -65,21 +69,22 @@ static void every_name_of_other_trainers_is_answered(void **state)
     answers_list("keras", TRAIN);
 }
 
-/* Short ones of torchrun are in the table of short forms of levin launch (test_launch_words). */
 static void every_option_of_torchrun_is_answered(void **state)
 {
     (void)state;
     answers_list("torchrun", LAUNCH);
 }
 
-/* "{max_steps}=1" of a hint is a word that the command takes; capitals stand for a value of the user's. */
+/* "{max_steps}=1" of a hint is a word that the command takes; capitals stand for a value of the
+ * user's. */
 static void check_values(lvni_config *c, const lvni_foreign *entry)
 {
     char key[NAME], word[2 * NAME];
     for (const char *at = entry->hint; lvni_foreign_next_key(&at, key, sizeof key);) {
         const bool list = at[0] == '=' && at[1] == '[';
         const size_t n = at[0] != '=' ? 0 : list ? strcspn(at, "]") + 1 : strcspn(at, " ,;'");
-        if (n > 1 && !isupper((unsigned char)at[1]) && at[1] != '\'' && !(list && isupper((unsigned char)at[2]))) {
+        if (n > 1 && !isupper((unsigned char)at[1]) && at[1] != '\'' &&
+            !(list && isupper((unsigned char)at[2]))) {
             snprintf(word, sizeof word, "%s%.*s", key, (int)n, at);
             if (!take(c, word)) {
                 fail_msg("%s: %s", entry->hint, lvn_last_error()->message);
@@ -143,7 +148,8 @@ static bool is_refused(const char *word)
     bool refused = false;
     for (int k = 0; k < COMMANDS && !refused; k++) {
         lvni_config *c = open_command(k);
-        refused = !take(c, word) && strstr(lvn_last_error()->message, "is not in this version: ") != NULL;
+        refused =
+            !take(c, word) && strstr(lvn_last_error()->message, "is not in this version: ") != NULL;
         lvni_config_destroy(c);
     }
     return refused;

@@ -1,0 +1,159 @@
+/* torchrun's values (launch_torchrun.h). */
+#include "launch/launch_torchrun.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { NODES_MAX = 65536, PORT_MAX = 65535 };
+static const char usual_port[] = "29400"; /* of c10d, where the endpoint names none */
+
+/* Digits at *p; moves *p behind them. -1: none, or too many. */
+static long read_number(const char **p, long most)
+{
+    char *end;
+    if (**p < '0' || **p > '9') {
+        return -1;
+    }
+    const long n = strtol(*p, &end, 10);
+    *p = end;
+    return n <= most ? n : -1;
+}
+
+/* ---- nodes ---- */
+
+int lvni_torchrun_nodes(const char *text)
+{
+    const char *p = text;
+    return (int)read_number(&p, NODES_MAX);
+}
+
+lvn_status lvni_torchrun_check_nodes(const lvni_option *row, const lvni_value *value,
+                                     const char *origin)
+{
+    const char *p = value->text;
+    const long least = read_number(&p, NODES_MAX);
+    const bool range = least >= 1 && *p == ':';
+    p += range ? 1 : 0;
+    const long most = range ? read_number(&p, NODES_MAX) : least;
+    if (least < 1 || most < least || *p != '\0') {
+        return lvni_option_fail(row, value, origin, "give a number of nodes from 1 to %d",
+                                (int)NODES_MAX);
+    }
+    if (least < most) {
+        return lvni_option_fail(
+            row, value, origin,
+            "the number of nodes is fixed in this version; give nnodes=%ld, and --max-restarts for "
+            "ranks that fail",
+            most);
+    }
+    return LVN_OK;
+}
+
+/* ---- streams ---- */
+
+static bool is_truth(const char *text)
+{
+    static const char truths[] = "true|false|yes|no|on|off";
+    return lvni_option_word_index(truths, text, strlen(text)) >= 0;
+}
+
+/* One "R:V" at *p, or a V for all with rank -1. */
+static bool read_streams(const char **p, long *rank, long *streams)
+{
+    *rank = -1;
+    *streams = read_number(p, PORT_MAX);
+    if (**p == ':') {
+        (*p)++;
+        *rank = *streams;
+        *streams = *rank >= 0 ? read_number(p, PORT_MAX) : -1;
+    }
+    return *streams >= 0 && *streams <= (LVNI_STREAM_OUT | LVNI_STREAM_ERR);
+}
+
+lvn_status lvni_torchrun_check_streams(const lvni_option *row, const lvni_value *value,
+                                       const char *origin)
+{
+    long rank = 0, streams;
+    bool good = true;
+    const char *p = value->text;
+    for (bool more = !is_truth(p); more && good; p += more ? 1 : 0) {
+        good = read_streams(&p, &rank, &streams) && (*p == '\0' || (*p == ',' && rank >= 0));
+        more = *p == ',';
+    }
+    return good ? LVN_OK
+                : lvni_option_fail(row, value, origin,
+                                   "give 0 none, 1 standard output, 2 standard error or 3 both, "
+                                   "for all ranks, or by "
+                                   "local rank as in 0:3,1:2");
+}
+
+int lvni_torchrun_streams(const char *text, int local_rank)
+{
+    long rank, streams;
+    const char *p = text;
+    if (text == NULL || is_truth(text)) {
+        return 0;
+    }
+    while (read_streams(&p, &rank, &streams)) {
+        if (rank < 0 || rank == local_rank) {
+            return (int)streams;
+        }
+        if (*p++ != ',') {
+            break;
+        }
+    }
+    return 0;
+}
+
+/* ---- where nodes meet ---- */
+
+/* HOST, HOST:PORT, [v6] or [v6]:PORT: how long the host is, without its brackets; *port behind it,
+ * "" for none. */
+static size_t host_length(const char *text, const char **host, const char **port)
+{
+    const char *close = *text == '[' ? strchr(text, ']') : NULL;
+    *host = close != NULL ? text + 1 : text;
+    const size_t n = close != NULL ? (size_t)(close - text) - 1 : strcspn(text, ":");
+    const char *behind = close != NULL ? close + 1 : text + n;
+    *port = *behind == ':' ? behind + 1 : behind;
+    return *behind == '\0' || *behind == ':' ? n : 0;
+}
+
+lvn_status lvni_torchrun_check_endpoint(const lvni_option *row, const lvni_value *value,
+                                        const char *origin)
+{
+    const char *host, *port;
+    const size_t n = host_length(value->text, &host, &port);
+    const char *p = port;
+    const bool good =
+        n > 0 && (*port == '\0' ? port[-1] != ':' : read_number(&p, PORT_MAX) >= 0 && *p == '\0');
+    return good ? LVN_OK
+                : lvni_option_fail(row, value, origin, "give HOST:PORT, the address of node 0");
+}
+
+/* On one node ranks always meet at 127.0.0.1. With c10d and standalone the endpoint's port is that
+ * of torchrun's own store, and MASTER_PORT a free one; with static it is MASTER_PORT itself. */
+lvn_status lvni_torchrun_meet(lvni_launch_options *o)
+{
+    const lvni_config *c = o->config;
+    const bool standalone = lvni_config_bool(c, "standalone");
+    const char *endpoint = lvni_config_str(c, "rdzv_endpoint"), *host, *port;
+    if (standalone && o->nodes > 1) {
+        LVN_FAIL(LVN_ERR_USAGE, "--standalone is one node, and nnodes=%d: leave one of the two out",
+                 o->nodes);
+    }
+    if (standalone || endpoint == NULL) {
+        return LVN_OK;
+    }
+    const bool fixed = strcmp(lvni_config_str(c, "rdzv_backend"), "static") == 0;
+    const size_t n = host_length(endpoint, &host, &port);
+    if (o->master_addr == NULL &&
+        snprintf(o->endpoint, sizeof o->endpoint, "%.*s", (int)n, host) < (int)sizeof o->endpoint) {
+        o->master_addr = o->endpoint;
+    }
+    const bool named = *port != '\0' && strtol(port, NULL, 10) > 0;
+    if (strcmp(o->master_port, "auto") == 0 && (o->nodes > 1 || (fixed && named))) {
+        o->master_port = named ? port : usual_port;
+    }
+    return LVN_OK;
+}
