@@ -37,9 +37,12 @@ const lvni_foreign lvni_foreign_table[] = {
          "classes come from the sub-folders of {data}=DIR; " NO_NEED),
     HINT("shuffle|worker_seeding",
          "every epoch has an order of its own, which follows from {seed}; " NO_NEED),
-    HINT("balanced_mode|balanced_*|labelmix*", "every image is seen once per epoch; " NO_NEED),
-    HINT("sample_weight|sample_weights", "all samples count the same; " NO_NEED),
-    HINT("class_weight", "all classes count the same; " NO_NEED),
+    HINT("balanced_mode|balanced_*", "use {sampler}=balanced"),
+    HINT("labelmix*", "use {augment.mixup_alpha}=0.2"),
+    HINT("sample_weight|sample_weights", "samples are weighed by class: use {class_weights}=auto"),
+    SAME("class_weight|classweights|loss_weight", "class_weights"),
+    SAME("smoothing|label_smooth|smooth|ls", "label_smoothing"),
+    HINT("weighted_sampler|balanced|class_balanced|oversample", "use {sampler}=balanced"),
     HINT("pin_mem|pin_memory|no_prefetcher|prefetch_factor|loader_prefetch_factor|"
          "persistent_workers|use_multi_epochs_loader|"
          "reload_dataloaders_every_n_epochs|use_distributed_sampler|"
@@ -149,12 +152,10 @@ const lvni_foreign lvni_foreign_table[] = {
          "random crops are resized bilinearly: {augment.crop}, {augment.scale}; " NO_NEED),
     HINT("crop_pct|mean|std|interpolation",
          "evaluation resizes and crops as the training's model says; " NO_NEED),
-    HINT("smoothing",
-         "the loss is cross-entropy with hard labels; {augment.mixup_alpha} softens "
-         "them"),
     HINT("loss|criterion|task|loss_fn|jsd_loss|bce_loss|bce_sum|bce_target_thresh|"
          "bce_pos_weight|loss_weights|multilabel_threshold|metrics|weighted_metrics|"
-         "eval_metric", "the loss is cross-entropy, and accuracy is measured; " NO_NEED),
+         "eval_metric",
+         "the loss is cross-entropy (see {label_smoothing}), and accuracy is measured; " NO_NEED),
 
     /* ---- length, batch, validation ---- */
     SAME("num_epochs|n_epochs|epoch|nb_epochs|num_train_epochs|total_epochs", "max_epochs"),
@@ -273,6 +274,9 @@ const lvni_foreign lvni_foreign_table[] = {
     SAME("output_file|out|output_path|output_csv|results_file|result|dest|to|-o", "output"),
     SAME("weights_path|ckpt|model_path|run|run_dir|model_dir", "model"),
     SAME("batch_size|bs|batch|-b", "eval_batch_size"),
+    SAME("topk|k", "top_k"),
+    SAME("probs|include_probs|all_probabilities|proba", "probabilities"),
+    SAME("confusion_matrix", "confusion"),
     HINT("format|output_format", "the ending of {output}=FILE says it"),
     HINT("epochs|max_epochs|lr|optim|learning_rate",
          "this command trains nothing, it uses {model}; " NO_NEED),
