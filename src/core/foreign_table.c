@@ -261,7 +261,8 @@ const lvni_foreign lvni_foreign_table[] = {
          "losses, times and memory; " NO_NEED),
     HINT("enable_progress_bar|progress_bar|no_progress|progress_bar_refresh_rate|"
          "enable_model_summary|silent|-q", "use {quiet}=true"),
-    HINT("verbose|verbosity|-v", "use {quiet}=true for less; train.log has all"),
+    SAME("verbosity|-v", "verbose"),
+    HINT("verbose=2", "use {verbose}=true for more, {quiet}=true for less"),
     HINT("deterministic=warn", "use {deterministic}=true"),
     HINT("force|force_overwrite|overwrite_output_dir|exist_ok|-f", "use {overwrite}=true"),
     HINT("eval|evaluate|test|test_only|eval_only|do_eval|validate|evaluate_only",
