@@ -3,6 +3,7 @@
 #include "fuzz.h"
 
 #include "core/alloc.h"
+#include "core/escape.h"
 #include "core/vfs.h"
 #include "data/folder_scan.h"
 
@@ -81,8 +82,17 @@ static void check(const lvni_image_scan *scan, lvni_scan_mode mode)
               strcmp(lvni_image_scan_name(scan, i - 1), lvni_image_scan_name(scan, i)) < 0);
         CHECK(mode == LVNI_SCAN_FLAT ? scan->label[i] == -1 : scan->label[i] >= 0 && scan->label[i] < scan->n_classes);
     }
-    for (int i = 1; i < scan->n_classes; i++) {
-        CHECK(strcmp(scan->class_names[i - 1], scan->class_names[i]) < 0);
+    char before[PATH_ROOM] = "", name[4 * PATH_ROOM];
+    for (int i = 0; i < scan->n_classes; i++) { /* printable, in the order of the folders' bytes */
+        const char *text = scan->class_names[i];
+        for (size_t at = 0, n = strlen(text), k; at < n; at += k) {
+            k = lvni_escape_plain(text + at, n - at);
+            CHECK(k > 0);
+        }
+        snprintf(name, sizeof name, "%s", text);
+        CHECK(lvni_unescape_name(name) < sizeof before);
+        CHECK(strcmp(before, name) < 0);
+        memcpy(before, name, strlen(name) + 1);
     }
 }
 
