@@ -34,16 +34,35 @@ static lvn_status make_runs(lvni_optim *o, const lvni_optim_parameter *parameter
                                      .lr_scale = p->lr_scale,
                                      .weight_decay = o->options.weight_decay * p->decay_scale,
                                      .trusted = o->options.kind == LVNI_OPTIM_LARS && p->ndim > 1,
-                                     .phase = p->phase};
+                                     .phase = p->phase,
+                                     .first = i,
+                                     .count = 1};
         lvni_optim_run *run = o->n_runs > 0 ? &o->run[o->n_runs - 1] : NULL;
         if (p->frozen) {
             neighbours = false;
         } else if (run != NULL && goes_on(run, &next, neighbours)) {
             run->n = p->begin + p->n - run->begin;
+            run->count++;
         } else {
             o->run[o->n_runs++] = next;
             neighbours = true;
         }
+    }
+    return LVN_OK;
+}
+
+static lvn_status keep_parameters(lvni_optim *o, const lvni_optim_parameter *parameter, int n)
+{
+    o->n_parameters = n;
+    o->parameter = lvni_calloc(LVNI_TAG_MODEL, (size_t)n, sizeof *o->parameter);
+    o->idle = lvni_calloc(LVNI_TAG_MODEL, (size_t)n, sizeof *o->idle);
+    o->missed = lvni_calloc(LVNI_TAG_MODEL, (size_t)n, sizeof *o->missed);
+    if (o->parameter == NULL || o->idle == NULL || o->missed == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    for (int i = 0; i < n; i++) {
+        o->parameter[i] = parameter[i];
+        o->parameter[i].name = NULL; /* borrowed */
     }
     return LVN_OK;
 }
@@ -79,7 +98,8 @@ lvn_status lvni_optim_create(const lvni_optim_options *options, int64_t n, const
     o->n = n;
     name_slots(o);
     o->partial = lvni_calloc(LVNI_TAG_MODEL, (size_t)lvni_flat_blocks(n), sizeof *o->partial);
-    bool good = o->partial != NULL && make_runs(o, parameter, n_parameters) == LVN_OK;
+    bool good = o->partial != NULL && make_runs(o, parameter, n_parameters) == LVN_OK &&
+                keep_parameters(o, parameter, n_parameters) == LVN_OK;
     for (int i = 0; i < o->n_slots && good; i++) {
         o->slot[i] = lvni_mem_calloc(LVNI_TAG_MODEL, (size_t)n, sizeof *o->slot[i]);
         good = o->slot[i] != NULL;
@@ -101,6 +121,9 @@ void lvni_optim_destroy(lvni_optim *o)
         lvni_mem_free(o->slot[i], (size_t)o->n, sizeof *o->slot[i]);
     }
     lvni_free(o->run);
+    lvni_free(o->parameter);
+    lvni_free(o->idle);
+    lvni_free(o->missed);
     lvni_free(o->partial);
     lvni_free(o);
 }
@@ -123,10 +146,12 @@ static double trust_ratio(lvni_optim *o, const lvni_optim_run *run, const float 
     return trust < TRUST_LIMIT ? trust : TRUST_LIMIT; /* times a gradient near 0 it must stay a number */
 }
 
-static void step_adam(lvni_optim *o, const lvni_optim_run *run, float *w, const float *g, double lr, double grad_scale)
+/* The piece of a run that is stepped at once; `updates` before this one. */
+static void step_adam(lvni_optim *o, const lvni_optim_run *run, int64_t updates, float *w,
+                      const float *g, double lr, double grad_scale)
 {
     const lvni_optim_options *p = &o->options;
-    const double t = (double)(o->steps[run->phase] + 1);
+    const double t = (double)(updates + 1);
     const lvni_flat_adamw_params a = {.lr = lr * run->lr_scale,
                                       .beta1 = p->beta1,
                                       .beta2 = p->beta2,
@@ -139,7 +164,8 @@ static void step_adam(lvni_optim *o, const lvni_optim_run *run, float *w, const 
     lvni_flat_adamw(w, g, o->slot[0] + run->begin, o->slot[1] + run->begin, run->n, &a);
 }
 
-static void step_sgd(lvni_optim *o, const lvni_optim_run *run, float *w, const float *g, double lr, double grad_scale)
+static void step_sgd(lvni_optim *o, const lvni_optim_run *run, int64_t updates, float *w,
+                     const float *g, double lr, double grad_scale)
 {
     const lvni_optim_options *p = &o->options;
     const lvni_flat_sgd_params s = {.lr = lr * run->lr_scale,
@@ -149,8 +175,40 @@ static void step_sgd(lvni_optim *o, const lvni_optim_run *run, float *w, const f
                                     .grad_scale = grad_scale,
                                     .trust = run->trusted ? trust_ratio(o, run, w, g, grad_scale) : 0.0,
                                     .nesterov = p->nesterov,
-                                    .first_step = o->steps[run->phase] == 0};
+                                    .first_step = updates == 0};
     lvni_flat_sgd(w, g, o->n_slots > 0 ? o->slot[0] + run->begin : NULL, run->n, &s);
+}
+
+/* Neighbours in a run that have the same part in this step, from parameter i on: the piece's end.
+ */
+static int piece_end(const lvni_optim *o, const lvni_optim_run *run, int i)
+{
+    int end = i + 1;
+    while (end < run->first + run->count && o->idle[end] == o->idle[i] &&
+           o->missed[end] == o->missed[i]) {
+        end++;
+    }
+    return end;
+}
+
+static void step_run(lvni_optim *o, const lvni_optim_run *run, float *w, const float *g, double lr,
+                     double grad_scale)
+{
+    for (int i = run->first, end; i < run->first + run->count; i = end) {
+        end = piece_end(o, run, i);
+        if (o->idle[i]) {
+            for (int k = i; k < end; k++) {
+                o->missed[k]++;
+            }
+            continue;
+        }
+        lvni_optim_run piece = *run;
+        piece.begin = o->parameter[i].begin;
+        piece.n = o->parameter[end - 1].begin + o->parameter[end - 1].n - piece.begin;
+        const int64_t updates = o->steps[run->phase] - o->missed[i];
+        (is_adam(&o->options) ? step_adam : step_sgd)(o, &piece, updates, w + piece.begin,
+                                                      g + piece.begin, lr, grad_scale);
+    }
 }
 
 void lvni_optim_step(lvni_optim *o, int phase, float *w, const float *g, double lr, double grad_scale)
@@ -160,11 +218,7 @@ void lvni_optim_step(lvni_optim *o, int phase, float *w, const float *g, double 
         if (run->phase != phase) {
             continue;
         }
-        if (is_adam(&o->options)) {
-            step_adam(o, run, w + run->begin, g + run->begin, lr, grad_scale);
-        } else {
-            step_sgd(o, run, w + run->begin, g + run->begin, lr, grad_scale);
-        }
+        step_run(o, run, w, g, lr, grad_scale);
     }
     o->steps[phase]++;
 }

@@ -29,6 +29,7 @@ typedef struct lvni_optim_run {
     double lr_scale, weight_decay;
     bool trusted; /* has a rate of its own (lars): one tensor alone */
     int phase;
+    int first, count; /* its parameters */
 } lvni_optim_run;
 
 /* State as flat buffers of the weights' length: sgd, lars: momentum (when it is not 0); adam, adamw: exp_avg, exp_avg_sq. */
@@ -41,6 +42,13 @@ typedef struct lvni_optim {
     const char *slot_name[LVNI_OPTIM_SLOTS]; /* as in checkpoints: optim/<slot>/<parameter> */
     float *slot[LVNI_OPTIM_SLOTS];
     int64_t steps[LVNI_PHASES]; /* updates done, of each phase's parameters */
+    /* A parameter without a gradient is left alone, as in PyTorch: no decay, no moments, and its
+     * own count of updates stays. */
+    int n_parameters;
+    lvni_optim_parameter *parameter; /* where they lie; without names */
+    bool *idle; /* of each parameter: the next step has no gradient of it; the caller's, false */
+    int64_t
+        *missed; /* of each parameter: of its phase's updates, those that it had no gradient in */
     double *partial; /* one sum of squares per block */
 } lvni_optim;
 

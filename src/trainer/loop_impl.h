@@ -39,6 +39,7 @@ void lvni_loop_tell_last_good(const lvni_trainer *t);
 /* unused.c */
 lvn_status lvni_unused_watch(lvni_trainer *t);
 void lvni_unused_note(lvni_trainer *t, const lvni_set *set); /* of a shard with samples, before others are merged into it */
+void lvni_unused_end_phase(lvni_trainer *t); /* t->graded is about all shards of all ranks */
 void lvni_unused_tell(lvni_trainer *t);                      /* after a step; the first one counts */
 
 /* validate.c */

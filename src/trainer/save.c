@@ -14,7 +14,7 @@
 
 /* What is neither tensor nor position, as text. */
 typedef struct texts {
-    lvni_str last, best, metrics, run, machine;
+    lvni_str last, best, metrics, run, machine, missed;
 } texts;
 
 struct lvni_saver {
@@ -41,6 +41,7 @@ static void texts_clear(texts *x)
     lvni_str_free(&x->metrics);
     lvni_str_free(&x->run);
     lvni_str_free(&x->machine);
+    lvni_str_free(&x->missed);
     *x = (texts){0};
 }
 
@@ -50,6 +51,8 @@ static lvn_status write_texts(const lvni_trainer *t, texts *x)
     lvni_str_printf(&x->last, "%s/checkpoints/last.safetensors", t->o.out);
     lvni_str_printf(&x->best, "%s/checkpoints/best.safetensors", t->o.out);
     lvni_identity_print(t, &x->run, &x->machine);
+    lvni_state_missed_print(t, &x->missed);
+    LVN_TRY(lvni_str_status(&x->missed));
     LVN_TRY(lvni_epoch_sums_write(&t->epoch_sum, &x->metrics));
     LVN_TRY(lvni_str_status(&x->last));
     LVN_TRY(lvni_str_status(&x->best));
@@ -62,17 +65,23 @@ static lvn_status write_texts(const lvni_trainer *t, texts *x)
 static lvn_status write_checkpoint(lvni_saver *s)
 {
     const texts *x = &s->texts;
-    const lvni_st_meta extra[] = {{.key = LVNI_STATE_EPOCH_METRICS, .value = lvni_str_text(&x->metrics)},
+    lvni_st_meta extra[6] = {{.key = LVNI_STATE_EPOCH_METRICS, .value = lvni_str_text(&x->metrics)},
                                   {.key = LVNI_IDENTITY_RUN, .value = lvni_str_text(&x->run)},
                                   {.key = LVNI_IDENTITY_MACHINE, .value = lvni_str_text(&x->machine)},
-                                  {.key = LVNI_IDENTITY_LAYOUT, .value = s->layout},
-                                  s->trainer->o.card};
+                                  {.key = LVNI_IDENTITY_LAYOUT, .value = s->layout}};
+    int64_t n = 4;
+    if (x->missed.len > 0) {
+        extra[n++] = (lvni_st_meta){.key = LVNI_STATE_MISSED, .value = lvni_str_text(&x->missed)};
+    }
+    if (s->trainer->o.card.key != NULL) {
+        extra[n++] = s->trainer->o.card;
+    }
     const lvni_ckpt_content content = {.at = s->at,
                                        .config = s->trainer->o.config_json,
                                        .schedule = s->schedule,
                                        .scaler = s->scaler[0] == '\0' ? NULL : s->scaler,
                                        .extra = extra,
-                                       .n_extra = (int64_t)(sizeof extra / sizeof *extra) - (s->trainer->o.card.key == NULL ? 1 : 0),
+                                       .n_extra = n,
                                        .tensors = s->entries.tensor,
                                        .n_tensors = s->entries.n};
     LVN_TRY(lvni_ckpt_save(lvni_str_text(&x->last), &content));

@@ -134,6 +134,50 @@ void lvni_state_updates_print(const lvni_trainer *t, char *text, size_t size)
     }
 }
 
+void lvni_state_missed_print(const lvni_trainer *t, lvni_str *out)
+{
+    for (int i = 0; i < t->optim->n_parameters; i++) {
+        if (t->optim->missed[i] > 0) {
+            lvni_str_printf(out, "%s %lld\n", t->o.model->parameters[i].name,
+                            (long long)t->optim->missed[i]);
+        }
+    }
+}
+
+static int find_parameter(const lvni_model *m, const char *name, size_t length)
+{
+    for (int i = 0; i < m->n_parameters; i++) {
+        if (strlen(m->parameters[i].name) == length &&
+            memcmp(m->parameters[i].name, name, length) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* missed: zeros. Text NULL: no parameter has missed any. */
+static lvn_status read_missed(const lvni_trainer *t, const lvni_ckpt *ckpt, const int64_t *updates,
+                              int64_t *missed)
+{
+    const char *text = lvni_st_meta_get(ckpt->file, LVNI_STATE_MISSED);
+    for (const char *at = text; at != NULL && *at != '\0';) {
+        const size_t name = strcspn(at, " \n");
+        const int i = find_parameter(t->o.model, at, name);
+        long long n = 0;
+        int end = 0;
+        if (i < 0 || sscanf(at + name, " %lld%n", &n, &end) != 1 ||
+            at[name + (size_t)end] != '\n' || n < 1 || n > updates[t->optim->parameter[i].phase]) {
+            LVN_FAIL(LVN_ERR_CORRUPT,
+                     "%s: its metadata " LVNI_STATE_MISSED
+                     " is %.200s, not a parameter and its missed updates",
+                     ckpt->path, at);
+        }
+        missed[i] = n;
+        at += name + (size_t)end + 1;
+    }
+    return LVN_OK;
+}
+
 /* How many numbers there were; 0: the text is something else. */
 static int read_updates(const char *text, int64_t updates[LVNI_PHASES])
 {
@@ -184,9 +228,16 @@ lvn_status lvni_trainer_restore(lvni_trainer *t, const lvni_ckpt *ckpt)
     const lvni_state_arrays arrays = lvni_state_of(t);
     lvni_step sums;
     int64_t updates[LVNI_PHASES];
-    LVN_TRY(lvni_state_list(t, &arrays, &e));
-    lvn_status s = check_tensors(ckpt, &e);
+    const size_t n = (size_t)t->optim->n_parameters;
+    int64_t *missed = lvni_calloc(LVNI_TAG_CKPT, n, sizeof *missed);
+    lvn_status s = missed == NULL ? LVN_ERR_MEMORY : lvni_state_list(t, &arrays, &e);
+    if (s != LVN_OK) {
+        lvni_free(missed);
+        return s;
+    }
+    s = check_tensors(ckpt, &e);
     s = s == LVN_OK ? read_texts(t, ckpt, &sums, updates) : s;
+    s = s == LVN_OK ? read_missed(t, ckpt, updates, missed) : s;
     s = s == LVN_OK ? lvni_identity_check(t, ckpt) : s;
     lvni_scaler scaler = t->scaler;
     s = s == LVN_OK ? lvni_scaler_read(ckpt->scaler, &scaler) : s;
@@ -196,10 +247,12 @@ lvn_status lvni_trainer_restore(lvni_trainer *t, const lvni_ckpt *ckpt)
         t->at.finished = false;
         t->saved_step = ckpt->at.step;
         memcpy(t->optim->steps, updates, (size_t)t->n_phases * sizeof *updates);
+        memcpy(t->optim->missed, missed, n * sizeof *missed);
         t->scaler = scaler;
         t->epoch_sum = sums;
         lvni_model_touch(t->o.model);
     }
     lvni_state_entries_free(&e);
+    lvni_free(missed);
     return s;
 }

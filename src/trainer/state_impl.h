@@ -4,6 +4,9 @@
 
 #include "trainer/trainer.h"
 
+#define LVNI_STATE_MISSED                                                                          \
+    "missed_updates" /* metadata: "name 3" per line, of the parameters that had no gradient in     \
+                        some updates */
 #define LVNI_STATE_EPOCH_METRICS "epoch_metrics" /* metadata: sums of the epoch so far */
 
 enum { LVNI_STATE_NAME = 200 };
@@ -26,6 +29,8 @@ lvni_state_arrays lvni_state_of(const lvni_trainer *trainer);
 lvn_status lvni_state_list(const lvni_trainer *trainer, const lvni_state_arrays *arrays, lvni_state_entries *out);
 void lvni_state_entries_free(lvni_state_entries *entries);
 /* "updates=12", of several phases "updates=12,11". */
+/* Nothing where no parameter has missed an update. */
+void lvni_state_missed_print(const lvni_trainer *trainer, lvni_str *out);
 void lvni_state_updates_print(const lvni_trainer *trainer, char *text, size_t size);
 
 #endif

@@ -8,6 +8,7 @@
 #include "trainer/phases.h"
 
 #include <math.h>
+#include <string.h>
 
 lvn_status lvni_trainer_run_shard(const lvni_trainer *t, lvni_shard_job *job)
 {
@@ -265,6 +266,7 @@ static lvn_status finish_reduction(lvni_trainer *t, const lvni_tree *tree, phase
     }
     lvni_message_head *mine = (void *)t->said.data;
     mine->signal = t->o.control == NULL ? lvni_stop_signal() : 0; /* else begin_step asks (loop.c) */
+    LVN_TRY(lvni_message_add_marks(&t->said, t->graded, t->o.model->n_parameters));
     LVN_TRY(t->o.plan.rank > 0 ? lvni_loop_note_unreadable(t->loader, &t->said) : LVN_OK);
     LVN_TRY(lvni_reducer_finish(t->reducer, t->said.data, t->said.size, total));
     all_shards all = {.trainer = t, .sums = sums};
@@ -274,6 +276,7 @@ static lvn_status finish_reduction(lvni_trainer *t, const lvni_tree *tree, phase
         lvni_message_head head;
         const void *said = lvni_reducer_said(t->reducer, rank, &size);
         LVN_TRY(lvni_message_read(said, size, &head, add_shard, &all));
+        LVN_TRY(lvni_message_read_marks(said, size, &head, t->graded, t->o.model->n_parameters));
         lvni_message_tell_note(said, size, &head, rank);
         t->signal = t->signal != 0 ? t->signal : (int)head.signal;
     }
@@ -326,10 +329,12 @@ static lvn_status run_phase(lvni_trainer *t, lvni_step_result *r)
     phase_sums sums = {0};
     lvni_set *total = NULL;
     lvni_phases_begin(t->o.model, t->phase);
+    memset(t->graded, 0, (size_t)t->o.model->n_parameters * sizeof *t->graded);
     if (t->reducer != NULL) {
         lvni_reducer_use_trained(t->reducer);
     }
     LVN_TRY(run_shards(t, &sums, &total));
+    lvni_unused_end_phase(t);
     r->samples = sums.samples;
     if (!lvni_metrics_add(&r->metrics, &sums.metrics)) {
         LVN_FAIL(LVN_ERR_INVALID, "the phases of a step report more than %d different metrics", LVNI_METRICS);

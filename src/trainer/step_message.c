@@ -60,6 +60,32 @@ lvn_status lvni_message_add(lvni_message *m, const lvni_step *metrics, int64_t s
     return LVN_OK;
 }
 
+lvn_status lvni_message_add_marks(lvni_message *m, const bool *marks, int64_t n)
+{
+    LVN_TRY(lvni_message_room(&m->data, m->size, &m->capacity, (size_t)n));
+    for (int64_t i = 0; i < n; i++) {
+        m->data[m->size++] = marks[i] ? 1 : 0;
+    }
+    ((lvni_message_head *)(void *)m->data)->n_marks = n;
+    return LVN_OK;
+}
+
+lvn_status lvni_message_read_marks(const void *data, size_t size, const lvni_message_head *head,
+                                   bool *marks, int64_t n)
+{
+    if (head->n_marks != n) {
+        LVN_FAIL(
+            LVN_ERR_CORRUPT,
+            "a rank's message is about %lld parameters, not %lld: ranks of different versions?",
+            (long long)head->n_marks, (long long)n);
+    }
+    const unsigned char *theirs = (const unsigned char *)data + size - head->n_note - n;
+    for (int64_t i = 0; i < n; i++) {
+        marks[i] = marks[i] || theirs[i] != 0;
+    }
+    return LVN_OK;
+}
+
 lvn_status lvni_message_add_note(lvni_message *m, const char *text)
 {
     const size_t length = strlen(text), n = length < LVNI_MESSAGE_NOTE ? length : LVNI_MESSAGE_NOTE;
@@ -102,7 +128,8 @@ lvn_status lvni_message_read(const void *data, size_t size, lvni_message_head *h
         at += (size_t)part.n_metrics * sizeof *metrics.metric;
         give(user, &part, &metrics);
     }
-    if (end - at != h.n_note || read != h.n_parts || size < sizeof h) {
+    if (h.n_marks < 0 || h.n_note < 0 || end - at != h.n_marks + h.n_note || read != h.n_parts ||
+        size < sizeof h) {
         LVN_FAIL(LVN_ERR_CORRUPT, "a rank's message of %zu bytes does not hold the %lld parts that it names: ranks of different versions?", size,
                  (long long)h.n_parts);
     }

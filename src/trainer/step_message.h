@@ -14,6 +14,8 @@ typedef struct lvni_message {
 typedef struct lvni_message_head {
     int64_t signal;  /* that this rank was sent (trainer.h), 0: none */
     int64_t n_parts; /* shards or chunks that follow */
+    int64_t n_marks; /* bytes behind them: of each parameter, whether one of the shards had a
+                        gradient of it */
     int64_t n_note;  /* bytes of text behind them: a warning that this rank alone can give */
 } lvni_message_head;
 
@@ -37,7 +39,14 @@ lvni_message_head *lvni_message_begin(lvni_message *message);
 /* Grows when it must (evaluation, whose number of chunks nobody knows before). */
 lvn_status lvni_message_add(lvni_message *message, const lvni_step *metrics, int64_t samples);
 
-/* After the last part; cut to LVNI_MESSAGE_NOTE bytes. */
+/* After the last part: n bytes, 0 or 1, within the room that the message was made with (n_marks of
+ * lvni_message_limit). */
+lvn_status lvni_message_add_marks(lvni_message *message, const bool *marks, int64_t n);
+/* marks[i] |= those of the message whose head was read; those of another number of parameters are
+ * LVN_ERR_CORRUPT. */
+lvn_status lvni_message_read_marks(const void *data, size_t size, const lvni_message_head *head,
+                                   bool *marks, int64_t n);
+/* After marks; cut to LVNI_MESSAGE_NOTE bytes. */
 lvn_status lvni_message_add_note(lvni_message *message, const char *text);
 /* Rank 0 tells the note of another rank's message, if it has one; `head` is the message's. */
 void lvni_message_tell_note(const void *data, size_t size, const lvni_message_head *head, int rank);

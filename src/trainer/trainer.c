@@ -20,7 +20,8 @@ static lvn_status make_reducer(lvni_trainer *t, int lanes, int sets)
                                     .sets = sets,
                                     .lanes = lanes,
                                     .bucket_bytes = t->o.bucket_bytes,
-                                    .message = lvni_message_limit(most)};
+                                    .message = lvni_message_limit(most) +
+                                               (size_t)t->o.model->n_parameters};
     t->leaf = lvni_calloc(LVNI_TAG_TRAINER, (size_t)LVNI_TREE_PENDING + (size_t)lanes, sizeof *t->leaf);
     t->shard_weight = lvni_calloc(LVNI_TAG_TRAINER, (size_t)plan->shards, sizeof *t->shard_weight);
     if (t->leaf == NULL || t->shard_weight == NULL) {
@@ -154,6 +155,7 @@ void lvni_trainer_destroy(lvni_trainer *t)
     lvni_message_free(&t->said);
     lvni_free(t->leaf);
     lvni_free(t->shard_weight);
+    lvni_free(t->graded);
     lvni_free(t->used);
     lvni_free(t->set);
     lvni_free(t->free_set);

@@ -121,6 +121,7 @@ typedef struct lvni_trainer {
     lvni_ckpt_position at;
     lvni_saver *saver;       /* NULL before the first save */
     int64_t saved_step;      /* of checkpoints/last, as far as it is known to be written; -1: none yet */
+    bool *graded; /* of each parameter: a shard of the phase in work has a gradient of it */
     bool *used;              /* of each parameter: the first step gave it a gradient; NULL: told, or another rank's matter */
     lvni_step epoch_sum;     /* metrics of the epoch so far, without skipped steps */
     struct lvni_metrics *log;  /* metrics.jsonl */

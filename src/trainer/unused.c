@@ -1,4 +1,5 @@
-/* Parameters that the first step gives no gradient: told once, as they are more often a mistake than meant (loop_impl.h). */
+/* Which parameters a step gives a gradient; those that the first one gives none are reported once,
+ * as they are more often a mistake than meant (loop_impl.h). */
 #include "core/alloc.h"
 #include "core/str.h"
 #include "log/run_log.h"
@@ -8,8 +9,9 @@ enum { NAMED = 3 };
 
 lvn_status lvni_unused_watch(lvni_trainer *t)
 {
-    if (t->o.plan.rank > 0) { /* the loss is the same network's on all ranks */
-        return LVN_OK;
+    t->graded = lvni_calloc(LVNI_TAG_TRAINER, (size_t)t->o.model->n_parameters, sizeof *t->graded);
+    if (t->graded == NULL || t->o.plan.rank > 0) { /* all ranks know of all shards */
+        return t->graded == NULL ? LVN_ERR_MEMORY : LVN_OK;
     }
     t->used = lvni_calloc(LVNI_TAG_TRAINER, (size_t)t->o.model->n_parameters, sizeof *t->used);
     return t->used == NULL ? LVN_ERR_MEMORY : LVN_OK;
@@ -17,8 +19,15 @@ lvn_status lvni_unused_watch(lvni_trainer *t)
 
 void lvni_unused_note(lvni_trainer *t, const lvni_set *set)
 {
+    for (int i = 0; i < t->o.model->n_parameters; i++) {
+        t->graded[i] = t->graded[i] || set->gradients.written[i] == LVNI_GRADIENT_THERE;
+    }
+}
+
+void lvni_unused_end_phase(lvni_trainer *t)
+{
     for (int i = 0; t->used != NULL && i < t->o.model->n_parameters; i++) {
-        t->used[i] = t->used[i] || set->gradients.written[i] == LVNI_GRADIENT_THERE;
+        t->used[i] = t->used[i] || t->graded[i];
     }
 }
 
@@ -42,8 +51,11 @@ void lvni_unused_tell(lvni_trainer *t)
         lvni_str_printf(&names, " and %d more", n - NAMED);
     }
     if (n > 0) {
-        lvni_log_line(LVNI_LOG_WARNING, "the loss does not depend on %s: %s without a gradient stay%s as %s, but for weight decay; freeze=PATTERN says that it is meant", lvni_str_text(&names),
-                      n == 1 ? "a parameter" : "parameters", n == 1 ? "s" : "", n == 1 ? "it is" : "they are");
+        lvni_log_line(LVNI_LOG_WARNING,
+                      "the loss does not depend on %s: %s without a gradient stay%s as %s; "
+                      "freeze=PATTERN says that it is meant",
+                      lvni_str_text(&names), n == 1 ? "a parameter" : "parameters",
+                      n == 1 ? "s" : "", n == 1 ? "it is" : "they are");
     }
     lvni_str_free(&names);
     lvni_free(t->used);

@@ -46,6 +46,9 @@ lvn_status lvni_trainer_update(lvni_trainer *t, const lvni_set *total, lvni_step
     if (p->clipped) {
         scale *= clip / (p->grad_norm + 1e-6);
     }
+    for (int i = 0; i < model->n_parameters; i++) {
+        t->optim->idle[i] = !t->graded[i];
+    }
     lvni_optim_step(t->optim, t->phase, model->weights, total->data, r->lr, scale);
     if (t->o.precision == LVNI_PRECISION_BF16_TRUE) {
         lvni_flat_round_bf16(model->weights, model->n_weights);

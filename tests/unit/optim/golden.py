@@ -13,6 +13,7 @@ from torch.optim.swa_utils import AveragedModel
 
 SHAPES = [(5, 7), (5,), (6,)]
 STEPS = 8
+IDLE = [(1, 5), (2, 3, 4), (8,)]  # of cases with idle tensors: the steps in which a tensor has no gradient
 
 
 def start(n):
@@ -23,23 +24,25 @@ def gradient(n, t):
     return np.array([((37 * k + 101 * t + n) % 64 - 31.5) / 64 for k in range(n)])
 
 
-def torch_run(cls, decay_1d, **options):
+def torch_run(cls, decay_1d, idle, **options):
     w = [torch.nn.Parameter(torch.tensor(start(int(np.prod(s))).reshape(s))) for s in SHAPES]
     groups = [{"params": [w[0]]}, {"params": w[1:], **({} if decay_1d else {"weight_decay": 0.0})}]
     optim = cls(groups, **options)
     for t in range(1, STEPS + 1):
-        for p in w:
-            p.grad = torch.tensor(gradient(p.numel(), t).reshape(p.shape))
+        for p, without in zip(w, IDLE):
+            p.grad = None if idle and t in without else torch.tensor(gradient(p.numel(), t).reshape(p.shape))
         optim.step()
     return np.concatenate([p.detach().numpy().ravel() for p in w])
 
 
-def lars_run(lr, weight_decay, momentum, trust_coefficient, nesterov=False):
+def lars_run(idle, lr, weight_decay, momentum, trust_coefficient, nesterov=False):
     out = []
-    for shape in SHAPES:
+    for shape, without in zip(SHAPES, IDLE):
         w = start(int(np.prod(shape)))
         buffer = None
         for t in range(1, STEPS + 1):
+            if idle and t in without:
+                continue
             g = gradient(w.size, t)
             trust = 1.0
             if len(shape) > 1:
@@ -79,13 +82,15 @@ def print_steps():
         ("lars without momentum", None, {"lr": 2.0, "weight_decay": 0.0, "momentum": 0.0, "trust_coefficient": 0.02}, True),
         ("lars nesterov", None, {"lr": 2.0, "weight_decay": 0.01, "momentum": 0.5, "trust_coefficient": 0.02, "nesterov": True}, True),
     ]
+    with_idle = ("decay", "momentum", "dampening", "nesterov", "adam", "adamw", "lars")
+    rows = [(*case, False) for case in cases] + [(f"{case[0]}, idle", *case[1:], True) for case in cases if case[0] in with_idle]
     print("static const golden_steps steps_cases[] = {")
-    for name, cls, options, decay_1d in cases:
+    for name, cls, options, decay_1d, idle in rows:
         given = dict(options)
         if "beta1" in given:
             given["betas"] = (given.pop("beta1"), given.pop("beta2"))
-        values = lars_run(**given) if cls is None else torch_run(cls, decay_1d, **given)
-        print(f'    {{"{name}", {{.kind = LVNI_OPTIM_{names[cls]}, {words(options)}}}, {str(not decay_1d).lower()},\n'
+        values = lars_run(idle, **given) if cls is None else torch_run(cls, decay_1d, idle, **given)
+        print(f'    {{"{name}", {{.kind = LVNI_OPTIM_{names[cls]}, {words(options)}}}, {str(not decay_1d).lower()}, {str(idle).lower()},\n'
               f"     {{{numbers(values)}}}}},")
     print("};\n")
 
@@ -144,7 +149,7 @@ def print_average():
 
 print("/* Written by golden.py. */")
 print("enum { GOLDEN_STEPS = %d, GOLDEN_N = %d, GOLDEN_FACTORS = 16 };" % (STEPS, sum(int(np.prod(s)) for s in SHAPES)))
-print("typedef struct golden_steps {\n    const char *name;\n    lvni_optim_options options;\n    bool no_decay_1d;\n    double w[GOLDEN_N];\n} golden_steps;")
+print("typedef struct golden_steps {\n    const char *name;\n    lvni_optim_options options;\n    bool no_decay_1d, idle;\n    double w[GOLDEN_N];\n} golden_steps;")
 print("typedef struct golden_schedule {\n    const char *name;\n    lvni_schedule schedule;\n    double factor[GOLDEN_FACTORS];\n} golden_schedule;\n")
 print_steps()
 print_schedules()

@@ -33,6 +33,12 @@ static float gradient(int64_t n, int64_t k, int64_t t)
     return ((float)((37 * k + 101 * t + n) % 64) - 31.5f) / 64.0f;
 }
 
+/* The steps in which a tensor has no gradient, of golden.py. */
+static bool is_idle(int tensor, int64_t t)
+{
+    return tensor == 0 ? t == 1 || t == 5 : tensor == 1 ? t >= 2 && t <= 4 : t == 8;
+}
+
 static void run_case(const golden_steps *c, float *w)
 {
     float g[FLAT] = {0};
@@ -46,6 +52,7 @@ static void run_case(const golden_steps *c, float *w)
     start(w);
     for (int64_t t = 1; t <= GOLDEN_STEPS; t++) {
         for (int i = 0; i < 3; i++) {
+            o->idle[i] = c->idle && is_idle(i, t);
             for (int64_t k = 0; k < size[i]; k++) {
                 g[begin[i] + k] = 4.0f * gradient(size[i], k, t);
             }
