@@ -3,6 +3,7 @@
 #include "core/config_impl.h"
 
 #include "core/escape.h"
+#include "core/vfs.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -58,6 +59,33 @@ static void write_text(lvni_str *out, const lvni_option *row, const char *text, 
     }
 }
 
+/* Begins the text as one of the row's values that name no file ("builtin:")? */
+static bool names_no_file(const lvni_option *row, const char *text)
+{
+    for (const char *p = row->no_file; p != NULL && *p != '\0';) {
+        const size_t n = strcspn(p, "|");
+        if (strncmp(text, p, n) == 0) {
+            return true;
+        }
+        p += n + (p[n] == '|');
+    }
+    return false;
+}
+
+/* Whoever reads it may be in another directory. */
+static void write_path(lvni_str *out, const lvni_option *row, const char *text, enum form form)
+{
+    lvni_str path = {0};
+    if (text[0] == '\0' || names_no_file(row, text)) {
+        lvni_str_append(&path, text);
+    } else {
+        lvni_path_absolute(text, &path);
+    }
+    write_text(out, row, lvni_str_text(&path), form);
+    out->failed |= path.failed;
+    lvni_str_free(&path);
+}
+
 static void write_list(lvni_str *out, const lvni_option *row, const lvni_value *value, enum form form)
 {
     lvni_str_char(out, '[');
@@ -85,8 +113,8 @@ static void write_value(lvni_str *out, const lvni_option *row, const lvni_value 
     case LVNI_OPT_INT: lvni_str_printf(out, "%" PRId64, value->i); break;
     case LVNI_OPT_FLOAT: write_float(out, value->f, form); break;
     case LVNI_OPT_STRING:
-    case LVNI_OPT_PATH:
     case LVNI_OPT_CHOICE: write_text(out, row, value->text, form); break;
+    case LVNI_OPT_PATH: write_path(out, row, value->text, form); break;
     case LVNI_OPT_INT_LIST:
     case LVNI_OPT_FLOAT_LIST:
     case LVNI_OPT_STRING_LIST: write_list(out, row, value, form); break;

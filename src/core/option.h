@@ -78,6 +78,7 @@ struct lvni_option {
     lvni_option_range range;
     size_t count;     /* lists: how many elements, 0 = any number */
     const char *help; /* one sentence */
+    const char *no_file; /* paths: "builtin:|none": beginnings of values that name no file */
     unsigned flags;
     /* What a later version brings: values of this row ("bf16-mixed|16-mixed", any type), and the sentence of
      * the error, which follows "devices 2: " and also serves LVNI_OPT_LATER: "several devices come with a

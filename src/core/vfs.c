@@ -459,6 +459,21 @@ bool lvni_path_exists(const char *path)
     return stat(path, &st) == 0;
 }
 
+void lvni_path_absolute(const char *path, lvni_str *out)
+{
+    char room[PATH_MAX];
+    const char *here = path[0] == '/' ? NULL : getcwd(room, sizeof room);
+    while (here != NULL && path[0] == '.' && (path[1] == '/' || path[1] == '\0')) {
+        path += path[1] == '/' ? 2 : 1;
+        path += strspn(path, "/");
+    }
+    if (here != NULL) {
+        lvni_str_append(out, strcmp(here, "/") == 0 ? "" : here);
+        lvni_str_append(out, path[0] == '\0' && strcmp(here, "/") != 0 ? "" : "/");
+    }
+    lvni_str_append(out, path);
+}
+
 /* ---- append-only files ---- */
 
 lvn_status lvni_append_open(const char *path, bool truncate, int *fd)

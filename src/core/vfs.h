@@ -4,7 +4,7 @@
 #ifndef LEVIN_CORE_VFS_H
 #define LEVIN_CORE_VFS_H
 
-#include <levin/status.h>
+#include "core/str.h"
 #include <sys/types.h>
 
 /* The system calls, replaceable. Each returns what the system call returns and sets errno. */
@@ -51,6 +51,9 @@ lvn_status lvni_file_check(const char *path);
 lvn_status lvni_file_write(const char *path, const void *data, size_t bytes); /* through lvni_atomic_* */
 lvn_status lvni_mkdirs(const char *path); /* with parents; fine when it exists */
 bool lvni_path_exists(const char *path);
+/* The same path for every current directory, appended to out: of a relative one that of now stands before it,
+ * without "./". As it is where that cannot be asked (it was removed). */
+void lvni_path_absolute(const char *path, lvni_str *out);
 
 /* Append-only files (logs): opened with O_APPEND | O_CLOEXEC; each write is one system call. */
 lvn_status lvni_append_open(const char *path, bool truncate, int *fd);

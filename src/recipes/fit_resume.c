@@ -2,6 +2,7 @@
 #include "recipes/fit_resume.h"
 
 #include "core/str.h"
+#include "core/vfs.h"
 #include "log/run_log.h"
 #include "recipes/optim_options.h"
 #include "recipes/weights.h"
@@ -26,6 +27,19 @@ static int append_json(const char *bytes, size_t n, void *out)
     return 0;
 }
 
+/* The first version saved relative paths as they were given; where the same command is repeated they are no others. */
+static bool is_same(const json_t *old, const json_t *now)
+{
+    const char *was = json_string_value(old), *is = json_string_value(now);
+    lvni_str path = {0};
+    if (was != NULL && is != NULL && is[0] == '/' && was[0] != '/') {
+        lvni_path_absolute(was, &path);
+    }
+    const bool same = json_equal(old, now) || (path.len > 0 && strcmp(lvni_str_text(&path), is) == 0);
+    lvni_str_free(&path);
+    return same;
+}
+
 /* Every key that the resumed run takes with another value: from here on it is that run. */
 void lvni_tell_changes(const char *json, const lvni_ckpt *ckpt)
 {
@@ -37,7 +51,7 @@ void lvni_tell_changes(const char *json, const lvni_ckpt *ckpt)
     json_object_foreach(is, key, value)
     {
         const json_t *old = json_object_get(was, key);
-        bool told = old == NULL || json_equal(old, value);
+        bool told = old == NULL || is_same(old, value);
         for (int i = 0; harmless[i] != NULL && !told; i++) {
             told = strcmp(key, harmless[i]) == 0;
         }
@@ -91,7 +105,7 @@ static bool repeats(const lvni_config *config, const char *key, const lvni_ckpt 
         is = json_loads(lvni_str_text(&now), JSON_DECODE_ANY, NULL);
     }
     const json_t *old = json_object_get(was, key);
-    const bool same = old != NULL && json_equal(old, json_object_get(is, key));
+    const bool same = old != NULL && is_same(old, json_object_get(is, key));
     lvni_str_free(&now);
     json_decref(was);
     json_decref(is);

@@ -20,7 +20,8 @@ static const lvni_option image_rows[] = {
      .type = LVNI_OPT_PATH,
      .help = "Folder with one sub-folder of images per class (or train/, val/ and test/ with "
              "these), folder of IDX files (MNIST), .npy file of images, or "
-             "builtin:shapes."},
+             "builtin:shapes.",
+     .no_file = "builtin:"},
     {.name = "data.labels",
      .type = LVNI_OPT_PATH,
      .help =
