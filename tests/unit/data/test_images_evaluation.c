@@ -189,6 +189,71 @@ static void photos_are_torchvisions(void **state)
     free(out);
 }
 
+/* Where pixel (x, y) of the image as it is looked at lies in the stored one (Exif 2.3,
+ * orientation). */
+static size_t stored_at(int orientation, int width, int height, int x, int y)
+{
+    const int mirrored_x = width - 1, mirrored_y = height - 1;
+    const int at[9][2] = {{0, 0},
+                          {x, y},
+                          {mirrored_x - x, y},
+                          {mirrored_x - x, mirrored_y - y},
+                          {x, mirrored_y - y},
+                          {y, x},
+                          {y, mirrored_y - x},
+                          {mirrored_x - y, mirrored_y - x},
+                          {mirrored_x - y, x}};
+    return (size_t)at[orientation][1] * (size_t)width + (size_t)at[orientation][0];
+}
+
+/* A JPEG much larger than the crop: all of its pixels, turned, then resized. */
+static void check_large_jpeg(const char *folder, const uint8_t *jpeg, size_t n, int orientation)
+{
+    enum { W = 330, H = 210, CROP = 16 };
+    lvni_data_scratch *scratch = lvni_data_scratch_get();
+    lvni_picture_info info;
+    lvni_picture picture;
+    assert_int_equal(lvni_picture_probe(scratch, jpeg, n, "large", &info), LVN_OK);
+    assert_int_equal(info.orientation, orientation);
+    assert_int_equal(lvni_picture_decode(scratch, jpeg, n, "large", &info, 1.0, NULL, &picture),
+                     LVN_OK);
+    const int width = orientation >= 5 ? H : W, height = orientation >= 5 ? W : H;
+    uint8_t *upright = malloc((size_t)W * H * 3), wanted[CROP * CROP * 3], out[CROP * CROP * 3];
+    for (int i = 0; i < W * H; i++) {
+        const size_t from = stored_at(orientation, W, H, i % width, i / width);
+        memcpy(upright + 3 * (size_t)i, picture.rgb + 3 * from, 3);
+    }
+    const lvni_picture turned = {.rgb = upright, .width = width, .height = height, .scale = 1.0};
+    lvni_resize_plan plan;
+    assert_int_equal(lvni_resize_centre(18, CROP, LVNI_FILTER_BILINEAR, width, height, &plan),
+                     LVN_OK);
+    resize_to(&turned, &plan, wanted);
+    images_write_file(images_path(folder, "large.jpg"), jpeg, n);
+    const struct golden_photo g = {
+        .name = "large.jpg", .shorter = 18, .crop = CROP, .filter = plan.filter};
+    lvni_image_scan *scan;
+    assert_int_equal(lvni_image_scan_open(folder, LVNI_SCAN_FLAT, &scan), LVN_OK);
+    photo_read(scan, &g, out);
+    assert_memory_equal(out, wanted, sizeof out);
+    lvni_image_scan_release(scan);
+    free(upright);
+}
+
+static void a_large_jpeg_is_decoded_in_full_and_turned(void **state)
+{
+    (void)state;
+    const char *folder = images_temp_folder();
+    uint8_t *rgb = noise(330, 210);
+    for (int orientation = 1; orientation <= 8; orientation++) {
+        size_t n;
+        uint8_t *jpeg = images_jpeg(rgb, 330, 210, 90, 0, orientation, 0, &n);
+        check_large_jpeg(folder, jpeg, n, orientation);
+        free(jpeg);
+    }
+    free(rgb);
+    images_remove_folder(folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -196,6 +261,7 @@ int main(void)
         cmocka_unit_test(a_window_gives_what_the_whole_image_gives),
         cmocka_unit_test(the_shorter_side_is_that_of_torchvision),
         cmocka_unit_test(photos_are_torchvisions),
+        cmocka_unit_test(a_large_jpeg_is_decoded_in_full_and_turned),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     lvni_data_scratch_release();
