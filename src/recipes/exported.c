@@ -312,7 +312,13 @@ static lvn_status build_for(const char *weights, lvni_exported *e)
     LVN_TRY(s);
     arguments.n_classes = card->n_classes;
     LVN_TRY(lvni_model_build_empty(cls, &arguments, &e->model));
-    return lvni_model_load(e->model, weights, false, NULL);
+    lvni_weights_report report;
+    const lvn_status loaded = lvni_model_load(e->model, weights, false, &report);
+    if (loaded == LVN_OK) {
+        lvni_weights_report_log(&report, weights);
+    }
+    lvni_weights_report_free(&report);
+    return loaded;
 }
 
 lvn_status lvni_exported_from_weights(const char *name, const char *weights, int image_size, lvni_exported **out)

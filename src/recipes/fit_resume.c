@@ -83,14 +83,8 @@ lvn_status lvni_load_start(const lvni_config *c, lvni_model *model)
     if (s == LVN_ERR_NOT_FOUND) { /* a mistake of the command, not of the work: another start would not find it either */
         s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__, "weights: %s", lvn_last_error()->message);
     }
-    if (s == LVN_OK && report.prefix[0] != '\0') {
-        lvni_log_line(LVNI_LOG_INFO, "weights=%s: its names begin with %s", path, report.prefix);
-    }
-    if (s == LVN_OK && report.head.len > 0) {
-        lvni_log_line(LVNI_LOG_INFO, "weights=%s: all but the last layer, %s, which starts anew (reset_head=true)", path, lvni_str_text(&report.head));
-    }
-    if (s == LVN_OK && report.unused.len > 0) {
-        lvni_log_line(LVNI_LOG_WARNING, "weights=%s: not used, since this model has no place for them: %s", path, lvni_str_text(&report.unused));
+    if (s == LVN_OK) {
+        lvni_weights_report_log(&report, path);
     }
     lvni_weights_report_free(&report);
     return s;

@@ -35,7 +35,9 @@ static const lvni_option run_rows[] = {
     {.name = "resume", .type = LVNI_OPT_BOOL, .fallback = "false",
      .help = "Continue the run in `out` from its newest valid checkpoint, with its configuration.", .flags = LVNI_OPT_NOT_SAVED},
     {.name = "weights", .type = LVNI_OPT_PATH,
-     .help = "Start from the weights of a safetensors file with the names of torchvision, an exported model, a checkpoint, or a run directory (its last checkpoint)."},
+     .help = "Start from the weights of a safetensors file with the names of torchvision or timm, "
+             "an exported model, a checkpoint, a run directory (its last checkpoint), or a folder "
+             "with model.safetensors."},
     {.name = "reset_head", .type = LVNI_OPT_BOOL, .fallback = "false",
      .help = "With weights=: the last layer starts anew, as for classes other than those of the file."},
     {.name = "seed", .type = LVNI_OPT_INT, .fallback = "0", .range = LVNI_AT_LEAST(0), .help = "Seed of every random number of the run."},

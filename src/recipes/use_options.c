@@ -33,7 +33,8 @@ static const lvni_option use_rows[] = {
 const lvni_option_table lvni_use_options = LVNI_OPTION_TABLE("model in use", use_rows);
 static const lvni_option predict_rows[] = {
     {.name = "weights", .type = LVNI_OPT_PATH,
-     .help = "Of an array: weights with the names of torchvision for the network that model= names (resnet18, ...)."},
+     .help = "Of an array: weights with the names of torchvision or timm for the network that "
+             "model= names (resnet18, ...)."},
     {.name = "output", .type = LVNI_OPT_PATH, .fallback = "predictions.csv",
      .help = "File to write: a table (.csv: file, class, probability) or JSON lines (.jsonl); -: stdout. For data=FILE.npy, "
              "images (N, height, width, 3) used as they are: plain logits, as .npy."},

@@ -3,10 +3,11 @@
 
 #include "ckpt/checkpoint.h"
 #include "core/alloc.h"
-#include "core/vfs.h"
+#include "log/run_log.h"
+#include "recipes/weight_names.h"
+#include "recipes/weights_file.h"
 #include "tensor/device.h"
 
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -41,45 +42,59 @@ static void end_names(names *list)
     }
 }
 
+/* First parts of the names of a network: "layer1", "blocks". */
+enum { ROOTS = 64, ROOT = 64 };
+
 typedef struct load {
     const lvni_model *model;
     const lvni_st_file *file;
     const char *path, *prefix;
+    int naming; /* LVNI_NAMING_...: what the file calls the model's tensors */
+    bool *used; /* (tensors of the file) the model has this one */
+    int taken;
+    char root[ROOTS][ROOT];
+    int n_roots;
     bool checkpoint; /* levin's own layout */
     bool average;    /* of a checkpoint: the averaged weights */
     char head[256];  /* "fc.": parameters under it are passed over; "" without reset_head */
     bool head_differs;
     float *memory, *here; /* one tensor in the order of the file, and in this model's */
-    names missing, different, unused;
+    names missing, different, unused, foreign;
+    const char *stranger; /* what a foreign one is known for, or NULL */
 } load;
 
-static const lvni_st_tensor *find(const load *l, const char *prefix, const char *name)
+static const lvni_st_tensor *find(const load *l, int naming, const char *prefix, const char *name)
 {
-    char full[512];
-    snprintf(full, sizeof full, "%s%s", prefix, name);
+    char full[512], theirs[LVNI_WEIGHT_NAME];
+    lvni_naming_translate(naming, name, theirs);
+    snprintf(full, sizeof full, "%s%s", prefix, theirs);
     return lvni_st_find(l->file, full);
 }
 
-/* The one under which most parameters are found: those of wrappers around a PyTorch model, and of models inside of others. */
-static const char *choose_prefix(const load *l)
+/* Prefix and names under which most parameters are found: of wrappers around a PyTorch model, and
+ * of models inside of others. */
+static void choose_names(load *l)
 {
     static const char *const prefixes[] = {"", "module.", "model.", "backbone.", "_orig_mod."};
-    const char *best = prefixes[0];
     int most = 0;
+    l->prefix = prefixes[0];
     if (l->checkpoint) {
-        return l->average ? LVNI_CKPT_AVERAGE : LVNI_CKPT_MODEL;
+        l->prefix = l->average ? LVNI_CKPT_AVERAGE : LVNI_CKPT_MODEL;
+        return;
     }
-    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
-        int n = 0;
-        for (int k = 0; k < l->model->n_parameters; k++) {
-            n += find(l, prefixes[i], l->model->parameters[k].name) != NULL;
-        }
-        if (n > most) {
-            most = n;
-            best = prefixes[i];
+    for (int naming = 0; naming < LVNI_NAMINGS; naming++) {
+        for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
+            int n = 0;
+            for (int k = 0; k < l->model->n_parameters; k++) {
+                n += find(l, naming, prefixes[i], l->model->parameters[k].name) != NULL;
+            }
+            if (n > most) {
+                most = n;
+                l->prefix = prefixes[i];
+                l->naming = naming;
+            }
         }
     }
-    return best;
 }
 
 /* "fc." of "fc.bias": the layer made last. */
@@ -105,9 +120,9 @@ static bool same(const lvni_st_tensor *e, int ndim, const int64_t *shape)
 /* One tensor; parameter NULL: it lies in the file as it does here. */
 static lvn_status take(load *l, const char *name, lvn_tensor *t, const lvni_parameter *parameter)
 {
-    const lvni_st_tensor *e = find(l, l->prefix, name);
+    const lvni_st_tensor *e = find(l, l->naming, l->prefix, name);
     int64_t shape[LVN_MAX_NDIM];
-    char mine[96], theirs[96], head[256];
+    char mine[96], theirs[96], head[LVNI_WEIGHT_NAME];
     if (parameter != NULL && !l->checkpoint) {
         lvni_parameter_file_shape(parameter, shape);
     } else {
@@ -115,15 +130,19 @@ static lvn_status take(load *l, const char *name, lvn_tensor *t, const lvni_para
     }
     lvni_shape_string(t->ndim, shape, mine);
     if (e == NULL) {
-        add_name(&l->missing, "%s %s", name, mine);
+        lvni_naming_translate(l->naming, name, head);
+        add_name(&l->missing, "%s %s", head, mine);
         return LVN_OK;
     }
+    l->used[e - lvni_st_at(l->file, 0)] = true;
     if (!same(e, t->ndim, shape)) {
         head_of(l->model, head);
         l->head_differs = l->head_differs || starts_with(name, head);
-        add_name(&l->different, "%s is %s, this model needs %s", name, lvni_shape_string(e->ndim, e->shape, theirs), mine);
+        add_name(&l->different, "%s is %s, this model needs %s", e->name,
+                 lvni_shape_string(e->ndim, e->shape, theirs), mine);
         return LVN_OK;
     }
+    l->taken++;
     LVN_TRY(lvni_st_read_f32(e, l->memory));
     if (parameter != NULL && !l->checkpoint) {
         lvni_parameter_from_file(parameter, l->memory, l->here);
@@ -138,20 +157,83 @@ static bool ends_with(const char *text, const char *end)
     return n >= e && strcmp(text + n - e, end) == 0;
 }
 
+static void add_root(load *l, const char *name)
+{
+    char theirs[LVNI_WEIGHT_NAME];
+    lvni_naming_translate(l->naming, name, theirs);
+    const size_t n = strcspn(theirs, ".");
+    for (int i = 0; i < l->n_roots; i++) {
+        if (strlen(l->root[i]) == n && strncmp(l->root[i], theirs, n) == 0) {
+            return;
+        }
+    }
+    if (l->n_roots < ROOTS && n < ROOT) {
+        snprintf(l->root[l->n_roots++], ROOT, "%.*s", (int)n, theirs);
+    }
+}
+
+static void find_roots(load *l)
+{
+    for (int i = 0; i < l->model->n_parameters; i++) {
+        add_root(l, l->model->parameters[i].name);
+    }
+    for (int i = 0; i < l->model->n_buffers; i++) {
+        add_root(l, l->model->buffers[i]->name);
+    }
+}
+
+/* Would a network with this tensor compute something else? One among ours does (a layer more,
+ * squeeze and excitation); beside ours it is mostly another head. Of a model that is none of the
+ * built-in ones nobody knows. */
+static bool is_foreign(const load *l, const char *name, const lvni_st_tensor *e)
+{
+    int64_t n = 1;
+    for (int i = 0; i < e->ndim; i++) {
+        n *= e->shape[i];
+    }
+    if (n <= 1 || lvni_zoo_find(l->model->root->cls->name) ==
+                      NULL) { /* counters of tools, such as total_ops */
+        return false;
+    }
+    const size_t root = strcspn(name, ".");
+    for (int i = 0; i < l->n_roots; i++) {
+        if (strlen(l->root[i]) == root && strncmp(l->root[i], name, root) == 0) {
+            return true;
+        }
+    }
+    return lvni_naming_stranger(name) != NULL;
+}
+
+static void note_unused(load *l, const lvni_st_tensor *e, bool inside)
+{
+    char shape[96];
+    const char *name = e->name + (inside ? strlen(l->prefix) : 0);
+    const bool foreign = inside && is_foreign(l, name, e);
+    add_name(foreign ? &l->foreign : &l->unused, "%s %s", e->name,
+             lvni_shape_string(e->ndim, e->shape, shape));
+    if (foreign && l->stranger == NULL) {
+        l->stranger = lvni_naming_stranger(name);
+    }
+}
+
 /* What the model has no place for. PyTorch's counter of batches means nothing to a fixed momentum; of a checkpoint only the model counts. */
 static void list_unused(load *l)
 {
+    char head[LVNI_WEIGHT_NAME];
+    lvni_naming_translate(l->naming, l->head, head);
+    find_roots(l);
     for (int64_t i = 0; i < lvni_st_count(l->file); i++) {
         const lvni_st_tensor *e = lvni_st_at(l->file, i);
         const bool inside = starts_with(e->name, l->prefix);
-        if ((l->checkpoint && !inside) || ends_with(e->name, ".num_batches_tracked") ||
-            (inside && (lvni_model_has(l->model, e->name + strlen(l->prefix)) || (l->head[0] != '\0' && starts_with(e->name + strlen(l->prefix), l->head))))) {
-            continue;
+        const bool fresh =
+            inside && head[0] != '\0' && starts_with(e->name + strlen(l->prefix), head);
+        if (!l->used[i] && !fresh && (inside || !l->checkpoint) &&
+            !ends_with(e->name, ".num_batches_tracked")) {
+            note_unused(l, e, inside);
         }
-        char shape[96];
-        add_name(&l->unused, "%s %s", e->name, lvni_shape_string(e->ndim, e->shape, shape));
     }
     end_names(&l->unused);
+    end_names(&l->foreign);
 }
 
 static lvn_status judge(load *l)
@@ -159,10 +241,17 @@ static lvn_status judge(load *l)
     lvni_str text = {0};
     end_names(&l->missing);
     end_names(&l->different);
-    if (l->missing.n + l->different.n == 0) {
+    if (l->missing.n + l->different.n + l->foreign.n == 0) {
         return LVN_OK;
     }
-    lvni_str_printf(&text, "%s does not fit this model:", l->path);
+    lvni_str_printf(&text, "%s does not fit this model, %s:", l->path, l->model->root->cls->name);
+    if (l->foreign.n > 0) {
+        lvni_str_printf(
+            &text,
+            " it is of another network, with %s%s%d tensors more among those of this one: %s;",
+            l->stranger == NULL ? "" : l->stranger, l->stranger == NULL ? "" : ", ", l->foreign.n,
+            lvni_str_text(&l->foreign.text));
+    }
     if (l->missing.n > 0) {
         lvni_str_printf(&text, " %d missing: %s;", l->missing.n, lvni_str_text(&l->missing.text));
     }
@@ -196,10 +285,11 @@ static lvn_status run(load *l, lvni_model *m)
     }
     l->memory = lvni_alloc(LVNI_TAG_CKPT, (size_t)largest * sizeof *l->memory);
     l->here = lvni_alloc(LVNI_TAG_CKPT, (size_t)largest * sizeof *l->here);
-    if (l->memory == NULL || l->here == NULL) {
+    l->used = lvni_calloc(LVNI_TAG_CKPT, (size_t)lvni_st_count(l->file) + 1, sizeof *l->used);
+    if (l->memory == NULL || l->here == NULL || l->used == NULL) {
         return LVN_ERR_MEMORY;
     }
-    l->prefix = choose_prefix(l);
+    choose_names(l);
     for (int i = 0; i < m->n_parameters; i++) {
         const lvni_parameter *p = &m->parameters[i];
         if (l->head[0] == '\0' || !starts_with(p->name, l->head)) {
@@ -214,6 +304,18 @@ static lvn_status run(load *l, lvni_model *m)
     return judge(l);
 }
 
+static void fill_report(load *l, const lvni_model *model, lvni_weights_report *report)
+{
+    const size_t n = strlen(l->head);
+    report->prefix = l->checkpoint || l->prefix == NULL ? "" : l->prefix;
+    report->naming = lvni_naming_label(l->naming);
+    report->taken = l->taken;
+    report->all = model->n_parameters + model->n_buffers;
+    report->unused = l->unused.text;
+    lvni_str_append_n(&report->head, l->head, n > 0 ? n - 1 : 0);
+    l->unused.text = (lvni_str){0};
+}
+
 static lvn_status load_from(lvni_model *model, const lvni_st_file *file, const char *path, bool reset_head, bool average, lvni_weights_report *report)
 {
     load l = {.model = model, .file = file, .path = path, .average = average, .checkpoint = lvni_st_meta_get(file, LVNI_CKPT_FORMAT) != NULL};
@@ -222,16 +324,15 @@ static lvn_status load_from(lvni_model *model, const lvni_st_file *file, const c
     }
     const lvn_status s = run(&l, model);
     if (report != NULL) {
-        const size_t n = strlen(l.head);
-        *report = (lvni_weights_report){.prefix = l.checkpoint || l.prefix == NULL ? "" : l.prefix, .unused = l.unused.text};
-        lvni_str_append_n(&report->head, l.head, n > 0 ? n - 1 : 0);
-        l.unused.text = (lvni_str){0};
+        fill_report(&l, model, report);
     }
     lvni_free(l.memory);
     lvni_free(l.here);
+    lvni_free(l.used);
     lvni_str_free(&l.missing.text);
     lvni_str_free(&l.different.text);
     lvni_str_free(&l.unused.text);
+    lvni_str_free(&l.foreign.text);
     return s;
 }
 
@@ -240,47 +341,21 @@ lvn_status lvni_model_load_shown(lvni_model *model, const lvni_st_file *file, co
     return load_from(model, file, path, false, average, NULL);
 }
 
-/* What torch.save writes: a zip archive, or in old versions a pickle that begins with its magic number. */
-static bool is_pickle(const char *path)
-{
-    char start[4] = {0};
-    const lvni_vfs *vfs = lvni_vfs_get();
-    const int fd = vfs->open(path, O_RDONLY | O_CLOEXEC, 0);
-    if (fd < 0) {
-        return false;
-    }
-    const ssize_t n = vfs->read(fd, start, sizeof start);
-    vfs->close(fd);
-    return n == (ssize_t)sizeof start && (memcmp(start, "PK\3\4", 4) == 0 || memcmp(start, "\x80\x02\x8a\x0a", 4) == 0);
-}
-
-static lvn_status open_file(const char *path, char **name, lvni_st_file **file)
-{
-    LVN_TRY(lvni_ckpt_file_of(path, name));
-    lvn_status s = lvni_st_open(*name, LVNI_ST_VERIFY, file);
-    if (s != LVN_OK && is_pickle(*name)) {
-        s = lvn_error_set(LVN_ERR_UNSUPPORTED, __FILE__, __LINE__,
-                          "%s was written by torch.save and can run code when it is read; weights= takes safetensors. In Python: "
-                          "safetensors.torch.save_file(torch.load(\"%s\", map_location=\"cpu\"), \"weights.safetensors\")",
-                          *name, *name);
-    }
-    if (s != LVN_OK) {
-        lvni_free(*name);
-    }
-    return s;
-}
-
 lvn_status lvni_model_load(lvni_model *model, const char *path, bool reset_head, lvni_weights_report *report)
 {
     char *name;
     lvni_st_file *file;
     if (report != NULL) {
-        *report = (lvni_weights_report){.prefix = ""};
+        *report = (lvni_weights_report){.prefix = "", .naming = ""};
     }
-    LVN_TRY(open_file(path, &name, &file));
+    LVN_TRY(lvni_weights_open(path, model->root->cls->name, &name, &file));
     const lvn_status s = load_from(model, file, name, reset_head, false, report);
     lvni_st_close(file);
-    lvni_free(name);
+    if (report != NULL) {
+        report->file = name;
+    } else {
+        lvni_free(name);
+    }
     return s;
 }
 
@@ -288,12 +363,13 @@ lvn_status lvni_weights_classes(const lvni_model *model, const char *path, int *
 {
     char *name;
     lvni_st_file *file;
-    LVN_TRY(open_file(path, &name, &file));
+    LVN_TRY(lvni_weights_open(path, model->root->cls->name, &name, &file));
     load l = {.model = model, .file = file, .checkpoint = lvni_st_meta_get(file, LVNI_CKPT_FORMAT) != NULL};
     char weight[300];
     head_of(model, l.head);
     snprintf(weight, sizeof weight, "%sweight", l.head);
-    const lvni_st_tensor *e = find(&l, choose_prefix(&l), weight);
+    choose_names(&l);
+    const lvni_st_tensor *e = find(&l, l.naming, l.prefix, weight);
     lvn_status s = LVN_OK;
     if (e == NULL || e->ndim != 2 || e->shape[0] < 1 || e->shape[0] > 1000000) {
         s = lvn_error_set(LVN_ERR_MISMATCH, __FILE__, __LINE__, "%s has no %s (classes, features): it holds another network than model=%s", name,
@@ -306,8 +382,38 @@ lvn_status lvni_weights_classes(const lvni_model *model, const char *path, int *
     return s;
 }
 
+void lvni_weights_report_log(const lvni_weights_report *report, const char *path)
+{
+    lvni_str text = {0};
+    lvni_str_printf(&text, "weights=%s: ", path);
+    if (strcmp(report->file, path) != 0) {
+        lvni_str_printf(&text, "%s, ", report->file);
+    }
+    lvni_str_printf(&text, "%d of the model's %d tensors are from it", report->taken, report->all);
+    if (report->naming[0] != '\0') {
+        lvni_str_printf(&text, ", with the names of %s", report->naming);
+    }
+    if (report->prefix[0] != '\0') {
+        lvni_str_printf(&text, "%s %s",
+                        report->naming[0] != '\0' ? " behind" : ", with names that begin with",
+                        report->prefix);
+    }
+    if (report->head.len > 0) {
+        lvni_str_printf(&text, "; the last layer, %s, starts anew (reset_head=true)",
+                        lvni_str_text(&report->head));
+    }
+    lvni_log_line(LVNI_LOG_INFO, "%s", lvni_str_text(&text));
+    if (report->unused.len > 0) {
+        lvni_log_line(LVNI_LOG_WARNING,
+                      "weights=%s: not used, since this model has no place for them: %s", path,
+                      lvni_str_text(&report->unused));
+    }
+    lvni_str_free(&text);
+}
+
 void lvni_weights_report_free(lvni_weights_report *report)
 {
+    lvni_free(report->file);
     lvni_str_free(&report->head);
     lvni_str_free(&report->unused);
 }

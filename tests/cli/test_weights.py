@@ -192,11 +192,74 @@ class Weights(Case):
         path = self.changed("whole", lambda t: {**t, "conv1.weight": ("I32", *t["conv1.weight"][1:])})
         self.logits("model=cnn", f"weights={path}", code=1, says=["conv1.weight has elements of type i32"])
 
+    def test_what_was_loaded_is_confirmed(self):
+        train = ["train", "classify", *self.shapes(f"{self.dir}/said"), "model=cnn",
+                 "overwrite=true"]
+        own = f"weights={self.exported}"
+        all_of_it = "17 of the model's 17 tensors are from it"
+        self.levin([*train, own], 0, [f"{own}: {all_of_it}\n"])
+        self.levin([*train, own, "reset_head=true"], 0,
+                   [f"{own}: 15 of the model's 17 tensors are from it; the last layer, head, starts anew"])
+        self.levin([*train, f"weights={self.run_dir}"], 0,
+                   [f"weights={self.run_dir}: {self.run_dir}/checkpoints/last.safetensors, {all_of_it}\n"])
+        path = self.changed("behind", lambda t: {f"model.{k}": v for k, v in t.items()})
+        says = [f"weights={path}: {all_of_it}, with names that begin with model."]
+        self.levin([*train, f"weights={path}"], 0, says)
+        self.logits("model=cnn", f"weights={path}", says=says)
+        path = self.changed("more", lambda t: {**t, **{f"neck{i}.w": ("F32", [2],
+                                                                      bytes(8)) for i in range(9)}})
+        said = self.levin([*train, f"weights={path}"], 0,
+                          [all_of_it, "neck0.w (2)", ", and 5 more"])
+        self.assertNotIn("neck5", said)
+
+    def test_other_networks_are_told(self):
+        """Tensors among those of the network are of another one; beside them of another head."""
+        train = ["train", "classify", *self.shapes(f"{self.dir}/other"), "model=cnn"]
+        for name, shape, what in (("conv2.se.fc1.weight", [8, 64],
+                                   "with squeeze and excitation, 1 tensors more"),
+                                  ("norm1.more.weight", [2],
+                                   "with 1 tensors more among those of this one"),
+                                  ("reg_token", [1, 4, 8], "with register tokens, 1 tensors more"),
+                                  ("head.2.weight", [4, 4], "with 1 tensors more")):
+            extra = {name: ("F32", shape, bytes(4 * math.prod(shape)))}
+            path = self.changed("foreign", lambda t: {**t, **extra})
+            self.levin([*train, f"weights={path}"], 1,
+                       [path, "does not fit this model, cnn: it is of another network, " + what,
+                        name])
+            self.assertFalse(os.path.exists(f"{self.dir}/other"))
+        for more in ({"conv2.total_ops": ("F32", [1], bytes(4))},
+                     {"projector.0.weight": ("F32", [2, 2], bytes(16))}):
+            self.levin([*train, "overwrite=true",
+                        f"weights={self.changed('beside', lambda t: {**t, **more})}"], 0, ["not used"])
+        self.levin([*train, "overwrite=true", "reset_head=true", f"weights={path}"], 0,
+                   ["the last layer, head, starts anew"])
+
+    def test_a_folder_of_hugging_face(self):
+        run, folder = f"{self.dir}/r18", f"{self.dir}/hf"
+        words = ["data=builtin:shapes", "data.count=6", "data.classes=4", "image_size=32",
+                 "batch_size=6", "max_steps=1",
+                 "val_split=0", "model=resnet18"]
+        self.levin(["train", "classify", *words, f"out={run}"])
+        os.mkdir(folder)
+        shutil.copy(f"{run}/exported_models/exported_last.safetensors",
+                    f"{folder}/model.safetensors")
+        all_of_it = f"weights={folder}: {folder}/model.safetensors, 102 of the model's 102"
+        for text, code, says in ((None, 0, [all_of_it]), ("no JSON", 0, [all_of_it]),
+                                 ('{"architecture": "resnet18"}', 0, [all_of_it]),
+                                 ('{"architecture": "resnetblur18"}', 1,
+                                  ["another network than model=resnet18", "says resnetblur18"])):
+            if text is not None:
+                with open(f"{folder}/config.json", "w") as f:
+                    f.write(text)
+            self.logits("model=resnet18", f"weights={folder}", code=code, says=says)
+        self.logits("model=resnet18", f"weights={folder}/model.safetensors", code=1,
+                    says=["says resnetblur18"])
+
     def test_reset_head(self):
         words = ["train", "classify", *self.shapes(f"{self.dir}/six", classes=6), "model=cnn", f"weights={self.exported}", "lr=0", "overwrite=true",
                  "optim=sgd"]
         self.levin(words, 1, ["head.weight is (4, 128), this model needs (6, 128)", "reset_head=true"])
-        self.levin([*words, "reset_head=true"], 0, ["all but the last layer, head"])
+        self.levin([*words, "reset_head=true"], 0, ["the last layer, head, starts anew"])
         old, new = read_safetensors(self.exported)[0], read_safetensors(f"{self.dir}/six/exported_models/exported_last.safetensors")[0]
         self.assertEqual(new["conv3.weight"], old["conv3.weight"])
         self.assertEqual(new["head.weight"][1], [6, 128])
@@ -239,7 +302,13 @@ TORCH = '''
 import json, struct, sys
 import numpy as np, torch, torchvision
 step, folder, network = sys.argv[1:]
-model = getattr(torchvision.models, network)(num_classes=7)
+size = 64
+if network.startswith("timm:"):
+    import timm
+    model = timm.create_model(network[5:], num_classes=7)
+    size = 224 if "_224" in network else 64
+else:
+    model = getattr(torchvision.models, network)(num_classes=7)
 def load(path):
     whole = open(path, "rb").read()
     n = struct.unpack("<Q", whole[:8])[0]
@@ -252,7 +321,7 @@ torch.manual_seed(3)
 if step == "make":
     model.train()
     for i in range(3):
-        model(torch.randn(8, 3, 64, 64))  # running statistics of their own
+        model(torch.randn(8, 3, size, size))  # running statistics of their own
     head, at, data = {}, 0, b""
     for k, v in model.state_dict().items():
         b = v.numpy().tobytes()
@@ -261,7 +330,7 @@ if step == "make":
         data += b
     text = json.dumps(head).encode()
     open(folder + "/w.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + data)
-    np.save(folder + "/x.npy", torch.randn(4, 64, 64, 3).numpy())
+    np.save(folder + "/x.npy", torch.randn(4, size, size, 3).numpy())
     weights = folder + "/w.safetensors"
 else:
     weights = folder + "/back.safetensors"
@@ -297,6 +366,25 @@ class Torch(Case):
         self.levin(["export", f"model={self.dir}/r18", f"output={self.dir}/back.safetensors"])
         want = self.torch("back", "resnet18")
         self.close(self.logits(f"model={self.dir}/r18", x=f"{self.dir}/x.npy"), want, 1e-5)
+
+    def test_timm(self):
+        """The same network by another library; one that is called alike and is another."""
+        if not os.environ.get("LEVIN_TEST_SLOW"):
+            self.skipTest("it takes minutes, set LEVIN_TEST_SLOW=1 to run it")
+        if subprocess.run([self.python, "-c", "import timm"], capture_output=True).returncode != 0:
+            self.skipTest("no timm here")
+        w = f"{self.dir}/w.safetensors"
+        for ours, theirs in (("resnet34", "resnet34"), ("vit_s_16", "deit_small_patch16_224")):
+            want = self.torch("make", f"timm:{theirs}")
+            self.close(self.logits(f"model={ours}", f"weights={w}", x=f"{self.dir}/x.npy"), want,
+                       1e-5)
+        for ours, theirs, what in (("resnet50", "resnet50d", "a stem of three convolutions"),
+                                   ("resnet18", "seresnet18", "squeeze and excitation"),
+                                   ("resnet18", "resnet34", "layer1.2.bn1.bias"),
+                                   ("vit_s_16", "vit_small_patch16_36x1_224", "layer scale")):
+            self.torch("make", f"timm:{theirs}")
+            self.logits(f"model={ours}", f"weights={w}", x=f"{self.dir}/x.npy", code=1,
+                        says=["w.safetensors does not fit this model", what])
 
 
 if __name__ == "__main__":

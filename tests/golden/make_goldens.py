@@ -1,23 +1,29 @@
 #!/usr/bin/env python3
 """Makes the golden files beside it: what PyTorch computes, in double precision, for the networks of the zoo.
 
-usage: python3 make_goldens.py [NAME ...]      by hand, with torch and torchvision; all networks without names
+usage: python3 make_goldens.py [NAME ...]   by hand, with torch, torchvision, timm; no names: all
 
 Weights are not stored: both sides fill them by one rule (value below and in golden_support.c), f32 numbers of the tensor's
 name and the element's place in PyTorch's layout. A file holds, for train and eval mode: logits, loss, of every parameter's
 gradient the largest magnitude, the norm and eight elements, and the running statistics after one step. Prints also how far
 PyTorch's own f32 is from that: the room that a comparison in f32 needs.
 
+vit_s_16 is timm's vit_small_patch16_224, which torchvision does not have. Its file has the names that
+levin has (torchvision's); `names` in it lists what timm calls each tensor, so that the test can write
+a file of timm's and load it.
+
 A gradient jumps where the input of a relu changes its sign. Among hundreds of thousands some inputs are within f32's rounding of
 zero; the seed of each mode is one for which none is, or the fewest are (`train_kinks`, `eval_kinks` in the file; one in the
 training of resnet50). A kernel that rounds in another way and fails the test of gradients there alone may have met it.
 """
 import json
+import re
 import struct
 import sys
 from pathlib import Path
 
 import numpy as np
+import timm
 import torch
 import torchvision
 
@@ -69,17 +75,40 @@ def value(name, shape, last):
     return u.astype(np.float32).reshape(shape)
 
 
-def fill(model, last):
+def fill(model, last, ours):
     state = model.state_dict()
     for name, t in state.items():
         if not name.endswith("num_batches_tracked"):
-            t.copy_(torch.from_numpy(value(name, tuple(t.shape), last)))
+            t.copy_(torch.from_numpy(value(ours(name), tuple(t.shape), last)))
+
+
+TIMM_NAMES = (
+    (r"^cls_token$", "class_token"),
+    (r"^pos_embed$", "encoder.pos_embedding"),
+    (r"^patch_embed\.proj\.", "conv_proj."),
+    (r"^blocks\.(\d+)\.", r"encoder.layers.encoder_layer_\1."),
+    (r"\.norm(\d)\.", r".ln_\1."),
+    (r"\.attn\.qkv\.", ".self_attention.in_proj_"),
+    (r"\.attn\.proj\.", ".self_attention.out_proj."),
+    (r"\.mlp\.fc1\.", ".mlp.0."),
+    (r"\.mlp\.fc2\.", ".mlp.3."),
+    (r"^norm\.", "encoder.ln."),
+    (r"^head\.", "heads.head."),
+)
+
+
+def from_timm(name):
+    """timm's name of a vision transformer's tensor -> torchvision's, which levin has."""
+    for theirs, ours in TIMM_NAMES:
+        name = re.sub(theirs, ours, name)
+    return name
 
 
 def run(net, mode, dtype, seen=None):
     """Everything of one mode: name -> array. With a list `seen` only the inputs of relu, which go there."""
     model = net["make"]().to(dtype)
-    fill(model, net["last"])
+    ours = net.get("names", str)
+    fill(model, net["last"], ours)
     model.train(mode == "train")
     for part in model.modules():
         if seen is not None and isinstance(part, torch.nn.ReLU):
@@ -99,7 +128,8 @@ def run(net, mode, dtype, seen=None):
     for name, p in model.named_parameters():
         g = p.grad.reshape(-1).numpy()
         places = [(2 * j + 1) * len(g) // 16 for j in range(8)]
-        out[f"{mode}/grad/{name}"] = np.concatenate([[np.abs(g).max(), np.sqrt((g.astype(np.float64) ** 2).sum())], g[places]])
+        norm = np.sqrt((g.astype(np.float64) ** 2).sum())
+        out[f"{mode}/grad/{ours(name)}"] = np.concatenate([[np.abs(g).max(), norm], g[places]])
     if mode == "train":
         for name, t in model.named_buffers():
             if not name.endswith("num_batches_tracked"):
@@ -197,6 +227,7 @@ class Flatten(torch.nn.Module):
 
 
 TV = torchvision.models
+TIMM_VIT = "vit_small_patch16_224"
 NETS = {
     "resnet18": dict(make=lambda: TV.resnet18(num_classes=10), batch=2, size=36, classes=10, last="bn2"),
     "resnet34": dict(make=lambda: TV.resnet34(num_classes=10), batch=2, size=36, classes=10, last="bn2"),
@@ -205,6 +236,9 @@ NETS = {
     "unet_bilinear": dict(make=lambda: Segmenter(True), batch=2, size=22, classes=5, last="none"),
     "flatten": dict(make=Flatten, batch=3, size=20, classes=7, last="none"),
     "vit_b_16": dict(make=lambda: TV.vit_b_16(num_classes=10), batch=1, size=224, classes=10, last="none", modes=("eval",)),  # no dropout, no batch norm: training is the same
+    "vit_s_16": dict(make=lambda: timm.create_model(TIMM_VIT, num_classes=10), batch=1, size=224,
+                     classes=10, last="none", modes=("eval",),
+                     names=from_timm),
 }
 
 
@@ -226,6 +260,10 @@ def main(names):
         net = NETS[name]
         meta = {"model": name, **{k: str(net[k]) for k in ("batch", "size", "classes", "last")},
                 "by": f"torch {torch.__version__}, torchvision {torchvision.__version__}, float64"}
+        if "names" in net:
+            meta["by"] += f", timm {timm.__version__} {TIMM_VIT}"
+            theirs = net["make"]().state_dict()
+            meta["names"] = "".join(f"{net['names'](name)} {name}\n" for name in theirs)
         arrays, narrow = {}, {}
         for mode in net.get("modes", ("train", "eval")):
             meta[f"{mode}_kinks"] = str(choose_seed(name, mode))

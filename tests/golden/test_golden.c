@@ -11,10 +11,13 @@
 
 #include "core/alloc.h"
 #include "kernels/kernels.h"
+#include "recipes/weights.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char *golden_path;
 
@@ -75,6 +78,70 @@ static void compare_all(const double *want, int64_t n, const float *have, double
     }
 }
 
+/* What the file's list of lines "OURS THEIRS" calls a tensor; in `out`. */
+static const char *their_name(const char *names, const char *ours, char out[128])
+{
+    const size_t n = strlen(ours);
+    for (const char *line = names; line != NULL && *line != '\0'; line = strchr(line, '\n') + 1) {
+        if (strncmp(line, ours, n) == 0 && line[n] == ' ') {
+            snprintf(out, 128, "%.*s", (int)strcspn(line + n + 1, "\n"), line + n + 1);
+            return out;
+        }
+    }
+    fail_msg("the golden file does not name %s", ours);
+    return "";
+}
+
+/* The weights into a file as the other library writes it. */
+static void write_theirs(const problem *p, const char *names, const char *path)
+{
+    const int n = p->model->n_parameters;
+    lvni_st_tensor *entry = lvni_calloc(LVNI_TAG_MODEL, (size_t)n, sizeof *entry);
+    char(*name)[128] = lvni_calloc(LVNI_TAG_MODEL, (size_t)n, sizeof *name);
+    float **data = lvni_calloc(LVNI_TAG_MODEL, (size_t)n, sizeof *data);
+    if (entry == NULL || name == NULL || data == NULL) {
+        fail_msg("%s", lvn_last_error()->message);
+        return;
+    }
+    for (int i = 0; i < n; i++) {
+        const lvni_parameter *q = &p->model->parameters[i];
+        data[i] = lvni_alloc(LVNI_TAG_MODEL, (size_t)q->numel * sizeof(float));
+        assert_non_null(data[i]);
+        lvni_parameter_to_file(q, LVNI_F32(q->tensor), data[i]);
+        entry[i] = (lvni_st_tensor){
+            .name = their_name(names, q->name, name[i]), .dtype = LVN_F32, .data = data[i]};
+        entry[i].ndim = lvni_parameter_file_shape(q, entry[i].shape);
+    }
+    assert_int_equal(lvni_st_save(path, entry, n, NULL, 0), LVN_OK);
+    for (int i = 0; i < n; i++) {
+        lvni_free(data[i]);
+    }
+    lvni_free(data);
+    lvni_free(name);
+    lvni_free(entry);
+}
+
+/* From here on the model has its weights out of a file with the names of the other library. */
+static void load_theirs(problem *p, const char *names)
+{
+    char folder[] = "/tmp/levin-golden-XXXXXX", path[64];
+    lvni_weights_report report;
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/theirs.safetensors", folder);
+    write_theirs(p, names, path);
+    golden_fill(p->model, 77, "other");
+    const lvn_status s = lvni_model_load(p->model, path, false, &report);
+    unlink(path);
+    rmdir(folder);
+    if (s != LVN_OK) {
+        fail_msg("%s", lvn_last_error()->message);
+    }
+    assert_string_equal(report.naming, "timm");
+    assert_int_equal(report.taken, report.all);
+    assert_string_equal(lvni_str_text(&report.unused), "");
+    lvni_weights_report_free(&report);
+}
+
 /* Forward and backward; logits and loss against the file. */
 static void run(problem *p, bool training)
 {
@@ -83,6 +150,9 @@ static void run(problem *p, bool training)
     const uint64_t seed = (uint64_t)golden_number(p->file, training ? "train_seed" : "eval_seed");
     int64_t n;
     golden_fill(p->model, seed, lvni_st_meta_get(p->file, "last"));
+    if (lvni_st_meta_get(p->file, "names") != NULL) {
+        load_theirs(p, lvni_st_meta_get(p->file, "names"));
+    }
     p->image = golden_image(seed, p->batch, golden_number(p->file, "size"), 3);
     ctx->at = (lvni_position){.training = training};
     ctx->gradients = &p->set->gradients;
