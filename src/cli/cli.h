@@ -25,6 +25,14 @@ extern const int lvni_n_commands;
 
 /* NULL when there is none of that name. */
 const lvni_command *lvni_command_find(const char *name);
+/* The command whose keys are this topic of the help ("train.classify"); NULL: none. */
+const lvni_command *lvni_command_of_topic(const char *topic);
+/* Of the n words behind `levin`: a path without its key, or resume=PATH, is an error that shows the
+ * line that works. Returns the exit code; LVNI_EXIT_OK: go on. */
+int lvni_bare_words(const lvni_command *command, int n, const char *const *words);
+/* levin help KEY: the rows of this key in all commands (`of`: in that one alone), or what else is
+ * known of it. near: the command that the word may have meant, or NULL. Returns the exit code. */
+int lvni_help_key(const lvni_command *of, const char *key, const char *near);
 /* The nearest name; NULL when none is near. */
 const char *lvni_command_near(const char *name);
 /* Usage, and all keys. */

@@ -1,6 +1,5 @@
 /* levin help [TOPIC]: the commands, or usage and option table of one of them. */
 #include "cli/cli.h"
-#include "core/escape.h"
 #include "core/exit_code.h"
 
 #include <levin/version.h>
@@ -25,10 +24,7 @@ static void print_overview(FILE *out)
 static const lvni_command *find_topic(const char *topic)
 {
     const lvni_command *named = lvni_command_find(topic);
-    for (int i = 0; i < lvni_n_commands && named == NULL; i++) {
-        const lvni_command *c = &lvni_commands[i];
-        named = c->tables != NULL && strcmp(topic, c->topic) == 0 ? c : NULL;
-    }
+    named = named != NULL ? named : lvni_command_of_topic(topic);
     return named != NULL || strcmp(topic, "classify") != 0 ? named : lvni_command_find("train");
 }
 
@@ -40,12 +36,11 @@ int lvni_cmd_help(int n, const char *const *words)
     }
     const lvni_command *c = find_topic(words[0]);
     if (c == NULL) {
-        const char *near = lvni_command_near(words[0]);
-        lvni_print(stderr, "error: there is no help on %s%s%s%s\n", words[0],
-                   near != NULL ? "; did you mean " : "", near != NULL ? near : "",
-                   near != NULL ? "?" : "");
-        print_overview(stderr);
-        return LVNI_EXIT_USAGE;
+        return lvni_help_key(NULL, words[0], lvni_command_near(words[0]));
+    }
+    const bool recipe = n > 2 && strcmp(words[1], "classify") == 0;
+    if (n > 1 && c->topic != NULL && (recipe || strcmp(words[1], "classify") != 0)) {
+        return lvni_help_key(c, words[recipe ? 2 : 1], NULL);
     }
     lvni_command_print_help(c);
     return LVNI_EXIT_OK;

@@ -50,8 +50,9 @@ const lvni_command lvni_commands[] = {
      .use = {{"levin ops [NAME]", "the kernel ops: types, backends, attributes"}},
      .more = "Without a name the table of all; with one, what that op takes."},
     {.name = "help", .run = lvni_cmd_help,
-     .use = {{"levin help [COMMAND]", "all keys of a command, with defaults"}},
-     .more = "`levin COMMAND --help` prints the same."},
+     .use = {{"levin help [COMMAND] [KEY]", "all keys of a command with defaults, or one key"}},
+     .more = "`levin COMMAND --help` prints the same. KEY is a key, its beginning (optim), or its name in "
+             "Lightning, timm, torchrun or Keras."},
 };
 const int lvni_n_commands = sizeof lvni_commands / sizeof *lvni_commands;
 
@@ -60,6 +61,17 @@ const lvni_command *lvni_command_find(const char *name)
     for (int i = 0; i < lvni_n_commands; i++) {
         if (strcmp(name, lvni_commands[i].name) == 0) {
             return &lvni_commands[i];
+        }
+    }
+    return NULL;
+}
+
+const lvni_command *lvni_command_of_topic(const char *topic)
+{
+    for (int i = 0; i < lvni_n_commands; i++) {
+        const lvni_command *c = &lvni_commands[i];
+        if (topic != NULL && c->tables != NULL && strcmp(topic, c->topic) == 0) {
+            return c;
         }
     }
     return NULL;

@@ -14,10 +14,14 @@
 
 static int unknown(const char *name)
 {
-    const char *near = lvni_command_near(name);
+    const char *near = lvni_command_near(name), *end = strrchr(name, '.');
+    if (end != NULL && strcmp(end, ".py") == 0 && access(name, F_OK) == 0) {
+        lvni_print(stderr, "error: %s is a Python script: levin launch %s\n", name, name);
+        return LVNI_EXIT_USAGE;
+    }
     lvni_print(stderr, "error: unknown command %s%s%s%s; `levin help` lists all\n", name,
-               near != NULL ? "; did you mean " : "",
-            near != NULL ? near : "", near != NULL ? "?" : "");
+               near != NULL ? "; did you mean " : "", near != NULL ? near : "",
+               near != NULL ? "?" : "");
     return LVNI_EXIT_USAGE;
 }
 
@@ -34,7 +38,10 @@ static int run(const lvni_command *c, int argc, char **argv)
             return LVNI_EXIT_OK;
         }
     }
-    int code;
+    int code = lvni_bare_words(c, argc - 1, (const char *const *)argv + 1);
+    if (code != LVNI_EXIT_OK) {
+        return code;
+    }
     if (c->alone && lvni_command_is_done_elsewhere(c->name, &code)) {
         return code;
     }

@@ -37,6 +37,8 @@ lvn_status lvni_config_load_words(lvni_config *config, int n, const char *const 
  * *name: the row that it sets, NULL: none; *text: its value, NULL: none is given. Borrowed. */
 int lvni_config_words_of(const lvni_config *config, int n, const char *const *words,
                          const char **name, const char **text);
+/* The row that a user's key sets, by its name, an alias or a foreign name; NULL: none. */
+const lvni_option *lvni_config_row(const lvni_config *config, const char *key);
 lvn_status lvni_config_load_file(lvni_config *config, lvni_layer layer, const char *path);
 /* YAML (or JSON) text; `name` stands in the origins: "name:12". */
 lvn_status lvni_config_load_yaml(lvni_config *config, lvni_layer layer, const char *name, const char *text,

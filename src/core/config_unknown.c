@@ -46,6 +46,12 @@ lvni_slot *lvni_config_target(const lvni_config *config, const char *key)
                : slot;
 }
 
+const lvni_option *lvni_config_row(const lvni_config *config, const char *key)
+{
+    const lvni_slot *slot = lvni_config_target(config, key);
+    return slot != NULL ? slot->row : NULL;
+}
+
 /* ---- the nearest ---- */
 
 typedef struct nearest {

@@ -243,6 +243,7 @@ const lvni_foreign lvni_foreign_table[] = {
     HINT("ckpt_path|resume_from_checkpoint|resume_from|auto_resume|restart|continue|"
          "load|restore|checkpoint|ckpt|load_checkpoint|-r",
          "use {resume}=true with {out}=DIR, the folder of the run"),
+    HINT("resume=*", "use {resume}=true with {out}=DIR, the folder of the run"),
     HINT("no_resume_opt|reset_optimizer|load_optimizer",
          "use {weights}=DIR of the run, which takes its weights alone"),
     HINT("enable_checkpointing|checkpoint_hist|save_top_k|save_total_limit|num_saves|"

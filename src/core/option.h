@@ -129,5 +129,8 @@ int lvni_option_word_index(const char *words, const char *word, size_t n);
 const char *lvni_option_type_name(lvni_option_type type);
 /* The help: name, type, unit, default and sentence of every row, titles between tables. */
 void lvni_option_print_help(const lvni_option_table *tables, size_t n_tables, FILE *out);
+/* One row of it. */
+void lvni_option_print_row(const lvni_option_table *tables, size_t n_tables, const lvni_option *row,
+                           FILE *out);
 
 #endif

@@ -30,7 +30,8 @@ static const char *default_of(const lvni_option *row)
 }
 
 /* "  batch_size             whole number, samples, default 128" and below it the sentence. */
-static void print_row(const lvni_option_table *tables, size_t n_tables, const lvni_option *row, FILE *out)
+void lvni_option_print_row(const lvni_option_table *tables, size_t n_tables, const lvni_option *row,
+                           FILE *out)
 {
     fprintf(out, "  %-26s ", row->name);
     if (row->type == LVNI_OPT_CHOICE) {
@@ -58,7 +59,7 @@ void lvni_option_print_help(const lvni_option_table *tables, size_t n_tables, FI
         for (size_t i = 0; i < tables[t].n; i++) {
             const lvni_option *row = &tables[t].rows[i];
             if (row->alias_of == NULL && (row->flags & LVNI_OPT_HIDDEN) == 0) {
-                print_row(tables, n_tables, row, out);
+                lvni_option_print_row(tables, n_tables, row, out);
             }
         }
     }

@@ -2,7 +2,9 @@
 
 usage: test_foreign_words.py LEVIN [test names]
 """
-from bad_support import Case, main, OK, USAGE, write
+import subprocess
+
+from bad_support import Case, LEVIN, main, OK, USAGE, write
 
 SHAPES = ["data=builtin:shapes", "data.count=60", "model=mlp", "image_size=16"]
 
@@ -59,6 +61,92 @@ class Keys(Case):
                     self.levin([*command, f"config={self.dir}/job.yaml", *behind.get(topic, [])], USAGE, [f"`{key}`: the path is empty", "job.yaml:1"])
         write(f"{self.dir}/job.yaml", b"weights: null\n")
         self.plan([f"config={self.dir}/job.yaml", "out=null"])
+
+
+class Lines(Case):
+    """A path without its key gets the line that works: copied into a shell, the command goes on to what it has to do."""
+
+    def setUp(self):
+        super().setUp()
+        for name in ("photos/a/1.png", "photos/b/1.png", "my 'best' photos/a/1.png", "run/checkpoints/last.safetensors", "run/config.yaml",
+                     "alone.safetensors", "train.py", "job.yaml", "x.npy", "esc\x1b[31m/a/1.png"):
+            write(f"{self.dir}/{name}", b"")
+
+    def line(self, *words):
+        """The line that the error shows; run by a shell it must fail otherwise, or not at all."""
+        done = subprocess.run([LEVIN, *words], cwd=self.dir, capture_output=True, text=True, check=False, timeout=60)
+        self.assertEqual((done.returncode, done.stdout), (USAGE, ""), done.stderr)
+        self.assertNotIn("\x1b", done.stderr)
+        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+        line = done.stderr.strip().partition(": levin ")[2]
+        again = subprocess.run(["bash", "-c", f"'{LEVIN}' {line} --probe"], cwd=self.dir, capture_output=True, text=True, check=False, timeout=60)
+        self.assertNotIn("without its key", again.stderr)
+        self.assertNotIn("is no switch", again.stderr)
+        if not line.startswith("launch"):
+            self.assertIn("unknown key `probe`", again.stderr, done.stderr)  # all words in front of it were taken
+        return line
+
+    def test_folders_files_and_scripts(self):
+        for words, line in ((["train", "classify", "photos"], "train classify data=photos"), (["train", "photos", "epochs=3"], "train classify data=photos epochs=3"),
+                            (["train", "classify", "--epochs", "3", "my 'best' photos", "out=a b"],
+                             r"train classify --epochs 3 'data=my '\''best'\'' photos' 'out=a b'"),
+                            (["plan", "train", "classify", "photos"], "plan train classify data=photos"), (["train", "classify", "job.yaml"], "train classify config=job.yaml"),
+                            (["train", "classify", "run"], "train classify out=run resume=true"),
+                            (["train", "classify", "alone.safetensors"], "train classify weights=alone.safetensors"),
+                            (["train", "train.py", "--lr", "0.1"], "launch train.py --lr 0.1"), (["train", "classify", "train.py", "a b"], "launch train.py 'a b'"),
+                            (["train.py"], "launch train.py"), (["predict", "run", "photos"], "predict model=run data=photos"), (["predict", "x.npy"], "predict data=x.npy"),
+                            (["eval", "photos", "model=run"], "eval data=photos model=run"), (["export", "run"], "export model=run"),
+                            (["export", "alone.safetensors"], "export model=alone.safetensors"),
+                            (["train", "classify", "esc\x1b[31m"], r"train classify $'data=esc\x1b[31m'")):
+            self.assertEqual(self.line(*words), line)
+
+    def test_resume_with_a_path(self):
+        for words, line in ((["resume=run"], "out=run resume=true"), (["--resume", "run", "epochs=4"], "out=run resume=true epochs=4"),
+                            (["resume=run/"], "out=run/ resume=true"), (["out=other", "--resume=run/checkpoints/last.safetensors"], "out=run resume=true"),
+                            (["resume=alone.safetensors", "data=photos"], "weights=alone.safetensors data=photos")):
+            self.assertEqual(self.line("train", "classify", *words), f"train classify {line}")
+        self.levin(["train", "classify", "resume=nowhere"], USAGE, ["resume `nowhere`", "use resume=true with out=DIR"])
+        write(f"{self.dir}/resume.yaml", b"resume: run\n")
+        self.levin(["train", "classify", f"config={self.dir}/resume.yaml"], USAGE, ["use resume=true with out=DIR", "resume.yaml:1"])
+
+    def test_what_is_no_path_is_an_error_as_before(self):
+        for words, says in ((["train", "classify", "nothere"], "`nothere` is not understood"), (["train", "nothere"], "unknown recipe nothere"),
+                            (["train", "classify", "--unknown", "photos"], "unknown key `unknown`"), (["train", "classify", "--data", "photos", "xx=1"], "unknown key `xx`")):
+            done = subprocess.run([LEVIN, *words], cwd=self.dir, capture_output=True, text=True, check=False, timeout=60)
+            self.assertEqual(done.returncode, USAGE)
+            self.assertIn(says, done.stderr)
+
+
+class Help(Case):
+    def help(self, *words, code=OK, says=()):
+        out, err = self.levin(["help", *words], code, says)
+        return [line.split()[0] for line in out.splitlines() if line.startswith("  ") and line[2] != " "], out, err
+
+    def test_a_key(self):
+        """By its name, an alias, another trainer's name, as an option, in all commands that have it or in one."""
+        for key in ("optim.lr", "lr", "base_lr", "learning-rate", "--lr", "optim.lr=0.1"):
+            keys, out, _ = self.help(key)
+            self.assertEqual(keys, ["optim.lr"])
+            self.assertIn("levin help train.classify", out)
+            self.assertIn("number, default 0.001", out)
+        self.assertEqual(self.help("devices")[1].count("levin help "), 3)  # training, use of a model (predict, eval), launch
+        self.assertEqual(self.help("launch", "nproc_per_node")[0], ["nproc"])
+        self.assertEqual(self.help("train", "classify", "wd")[0], ["optim.weight_decay"])
+        self.assertEqual(self.help("train.classify", "wd"), self.help("plan", "wd"))
+        self.assertEqual(self.help("train", "classify")[1], self.help("train")[1])
+
+    def test_a_beginning(self):
+        keys = self.help("scheduler")[0]
+        self.assertEqual(keys[0], "scheduler.name")
+        self.assertGreater(len(keys), 5)
+        self.assertTrue(all(key.startswith("scheduler.") for key in keys))
+        self.assertEqual([k for k in self.help("ema")[0] if not k.startswith("ema.")], [])
+
+    def test_what_is_not_here(self):
+        self.assertIn("use precision=bf16-mixed or precision=16-mixed", self.help("amp")[1])
+        self.assertIn("did you mean `optim.lr`?", self.help("optim.lrr", code=USAGE)[2])
+        self.assertIn("did you mean plan?", self.help("plann", code=USAGE)[2])
+        self.assertIn("all keys: `levin help train.classify`", self.help("frob", code=USAGE)[2])
 
 
 if __name__ == "__main__":
