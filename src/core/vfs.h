@@ -32,9 +32,10 @@ void lvni_vfs_fail_at(const char *kind, int64_t k, int error);
 int64_t lvni_vfs_calls(const char *kind);
 
 /* A file being written beside `path`: without a name where the file system has such files, so that
- * a process that is killed leaves nothing; else as "<path>.tmp-<pid>", made anew and never through a
- * link. commit: fsync, name it so, close, rename over `path`, fsync the directory. abort (or a failed
- * commit): close and unlink the temporary; `path` keeps its old content. One failure is different: when only the directory cannot be synced, commit reports
+ * a process that is killed leaves nothing; else as "<path>.tmp-<pid>", made anew and never through
+ * a link. commit: fsync, name it so, close, rename over `path`, fsync the directory. abort (or a
+ * failed commit): close and unlink the temporary; `path` keeps its old content.
+ * One failure is different: when only the directory cannot be synced, commit reports
  * it although `path` already has the new content (whole, but a power cut may bring the old one back). No
  * failure leaves the temporary file behind. */
 typedef struct lvni_atomic_file lvni_atomic_file;

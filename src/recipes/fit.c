@@ -95,6 +95,7 @@ lvn_status lvni_fit_options(lvni_fit_run *r, lvni_trainer_options *out)
         .log_every_n_steps = lvni_config_int(c, "log_every_n_steps"),
         .quiet = !leads(r) || lvni_config_bool(c, "quiet"),
         .config_json = lvni_str_text(&r->json),
+        .run_id = leads(r) ? r->run_id : NULL,
         .card = r->card.len > 0 ? (lvni_st_meta){LVNI_CARD, lvni_str_text(&r->card)} : (lvni_st_meta){0},
         .export_model = r->request->export_model == NULL || !leads(r) ? NULL : export_named,
         .user = r};
@@ -230,7 +231,8 @@ static lvn_status lead(lvni_fit_run *r)
     LVN_TRY(r->dir == NULL ? lvni_run_dir_claim(r->request->recipe, &r->dir, &made) : LVN_OK);
     LVN_TRY(lvni_run_dir_make(r->dir, lvni_config_bool(c, "overwrite"), resuming, r->request->kept_file));
     lvni_fit_banner(r);
-    return resuming ? find_saved(r) : LVN_OK;
+    LVN_TRY(resuming ? find_saved(r) : LVN_OK);
+    return lvni_run_dir_identify(r->dir, r->saved, r->run_id);
 }
 
 /* The others wait for rank 0, which decides what is resumed. Where they are its threads, the configuration is resolved by then. */

@@ -4,6 +4,7 @@
 
 #include "core/str.h"
 #include "recipes/fit.h"
+#include "recipes/run_dir.h"
 #include "trainer/trainer.h"
 
 /* Everything a rank of the run needs beside the request. Rank 0 leads: the directory, what is written there and what is said are its alone. */
@@ -13,6 +14,7 @@ typedef struct lvni_fit_run {
     lvni_plan plan;
     lvni_schedule schedule;
     char *dir;
+    char run_id[LVNI_RUN_ID]; /* rank 0 */
     lvni_str json, card;
     lvni_str memory; /* a line: what the run will take */
     lvni_str scarce; /* a line: the machine has less */

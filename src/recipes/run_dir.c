@@ -1,7 +1,6 @@
 /* The run directory (run_dir.h). */
 #include "recipes/run_dir.h"
 
-#include "ckpt/checkpoint.h"
 #include "core/alloc.h"
 #include "core/vfs.h"
 #include "launch/env_vars.h"
@@ -17,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -256,7 +256,8 @@ static bool has_own_logs(const char *path)
 
 static const char *const parts[] = {"checkpoints", "exported_models"};
 static const char *const part_files[] = {".safetensors", NULL};
-static const char *const own_files[] = {"config.yaml", "train.log", "metrics.jsonl", "launch_id", LVNI_RUN_INDEX, NULL};
+static const char *const own_files[] = {"config.yaml", "train.log", "metrics.jsonl", "launch_id",
+                                        "run_id", LVNI_RUN_INDEX, NULL};
 
 static lvn_status make_parts(const char *path, bool overwrite, const char *keep)
 {
@@ -336,6 +337,105 @@ lvn_status lvni_run_dir_make(const char *path, bool overwrite, bool resume, cons
     if (s != LVN_OK) {
         lvn_error_frame("making the run directory %s", path);
     }
+    return s;
+}
+
+/* ---- whose checkpoints ---- */
+
+/* 32 hexadecimal digits, as the beginning of the text. */
+static bool begins_with_id(const char *text)
+{
+    return strspn(text, "0123456789abcdef") == LVNI_RUN_ID - 1;
+}
+
+/* "": it has none, or something else. */
+static lvn_status read_id(const char *file, char id[LVNI_RUN_ID])
+{
+    char *text = NULL;
+    size_t n = 0;
+    id[0] = '\0';
+    if (!lvni_path_exists(file)) {
+        return LVN_OK;
+    }
+    LVN_TRY(lvni_file_read(file, 4096, &text, &n));
+    if (begins_with_id(text)) {
+        snprintf(id, LVNI_RUN_ID, "%.*s", LVNI_RUN_ID - 1, text);
+    }
+    lvni_free(text);
+    return LVN_OK;
+}
+
+static lvn_status draw_id(char id[LVNI_RUN_ID])
+{
+    uint64_t number[2];
+    if (getrandom(number, sizeof number, 0) != (ssize_t)sizeof number) {
+        LVN_FAIL(LVN_ERR_INTERNAL, "the system gives no random numbers: %s", strerror(errno));
+    }
+    snprintf(id, LVNI_RUN_ID, "%016llx%016llx", (unsigned long long)number[0],
+             (unsigned long long)number[1]);
+    return LVN_OK;
+}
+
+static const char *id_of(const lvni_ckpt *ckpt)
+{
+    const char *id = ckpt == NULL ? NULL : lvni_st_meta_get(ckpt->file, LVNI_CKPT_RUN_ID);
+    return id != NULL && begins_with_id(id) && id[LVNI_RUN_ID - 1] == '\0' ? id : NULL;
+}
+
+static lvn_status check_id(const char *path, const lvni_ckpt *ckpt, const char *id)
+{
+    const char *its = id_of(ckpt);
+    if (its != NULL && strcmp(its, id) != 0) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "%s is a checkpoint of another run: its run_id is %s, and that of %s is %s; put it "
+                 "elsewhere to resume this run without it, or start a new run from its weights "
+                 "(weights=%s)",
+                 ckpt->path, its, path, id, ckpt->path);
+    }
+    return LVN_OK;
+}
+
+/* Also one that is not resumed: exported models are made anew of both. What cannot be read is
+ * reported elsewhere. */
+static lvn_status check_named(const char *path, const char *name, const char *id)
+{
+    lvni_ckpt *ckpt = NULL;
+    char *file = lvni_path_join(path, name);
+    if (file == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    if (lvni_path_exists(file) && lvni_ckpt_peek(file, &ckpt) != LVN_OK) {
+        lvn_clear_error();
+    }
+    const lvn_status s = check_id(path, ckpt, id);
+    lvni_ckpt_free(ckpt);
+    lvni_free(file);
+    return s;
+}
+
+lvn_status lvni_run_dir_identify(const char *path, const lvni_ckpt *saved, char id[LVNI_RUN_ID])
+{
+    static const char *const names[] = {"checkpoints/last.safetensors",
+                                        "checkpoints/best.safetensors"};
+    char text[LVNI_RUN_ID + 1];
+    char *file = lvni_path_join(path, "run_id");
+    lvn_status s = file == NULL ? LVN_ERR_MEMORY : read_id(file, id);
+    const bool known = s == LVN_OK && id[0] != '\0';
+    if (s == LVN_OK && !known) {
+        s = id_of(saved) == NULL ? draw_id(id) : LVN_OK;
+        if (id_of(saved) != NULL) {
+            memcpy(id, id_of(saved), LVNI_RUN_ID);
+        }
+    }
+    s = s == LVN_OK ? check_id(path, saved, id) : s;
+    for (int i = 0; i < 2 && s == LVN_OK && saved != NULL; i++) {
+        s = check_named(path, names[i], id);
+    }
+    if (s == LVN_OK && !known) {
+        const int n = snprintf(text, sizeof text, "%s\n", id);
+        s = lvni_file_write(file, text, (size_t)n);
+    }
+    lvni_free(file);
     return s;
 }
 

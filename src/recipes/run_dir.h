@@ -2,6 +2,7 @@
 #ifndef LEVIN_RECIPES_RUN_DIR_H
 #define LEVIN_RECIPES_RUN_DIR_H
 
+#include "ckpt/checkpoint.h"
 #include "core/config.h"
 
 /* Where the run goes: `out`; NULL when it is unset, and a number is to be claimed. The caller frees *path (lvni_free). Nothing is made yet; an
@@ -23,6 +24,13 @@ lvn_status lvni_run_dir_check_free(const char *path);
  * exported_models/, open train.log.
  * Locked until lvni_run_dir_release or the end of the process; LVN_ERR_USAGE when another process holds it. */
 lvn_status lvni_run_dir_make(const char *path, bool overwrite, bool resume, const char *keep);
+/* The number of the run that the directory belongs to, drawn at its first start and kept in its file
+ * run_id and in every checkpoint (LVNI_CKPT_RUN_ID). A directory that has none (of an earlier version,
+ * or put together by hand) gets that of `saved`, the checkpoint that is resumed (NULL: none), or a new
+ * one. LVN_ERR_USAGE: `saved`, last or best is a checkpoint of another run. Those without a number are
+ * taken as they are. */
+enum { LVNI_RUN_ID = 33 };
+lvn_status lvni_run_dir_identify(const char *path, const lvni_ckpt *saved, char id[LVNI_RUN_ID]);
 /* The run is over: others may use the directory. */
 void lvni_run_dir_release(void);
 /* The step that the last checkpoint of a directory holds, and the epoch of the one after it, from 0; false: there is none. Changes nothing. */

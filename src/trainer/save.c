@@ -65,16 +65,20 @@ static lvn_status write_texts(const lvni_trainer *t, texts *x)
 static lvn_status write_checkpoint(lvni_saver *s)
 {
     const texts *x = &s->texts;
-    lvni_st_meta extra[6] = {{.key = LVNI_STATE_EPOCH_METRICS, .value = lvni_str_text(&x->metrics)},
-                                  {.key = LVNI_IDENTITY_RUN, .value = lvni_str_text(&x->run)},
-                                  {.key = LVNI_IDENTITY_MACHINE, .value = lvni_str_text(&x->machine)},
-                                  {.key = LVNI_IDENTITY_LAYOUT, .value = s->layout}};
+    const lvni_trainer_options *o = &s->trainer->o;
+    lvni_st_meta extra[7] = {{.key = LVNI_STATE_EPOCH_METRICS, .value = lvni_str_text(&x->metrics)},
+                             {.key = LVNI_IDENTITY_RUN, .value = lvni_str_text(&x->run)},
+                             {.key = LVNI_IDENTITY_MACHINE, .value = lvni_str_text(&x->machine)},
+                             {.key = LVNI_IDENTITY_LAYOUT, .value = s->layout}};
     int64_t n = 4;
     if (x->missed.len > 0) {
         extra[n++] = (lvni_st_meta){.key = LVNI_STATE_MISSED, .value = lvni_str_text(&x->missed)};
     }
-    if (s->trainer->o.card.key != NULL) {
-        extra[n++] = s->trainer->o.card;
+    if (o->run_id != NULL) {
+        extra[n++] = (lvni_st_meta){.key = LVNI_CKPT_RUN_ID, .value = o->run_id};
+    }
+    if (o->card.key != NULL) {
+        extra[n++] = o->card;
     }
     const lvni_ckpt_content content = {.at = s->at,
                                        .config = s->trainer->o.config_json,

@@ -61,6 +61,7 @@ typedef struct lvni_trainer_options {
     int64_t log_every_n_steps;
     bool quiet;
     const char *config_json;    /* for checkpoints */
+    const char *run_id;         /* for checkpoints; NULL: none */
     lvni_st_meta card;          /* what the model says of itself, for checkpoints; key NULL: nothing */
     /* Write the model for others; called beside each `last` and `best`, in a thread of its own while training goes on. May be NULL.
      * name: "last" or "best"; values: the model's n_values after `step`, laid out as its `weights`, which is in use by then. */

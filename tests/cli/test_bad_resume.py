@@ -93,13 +93,101 @@ class Resume(Case):
         self.levin(["train", "classify", f"out={self.out}", "resume=true", "max_epochs=3"], OK)
         self.assertEqual(read(export), late)  # the run has come there again
 
+    # ---- whose checkpoint ----
+
+    def other(self, *more):
+        """A second run, in another directory; returns its last checkpoint."""
+        self.levin(self.words(self.photos, f"{self.dir}/other", "val_split=0", *more), OK)
+        return f"{self.dir}/other/checkpoints/last.safetensors"
+
+    def run_id(self, out):
+        text = read(f"{out}/run_id").decode()
+        self.assertRegex(text, r"\A[0-9a-f]{32}\n\Z")
+        return text.strip()
+
+    def without_run_id(self, path):
+        """As a version that knew none has written it; the checksums go, too."""
+        data = read(path)
+        n = struct.unpack("<Q", data[:8])[0]
+        head = json.loads(data[8:8 + n])
+        self.assertEqual(head["__metadata__"].pop("run_id"), self.run_id(self.out))
+        for key in ("levin.checksums", "levin.header_checksum"):
+            del head["__metadata__"][key]
+        text = json.dumps(head).encode()
+        os.remove(path)
+        write(path, struct.pack("<Q", len(text)) + text + data[8 + n:])
+
+    def test_a_checkpoint_of_another_run(self):
+        """Which differs in nothing but its seed, or not even in that, in place of last or best."""
+        self.train("val_split=0")
+        saved = tree(f"{self.out}/checkpoints")
+        for more in (["seed=1"], [], ["max_steps=4"]):
+            last = self.other(*more, "overwrite=true")
+            ids = [self.run_id(self.out), self.run_id(f"{self.dir}/other")]
+            self.assertNotEqual(*ids)
+            for name in ("last", "best", "step_2"):
+                path = f"{self.out}/checkpoints/{name}.safetensors"
+                if name == "step_2" and "max_steps=4" not in more:
+                    continue  # not the newest: not looked at
+                if os.path.exists(path):
+                    os.remove(path)  # best is a second name of last
+                shutil.copy(last, path)
+                says = [f"{path} is a checkpoint of another run", *ids, f"weights={path}"]
+                self.levin(["train", "classify", f"out={self.out}", "resume=true", "max_steps=6"],
+                           USAGE, says)
+                os.remove(path)
+                for file, data in saved.items():
+                    write(f"{self.out}/checkpoints/{file}", data)
+        self.levin(["train", "classify", f"out={self.out}", "resume=true", "max_steps=6"], OK)
+
+    def test_a_copied_run_goes_on(self):
+        """All of it, or its checkpoints and configuration alone."""
+        self.train("val_split=0")
+        shutil.copytree(self.out, f"{self.dir}/copy")
+        os.mkdir(f"{self.dir}/part")
+        shutil.copytree(f"{self.out}/checkpoints", f"{self.dir}/part/checkpoints")
+        shutil.copy(f"{self.out}/config.yaml", f"{self.dir}/part")
+        for out in (f"{self.dir}/copy", f"{self.dir}/part"):
+            self.levin(["train", "classify", f"out={out}", "resume=true", "max_steps=4"], OK)
+            self.assertEqual(self.run_id(out), self.run_id(self.out))
+
+    def test_a_run_of_an_earlier_version_goes_on(self):
+        """It has no number, nor have its checkpoints; from then on both have one."""
+        self.train("val_split=0")
+        for name in ("last", "best"):
+            self.without_run_id(f"{self.out}/checkpoints/{name}.safetensors")
+        first = self.run_id(self.out)
+        for steps in (4, 6):
+            if steps == 4:
+                os.remove(f"{self.out}/run_id")
+            self.levin(["train", "classify", f"out={self.out}", "resume=true",
+                        f"max_steps={steps}"], OK)
+            self.assertNotEqual(self.run_id(self.out), first)
+        shutil.copy(self.other(), f"{self.out}/checkpoints/last.safetensors")
+        self.levin(["train", "classify", f"out={self.out}", "resume=true", "max_steps=8"], USAGE,
+                   ["is a checkpoint of another run"])
+
+    def test_a_new_run_in_the_same_directory_is_another_one(self):
+        self.train("val_split=0")
+        first, last = self.run_id(self.out), read(f"{self.out}/checkpoints/last.safetensors")
+        self.train("val_split=0", "overwrite=true")
+        self.assertNotEqual(self.run_id(self.out), first)
+        os.remove(f"{self.out}/checkpoints/last.safetensors")
+        write(f"{self.out}/checkpoints/last.safetensors", last)
+        self.levin(["train", "classify", f"out={self.out}", "resume=true", "max_steps=4"], USAGE,
+                   [first, self.run_id(self.out)])
+
     def test_a_best_of_another_model_is_told(self):
+        """Of a version whose checkpoints tell no run."""
         self.train("val_split=0", "max_steps=6", "max_epochs=9")
         self.levin(self.words(self.photos, f"{self.dir}/other", "model=cnn", "val_split=0", "max_steps=6", "max_epochs=9"), OK)
         best, export = f"{self.out}/checkpoints/best.safetensors", f"{self.out}/exported_models/exported_best.safetensors"
         os.remove(best)
         os.remove(export)
         shutil.copy(f"{self.dir}/other/checkpoints/last.safetensors", best)
+        shutil.copy(f"{self.dir}/other/run_id", self.out)  # for a moment
+        self.without_run_id(best)
+        os.remove(f"{self.out}/run_id")
         self.levin(["train", "classify", f"out={self.out}", "resume=true"], OK,
                    [f"warning: exported_models/exported_best.safetensors is missing and cannot be made anew: {best} is of another model: it has "])
         self.assertFalse(os.path.exists(export))
