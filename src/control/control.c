@@ -18,6 +18,7 @@ void lvni_control_options_init(lvni_control_options *options)
                                       .taken_timeout_s = 30,
                                       .waiting_first_s = 15,
                                       .waiting_every_s = 30,
+                                      .munge_timeout_s = 10,
                                       .heartbeat_s = 2,
                                       .peer_timeout_s = 10};
 }
@@ -166,7 +167,8 @@ lvn_status lvni_control_ask(lvni_control *c, lvni_str *frame, size_t at, control
     }
     if (request->status != LVN_OK) {
         status = lvn_error_set(request->status, __FILE__, __LINE__, "%-s",
-                               request->data == NULL ? "no memory for an answer of the store" : request->data);
+                               request->data == NULL ? "no memory for an answer of the store"
+                                                     : request->data);
         lvni_free(request->data);
         request->data = NULL;
     }

@@ -65,6 +65,18 @@ void lvni_cause_sentence(const lvni_cause *cause, char *out, size_t size);
 
 /* ---- Connecting ---- */
 
+/* How the two ends prove that they belong together. The store's host chooses (who makes the store
+ * does), and the store says so before anything else. A rank that has a run key or a secret takes
+ * KEY alone; one without takes any, or with `closed` all but OPEN. */
+typedef enum lvni_auth {
+    LVNI_AUTH_OPEN,  /* nothing is secret: whoever reaches the port can join */
+    LVNI_AUTH_KEY,   /* a run key or a secret that all ranks have */
+    LVNI_AUTH_FILE,  /* a random key in the file of rdzv_file.h, which its owner alone can read */
+    LVNI_AUTH_MUNGE, /* a credential of MUNGE for each connection (munge.h); the user must be the
+                        store's */
+    LVNI_AUTH_COUNT
+} lvni_auth;
+
 typedef struct lvni_control_options {
     /* From the identity. Everything is copied. */
     const char *host;   /* of the store: name or address; NULL: 127.0.0.1 */
@@ -73,10 +85,17 @@ typedef struct lvni_control_options {
     const char *rdzv_dir; /* where no address is known: the store's own, of which a file there tells the rest. NULL: host and ports count */
     int rank, world;
     const char *job_key, *run_id; /* equal on all ranks of a run; NULL counts as "" */
+    const char
+        *run_key; /* LEVIN_RUN_KEY: 32 hexadecimal digits, random, of this run alone; NULL: none */
     const char *secret; /* LEVIN_TOKEN: who does not know it is a stranger; NULL: none */
+    const char
+        *key_dir; /* where the file of LVNI_AUTH_FILE is, without rdzv_dir; NULL: there is none */
+    const char *munge_socket; /* NULL: MUNGE's own */
+    bool closed; /* LVNI_AUTH_OPEN is not taken */
     /* Seconds; lvni_control_options_init gives the values in brackets. */
     double rdzv_timeout_s;   /* [300] for connecting, and again for the rendezvous */
     double greeting_timeout_s; /* [5] how long a server may take to prove that it is ours */
+    double munge_timeout_s; /* [10] how long MUNGE may make no credential here: E120 */
     double taken_timeout_s; /* [30] with one port alone: how long it may be somebody else's. 0: as long as rdzv_timeout_s, for a store whose port was there first */
     double waiting_first_s, waiting_every_s; /* [15, 30] lines that say for which store this rank waits */
     double heartbeat_s;      /* [2], a quarter of peer_timeout_s at most */

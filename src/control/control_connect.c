@@ -1,6 +1,7 @@
 /* How a rank finds its store among candidate ports: connects, lets the server prove itself, and tries on until the time is over. */
 #include "control_impl.h"
 
+#include "munge.h"
 #include "rdzv_file.h"
 
 #include "core/clock.h"
@@ -21,7 +22,11 @@
 
 typedef struct search {
     const lvni_control_options *o;
-    lvni_token key;
+    lvni_token key,
+        found_key; /* of this attempt; of the run, where it is known from the beginning */
+    bool has_key;              /* a run key or a secret: what all ranks have, or none of them */
+    uint64_t munge_failed_ns;  /* since when MUNGE makes no credential here; 0: it does */
+    char munge_why[200];
     lvni_greet greet;
     uint64_t began_ns, until_ns;
     uint64_t told_ns;   /* when the next line says that this rank still waits */
@@ -30,7 +35,8 @@ typedef struct search {
     uint64_t taken_ns;  /* since when the only port there is always is somebody else's; 0: it is not */
     char last[200];     /* what the last attempt ended with */
     char resolved[120]; /* what the name stands for */
-    lvni_str file;      /* of rdzv_dir */
+    int port;           /* of this attempt */
+    lvni_str file;      /* of rdzv_dir or key_dir */
     char boot_id[64];
 } search;
 
@@ -40,7 +46,7 @@ typedef enum found { FOUND, NOT_HERE, REFUSED } found;
 static void note(search *s, bool cut_short, const char *what)
 {
     if (!cut_short || s->last[0] == '\0') {
-        snprintf(s->last, sizeof s->last, "%s", what);
+        snprintf(s->last, sizeof s->last, "%.199s", what);
     }
 }
 
@@ -115,16 +121,84 @@ static bool read_frame(search *s, int fd, lvni_frame_reader *in, uint64_t until_
     }
 }
 
-static bool send_greet(search *s, int fd, const lvni_token *store_nonce)
+/* ---- The key of this connection ---- */
+
+/* May the store prove itself so? What it says may be a lie, which then comes to nothing, as it does
+ * not know the key. */
+static bool may_be(search *s, lvni_auth how)
 {
-    lvni_str out = {0};
-    if (lvni_token_random(&s->greet.nonce) != LVN_OK) {
+    if (s->has_key && how != LVNI_AUTH_KEY) {
+        note(s, false, "the server knows no LEVIN_TOKEN, which is set here");
+    } else if (!s->has_key && how == LVNI_AUTH_KEY) {
+        note(s, false, "the server wants a LEVIN_TOKEN, which is not set here");
+    } else if (how == LVNI_AUTH_OPEN && s->o->closed) {
+        note(s, false,
+             "the server takes everybody, and this rank joins only with a proof, as the tasks of a "
+             "Slurm job do");
+    } else {
+        return true;
+    }
+    return false;
+}
+
+static bool key_from_file(search *s)
+{
+    lvni_rdzv_where w;
+    char text[200];
+    if (s->file.len == 0 || !lvni_rdzv_file_read(s->file.data, &w)) {
+        note(s, false, "the file with the key of the run is not there");
         return false;
     }
-    s->greet.proof = lvni_greet_proof(&s->key, store_nonce, &s->greet);
-    lvni_put_greet(&out, &s->greet);
-    const bool sent = lvni_str_status(&out) == LVN_OK && send(fd, out.data, out.len, MSG_NOSIGNAL) == (ssize_t)out.len; /* an empty buffer takes it */
+    if (!w.has_key) {
+        snprintf(text, sizeof text, "the file with the key of the run is of no use: %s", w.no_key);
+        note(s, false, text);
+        return false;
+    }
+    return lvni_token_of_run(&w.key, s->o->job_key, s->o->run_id, NULL, &s->key) == LVN_OK;
+}
+
+static bool key_by_munge(search *s, const lvni_token *store_nonce, lvni_str *credential)
+{
+    lvni_credential_payload carried = {.store_nonce = *store_nonce, .rank_nonce = s->greet.nonce};
+    if (lvni_token_random(&carried.key) != LVN_OK ||
+        lvni_token_of_run(&carried.key, s->o->job_key, s->o->run_id, NULL, &s->key) != LVN_OK) {
+        return false;
+    }
+    if (lvni_munge_encode(s->o->munge_socket, &carried, sizeof carried, credential) != LVN_OK) {
+        snprintf(s->munge_why, sizeof s->munge_why, "%.199s", lvn_last_error()->message);
+        note(s, false, s->munge_why);
+        s->munge_failed_ns = s->munge_failed_ns == 0 ? lvni_now_ns() : s->munge_failed_ns;
+        return false;
+    }
+    s->munge_failed_ns = 0;
+    return true;
+}
+
+static bool find_key(search *s, lvni_auth how, const lvni_token *store_nonce, lvni_str *credential)
+{
+    s->key = s->found_key;
+    return how == LVNI_AUTH_FILE    ? key_from_file(s)
+           : how == LVNI_AUTH_MUNGE ? key_by_munge(s, store_nonce, credential)
+                                    : true;
+}
+
+static bool send_greet(search *s, int fd, const lvni_token *store_nonce, lvni_auth how)
+{
+    lvni_str out = {0}, credential = {0};
+    bool sent = lvni_token_random(&s->greet.nonce) == LVN_OK && may_be(s, how) &&
+                find_key(s, how, store_nonce, &credential);
+    if (sent) {
+        s->greet.credential = lvni_str_text(&credential);
+        s->greet.credential_n = credential.len;
+        s->greet.proof = lvni_greet_proof(&s->key, store_nonce, &s->greet, s->port);
+        lvni_put_greet(&out, &s->greet);
+        s->greet.credential = NULL;
+        sent =
+            lvni_str_status(&out) == LVN_OK && send(fd, out.data, out.len, MSG_NOSIGNAL) ==
+                                                   (ssize_t)out.len; /* an empty buffer takes it */
+    }
     lvni_str_free(&out);
+    lvni_str_free(&credential);
     return sent;
 }
 
@@ -153,19 +227,33 @@ static found judge(const lvni_token *want, const lvni_frame *frame, control_link
     return REFUSED;
 }
 
+static void note_denied(search *s, const lvni_frame *frame)
+{
+    char text[200];
+    lvni_scan scan = lvni_scan_of(frame);
+    snprintf(text, sizeof text, "the server does not take this rank: %s",
+             lvni_deny_text(lvni_scan_u32(&scan)));
+    note(s, false, text);
+}
+
 static found greet(search *s, int fd, uint64_t until_ns, control_link *link)
 {
     lvni_frame frame;
     lvni_token store_nonce;
+    lvni_auth how;
     link->in = (lvni_frame_reader){.limit = LVNI_FRAME_MAX_GREETING};
     if (!read_frame(s, fd, &link->in, until_ns, &frame)) {
         return NOT_HERE;
     }
-    if (!lvni_scan_hello(&frame, &store_nonce)) {
+    if (!lvni_scan_hello(&frame, &store_nonce, &how)) {
         note(s, false, "something else than levin answers");
         return NOT_HERE;
     }
-    if (!send_greet(s, fd, &store_nonce) || !read_frame(s, fd, &link->in, until_ns, &frame)) {
+    if (!send_greet(s, fd, &store_nonce, how) || !read_frame(s, fd, &link->in, until_ns, &frame)) {
+        return NOT_HERE;
+    }
+    if (frame.type == LVNI_FRAME_DENY) {
+        note_denied(s, &frame);
         return NOT_HERE;
     }
     const lvni_token want = lvni_store_proof(&s->key, &store_nonce, &s->greet.nonce);
@@ -208,6 +296,7 @@ static found try_port(search *s, const char *host, int port, control_link *link)
     char service[16];
     found what = NOT_HERE;
     snprintf(service, sizeof service, "%d", port);
+    s->port = port;
     const int error = getaddrinfo(host, service, &want, &all);
     if (error != 0) {
         snprintf(s->resolved, sizeof s->resolved, "%.60s (does not resolve)", host);
@@ -300,23 +389,37 @@ static lvn_status another_program(const search *s)
              s->o->rank, s->o->taken_timeout_s, s->resolved, s->o->ports[0], s->last);
 }
 
+/* Rank 0 has chosen MUNGE for all, and this rank chooses nothing else by itself. */
+static lvn_status no_munge(const search *s)
+{
+    LVN_FAIL(LVN_ERR_NOT_FOUND,
+             "E120: rank %d can make no credential of MUNGE, by which rank 0 lets the ranks prove "
+             "who they are\n  found: host %s: %s\n"
+             "  fix: start munged there, or set LEVIN_TOKEN to one secret text for all ranks",
+             s->o->rank, s->greet.host, s->munge_why);
+}
+
 static lvn_status prepare(search *s)
 {
     const lvni_control_options *o = s->o;
-    LVN_TRY(lvni_token_of_run(o->job_key, o->run_id, o->secret, &s->key));
-    lvni_token instance;
+    lvni_token instance, given;
+    s->has_key = o->run_key != NULL || o->secret != NULL;
+    LVN_TRY(o->run_key != NULL ? lvni_token_given(o->run_key, &given) : LVN_OK);
+    LVN_TRY(lvni_token_of_run(o->run_key != NULL ? &given : NULL, o->job_key, o->run_id, o->secret,
+                              &s->found_key));
     LVN_TRY(lvni_token_random(&instance));
     s->greet = (lvni_greet){.protocol = LVNI_CONTROL_PROTOCOL, .world = (uint32_t)o->world, .rank = (uint32_t)o->rank, .pid = (uint64_t)getpid()};
     memcpy(&s->greet.instance, instance.b, sizeof s->greet.instance);
     lvni_host_name(s->greet.host, sizeof s->greet.host);
     snprintf(s->greet.version, sizeof s->greet.version, "%s", lvn_version());
-    if (o->rdzv_dir != NULL) {
-        LVN_TRY(lvni_rdzv_file_check(o->rdzv_dir));
+    const char *dir = o->rdzv_dir != NULL ? o->rdzv_dir : o->key_dir;
+    if (dir != NULL) {
+        LVN_TRY(o->rdzv_dir != NULL ? lvni_rdzv_file_check(dir) : LVN_OK);
         lvni_facts facts;
         lvni_facts_room room;
         lvni_facts_init(&facts, &room);
         snprintf(s->boot_id, sizeof s->boot_id, "%s", room.boot_id);
-        LVN_TRY(lvni_rdzv_file_path(o->rdzv_dir, o->job_key, o->run_id, o->secret, o->world, &s->file));
+        LVN_TRY(lvni_rdzv_file_path(dir, o->job_key, o->run_id, o->secret, o->world, &s->file));
     }
     s->began_ns = lvni_now_ns();
     s->until_ns = s->began_ns + (uint64_t)(o->rdzv_timeout_s * 1e9);
@@ -340,6 +443,10 @@ static lvn_status look(search *s, control_link *out)
         const uint64_t now = lvni_now_ns();
         if (now >= s->until_ns) {
             return not_found(s);
+        }
+        if (s->munge_failed_ns != 0 &&
+            (double)(now - s->munge_failed_ns) / 1e9 >= s->o->munge_timeout_s) {
+            return no_munge(s);
         }
         if (is_taken(s, now)) {
             return another_program(s);

@@ -7,24 +7,25 @@
 #include "core/str.h"
 
 /* type, from whom, body */
-#define LVNI_FRAME_LIST(X)                                                                              \
-    X(HELLO)    /* store: at once on every connection: magic, nonce */                                  \
-    X(GREET)    /* rank: who it is, nonce, proof (message.h) */                                          \
-    X(WELCOME)  /* store: proof, who it is */                                                           \
-    X(REFUSE)   /* store: proof, status, message */                                                     \
-    X(FACTS)    /* rank: id, facts. Answered, like all with an id, by REPLY */                          \
-    X(SET)      /* rank: id, key, value */                                                              \
-    X(GET)      /* rank: id, key, milliseconds */                                                       \
-    X(ADD)      /* rank: id, key, number */                                                             \
-    X(GATHER)   /* rank: id, name, milliseconds, value */                                               \
-    X(BYE)      /* rank: id */                                                                          \
-    X(REPLY)    /* store: id, status, and the rest of the body: what was asked for, or the message */   \
-    X(BEAT)     /* both: rank: the step it is in; store: nothing */                                     \
-    X(FAIL)     /* rank: cause */                                                                       \
-    X(ABORT)    /* store: cause */                                                                      \
-    X(STOP_ASK) /* rank: reason; store to all: reason */                                                \
-    X(STOP_STEP) /* rank: the last boundary it passed */                                                \
-    X(STOP_AT)  /* store: the common step, reason */
+#define LVNI_FRAME_LIST(X)                                                                         \
+    X(HELLO)   /* store: at once on every connection: magic, nonce */                              \
+    X(GREET)   /* rank: who it is, nonce, proof (message.h) */                                     \
+    X(WELCOME) /* store: proof, who it is */                                                       \
+    X(REFUSE)  /* store: proof, status, message */                                                 \
+    X(FACTS)   /* rank: id, facts. Answered, like all with an id, by REPLY */                      \
+    X(SET)     /* rank: id, key, value */                                                          \
+    X(GET)     /* rank: id, key, milliseconds */                                                   \
+    X(ADD)     /* rank: id, key, number */                                                         \
+    X(GATHER)  /* rank: id, name, milliseconds, value */                                           \
+    X(BYE)     /* rank: id */                                                                      \
+    X(REPLY) /* store: id, status, and the rest of the body: what was asked for, or the message */ \
+    X(BEAT)  /* both: rank: the step it is in; store: nothing */                                   \
+    X(FAIL)  /* rank: cause */                                                                     \
+    X(ABORT) /* store: cause */                                                                    \
+    X(STOP_ASK)  /* rank: reason; store to all: reason */                                          \
+    X(STOP_STEP) /* rank: the last boundary it passed */                                           \
+    X(STOP_AT)   /* store: the common step, reason */                                              \
+    X(DENY)      /* store: why it does not take a greeting; proves nothing */
 
 typedef enum lvni_frame_type {
     LVNI_FRAME_NONE, /* 0 is no type */

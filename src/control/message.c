@@ -1,6 +1,8 @@
 /* Greeting, facts and cause of message.h. The table is in message_table.c. */
 #include "message.h"
 
+#include "core/escape.h"
+
 #include <string.h>
 
 static const char magic[8] = {'l', 'e', 'v', 'i', 'n', 'c', 't', 'l'};
@@ -26,29 +28,45 @@ static bool scan_magic(lvni_scan *scan)
     return p != NULL && memcmp(p, magic, sizeof magic) == 0;
 }
 
-void lvni_put_hello(lvni_str *out, const lvni_token *nonce)
+void lvni_put_hello(lvni_str *out, const lvni_token *nonce, lvni_auth how)
 {
     const size_t at = lvni_frame_begin(out, LVNI_FRAME_HELLO);
     lvni_str_append_n(out, magic, sizeof magic);
     put_token(out, nonce);
+    lvni_put_u32(out, (uint32_t)how);
     lvni_frame_end(out, at);
 }
 
-bool lvni_scan_hello(const lvni_frame *frame, lvni_token *nonce)
+bool lvni_scan_hello(const lvni_frame *frame, lvni_token *nonce, lvni_auth *how)
 {
     lvni_scan scan = lvni_scan_of(frame);
     const bool ours = frame->type == LVNI_FRAME_HELLO && scan_magic(&scan);
     scan_token(&scan, nonce);
-    return ours && lvni_scan_done(&scan);
+    const uint32_t method = lvni_scan_u32(&scan);
+    *how = method < LVNI_AUTH_COUNT ? (lvni_auth)method : LVNI_AUTH_OPEN;
+    return ours && method < LVNI_AUTH_COUNT && lvni_scan_done(&scan);
 }
 
-lvni_token lvni_greet_proof(const lvni_token *key, const lvni_token *store_nonce, const lvni_greet *greet)
+const char *lvni_deny_text(uint32_t deny)
+{
+    static const char *const texts[LVNI_DENY_COUNT] = {
+#define LVNI_DENY_ROW(name, text) [LVNI_DENY_##name] = text,
+        LVNI_DENY_LIST(LVNI_DENY_ROW)
+#undef LVNI_DENY_ROW
+    };
+    return deny < LVNI_DENY_COUNT ? texts[deny] : "it gives no reason that is known here";
+}
+
+lvni_token lvni_greet_proof(const lvni_token *key, const lvni_token *store_nonce,
+                            const lvni_greet *greet, int port)
 {
     unsigned char text[4 + 32 + 32];
     memcpy(text, "rank", 4);
     memcpy(text + 4, store_nonce->b, 16);
     memcpy(text + 20, greet->nonce.b, 16);
-    const uint64_t said[4] = {greet->protocol | (uint64_t)greet->world << 32, greet->rank, greet->instance, greet->pid};
+    const uint64_t said[4] = {greet->protocol | (uint64_t)greet->world << 32,
+                              greet->rank | (uint64_t)(uint32_t)port << 32, greet->instance,
+                              greet->pid};
     for (size_t i = 0; i < 32; i++) {
         text[36 + i] = (unsigned char)(said[i / 8] >> (8 * (i % 8)));
     }
@@ -77,7 +95,16 @@ void lvni_put_greet(lvni_str *out, const lvni_greet *greet)
     lvni_put_text(out, greet->version);
     put_token(out, &greet->nonce);
     put_token(out, &greet->proof);
+    lvni_put_bytes(out, greet->credential_n > 0 ? greet->credential : "", greet->credential_n);
     lvni_frame_end(out, at);
+}
+
+/* What another host says about itself, on its way to people. */
+static void scan_name(lvni_scan *scan, char *out, size_t size)
+{
+    char raw[64];
+    lvni_scan_text(scan, raw, size < sizeof raw ? size : sizeof raw);
+    lvni_escape(out, size, raw, strlen(raw), LVNI_ESCAPE_TEXT);
 }
 
 bool lvni_scan_greet(const lvni_frame *frame, lvni_greet *greet)
@@ -89,10 +116,11 @@ bool lvni_scan_greet(const lvni_frame *frame, lvni_greet *greet)
     greet->rank = lvni_scan_u32(&scan);
     greet->instance = lvni_scan_u64(&scan);
     greet->pid = lvni_scan_u64(&scan);
-    lvni_scan_text(&scan, greet->host, sizeof greet->host);
-    lvni_scan_text(&scan, greet->version, sizeof greet->version);
+    scan_name(&scan, greet->host, sizeof greet->host);
+    scan_name(&scan, greet->version, sizeof greet->version);
     scan_token(&scan, &greet->nonce);
     scan_token(&scan, &greet->proof);
+    greet->credential = lvni_scan_bytes(&scan, &greet->credential_n);
     return ours && lvni_scan_done(&scan);
 }
 
@@ -118,7 +146,7 @@ bool lvni_scan_cause(const lvni_frame *frame, lvni_cause *cause)
     cause->step = (int64_t)lvni_scan_u64(&scan);
     cause->pid = (int64_t)lvni_scan_u64(&scan);
     cause->time_ns = lvni_scan_u64(&scan);
-    lvni_scan_text(&scan, cause->host, sizeof cause->host);
+    scan_name(&scan, cause->host, sizeof cause->host);
     lvni_scan_text(&scan, cause->message, sizeof cause->message);
     return lvni_scan_done(&scan) && cause->kind != LVNI_CAUSE_NONE && cause->rank >= 0;
 }

@@ -7,23 +7,49 @@
 #include "frame.h"
 #include "token.h"
 
-enum { LVNI_CONTROL_PROTOCOL = 1, LVNI_CONTROL_MAX_WORLD = 65536 };
+enum { LVNI_CONTROL_PROTOCOL = 2, LVNI_CONTROL_MAX_WORLD = 65536 };
 
-/* HELLO: what a store says first. */
-void lvni_put_hello(lvni_str *out, const lvni_token *nonce);
-bool lvni_scan_hello(const lvni_frame *frame, lvni_token *nonce);
+/* HELLO: what a store says first; how is one of LVNI_AUTH_*, and may be a lie. */
+void lvni_put_hello(lvni_str *out, const lvni_token *nonce, lvni_auth how);
+bool lvni_scan_hello(const lvni_frame *frame, lvni_token *nonce, lvni_auth *how);
 
-/* GREET. The proof is over everything before it and both nonces: see lvni_greet_proof. */
+/* GREET. The proof is over everything before it and both nonces: see lvni_greet_proof. The texts
+ * are escaped. */
 typedef struct lvni_greet {
     uint32_t protocol, world, rank;
     uint64_t instance; /* random, of one lvni_control_connect: tells its second attempt from another process */
     uint64_t pid;
     char host[64], version[32];
     lvni_token nonce, proof;
+    const char *credential; /* of MUNGE, borrowed from the frame and not terminated; n bytes */
+    size_t credential_n;
 } lvni_greet;
-lvni_token lvni_greet_proof(const lvni_token *key, const lvni_token *store_nonce, const lvni_greet *greet);
+/* port: where the rank has found the store. Another program that passes everything on has another
+ * one. */
+lvni_token lvni_greet_proof(const lvni_token *key, const lvni_token *store_nonce,
+                            const lvni_greet *greet, int port);
 void lvni_put_greet(lvni_str *out, const lvni_greet *greet);
 bool lvni_scan_greet(const lvni_frame *frame, lvni_greet *greet);
+/* What a credential carries. */
+typedef struct lvni_credential_payload {
+    lvni_token store_nonce, rank_nonce, key;
+} lvni_credential_payload;
+
+/* DENY: why a proof was not taken. Anybody may send it: good for what is told and nothing else. */
+#define LVNI_DENY_LIST(X)                                                                          \
+    X(KEY, "it belongs to another run, or has another LEVIN_TOKEN")                                \
+    X(CREDENTIAL,                                                                                  \
+      "its MUNGE does not take the credential of this node's: another key, or another time")       \
+    X(USER, "it belongs to another user")                                                          \
+    X(DAEMON, "its MUNGE does not answer")
+typedef enum lvni_deny {
+#define LVNI_DENY_ENUM(name, text) LVNI_DENY_##name,
+    LVNI_DENY_LIST(LVNI_DENY_ENUM)
+#undef LVNI_DENY_ENUM
+    LVNI_DENY_COUNT
+} lvni_deny;
+const char *lvni_deny_text(uint32_t deny); /* of any number */
+
 /* WELCOME and REFUSE begin with this. */
 lvni_token lvni_store_proof(const lvni_token *key, const lvni_token *store_nonce, const lvni_token *rank_nonce);
 

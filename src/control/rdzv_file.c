@@ -10,6 +10,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
@@ -23,7 +24,7 @@ lvn_status lvni_rdzv_file_path(const char *dir, const char *job_key, const char 
 {
     lvni_token key;
     char text[48];
-    LVN_TRY(lvni_token_of_run(job_key, run_id, secret, &key));
+    LVN_TRY(lvni_token_of_run(NULL, job_key, run_id, secret, &key));
     const int n = snprintf(text, sizeof text, "name of %d ranks, protocol %d", world, LVNI_CONTROL_PROTOCOL);
     const lvni_token name = lvni_siphash(&key, text, (size_t)n); /* tells nothing about the key */
     lvni_str_printf(out, "%s/", dir);
@@ -103,7 +104,68 @@ static size_t first_missing(char *dir)
     return lvni_path_exists(dir) ? 0 : strlen(dir);
 }
 
-lvn_status lvni_rdzv_file_write(const char *path, int port, int fd, size_t *made)
+/* Is it this user's alone? why: 96 bytes. */
+static bool is_private(int fd, char *why)
+{
+    struct stat info;
+    why[0] = '\0';
+    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+        snprintf(why, 96, "it is no file");
+    } else if (info.st_uid != geteuid()) {
+        snprintf(why, 96, "it belongs to the user %u", (unsigned)info.st_uid);
+    } else if ((info.st_mode & 077) != 0) {
+        snprintf(why, 96, "others can read it (mode %04o)", (unsigned)info.st_mode & 07777);
+    }
+    return why[0] == '\0';
+}
+
+static lvn_status write_all(int fd, const char *bytes, size_t n)
+{
+    for (size_t done = 0; done < n;) {
+        const ssize_t k = write(fd, bytes + done, n - done);
+        if (k < 0 && errno != EINTR) {
+            return LVN_ERR_IO;
+        }
+        done += k < 0 ? 0 : (size_t)k;
+    }
+    return LVN_OK;
+}
+
+/* A new file of mode 0600 takes the place of what is there; nothing of it is written into a file of
+ * others. The temporary name is the one that rdzv_guard.c knows. */
+static lvn_status write_private(const char *path, const lvni_str *text, bool has_key)
+{
+    lvni_str tmp = {0};
+    char why[96] = "";
+    lvni_str_printf(&tmp, "%s.tmp-%ld", path, (long)getpid());
+    LVN_TRY(lvni_str_status(&tmp));
+    unlink(tmp.data); /* of an earlier process with this number */
+    const int fd = open(tmp.data, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    bool good = fd >= 0 && write_all(fd, text->data, text->len) == LVN_OK;
+    good =
+        good && (!has_key || is_private(fd, why)) && fsync(fd) == 0 && rename(tmp.data, path) == 0;
+    const int error = errno;
+    if (!good) {
+        unlink(tmp.data);
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    lvni_str_free(&tmp);
+    if (why[0] != '\0') {
+        LVN_FAIL(LVN_ERR_IO,
+                 "the key of the run cannot be kept in %s: %s; set LEVIN_TOKEN to one secret text "
+                 "for all ranks, or use another directory",
+                 path, why);
+    }
+    if (!good) {
+        LVN_FAIL(LVN_ERR_IO, "cannot write %s: %s", path, strerror(error));
+    }
+    return LVN_OK;
+}
+
+lvn_status lvni_rdzv_file_write(const char *path, int port, int fd, const lvni_token *key,
+                                size_t *made)
 {
     lvni_facts facts;
     lvni_facts_room room;
@@ -111,6 +173,11 @@ lvn_status lvni_rdzv_file_write(const char *path, int port, int fd, size_t *made
     lvni_facts_init(&facts, &room);
     lvni_str_append_n(&dir, path, (size_t)(strrchr(path, '/') - path));
     lvni_str_printf(&s, "%s %d %lld %s\n", room.host, port, (long long)getpid(), room.boot_id[0] == '\0' ? "-" : room.boot_id);
+    if (key != NULL) {
+        char text[LVNI_TOKEN_TEXT];
+        lvni_token_print(key, text);
+        lvni_str_printf(&s, "key %s\n", text);
+    }
     if (!put_bound(&s, fd)) {
         put_addresses(&s);
     }
@@ -121,7 +188,7 @@ lvn_status lvni_rdzv_file_write(const char *path, int port, int fd, size_t *made
         lvni_rdzv_guard_begin(path, *made);
     }
     status = status == LVN_OK && dir.len > 0 ? lvni_mkdirs(dir.data) : status;
-    status = status == LVN_OK ? lvni_file_write(path, s.data, s.len) : status;
+    status = status == LVN_OK ? write_private(path, &s, key != NULL) : status;
     if (status == LVN_OK) {
         lvni_rdzv_guard_written(path);
     }
@@ -130,25 +197,59 @@ lvn_status lvni_rdzv_file_write(const char *path, int port, int fd, size_t *made
     return status;
 }
 
+/* Up to so many bytes; private: nobody else can have written or read them. */
+static bool read_text(const char *path, char *out, size_t size, lvni_rdzv_where *where)
+{
+    const int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    size_t n = 0;
+    ssize_t k = fd < 0 ? 0 : 1;
+    while (k > 0 && n < size - 1) {
+        k = read(fd, out + n, size - 1 - n);
+        n += k > 0 ? (size_t)k : 0;
+    }
+    out[n] = '\0';
+    if (fd >= 0) {
+        where->has_key = is_private(fd, where->no_key);
+        close(fd);
+    }
+    return fd >= 0;
+}
+
+static void take_key(const char *line, lvni_rdzv_where *out)
+{
+    if (out->has_key && !lvni_token_scan(line, &out->key)) {
+        out->has_key = false;
+        snprintf(out->no_key, sizeof out->no_key, "its key cannot be read");
+    }
+}
+
 bool lvni_rdzv_file_read(const char *path, lvni_rdzv_where *out)
 {
-    char *text = NULL;
-    size_t n = 0;
-    if (!lvni_path_exists(path) || lvni_file_read(path, 4096, &text, &n) != LVN_OK) {
+    char text[4096];
+    *out = (lvni_rdzv_where){.n = 0};
+    if (!read_text(path, text, sizeof text, out)) {
         return false;
     }
     long long pid = 0;
     int port = 0;
+    bool key = false;
     char *save = NULL;
     const char *line = strtok_r(text, "\n", &save);
-    *out = (lvni_rdzv_where){.n = 0};
     const bool good = line != NULL && sscanf(line, "%63s %d %lld %63s", out->host, &port, &pid, out->boot_id) == 4 && port > 0 && port < 65536;
     out->port = port;
     out->pid = pid;
     for (line = strtok_r(NULL, "\n", &save); good && line != NULL && out->n < LVNI_RDZV_ADDRESSES; line = strtok_r(NULL, "\n", &save)) {
-        snprintf(out->address[out->n++], sizeof out->address[0], "%s", line);
+        if (strncmp(line, "key ", 4) == 0 && !key) {
+            key = true;
+            take_key(line + 4, out);
+        } else {
+            snprintf(out->address[out->n++], sizeof out->address[0], "%s", line);
+        }
     }
-    lvni_free(text);
+    if (!key && out->has_key) {
+        out->has_key = false;
+        snprintf(out->no_key, sizeof out->no_key, "it has no key");
+    }
     return good;
 }
 

@@ -1,5 +1,6 @@
-/* The store's life: made, its thread, waited for, ended (store.h). What it does meanwhile: store_conn.c, store_strangers.c, store_send.c,
- * store_meet.c, store_keys.c, store_gather.c, store_watch.c. */
+/* The store's life: made, its thread, waited for, ended (store.h). What it does meanwhile:
+ * store_conn.c, store_strangers.c, store_send.c, store_meet.c, store_keys.c, store_gather.c,
+ * store_watch.c. */
 #include "store_impl.h"
 
 #include "rdzv_file.h"
@@ -23,6 +24,7 @@ void lvni_store_options_init(lvni_store_options *options)
                                     .waiting_first_s = 15,
                                     .waiting_every_s = 30,
                                     .greeting_timeout_s = 5,
+                                    .munge_timeout_s = 10,
                                     .heartbeat_s = 2,
                                     .peer_timeout_s = 10,
                                     .settle_s = 0.25};
@@ -55,6 +57,9 @@ static void free_store(lvni_store *store)
         lvni_rdzv_file_remove(store->file.data, store->port, store->made_dirs);
     }
     lvni_str_free(&store->file);
+    lvni_free(store->job_key);
+    lvni_free(store->run_id);
+    lvni_free(store->munge_socket);
     lvni_store_free_keys(store);
     lvni_store_free_gathers(store);
     lvni_store_unref(store->table);
@@ -124,7 +129,8 @@ static int make_handles(lvni_store *store, int *fd)
     uv_timer_init(&store->loop, &store->settle);
     uv_timer_init(&store->loop, &store->accepts);
     uv_tcp_init(&store->loop, &store->listener);
-    store->tick.data = store->settle.data = store->accepts.data = store->listener.data = store->wake.data = store;
+    store->tick.data = store->settle.data = store->accepts.data = store->listener.data =
+        store->wake.data = store;
     int error = uv_tcp_open(&store->listener, *fd);
     if (error != 0) {
         return error;
@@ -170,9 +176,38 @@ static lvn_status start(lvni_store *store, int *fd)
     return LVN_OK;
 }
 
+static char *copy(const char *text)
+{
+    return text == NULL ? NULL : lvni_strdup(LVNI_TAG_CONTROL, text);
+}
+
+/* How ranks prove that they belong here, and the key by which they do. */
+static lvn_status make_key(lvni_store *store)
+{
+    const lvni_store_options *o = &store->o;
+    lvni_token given;
+    store->auth = o->run_key != NULL || o->secret != NULL ? LVNI_AUTH_KEY : o->auth;
+    if (store->auth == LVNI_AUTH_MUNGE) {
+        store->job_key = copy(o->job_key);
+        store->run_id = copy(o->run_id);
+        store->munge_socket = copy(o->munge_socket);
+        const bool whole = (store->job_key != NULL) == (o->job_key != NULL) &&
+                           (store->run_id != NULL) == (o->run_id != NULL) &&
+                           (store->munge_socket != NULL) == (o->munge_socket != NULL);
+        return whole ? LVN_OK : LVN_ERR_MEMORY;
+    }
+    if (store->auth == LVNI_AUTH_FILE) {
+        LVN_TRY(lvni_token_random(&store->file_key));
+        return lvni_token_of_run(&store->file_key, o->job_key, o->run_id, NULL, &store->key);
+    }
+    LVN_TRY(o->run_key != NULL ? lvni_token_given(o->run_key, &given) : LVN_OK);
+    return lvni_token_of_run(o->run_key != NULL ? &given : NULL, o->job_key, o->run_id, o->secret,
+                             &store->key);
+}
+
 static lvn_status prepare(lvni_store *store, const lvni_store_options *o)
 {
-    LVN_TRY(lvni_token_of_run(o->job_key, o->run_id, o->secret, &store->key));
+    LVN_TRY(make_key(store));
     LVN_TRY(lvni_store_make_room(store));
     LVN_TRY(copy_hosts(store, o->rank_hosts));
     store->ranks = lvni_calloc(LVNI_TAG_CONTROL, (size_t)o->world, sizeof *store->ranks);
@@ -193,9 +228,12 @@ static lvn_status prepare(lvni_store *store, const lvni_store_options *o)
 static lvn_status write_file(lvni_store *store, int fd)
 {
     const lvni_store_options *o = &store->o;
-    LVN_TRY(lvni_rdzv_file_check(o->rdzv_dir));
-    LVN_TRY(lvni_rdzv_file_path(o->rdzv_dir, o->job_key, o->run_id, o->secret, o->world, &store->file));
-    return lvni_rdzv_file_write(store->file.data, store->port, fd, &store->made_dirs);
+    const char *dir = o->rdzv_dir != NULL ? o->rdzv_dir : o->key_dir;
+    LVN_TRY(lvni_rdzv_file_check(dir));
+    LVN_TRY(lvni_rdzv_file_path(dir, o->job_key, o->run_id, o->secret, o->world, &store->file));
+    return lvni_rdzv_file_write(store->file.data, store->port, fd,
+                                store->auth == LVNI_AUTH_FILE ? &store->file_key : NULL,
+                                &store->made_dirs);
 }
 
 static lvn_status create(const lvni_store_options *o, int *fd, lvni_store **out)
@@ -218,7 +256,8 @@ static lvn_status create(const lvni_store_options *o, int *fd, lvni_store **out)
     pthread_mutex_init(&store->lock, NULL);
     lvni_cond_init(&store->changed);
     lvn_status status = prepare(store, o);
-    if (status == LVN_OK && o->rdzv_dir != NULL) { /* the socket listens: who comes now is served in a moment */
+    const bool file = o->rdzv_dir != NULL || store->auth == LVNI_AUTH_FILE;
+    if (status == LVN_OK && file) { /* the socket listens: who comes now is served in a moment */
         status = write_file(store, *fd);
     }
     if (status == LVN_OK) {

@@ -12,7 +12,7 @@
 #ifndef LEVIN_CONTROL_STORE_H
 #define LEVIN_CONTROL_STORE_H
 
-#include <levin/status.h>
+#include "control.h"
 
 typedef struct lvni_store lvni_store;
 
@@ -26,13 +26,19 @@ typedef struct lvni_store_options {
     const char *rdzv_dir; /* a directory that all nodes share: where the store listens is written there, and removed at the end. NULL: not */
     /* Whose: equal to those of the ranks. Copied. */
     int world, rank; /* rank: of the process that holds the store */
-    const char *job_key, *run_id, *secret; /* NULL counts as "" */
+    const char *job_key, *run_id;
+    const char *run_key,
+        *secret; /* as in control.h; with one of them `auth` is KEY, whatever it says */
+    lvni_auth auth;
+    const char *key_dir;          /* for FILE, without rdzv_dir */
+    const char *munge_socket;
     const char *const *rank_hosts; /* world names for "missing" lines, where known beforehand; NULL: not. Copied */
     bool allow_shared_device;      /* no E105 */
     /* Seconds; lvni_store_options_init gives the values in brackets. */
     double rdzv_timeout_s;     /* [300] from create until all ranks are there: E113 */
     double waiting_first_s, waiting_every_s; /* [15, 30] lines that name missing ranks */
     double greeting_timeout_s; /* [5] */
+    double munge_timeout_s; /* [10] how long MUNGE may not answer while ranks are missing: E120 */
     double heartbeat_s;        /* [2], a quarter of peer_timeout_s at most */
     double peer_timeout_s;     /* [10] a rank silent for longer is lost; the ranks are given the same */
     double settle_s;           /* [0.25] how long a failure of kind peer waits for the real cause */

@@ -1,14 +1,9 @@
-/* Connections of the store: who may come in, what comes in, the end of a connection. What goes out: store_send.c. All on the store's thread
- * (store.c). */
+/* Connections of the store: taken, what comes in, their end. Who may stay: store_greet.c. What goes
+ * out: store_send.c. All on the store's thread (store.c). */
 #include "store_impl.h"
 
 #include "core/alloc.h"
 #include "core/clock.h"
-
-#include <levin/version.h>
-
-#include <stdio.h>
-#include <string.h>
 
 /* ---- The end of a connection ---- */
 
@@ -36,12 +31,27 @@ static void take_out(store_conn *conn)
     *(conn->next != NULL ? &conn->next->prev : &conn->list->last) = conn->prev;
 }
 
+void lvni_store_free_conn(store_conn *conn)
+{
+    lvni_frame_reader_free(&conn->in);
+    lvni_free(conn);
+}
+
 static void on_closed(uv_handle_t *handle)
 {
     store_conn *conn = handle->data;
     take_out(conn);
-    lvni_frame_reader_free(&conn->in);
-    lvni_free(conn);
+    conn->closed = true;
+    if (!conn->checking) { /* else its check frees it */
+        lvni_store_free_conn(conn);
+    }
+}
+
+void lvni_store_settle_in(store_conn *conn)
+{
+    take_out(conn);
+    conn->list->open--;
+    put_into(&conn->store->conns, conn);
 }
 
 void lvni_store_drop(store_conn *conn, const char *why)
@@ -64,107 +74,6 @@ void lvni_store_drop(store_conn *conn, const char *why)
         lvni_store_lost(store, conn->rank, why);
     } else if (rank->state == RANK_HERE) {
         rank->state = RANK_ABSENT; /* gave up before it knew that it was in: it tries again */
-    }
-}
-
-/* ---- Greeting ---- */
-
-static void refuse(store_conn *conn, const lvni_greet *greet, lvn_status status, const char *message)
-{
-    lvni_str s = {0};
-    const lvni_token proof = lvni_store_proof(&conn->store->key, &conn->nonce, &greet->nonce);
-    const size_t at = lvni_frame_begin(&s, LVNI_FRAME_REFUSE);
-    lvni_str_append_n(&s, (const char *)proof.b, sizeof proof.b);
-    lvni_put_u32(&s, (uint32_t)status);
-    lvni_put_text(&s, message);
-    lvni_frame_end(&s, at);
-    conn->parting = true;
-    lvni_store_send_str(conn, &s);
-}
-
-/* Says what is wrong with a process that knows the run's key. False: nothing. */
-static bool misfit(const lvni_store *store, const lvni_greet *g, char *out, size_t size)
-{
-    if (g->protocol != LVNI_CONTROL_PROTOCOL) {
-        snprintf(out, size,
-                 "E116: the ranks run different versions of levin\n  found: rank %u (%s, pid %llu): levin %s, protocol %u; store (%s): "
-                 "levin %s, protocol %d\n  fix: install one version of levin on all nodes",
-                 g->rank, g->host, (unsigned long long)g->pid, g->version, g->protocol, store->host, LEVIN_VERSION,
-                 LVNI_CONTROL_PROTOCOL);
-        return true;
-    }
-    if (g->world != (uint32_t)store->o.world || g->rank >= g->world) {
-        snprintf(out, size,
-                 "E102: the processes do not agree how many they are\n  found: %s, pid %llu: rank %u of world %u; store (%s): world %d",
-                 g->host, (unsigned long long)g->pid, g->rank, g->world, store->host, store->o.world);
-        return true;
-    }
-    const store_rank *held = &store->ranks[g->rank];
-    const bool again = held->state == RANK_HERE && held->greet.instance == g->instance && !held->conn->confirmed; /* it does not know that it is in */
-    if (held->state != RANK_ABSENT && !again) {
-        snprintf(out, size,
-                 "E115: rank %u is there twice\n  found: rank %u on %s (pid %llu) and on %s (pid %llu)\n  fix: start every rank once; do two "
-                 "runs share address, port and job?",
-                 g->rank, g->rank, held->greet.host, (unsigned long long)held->greet.pid, g->host, (unsigned long long)g->pid);
-        return true;
-    }
-    return false;
-}
-
-static void welcome(store_conn *conn, const lvni_greet *greet)
-{
-    lvni_store *store = conn->store;
-    store_rank *rank = &store->ranks[greet->rank];
-    if (rank->conn != NULL) { /* an attempt of the same process that it gave up, before it asked anything: misfit has seen to that */
-        rank->conn->rank = -1;
-        lvni_store_drop(rank->conn, "");
-    } else {
-        lvni_store_count(store, 1);
-    }
-    rank->state = RANK_HERE;
-    rank->conn = conn;
-    rank->greet = *greet;
-    conn->rank = (int)greet->rank;
-    take_out(conn);
-    conn->list->open--;
-    put_into(&store->conns, conn);
-    conn->in.limit = LVNI_FRAME_MAX_TO_STORE;
-    lvni_str s = {0};
-    const lvni_token proof = lvni_store_proof(&store->key, &conn->nonce, &greet->nonce);
-    const size_t at = lvni_frame_begin(&s, LVNI_FRAME_WELCOME);
-    lvni_str_append_n(&s, (const char *)proof.b, sizeof proof.b);
-    lvni_put_u32(&s, (uint32_t)store->o.rank);
-    lvni_put_text(&s, store->host);
-    lvni_frame_end(&s, at);
-    lvni_store_send_str(conn, &s);
-    lvni_store_tell_newcomer(conn);
-}
-
-static void on_greet(store_conn *conn, const lvni_frame *frame)
-{
-    lvni_store *store = conn->store;
-    lvni_greet greet;
-    if (!lvni_scan_greet(frame, &greet)) {
-        lvni_store_turn_away(conn, "it speaks something else");
-        return;
-    }
-    const lvni_token proof = lvni_greet_proof(&store->key, &conn->nonce, &greet);
-    if (!lvni_token_equal(&proof, &greet.proof)) {
-        lvni_store_turn_away(conn, "it does not know the key of this run");
-        return;
-    }
-    char message[sizeof store->refused];
-    if (store->phase == STORE_REFUSED) {
-        refuse(conn, &greet, store->refused_status, store->refused);
-    } else if (misfit(store, &greet, message, sizeof message)) {
-        refuse(conn, &greet, LVN_ERR_USAGE, message);
-        if (store->phase == STORE_MEETING) { /* the ranks can never be complete; a running job goes on */
-            lvni_store_refuse_all(store, LVN_ERR_USAGE, message);
-        } else if (store->o.say != NULL && lvni_store_may_tell_misfit(store)) {
-            store->o.say(store->o.user, message);
-        }
-    } else {
-        welcome(conn, &greet);
     }
 }
 
@@ -216,7 +125,8 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *out)
     (void)suggested;
     const store_conn *conn = handle->data;
     /* A stranger fills no more than its greeting may have. */
-    const unsigned n = conn->rank < 0 ? (unsigned)(LVNI_FRAME_HEAD + conn->in.limit - conn->in.len) : STORE_READ;
+    const size_t room = LVNI_FRAME_HEAD + conn->in.limit - (conn->in.len - conn->in.used);
+    const unsigned n = conn->rank < 0 ? (unsigned)room : STORE_READ;
     *out = uv_buf_init(conn->store->read_room, n);
 }
 
@@ -234,7 +144,7 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
         return;
     }
     bool have = true;
-    while (!conn->closing) {
+    while (!conn->closing && !(conn->rank < 0 && conn->parting)) {
         lvni_frame frame;
         if (lvni_frame_next(&conn->in, &frame, &have) != LVN_OK) {
             if (conn->rank < 0) {
@@ -248,7 +158,7 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
             return;
         }
         if (conn->rank < 0) {
-            on_greet(conn, &frame);
+            lvni_store_greeted(conn, &frame);
         } else {
             conn->confirmed = true;
             on_rank_frame(conn, &frame);
@@ -276,7 +186,8 @@ void lvni_store_on_connection(uv_stream_t *listener, int status)
     conn->tcp.data = conn;
     put_into(&store->strangers, conn);
     conn->opened_ns = conn->heard_ns = conn->said_ns = lvni_now_ns();
-    if (uv_accept(listener, (uv_stream_t *)&conn->tcp) != 0 || lvni_token_random(&conn->nonce) != LVN_OK ||
+    if (uv_accept(listener, (uv_stream_t *)&conn->tcp) != 0 ||
+        lvni_token_random(&conn->nonce) != LVN_OK ||
         uv_read_start((uv_stream_t *)&conn->tcp, on_alloc, on_read) != 0) {
         lvni_store_drop(conn, "");
         return;
@@ -284,6 +195,6 @@ void lvni_store_on_connection(uv_stream_t *listener, int status)
     lvni_store_bound_strangers(store);
     uv_tcp_nodelay(&conn->tcp, 1);
     lvni_str s = {0};
-    lvni_put_hello(&s, &conn->nonce);
+    lvni_put_hello(&s, &conn->nonce, store->auth);
     lvni_store_send_str(conn, &s);
 }

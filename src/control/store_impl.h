@@ -53,9 +53,11 @@ struct store_conn {
     int rank;       /* -1: has not greeted */
     bool confirmed; /* has sent something after its greeting: from then on its end is the rank's end */
     bool parting; /* what is sent now is the last */
-    bool closing;
+    bool closing, closed;
+    bool checking; /* a thread looks at its credential */
     uint64_t opened_ns, heard_ns, said_ns;
     lvni_token nonce;
+    lvni_token key; /* once it has greeted: what both ends prove to know */
     lvni_frame_reader in;
 };
 
@@ -78,7 +80,11 @@ struct lvni_store {
     size_t made_dirs; /* for it: lvni_rdzv_file_write */
     char host[64];
     char reached_at[256]; /* the address that ranks were given, else the host's name */
-    lvni_token key;
+    lvni_auth auth;
+    lvni_token key, file_key; /* but for MUNGE; of FILE: what the file has */
+    char *job_key, *run_id, *munge_socket; /* for MUNGE */
+    uint64_t munge_failed_ns; /* since when MUNGE does not answer; 0: it does */
+    char munge_why[200];
     int port;
 
     uv_loop_t loop;
@@ -128,12 +134,28 @@ void lvni_store_on_connection(uv_stream_t *listener, int status);
 void lvni_store_drop(store_conn *conn, const char *why); /* why: what is said of its rank, which is then lost */
 void lvni_store_count(lvni_store *store, int difference); /* of connected ranks */
 
+void lvni_store_settle_in(store_conn *conn); /* it is a rank's now */
+void lvni_store_free_conn(store_conn *conn);
+
+/* store_greet.c */
+void lvni_store_greeted(store_conn *conn, const lvni_frame *frame);
+void lvni_store_judge(store_conn *conn, const lvni_greet *greet); /* with conn->key */
+
+/* store_credential.c */
+void lvni_store_check_credential(store_conn *conn,
+                                 const lvni_greet *greet); /* and then lvni_store_judge */
+void lvni_store_munge_tick(lvni_store *store, uint64_t now_ns);
+
 /* store_strangers.c */
-lvn_status lvni_store_make_room(lvni_store *store); /* descriptors: the limit, and the budget of strangers */
+lvn_status
+lvni_store_make_room(lvni_store *store); /* descriptors: the limit, and the budget of strangers */
 bool lvni_store_may_accept(lvni_store *store); /* false: lvni_store_on_accepts calls again */
 void lvni_store_on_accepts(uv_timer_t *timer);
 void lvni_store_bound_strangers(lvni_store *store);
-void lvni_store_turn_away(store_conn *conn, const char *why); /* a stranger; nothing that it sent is in why */
+void lvni_store_turn_away(store_conn *conn,
+                          const char *why); /* a stranger; nothing that it sent is in why */
+/* The same, and tells the other end. */
+void lvni_store_deny(store_conn *conn, lvni_deny reason, const char *why);
 void lvni_store_tell_refusals(lvni_store *store, uint64_t now_ns); /* a line, where one is due */
 bool lvni_store_may_tell_misfit(lvni_store *store);
 

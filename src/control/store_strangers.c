@@ -1,8 +1,8 @@
-/* Connections that have not proved yet that they belong to the run. Anybody who reaches the port can make
- * them, at any rate: this file bounds how many there are at a time, how fast they are taken, and how many
- * lines they cost. Ranks come in among them: a full house loses its oldest stranger, never the newcomer,
- * and a rank needs a fraction of the time that a stranger has. All but lvni_store_make_room runs on the
- * store's thread (store.c). */
+/* Connections that have not proved yet that they belong to the run. Anybody who reaches the port
+ * can make them, at any rate: this file bounds how many there are at a time, how fast they are
+ * taken, and how many lines they cost. Ranks come in among them: a full house loses its oldest
+ * stranger, never the newcomer, and a rank needs a fraction of the time that a stranger has. All
+ * but lvni_store_make_room runs on the store's thread (store.c). */
 #include "store_impl.h"
 
 #include "core/alloc.h"
@@ -15,11 +15,11 @@
 #include <sys/resource.h>
 
 enum {
-    STRANGERS = 512,      /* at most, while ranks are missing; fewer where descriptors are */
+    STRANGERS = 512, /* and the missing ranks, while there are any; fewer where descriptors are */
     STRANGERS_LEAST = 16,
     STRANGERS_LATER = 32, /* once all ranks are there: nobody else has a reason to come */
-    RESERVE = 256,        /* descriptors that the process needs besides, one more per rank not counted */
-    BURST = 64,           /* connections taken before the loop does other work */
+    RESERVE = 256, /* descriptors that the process needs besides, one more per rank not counted */
+    BURST = 64,    /* connections taken before the loop does other work */
     PAUSE_MS = 2,
     PAUSE_LATER_MS = 500
 };
@@ -52,10 +52,11 @@ lvn_status lvni_store_make_room(lvni_store *store)
     const rlim_t own = open_descriptors() + 2 * (rlim_t)store->o.world + RESERVE;
     const rlim_t hard = now.rlim_max;
     if (hard != RLIM_INFINITY && hard < own + STRANGERS_LEAST) {
-        LVN_FAIL(LVN_ERR_IO,
-                 "the store of %d ranks needs %llu open files, %llu are allowed: raise the hard limit "
-                 "(ulimit -Hn)",
-                 store->o.world, (unsigned long long)own + STRANGERS_LEAST, (unsigned long long)hard);
+        LVN_FAIL(
+            LVN_ERR_IO,
+            "the store of %d ranks needs %llu open files, %llu are allowed: raise the hard limit "
+            "(ulimit -Hn)",
+            store->o.world, (unsigned long long)own + STRANGERS_LEAST, (unsigned long long)hard);
     }
     if (now.rlim_cur < own + STRANGERS) {
         now.rlim_cur = hard != RLIM_INFINITY && hard < own + STRANGERS ? hard : own + STRANGERS;
@@ -63,7 +64,9 @@ lvn_status lvni_store_make_room(lvni_store *store)
         getrlimit(RLIMIT_NOFILE, &now);
     }
     const rlim_t left = now.rlim_cur > own ? now.rlim_cur - own : 0;
-    store->max_strangers = left >= STRANGERS ? STRANGERS : left <= STRANGERS_LEAST ? STRANGERS_LEAST : (int)left;
+    store->max_strangers = left >= STRANGERS         ? STRANGERS
+                           : left <= STRANGERS_LEAST ? STRANGERS_LEAST
+                                                     : (int)left;
     return LVN_OK;
 }
 
@@ -73,7 +76,8 @@ bool lvni_store_may_accept(lvni_store *store)
 {
     if (store->accepts_left == 0) {
         const bool later = store->phase == STORE_MET;
-        uv_timer_start(&store->accepts, lvni_store_on_accepts, later ? PAUSE_LATER_MS : PAUSE_MS, 0);
+        uv_timer_start(&store->accepts, lvni_store_on_accepts, later ? PAUSE_LATER_MS : PAUSE_MS,
+                       0);
         return false;
     }
     store->accepts_left--;
@@ -93,8 +97,10 @@ void lvni_store_on_accepts(uv_timer_t *timer)
 void lvni_store_bound_strangers(lvni_store *store)
 {
     const bool later = store->phase == STORE_MET && store->max_strangers > STRANGERS_LATER;
-    const int most = later ? STRANGERS_LATER : store->max_strangers;
-    for (store_conn *c = store->strangers.last; c != NULL && store->strangers.open > most; c = c->prev) {
+    const int missing = store->o.world - store->conns.open; /* all may be on their way */
+    const int most = later ? STRANGERS_LATER : store->max_strangers + (missing > 0 ? missing : 0);
+    for (store_conn *c = store->strangers.last; c != NULL && store->strangers.open > most;
+         c = c->prev) {
         if (!c->closing) {
             lvni_store_turn_away(c, "too many at a time that have not proved anything");
         }
@@ -117,16 +123,32 @@ static void print_peer(const store_conn *conn, char *out, size_t size)
     }
 }
 
-void lvni_store_turn_away(store_conn *conn, const char *why)
+static void count(const store_conn *conn, const char *why)
 {
     store_refusals *r = &conn->store->refusals;
-    if (!conn->closing) {
+    if (!conn->closing && !conn->parting) {
         r->n++;
         print_peer(conn, r->who, sizeof r->who);
         snprintf(r->why, sizeof r->why, "%s", why);
         lvni_store_tell_refusals(conn->store, lvni_now_ns());
     }
+}
+
+void lvni_store_turn_away(store_conn *conn, const char *why)
+{
+    count(conn, why);
     lvni_store_drop(conn, "");
+}
+
+void lvni_store_deny(store_conn *conn, lvni_deny reason, const char *why)
+{
+    lvni_str s = {0};
+    count(conn, why);
+    const size_t at = lvni_frame_begin(&s, LVNI_FRAME_DENY);
+    lvni_put_u32(&s, (uint32_t)reason);
+    lvni_frame_end(&s, at);
+    conn->parting = true;
+    lvni_store_send_str(conn, &s);
 }
 
 void lvni_store_tell_refusals(lvni_store *store, uint64_t now_ns)
@@ -136,11 +158,14 @@ void lvni_store_tell_refusals(lvni_store *store, uint64_t now_ns)
     if (r->n == 0 || now_ns < r->next_ns || store->o.say == NULL) {
         return;
     }
-    snprintf(line, sizeof line,
-             "refused %llu connection%s that did not prove to belong to this run; the last from %s: %s",
-             (unsigned long long)r->n, r->n == 1 ? "" : "s", r->who, r->why);
+    snprintf(
+        line, sizeof line,
+        "refused %llu connection%s that did not prove to belong to this run; the last from %s: %s",
+        (unsigned long long)r->n, r->n == 1 ? "" : "s", r->who, r->why);
     r->n = 0;
-    r->every_s = r->every_s == 0 ? LINE_FIRST_S : r->every_s * 2 > LINE_LAST_S ? LINE_LAST_S : r->every_s * 2;
+    r->every_s = r->every_s == 0                ? LINE_FIRST_S
+                 : r->every_s * 2 > LINE_LAST_S ? LINE_LAST_S
+                                                : r->every_s * 2;
     r->next_ns = now_ns + lvni_store_ns(r->every_s);
     store->o.say(store->o.user, line);
 }

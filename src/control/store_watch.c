@@ -202,4 +202,5 @@ void lvni_store_on_tick(uv_timer_t *timer)
     lvni_store_keys_tick(store, now);
     lvni_store_gathers_tick(store, now);
     lvni_store_tell_refusals(store, now);
+    lvni_store_munge_tick(store, now);
 }

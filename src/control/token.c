@@ -5,6 +5,7 @@
 #include "frame.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -67,7 +68,8 @@ lvni_token lvni_siphash(const lvni_token *key, const void *bytes, size_t n)
     return out;
 }
 
-lvn_status lvni_token_of_run(const char *job_key, const char *run_id, const char *secret, lvni_token *out)
+lvn_status lvni_token_of_run(const lvni_token *random, const char *job_key, const char *run_id,
+                             const char *secret, lvni_token *out)
 {
     static const lvni_token levin = {"levin run key 1"};
     lvni_str s = {0};
@@ -76,7 +78,7 @@ lvn_status lvni_token_of_run(const char *job_key, const char *run_id, const char
     lvni_put_text(&s, secret);
     const lvn_status status = lvni_str_status(&s);
     if (status == LVN_OK) {
-        *out = lvni_siphash(&levin, lvni_str_text(&s), s.len);
+        *out = lvni_siphash(random != NULL ? random : &levin, lvni_str_text(&s), s.len);
     }
     lvni_str_free(&s);
     return status;
@@ -91,6 +93,36 @@ lvn_status lvni_token_random(lvni_token *out)
             LVN_FAIL(LVN_ERR_IO, "the system gives no random bytes: %s", strerror(errno));
         }
         got += n < 0 ? 0 : (size_t)n;
+    }
+    return LVN_OK;
+}
+
+void lvni_token_print(const lvni_token *token, char out[LVNI_TOKEN_TEXT])
+{
+    for (size_t i = 0; i < sizeof token->b; i++) {
+        snprintf(out + 2 * i, 3, "%02x", token->b[i]);
+    }
+}
+
+bool lvni_token_scan(const char *text, lvni_token *out)
+{
+    static const char digits[] = "0123456789abcdef";
+    const size_t n = 2 * sizeof out->b;
+    if (strlen(text) != n || strspn(text, digits) != n) {
+        return false;
+    }
+    for (size_t i = 0; i < n; i += 2) {
+        const size_t high = (size_t)(strchr(digits, text[i]) - digits);
+        out->b[i / 2] = (unsigned char)(high << 4 | (size_t)(strchr(digits, text[i + 1]) - digits));
+    }
+    return true;
+}
+
+lvn_status lvni_token_given(const char *text, lvni_token *out)
+{
+    if (!lvni_token_scan(text, out)) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "LEVIN_RUN_KEY must be 32 hexadecimal digits, which the launcher sets: unset it");
     }
     return LVN_OK;
 }

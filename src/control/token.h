@@ -12,9 +12,17 @@ typedef struct lvni_token {
 
 /* The hash of n bytes under a key. */
 lvni_token lvni_siphash(const lvni_token *key, const void *bytes, size_t n);
-/* The run's key: of job key, run id and secret (NULL: ""). */
-lvn_status lvni_token_of_run(const char *job_key, const char *run_id, const char *secret, lvni_token *out);
-lvn_status lvni_token_random(lvni_token *out);
+/* The run's key: of job key, run id and secret (NULL: ""), under the random key that both ends have
+ * (NULL: none; then it is as secret as `secret`). */
+lvn_status lvni_token_of_run(const lvni_token *random, const char *job_key, const char *run_id,
+                             const char *secret, lvni_token *out);
+lvn_status lvni_token_random(lvni_token *out); /* from the kernel */
+enum { LVNI_TOKEN_TEXT = 33 };
+void lvni_token_print(const lvni_token *token,
+                      char out[LVNI_TOKEN_TEXT]); /* 32 hexadecimal digits */
+lvn_status lvni_token_given(const char *text,
+                            lvni_token *out); /* LVN_ERR_USAGE, without the text: not 32 of them */
+bool lvni_token_scan(const char *text, lvni_token *out); /* false: not 32 hexadecimal digits */
 bool lvni_token_equal(const lvni_token *a, const lvni_token *b); /* takes the same time wherever they differ */
 
 #endif

@@ -28,7 +28,8 @@ void lvni_launch_forget_earlier(lvni_variables *v, bool meeting)
     static const char *const names[] = {
         "LEVIN_RANK", "LEVIN_WORLD_SIZE", "LEVIN_LOCAL_RANK", "LEVIN_LOCAL_WORLD_SIZE", "LEVIN_NODE_RANK", "LEVIN_NNODES", "LEVIN_STORE_FD", "LEVIN_LOCK_FD", "LEVIN_HANDED_OVER",
         "LEVIN_RESTART_COUNT", "LEVIN_MAX_RESTARTS", "LEVIN_ERROR_FILE", "LEVIN_LAUNCHED",
-        "LEVIN_LAUNCH_ID", "LEVIN_DEVICES", "LEVIN_MADE_DIR", "RANK", "WORLD_SIZE", "LOCAL_RANK",
+        "LEVIN_LAUNCH_ID", "LEVIN_DEVICES", "LEVIN_MADE_DIR", "LEVIN_RUN_KEY",
+        "RANK", "WORLD_SIZE", "LOCAL_RANK",
         "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "NODE_RANK",
         "ROLE_RANK", "ROLE_WORLD_SIZE", "ROLE_NAME"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -75,6 +76,9 @@ static void say_who(const lvni_run *r, const lvni_proc *p, lvni_variables *v)
     }
     if (r->o.strict_given) {
         lvni_variables_set(v, "LEVIN_STRICT", r->o.strict ? "1" : "0");
+    }
+    if (r->run_key[0] != '\0') { /* never in arguments or files: those others can read */
+        lvni_variables_set(v, "LEVIN_RUN_KEY", r->run_key);
     }
     if (p->rank == 0 && r->lock_fd >= 0) {
         lvni_variables_set_number(v, "LEVIN_LOCK_FD", r->lock_fd);

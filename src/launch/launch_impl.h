@@ -69,7 +69,8 @@ typedef struct lvni_run {
     bool under_slurm;
     char master_addr[256], port_text[16];
     char host[256], run_id[65];
-    char launch_id[96]; /* of this launcher alone, for its guard (launch_guard.c); "" in a dry run */
+    char
+        launch_id[96]; /* of this launcher alone, for its guard (launch_guard.c); "" in a dry run */
     char *run_dir, *program;
     int lock_fd; /* of run_dir, while this run has it to itself; rank 0 gets it, too; -1: none */
     bool taken;  /* another run has it */
@@ -80,6 +81,7 @@ typedef struct lvni_run {
     bool shares_group; /* the only process stays in the launcher's group, for the terminal's sake */
     /* one attempt */
     int attempt;
+    char run_key[33];         /* that its ranks prove to know; random. "": none */
     int store_fd, store_port; /* listening, for rank 0; -1, 0: none */
     lvni_held_port held;      /* of MASTER_PORT */
     lvni_proc *procs;         /* local of them */

@@ -4,6 +4,7 @@
 #include "launch/launch_torchrun.h"
 
 #include "control/store.h"
+#include "control/token.h"
 #include "core/alloc.h"
 #include "core/clock.h"
 #include "core/terminal.h"
@@ -179,8 +180,21 @@ static lvn_status start_all(lvni_run *r, int *error)
     return s;
 }
 
+/* Launchers of several nodes have nothing secret in common but what the user gives them:
+ * LEVIN_TOKEN. */
+static lvn_status make_key(lvni_run *r)
+{
+    lvni_token key;
+    LVN_TRY(lvni_token_random(&key));
+    if (r->nodes == 1) {
+        lvni_token_print(&key, r->run_key);
+    }
+    return LVN_OK;
+}
+
 lvn_status lvni_launch_start(lvni_run *r, int *error)
 {
+    LVN_TRY(make_key(r));
     LVN_TRY(make_procs(r));
     LVN_TRY(open_ports(r));
     return start_all(r, error);

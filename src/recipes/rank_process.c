@@ -7,6 +7,7 @@
 #include "core/error_record.h"
 #include "launch/env_vars.h"
 #include "log/run_log.h"
+#include "recipes/rank_auth.h"
 #include "recipes/rank_cores.h"
 #include "recipes/report_error.h"
 #include "recipes/run_dir.h"
@@ -85,7 +86,7 @@ static void on_abort(void *user, const lvni_cause *cause)
 static void say(void *user, const char *line)
 {
     (void)user;
-    lvni_log_line(LVNI_LOG_WARNING, "%s", line);
+    lvni_log_line(LVNI_LOG_WARNING, "%-s", line);
 }
 
 /* Also by a rank that does not lead: while there is no store, the one that leads may not be there either. */
@@ -102,17 +103,13 @@ static double seconds_of(const char *text, double fallback)
     return text != NULL && sscanf(text, "%lf", &s) == 1 && s > 0.0 ? s : fallback;
 }
 
-/* The directory where ranks that no launcher tells an address find it in a file: given, or the one that the run's own will be in. *out is NULL for
- * all others, else to be freed. */
+/* The directory where ranks find what no launcher tells them: given, or the one that the run's own
+ * will be in. */
 static lvn_status meeting_dir(const lvni_who *who, const lvni_config *config, char **out)
 {
     const char *run = lvni_config_has(config, "out") ? lvni_config_str(config, "out") : "."; /* predict has none */
     const char *slash = run == NULL ? NULL : strrchr(run, '/');
     lvni_str dir = {0};
-    *out = NULL;
-    if (who->rdzv != LVNI_RDZV_FILE) {
-        return LVN_OK;
-    }
     if (who->rdzv_dir[0] != '\0') {
         lvni_str_append(&dir, who->rdzv_dir);
     } else if (slash != NULL) {
@@ -139,9 +136,11 @@ static lvn_status name_hosts(const lvni_who *who, const char ***out)
     return hosts == NULL ? LVN_ERR_MEMORY : LVN_OK;
 }
 
-static lvn_status open_store(const lvni_who *who, const lvni_config *config, const char *dir, double timeout_s, lvni_rank_process *p)
+static lvn_status open_store(const lvni_who *who, const lvni_config *config,
+                             const lvni_rank_auth *auth, double timeout_s, lvni_rank_process *p)
 {
     static const int any = 0;
+    const char *dir = who->rdzv == LVNI_RDZV_FILE ? auth->key_dir : NULL;
     lvni_store_options o;
     if (!who->store_host) {
         return LVN_OK;
@@ -157,7 +156,12 @@ static lvn_status open_store(const lvni_who *who, const lvni_config *config, con
     o.rank = who->rank;
     o.job_key = who->job_key;
     o.run_id = who->run_id;
-    o.secret = lvni_env_get(environ, "LEVIN_TOKEN");
+    o.run_key = auth->run_key;
+    o.secret = auth->secret;
+    o.auth = auth->how;
+    o.key_dir = auth->key_dir;
+    o.munge_socket = auth->munge_socket;
+    o.munge_timeout_s = timeout_s / 4 < o.munge_timeout_s ? timeout_s / 4 : o.munge_timeout_s;
     o.rdzv_timeout_s = timeout_s;
     o.say = say;
     o.allow_shared_device = lvni_config_bool(config, "allow_shared_device");
@@ -166,10 +170,15 @@ static lvn_status open_store(const lvni_who *who, const lvni_config *config, con
     o.rank_hosts = hosts;
     const lvn_status s = lvni_store_create(&o, &p->store);
     lvni_free(hosts);
+    if (s == LVN_OK) {
+        lvni_rank_auth_warn(auth, lvni_store_port(p->store));
+    }
     return s;
 }
 
-static lvn_status connect_control(const lvni_who *who, const lvni_config *config, const char *dir, double timeout_s, lvni_rank_process *p)
+static lvn_status connect_control(const lvni_who *who, const lvni_config *config,
+                                  const lvni_rank_auth *auth, double timeout_s,
+                                  lvni_rank_process *p)
 {
     lvni_control_options o;
     lvni_control_options_init(&o);
@@ -177,12 +186,17 @@ static lvn_status connect_control(const lvni_who *who, const lvni_config *config
     o.host = lvni_who_dial(who);
     o.ports = own != 0 ? &own : who->ports;
     o.n_ports = own != 0 ? 1 : (size_t)who->n_ports;
-    o.rdzv_dir = dir;
+    o.rdzv_dir = who->rdzv == LVNI_RDZV_FILE ? auth->key_dir : NULL;
     o.rank = who->rank;
     o.world = who->world;
     o.job_key = who->job_key;
     o.run_id = who->run_id;
-    o.secret = lvni_env_get(environ, "LEVIN_TOKEN");
+    o.run_key = auth->run_key;
+    o.secret = auth->secret;
+    o.key_dir = auth->key_dir;
+    o.munge_socket = auth->munge_socket;
+    o.munge_timeout_s = timeout_s / 4 < o.munge_timeout_s ? timeout_s / 4 : o.munge_timeout_s;
+    o.closed = auth->closed;
     o.rdzv_timeout_s = timeout_s;
     o.taken_timeout_s = who->source == LVNI_SOURCE_LEVIN ? 0 : o.taken_timeout_s; /* the launcher has it for rank 0, however late that comes */
     o.peer_timeout_s = lvni_config_float(config, "peer_timeout_s");
@@ -268,8 +282,11 @@ static lvn_status join(const lvni_config *config, const lvni_who *who, lvni_rank
     }
     char *dir = NULL;
     LVN_TRY(meeting_dir(who, config, &dir));
-    lvn_status s = open_store(who, config, dir, timeout_s, p);
-    s = s == LVN_OK ? connect_control(who, config, dir, timeout_s, p) : s;
+    lvni_rank_auth auth;
+    lvn_status s = lvni_rank_auth_choose(who, dir, &auth);
+    s = s == LVN_OK ? open_store(who, config, &auth, timeout_s, p) : s;
+    s = s == LVN_OK ? connect_control(who, config, &auth, timeout_s, p) : s;
+    lvni_rank_auth_free(&auth);
     lvni_free(dir);
     LVN_TRY(s);
     LVN_TRY(meet(who, config, device, p));

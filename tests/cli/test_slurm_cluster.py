@@ -181,6 +181,8 @@ class Bits(Cluster):
         for tasks in (2, 4):
             told = self.srun(["-N1", f"--ntasks-per-node={tasks}"], STEPS, out=f"{self.out}{tasks}", says=[f"{tasks} ranks: processes"])
             self.assert_bits(f"{self.out}{tasks}", told)
+            with open(f"{self.out}{tasks}/train.log") as f:
+                self.assertIn("the ranks prove who they are with MUNGE\n", f.read())
 
     def test_the_job_script_of_others(self):
         """Every task sees all devices of the node, and takes the one of its place."""

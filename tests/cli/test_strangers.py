@@ -1,10 +1,12 @@
-"""Strangers at the port where the ranks meet: connections of people who do not belong to the run. The training goes on with the same bits, nobody
-joins without the key, nothing that a stranger sends is shown raw, and the key of the run is nowhere but in the environment of its ranks.
+"""Connections to the ranks' store by processes that do not belong to the run. The training goes on
+with the same bits, no process joins without the key, nothing that a stranger sends is shown raw, and
+the key of the run is nowhere but in the environment of its ranks.
 
 usage: test_strangers.py LEVIN [test names]
 """
+
+import json
 import os
-import re
 import resource
 import select
 import signal
@@ -14,37 +16,46 @@ import subprocess
 import threading
 import time
 
-from bad_support import Case, LEVIN, OK, WAIT_S, main
-from rank_processes import children, drop_identity, of_process, rank_pid
+from bad_support import Case, LEVIN, OK, SIGINT, USAGE, WAIT_S, main, read
+from rank_processes import drop_identity, of_process, rank_pid
+from rank_stranger import Client, DENY, FAIL, GET, GREET, MAGIC, REFUSE, frame, run_key, text
 
 drop_identity()
-TRAIN = ["train", "classify", "data=builtin:shapes", "data.count=96", "image_size=16", "batch_size=16", "shards=2", "wgrad_threads=1", "seed=3",
-         "val_split=0.25", "devices=2", "accelerator=cpu", "checkpoint.every_n_steps=3"]
-MAGIC = b"levinctl"
+TRAIN = [
+    "train",
+    "classify",
+    "data=builtin:shapes",
+    "data.count=96",
+    "image_size=16",
+    "batch_size=16",
+    "shards=2",
+    "wgrad_threads=1",
+    "seed=3",
+    "val_split=0.25",
+    "devices=2",
+    "accelerator=cpu",
+    "checkpoint.every_n_steps=3",
+]
 
 
-def text(s):
-    return struct.pack("<I", len(s)) + s
+def greet(host=b"n08"):
+    return frame(
+        GREET,
+        MAGIC
+        + struct.pack("<IIIQQ", 2, 2, 1, 7, 4711)
+        + text(host)
+        + text(b"0.1.0")
+        + bytes(32)
+        + text(b""),
+    )
 
 
-def frame(kind, body):
-    return struct.pack("<IHH", len(body), kind, 0) + body
-
-
-def greet(world=2, rank=1, host=b"n08", proof=bytes(16), protocol=2):
-    return frame(2, MAGIC + struct.pack("<IIIQQ", protocol, world, rank, 7, 4711) + text(host) + text(b"0.1.0") + bytes(16) + proof)
-
-
-def store_port(pid):
-    """Where the ranks of this launcher meet; None: not known yet."""
-    for line in of_process(pid, "environ"):
-        if line.startswith(b"LEVIN_MASTER_PORT="):
-            return int(line.split(b"=")[1])
-    return None
+def variables(pid):
+    return dict(line.decode().split("=", 1) for line in of_process(pid, "environ") if b"=" in line)
 
 
 class Crowd:
-    """Connections to a port, made in a thread until the end of the `with`; each that is closed comes again."""
+    """Connections to a port, made in a thread during the `with`; one that is closed comes again."""
 
     def __init__(self, port, n, behave):
         self.port, self.n, self.behave, self.open, self.made = port, n, behave, {}, 0
@@ -66,7 +77,9 @@ class Crowd:
         while not self.ending.is_set():
             while len(self.open) < self.n and not self.ending.is_set():
                 s = socket.socket()
-                s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # no ports in TIME_WAIT
+                s.setsockopt(
+                    socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+                )  # no ports in TIME_WAIT
                 try:
                     s.settimeout(1)
                     s.connect(("127.0.0.1", self.port))
@@ -131,8 +144,15 @@ class Strangers(Case):
         def limit():
             resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
 
-        p = subprocess.Popen([LEVIN, *TRAIN, *words, f"out={out}"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, cwd=self.dir,
-                             preexec_fn=limit, env={**os.environ, **(env or {})})
+        p = subprocess.Popen(
+            [LEVIN, *TRAIN, *words, f"out={out}"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            cwd=self.dir,
+            preexec_fn=limit,
+            env={**os.environ, **(env or {})},
+        )
         self.addCleanup(self.kill, p)
         return p
 
@@ -141,13 +161,14 @@ class Strangers(Case):
             os.killpg(p.pid, signal.SIGKILL)
         p.communicate()
 
-    def port_of(self, p, out):
+    def rank_0(self, p, out):
+        """Its environment, as soon as there is one."""
         until = time.monotonic() + WAIT_S
         while time.monotonic() < until and p.poll() is None:
             pid = rank_pid(out, 0)
-            port = store_port(pid) if pid else None
-            if port:
-                return port
+            found = variables(pid) if pid else {}
+            if "LEVIN_MASTER_PORT" in found:
+                return found
             time.sleep(0.002)
         raise AssertionError(f"no rank 0: {p.communicate()}")
 
@@ -155,13 +176,15 @@ class Strangers(Case):
         return self.levin(["ckpt", "hash", out], OK)[0]
 
     def test_the_run_goes_on(self):
-        """With all kinds of them at once, from before the ranks have met, at 1,024 descriptors: the bits of a run that nobody disturbs."""
+        """With all kinds of them at once, before the rendezvous and later, at 1,024 descriptors."""
         steps = "max_epochs=20"
         p = self.begin(f"{self.dir}/quiet", steps)
         self.assertEqual((p.communicate(timeout=WAIT_S), p.returncode)[1], OK)
         p = self.begin(f"{self.dir}/loud", steps)
-        port = self.port_of(p, f"{self.dir}/loud")
-        with Crowd(port, 1100, silent) as idle, Crowd(port, 8, slow), Crowd(port, 8, rubbish), Crowd(port, 8, greeter), Crowd(port, 2, visitor) as visits:
+        port = int(self.rank_0(p, f"{self.dir}/loud")["LEVIN_MASTER_PORT"])
+        with Crowd(port, 1100, silent) as idle, Crowd(port, 8, slow), Crowd(
+            port, 8, rubbish
+        ), Crowd(port, 8, greeter), Crowd(port, 2, visitor) as visits:
             out, err = p.communicate(timeout=WAIT_S)
         told = (out + err).decode()
         self.assertEqual(p.returncode, OK, told)
@@ -170,13 +193,170 @@ class Strangers(Case):
         self.assertGreater(visits.made, 100)
         lines = told + self.log(f"{self.dir}/loud")
         self.assertLessEqual(lines.count("refused "), 4, told)
-        self.assertRegex(lines, r"refused \d+ connections? that did not prove to belong to this run; the last from ")
+        self.assertRegex(
+            lines,
+            r"refused \d+ connections? that did not prove to belong to this run; the last from ",
+        )
+        self.nothing_raw(lines)
+
+    def nothing_raw(self, lines):
         for character in set(lines):
             self.assertTrue(character.isprintable() or character == "\n", repr(character))
 
     def log(self, out):
         with open(f"{out}/train.log", "rb") as f:
             return f.read().decode()
+
+    def identity(self, env):
+        """Job key and run id of a process with this environment, as everybody can find them out."""
+        record = subprocess.run(
+            [LEVIN, "slurm", "env", "--json"],
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S,
+            check=True,
+        ).stdout
+        found = json.loads(record)
+        return found["job_key"].encode(), (found.get("run_id") or "").encode()
+
+    def test_nobody_joins_without_the_key(self):
+        """With all that is known of the run but its key: no rank, no value read, nothing ended."""
+        out = self.out
+        p = self.begin(out, "max_epochs=-1")
+        env = self.rank_0(p, out)
+        port, (job_key, run_id) = int(env["LEVIN_MASTER_PORT"]), self.identity(env)
+        random = bytes.fromhex(env["LEVIN_RUN_KEY"])
+        self.wait_for(lambda: self.steps() >= 3, p)
+        guesses = [
+            run_key(job_key, run_id),
+            run_key(job_key, run_id, run_id),
+            run_key(job_key, run_id, random=bytes(16)),
+            bytes(16),
+        ]
+        for key in guesses:
+            for rank in (0, 1):
+                with Client(port) as stranger:
+                    self.assertEqual(stranger.greet(key, rank)[0], DENY)
+                    stranger.send(
+                        frame(
+                            GET, struct.pack("<I", 1) + text(b"segment-0") + struct.pack("<I", 1000)
+                        )
+                    )
+                    stranger.send(
+                        frame(
+                            FAIL,
+                            struct.pack("<IIQQQ", 1, 0, 0, 0, 0)
+                            + text(b"n08")
+                            + text(b"all is lost"),
+                        )
+                    )
+                    self.assertIsNone(stranger.receive()[0])
+        with Client(port) as stranger:  # the first frame is a greeting, or it was the last
+            stranger.send(
+                frame(
+                    FAIL, struct.pack("<IIQQQ", 1, 0, 0, 0, 0) + text(b"n08") + text(b"all is lost")
+                )
+            )
+            self.assertIsNone(stranger.receive()[0])
+        with Client(port) as relayed:  # as another program at another port would pass it on
+            self.assertEqual(
+                relayed.greet(run_key(job_key, run_id, random=random), port=port - 1)[0], DENY
+            )
+        with Client(port) as known:  # the key is what makes the difference
+            kind, body = known.greet(run_key(job_key, run_id, random=random), host=b"\x1b[31mred\n")
+            self.assertEqual(kind, REFUSE)
+            self.assertIn(b"E115: rank 1 is there twice", body)
+        before = self.steps()
+        self.wait_for(lambda: self.steps() > before, p)
+        p.send_signal(signal.SIGINT)
+        lines = b"".join(p.communicate(timeout=WAIT_S)).decode()
+        self.assertEqual(p.returncode, SIGINT, lines)
+        self.assertIn("\\x1b[31mred\\x0a (pid 4711)", lines)
+        self.nothing_raw(lines.replace("^C", "") + self.log(out))
+
+    def test_the_key_is_nowhere(self):
+        """Except in the environment of ranks: not in arguments, files or output; and always new."""
+        keys = set()
+        for i in range(2):
+            out, tmp = f"{self.dir}/run{i}", f"{self.dir}/tmp{i}"
+            os.mkdir(tmp)
+            p = self.begin(out, "max_epochs=3", "devices=2", env={"TMPDIR": tmp})
+            key = self.rank_0(p, out)["LEVIN_RUN_KEY"]
+            seen = b""
+            while p.poll() is None and len(seen) < 1 << 26:
+                seen += b"".join(
+                    b" ".join(of_process(pid, "cmdline"))
+                    for pid in os.listdir("/proc")
+                    if pid.isdigit()
+                )
+                time.sleep(0.05)
+            printed = b"".join(p.communicate(timeout=WAIT_S))
+            self.assertEqual(p.returncode, OK, printed)
+            self.assertIn(out.encode(), seen)
+            for top in (out, tmp):
+                for folder, _, names in os.walk(top):
+                    printed += b"".join(read(f"{folder}/{name}") for name in names)
+            for form in (key.encode(), bytes.fromhex(key)):
+                self.assertNotIn(form, seen)
+                self.assertNotIn(form, printed)
+            self.assertRegex(key, "^[0-9a-f]{32}$")
+            keys.add(key)
+        self.assertEqual(len(keys), 2)
+        shown, _ = self.levin(["launch", "-n", "2", "--dry-run", "--", "true"], OK)
+        self.assertNotIn("LEVIN_RUN_KEY", shown)
+
+    def test_nothing_raw_where_everybody_may_join(self):
+        """Without a launcher and LEVIN_TOKEN: a line says so, and what comes is shown escaped."""
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            port = s.getsockname()[1]
+        env = {
+            **os.environ,
+            "RANK": "0",
+            "WORLD_SIZE": "2",
+            "LOCAL_RANK": "0",
+            "LOCAL_WORLD_SIZE": "2",
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port),
+        }
+        p = subprocess.Popen(
+            [
+                LEVIN,
+                *[word for word in TRAIN if not word.startswith("devices=")],
+                f"out={self.dir}/run",
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            cwd=self.dir,
+            env=env,
+        )
+        self.addCleanup(self.kill, p)
+        job_key, run_id = self.identity(env)
+        until = time.monotonic() + WAIT_S
+        while time.monotonic() < until and p.poll() is None:
+            try:
+                with Client(port) as anybody:
+                    self.assertEqual(
+                        anybody.greet(
+                            run_key(job_key, run_id), world=3, host=b"\x1b[31mred\x07\nlevin: error"
+                        )[0],
+                        REFUSE,
+                    )
+                    break
+            except ConnectionError:
+                time.sleep(0.02)
+        lines = b"".join(p.communicate(timeout=WAIT_S)).decode()
+        self.assertEqual(p.returncode, USAGE, lines)
+        self.assertEqual(
+            lines.count(f"anybody who reaches port {port} of this host can join this run: set "),
+            1,
+            lines,
+        )
+        self.assertIn("E102: ", lines)
+        self.assertIn("\\x1b[31mred\\x07\\x0alevin: error, pid 4711: rank 1 of world 3", lines)
+        self.nothing_raw(lines)
 
 
 main()

@@ -33,13 +33,14 @@ static void check_table(const lvni_frame *frame)
 static void check_frame(const lvni_frame *frame)
 {
     lvni_token nonce;
+    lvni_auth how;
     lvni_greet greet;
     lvni_cause cause;
     lvni_facts_seen facts;
     char key[LVNI_CONTROL_MAX_KEY + 1];
     size_t n = 0;
     CHECK(frame->n <= LIMIT && frame->type > LVNI_FRAME_NONE && frame->type < LVNI_FRAME_COUNT);
-    (void)lvni_scan_hello(frame, &nonce);
+    CHECK(!lvni_scan_hello(frame, &nonce, &how) || how < LVNI_AUTH_COUNT);
     if (lvni_scan_greet(frame, &greet)) {
         CHECK(ends(greet.host, sizeof greet.host) && ends(greet.version, sizeof greet.version));
     }

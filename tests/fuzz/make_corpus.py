@@ -81,8 +81,8 @@ def frame(kind, body):
 
 MAGIC = b"levinctl"
 TOKEN = bytes(range(16))
-HELLO = frame(1, MAGIC + TOKEN)
-GREET = frame(2, MAGIC + struct.pack("<IIIQQ", 1, 4, 2, 7, 4711) + text("n08") + text("0.1.0") + TOKEN + TOKEN)
+HELLO = frame(1, MAGIC + TOKEN + struct.pack("<I", 3))
+GREET = frame(2, MAGIC + struct.pack("<IIIQQ", 2, 4, 2, 7, 4711) + text("n08") + text("0.1.0") + TOKEN + TOKEN + text("MUNGE:AwQDAAD:"))
 CAUSE = struct.pack("<IIqqQ", 1, 2, 812, 4711, 10**18) + text("n08") + text("the loss is not finite")
 FACTS = struct.pack("<IiiIqq", 1, 0, -1, 16, 4711, -1) + TOKEN + b"".join(
     text(t, b"\0") for t in ("n08", "boot", "0.1.0", "GPU-1", "cuda", "", "lr: 0.1\nbatch_size: 64\n"))

@@ -28,7 +28,7 @@ typedef struct sim {
 } sim;
 
 typedef struct sims {
-    int world;
+    int world, port;
     sim *rank;
     struct pollfd *fds;
     int reached[LEFT + 1];
@@ -92,12 +92,13 @@ static bool on_frame(sims *all, int rank, const lvni_frame *frame)
 {
     sim *s = &all->rank[rank];
     lvni_token nonce;
+    lvni_auth how;
     switch (s->stage) {
     case GREETING:
-        if (!lvni_scan_hello(frame, &nonce)) {
+        if (!lvni_scan_hello(frame, &nonce, &how)) {
             return false;
         }
-        s->greet.proof = lvni_greet_proof(&s->key, &nonce, &s->greet);
+        s->greet.proof = lvni_greet_proof(&s->key, &nonce, &s->greet, all->port);
         lvni_put_greet(&s->out, &s->greet);
         break;
     case WELCOMED:
@@ -194,12 +195,13 @@ static lvn_status until(sims *all, stage to)
 
 static lvn_status connect_all(sims *all, int port)
 {
+    all->port = port;
     const struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     for (int r = 0; r < all->world; r++) {
         sim *s = &all->rank[r];
         s->in.limit = LVNI_FRAME_MAX_GREETING;
         s->greet = (lvni_greet){.protocol = LVNI_CONTROL_PROTOCOL, .world = (uint32_t)all->world, .rank = (uint32_t)r, .instance = 1, .host = "n", .version = "0.1.0"};
-        LVN_TRY(lvni_token_of_run("many", NULL, NULL, &s->key));
+        LVN_TRY(lvni_token_of_run(NULL, "many", NULL, NULL, &s->key));
         all->fds[r].fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         if (all->fds[r].fd < 0 || (connect(all->fds[r].fd, (const struct sockaddr *)&at, sizeof at) != 0 && errno != EINPROGRESS)) {
             LVN_FAIL(LVN_ERR_IO, "rank %d cannot connect: %s", r, strerror(errno));

@@ -47,13 +47,14 @@ static void send_all(const raw_rank *r, lvni_str *take)
 static lvni_frame greet_as(const group *g, uint64_t instance, raw_rank *out)
 {
     lvni_token key, nonce = {{0}};
+    lvni_auth how;
     lvni_str s = {0};
     *out = (raw_rank){.fd = raw_connect(lvni_store_port(g->store)), .in = {.limit = LVNI_FRAME_MAX_GREETING}};
     const lvni_frame hello = next_frame(out);
-    assert_true(lvni_scan_hello(&hello, &nonce));
-    assert_int_equal(lvni_token_of_run("test", NULL, NULL, &key), LVN_OK);
+    assert_true(lvni_scan_hello(&hello, &nonce, &how));
+    assert_int_equal(lvni_token_of_run(NULL, "test", NULL, NULL, &key), LVN_OK);
     lvni_greet greet = {.protocol = LVNI_CONTROL_PROTOCOL, .world = 2, .rank = 1, .instance = instance, .pid = 4711, .host = "n09", .version = "0"};
-    greet.proof = lvni_greet_proof(&key, &nonce, &greet);
+    greet.proof = lvni_greet_proof(&key, &nonce, &greet, lvni_store_port(g->store));
     lvni_put_greet(&s, &greet);
     send_all(out, &s);
     return next_frame(out);

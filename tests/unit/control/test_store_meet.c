@@ -235,10 +235,13 @@ static void strangers_find_no_store(void **state)
     assert_int_equal(lvni_store_create(&g.store_options, &g.store), LVN_OK);
     lvni_control *c = NULL;
     assert_int_equal(connect_as(&g, 0, 2, "test", NULL, &c), LVN_ERR_TIMEOUT);
-    ASSERT_SAYS(lvn_last_error(), LVN_ERR_TIMEOUT, "E114: rank 0", "127.0.0.1", "another run");
+    ASSERT_SAYS(lvn_last_error(), LVN_ERR_TIMEOUT, "E114: rank 0", "127.0.0.1",
+                "wants a LEVIN_TOKEN, which is not set here");
     assert_int_equal(lvni_exit_of_error(lvn_last_error()), LVNI_EXIT_RENDEZVOUS);
     assert_int_equal(connect_as(&g, 0, 2, "test", "wrong", &c), LVN_ERR_TIMEOUT);
     assert_int_equal(connect_as(&g, 0, 2, "other job", "token", &c), LVN_ERR_TIMEOUT);
+    ASSERT_SAYS(lvn_last_error(), LVN_ERR_TIMEOUT,
+                "does not take this rank: it belongs to another run");
     assert_null(c);
     assert_int_equal(connect_as(&g, 0, 2, "test", "token", &c), LVN_OK);
     lvni_control_destroy(c);
@@ -307,11 +310,12 @@ static void another_protocol_is_told(void **state)
         }
         if (turn == 0) {
             lvni_token key, nonce;
+            lvni_auth how;
             lvni_str s = {0};
             lvni_greet greet = {.protocol = LVNI_CONTROL_PROTOCOL + 1, .world = 2, .rank = 1, .pid = 4711, .host = "n09", .version = "9.9"};
-            assert_true(lvni_scan_hello(&frame, &nonce));
-            assert_int_equal(lvni_token_of_run("test", NULL, NULL, &key), LVN_OK);
-            greet.proof = lvni_greet_proof(&key, &nonce, &greet);
+            assert_true(lvni_scan_hello(&frame, &nonce, &how));
+            assert_int_equal(lvni_token_of_run(NULL, "test", NULL, NULL, &key), LVN_OK);
+            greet.proof = lvni_greet_proof(&key, &nonce, &greet, lvni_store_port(g.store));
             lvni_put_greet(&s, &greet);
             assert_int_equal(send(fd, s.data, s.len, 0), (ssize_t)s.len);
             lvni_str_free(&s);
@@ -319,7 +323,8 @@ static void another_protocol_is_told(void **state)
     }
     assert_int_equal(frame.type, LVNI_FRAME_REFUSE);
     assert_non_null(memmem(frame.body, frame.n, "E116: ", 6));
-    assert_non_null(memmem(frame.body, frame.n, "rank 1 (n09, pid 4711): levin 9.9, protocol 2", 45));
+    assert_non_null(
+        memmem(frame.body, frame.n, "rank 1 (n09, pid 4711): levin 9.9, protocol 3", 45));
     assert_int_equal(recv(fd, bytes, sizeof bytes, 0), 0); /* and it hangs up */
     close(fd);
     lvni_frame_reader_free(&in);

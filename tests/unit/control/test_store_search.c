@@ -194,12 +194,12 @@ static void a_file_tells_where_the_store_is(void **state)
     ASSERT_SAYS(lvn_last_error(), LVN_ERR_TIMEOUT, "E114: ", "the file is not there", dir);
     /* One of an earlier run lies there, at a port where nobody listens: it is overwritten. */
     size_t made = 0;
-    assert_int_equal(lvni_rdzv_file_write(path, 1, -1, &made), LVN_OK);
+    assert_int_equal(lvni_rdzv_file_write(path, 1, -1, NULL, &made), LVN_OK);
     assert_int_equal(made, strlen(outer));
     lvni_rdzv_file_remove(path, 1, made);
     assert_int_equal(access(outer, F_OK), -1);
     assert_int_equal(mkdir(outer, 0777), 0);
-    assert_int_equal(lvni_rdzv_file_write(path, 1, -1, &made), LVN_OK);
+    assert_int_equal(lvni_rdzv_file_write(path, 1, -1, NULL, &made), LVN_OK);
     assert_int_equal(made, strlen(inner));
     g.store_options.address = NULL;
     g.store_options.ports = &any;

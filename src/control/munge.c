@@ -1,0 +1,156 @@
+/* munge.h. The few functions of libmunge that are called are declared here, as <munge.h> of MUNGE
+ * 0.5 has them, so that nothing of it is needed to build. */
+#include "munge.h"
+
+#include "core/alloc.h"
+#include "token.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+typedef struct munge_ctx munge_ctx;
+/* Values of munge_opt_t, munge_cipher_t and munge_err_t. */
+enum { OPT_CIPHER = 0, OPT_SOCKET = 8, OPT_UID = 9, CIPHER_AES128 = 4 };
+enum { SUCCESS = 0, FIRST_OF_CREDENTIAL = 8, UNAUTHORIZED = 18 };
+
+static struct {
+    munge_ctx *(*ctx_create)(void);
+    void (*ctx_destroy)(munge_ctx *ctx);
+    int (*ctx_set)(munge_ctx *ctx, int option, ...);
+    const char *(*ctx_strerror)(munge_ctx *ctx);
+    const char *(*strerror)(int error);
+    int (*encode)(char **credential, munge_ctx *ctx, const void *bytes, int n);
+    int (*decode)(const char *credential, munge_ctx *ctx, void **bytes, int *n, uid_t *uid,
+                  gid_t *gid);
+} api;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static char missing[256]; /* why there is none */
+
+static void load(void)
+{
+    static const struct {
+        void *to;
+        const char *name;
+    } symbols[] = {{&api.ctx_create, "munge_ctx_create"}, {&api.ctx_destroy, "munge_ctx_destroy"},
+                   {&api.ctx_set, "munge_ctx_set"},       {&api.ctx_strerror, "munge_ctx_strerror"},
+                   {&api.strerror, "munge_strerror"},     {&api.encode, "munge_encode"},
+                   {&api.decode, "munge_decode"}};
+    void *library = dlopen("libmunge.so.2", RTLD_NOW | RTLD_LOCAL); /* never closed */
+    bool whole = library != NULL;
+    for (size_t i = 0; whole && i < sizeof symbols / sizeof *symbols; i++) {
+        void *at = dlsym(library, symbols[i].name);
+        memcpy(symbols[i].to, &at, sizeof at);
+        whole = at != NULL;
+    }
+    if (!whole) {
+        const char *why = dlerror();
+        strncpy(missing, why != NULL ? why : "libmunge.so.2 cannot be loaded", sizeof missing - 1);
+    }
+}
+
+static lvn_status open_context(const char *socket, munge_ctx **out)
+{
+    *out = NULL;
+    pthread_once(&once, load);
+    if (missing[0] != '\0') {
+        LVN_FAIL(LVN_ERR_NOT_FOUND, "the library of MUNGE (libmunge2): %s", missing);
+    }
+    munge_ctx *ctx = api.ctx_create();
+    if (ctx == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    if (socket != NULL && api.ctx_set(ctx, OPT_SOCKET, socket) != SUCCESS) {
+        lvn_error_set(LVN_ERR_NOT_FOUND, __FILE__, __LINE__, "MUNGE takes no socket %s", socket);
+        api.ctx_destroy(ctx);
+        return LVN_ERR_NOT_FOUND;
+    }
+    *out = ctx;
+    return LVN_OK;
+}
+
+static lvn_status fail(munge_ctx *ctx, int error, const char *socket)
+{
+    const char *text = api.ctx_strerror(ctx);
+    return lvn_error_set(LVN_ERR_NOT_FOUND, __FILE__, __LINE__, "MUNGE%s%s: %s",
+                         socket != NULL ? " at " : "", socket != NULL ? socket : "",
+                         text != NULL ? text : api.strerror(error));
+}
+
+lvn_status lvni_munge_encode(const char *socket, const void *bytes, size_t n, lvni_str *out)
+{
+    munge_ctx *ctx;
+    char *credential = NULL; /* of libmunge: free */
+    LVN_TRY(open_context(socket, &ctx));
+    int error = api.ctx_set(ctx, OPT_UID, geteuid());
+    error = error == SUCCESS ? api.ctx_set(ctx, OPT_CIPHER, CIPHER_AES128)
+                             : error; /* what it carries is secret */
+    error = error == SUCCESS ? api.encode(&credential, ctx, bytes, (int)n) : error;
+    lvn_status s = LVN_OK;
+    if (error != SUCCESS || credential == NULL) {
+        s = fail(ctx, error, socket);
+    } else if (strlen(credential) > LVNI_CREDENTIAL_MAX) {
+        s = lvn_error_set(LVN_ERR_NOT_FOUND, __FILE__, __LINE__,
+                          "a credential of MUNGE has %zu bytes, %d are taken", strlen(credential),
+                          LVNI_CREDENTIAL_MAX);
+    } else {
+        lvni_str_append(out, credential);
+        s = lvni_str_status(out);
+    }
+    free(credential);
+    api.ctx_destroy(ctx);
+    return s;
+}
+
+lvni_munge_result lvni_munge_decode(const char *socket, const char *credential, void *bytes,
+                                    size_t n)
+{
+    munge_ctx *ctx;
+    void *found = NULL; /* of libmunge: free */
+    int size = 0;
+    uid_t uid = 0;
+    gid_t gid = 0;
+    lvni_munge_result result = LVNI_MUNGE_DAEMON;
+    if (open_context(socket, &ctx) != LVN_OK) {
+        return result;
+    }
+    const int error = api.decode(credential, ctx, &found, &size, &uid, &gid);
+    if (error == SUCCESS) {
+        result = uid != geteuid()                ? LVNI_MUNGE_USER
+                 : size < 0 || (size_t)size != n ? LVNI_MUNGE_INVALID
+                                                 : LVNI_MUNGE_OK;
+    } else if (error >= FIRST_OF_CREDENTIAL) {
+        result = error == UNAUTHORIZED ? LVNI_MUNGE_USER : LVNI_MUNGE_INVALID;
+    } else {
+        fail(ctx, error, socket);
+    }
+    if (result == LVNI_MUNGE_OK) {
+        memcpy(bytes, found, n);
+    }
+    free(found);
+    api.ctx_destroy(ctx);
+    return result;
+}
+
+lvn_status lvni_munge_probe(const char *socket)
+{
+    lvni_token sent, got;
+    lvni_str credential = {0};
+    LVN_TRY(lvni_token_random(&sent));
+    lvn_status s = lvni_munge_encode(socket, sent.b, sizeof sent.b, &credential);
+    if (s == LVN_OK) {
+        const lvni_munge_result r =
+            lvni_munge_decode(socket, lvni_str_text(&credential), got.b, sizeof got.b);
+        if (r == LVNI_MUNGE_DAEMON) {
+            s = lvn_last_error()->code;
+        } else if (r != LVNI_MUNGE_OK || !lvni_token_equal(&sent, &got)) {
+            s = lvn_error_set(LVN_ERR_NOT_FOUND, __FILE__, __LINE__,
+                              "MUNGE does not take a credential of its own");
+        }
+    }
+    lvni_str_free(&credential);
+    return s;
+}

@@ -1,0 +1,123 @@
+/* Credentials of MUNGE that come with greetings (LVNI_AUTH_MUNGE). A rank puts the store's nonce,
+ * its own and a key of its choice into one: only MUNGE can have made it, for this connection and
+ * this user, and only this user can read the key, which both ends then prove to know as they do
+ * with any other. Decoding waits for a daemon, so a thread of libuv's pool does it; everything else
+ * is on the store's thread (store.c). */
+#include "store_impl.h"
+
+#include "core/alloc.h"
+#include "core/clock.h"
+#include "munge.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* One decoding: of the pool's thread from begin to the end. */
+typedef struct store_check {
+    uv_work_t req;
+    store_conn *conn;
+    const char *socket;
+    lvni_greet greet;
+    char credential[LVNI_CREDENTIAL_MAX + 1];
+    lvni_munge_result result;
+    lvni_credential_payload payload;
+    char why[200]; /* of DAEMON */
+} store_check;
+
+static void decode(uv_work_t *req)
+{
+    store_check *check = (store_check *)(void *)req;
+    check->result =
+        lvni_munge_decode(check->socket, check->credential, &check->payload, sizeof check->payload);
+    if (check->result == LVNI_MUNGE_DAEMON) {
+        snprintf(check->why, sizeof check->why, "%.190s", lvn_last_error()->message);
+    }
+}
+
+/* Since when, and why: of a daemon that answers nothing. */
+static void note_daemon(lvni_store *store, const store_check *check)
+{
+    if (check->result != LVNI_MUNGE_DAEMON) {
+        store->munge_failed_ns = 0;
+    } else if (store->munge_failed_ns == 0) {
+        store->munge_failed_ns = lvni_now_ns();
+        snprintf(store->munge_why, sizeof store->munge_why, "%s", check->why);
+    }
+}
+
+static void judge(const store_check *check)
+{
+    store_conn *conn = check->conn;
+    const lvni_store *store = conn->store;
+    const bool fresh = lvni_token_equal(&check->payload.store_nonce, &conn->nonce) &&
+                       lvni_token_equal(&check->payload.rank_nonce, &check->greet.nonce);
+    if (check->result == LVNI_MUNGE_DAEMON) {
+        lvni_store_deny(conn, LVNI_DENY_DAEMON, "MUNGE does not answer here");
+    } else if (check->result == LVNI_MUNGE_USER) {
+        lvni_store_deny(conn, LVNI_DENY_USER, "its credential is another user's");
+    } else if (check->result == LVNI_MUNGE_INVALID || !fresh) {
+        lvni_store_deny(conn, LVNI_DENY_CREDENTIAL,
+                        check->result == LVNI_MUNGE_INVALID
+                            ? "its credential is not valid here"
+                            : "its credential was made for another connection");
+    } else if (lvni_token_of_run(&check->payload.key, store->job_key, store->run_id, NULL,
+                                 &conn->key) != LVN_OK) {
+        lvni_store_drop(conn, "");
+    } else {
+        lvni_store_judge(conn, &check->greet);
+    }
+}
+
+static void on_decoded(uv_work_t *req, int status)
+{
+    store_check *check = (store_check *)(void *)req;
+    store_conn *conn = check->conn;
+    conn->checking = false;
+    if (conn->closed) { /* it went meanwhile */
+        lvni_store_free_conn(conn);
+    } else if (!conn->closing) {
+        note_daemon(conn->store, check);
+        if (status == 0) {
+            judge(check);
+        } else {
+            lvni_store_drop(conn, "");
+        }
+    }
+    lvni_free(check);
+}
+
+void lvni_store_check_credential(store_conn *conn, const lvni_greet *greet)
+{
+    store_check *check =
+        greet->credential_n > LVNI_CREDENTIAL_MAX ? NULL : LVNI_NEW(LVNI_TAG_CONTROL, store_check);
+    if (check == NULL) {
+        lvni_store_turn_away(conn, "its credential is too long");
+        return;
+    }
+    check->conn = conn;
+    check->socket = conn->store->munge_socket;
+    check->greet = *greet;
+    memcpy(check->credential, greet->credential, greet->credential_n);
+    conn->checking = true;
+    if (uv_queue_work(&conn->store->loop, &check->req, decode, on_decoded) != 0) {
+        conn->checking = false;
+        lvni_free(check);
+        lvni_store_drop(conn, "");
+    }
+}
+
+/* The ranks that are there are told; those that are not cannot prove themselves any more. */
+void lvni_store_munge_tick(lvni_store *store, uint64_t now_ns)
+{
+    char line[600];
+    if (store->munge_failed_ns == 0 || store->phase != STORE_MEETING ||
+        now_ns - store->munge_failed_ns < lvni_store_ns(store->o.munge_timeout_s)) {
+        return;
+    }
+    snprintf(line, sizeof line,
+             "E120: MUNGE, by which the ranks prove who they are, does not answer on %s for %.0f "
+             "s\n  found: %s\n  fix: start munged "
+             "there, or set LEVIN_TOKEN to one secret text for all ranks",
+             store->host, store->o.munge_timeout_s, store->munge_why);
+    lvni_store_refuse_all(store, LVN_ERR_NOT_FOUND, line);
+}
