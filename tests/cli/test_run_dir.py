@@ -15,7 +15,8 @@ from rank_processes import drop_identity
 drop_identity()
 README = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../README.md")
 SMALL = ["model=mlp", "image_size=16", "batch_size=6", "accelerator=cpu", "quiet=true"]
-ALWAYS = ["config.yaml", "train.log", "metrics.jsonl", "data.index", "checkpoints/last.safetensors", "checkpoints/best.safetensors",
+ALWAYS = ["config.yaml", "train.log", "metrics.jsonl", "data.index",
+          "checkpoints/last.safetensors", "checkpoints/best.safetensors", "run_id",
           "exported_models/exported_last.safetensors", "exported_models/exported_best.safetensors"]
 
 
