@@ -4,6 +4,7 @@
 #include "ckpt/safetensors_file.h"
 
 #include "core/alloc.h"
+#include "core/json_read.h"
 #include "core/vfs.h"
 
 #include <errno.h>
@@ -37,22 +38,6 @@ static lvn_status read_exactly(int fd, const char *path, void *buffer, size_t by
     return LVN_OK;
 }
 
-/* JSON text to value. What is not JSON is damage; a message that is empty or says so means memory (the
- * library does not always tell the two apart: a small allocation that fails in its lexer reads as damage,
- * which refuses the file as well). */
-static lvn_status parse_json(const char *path, const char *what, const char *text, size_t bytes, json_t **out)
-{
-    json_error_t error;
-    *out = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
-    if (*out != NULL) {
-        return LVN_OK;
-    }
-    if (error.text[0] == '\0' || json_error_code(&error) == json_error_out_of_memory) {
-        LVN_FAIL(LVN_ERR_MEMORY, "%s: no host memory to read %s", path, what);
-    }
-    LVN_FAIL(LVN_ERR_CORRUPT, "%s: %s is damaged: %s (byte %d)", path, what, error.text, error.position);
-}
-
 /* The stored checksums; header_ok says whether the header is what was written. */
 static lvn_status read_checksums(lvni_st_file *f)
 {
@@ -61,7 +46,8 @@ static lvn_status read_checksums(lvni_st_file *f)
     f->header_ok = (text == NULL) == (stored == NULL); /* one without the other: a key is damaged */
     if (text != NULL) {
         const lvn_status status =
-            parse_json(f->path, "the list of checksums", text, strlen(text), &f->checksums);
+            lvni_json_read(f->path, "the list of checksums", text, strlen(text),
+                           JSON_REJECT_DUPLICATES, LVNI_JSON_INNER, &f->checksums);
         if (status != LVN_OK && status != LVN_ERR_CORRUPT) {
             return status;
         }
@@ -87,7 +73,11 @@ static lvn_status read_header(lvni_st_file *f, int fd, size_t file_bytes, size_t
     for (int i = LENGTH_BYTES - 1; i >= 0; i--) {
         length = length << 8 | raw[i];
     }
-    if (length > LVNI_ST_MAX_HEADER || length > file_bytes - sizeof raw) {
+    if (length <= file_bytes - sizeof raw && length > LVNI_ST_MAX_HEADER) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s: a header of %llu bytes; at most %zu (16 MiB) are read", f->path,
+                 (unsigned long long)length, LVNI_ST_MAX_HEADER);
+    }
+    if (length > file_bytes - sizeof raw) {
         LVN_FAIL(LVN_ERR_CORRUPT,
                  "%s: a header of %llu bytes in a file of %zu: cut off, or no safetensors file", f->path,
                  (unsigned long long)length, file_bytes);
@@ -98,7 +88,8 @@ static lvn_status read_header(lvni_st_file *f, int fd, size_t file_bytes, size_t
     }
     lvn_status status = read_exactly(fd, f->path, text, (size_t)length);
     if (status == LVN_OK) {
-        status = parse_json(f->path, "the header", text, (size_t)length, &f->root);
+        status = lvni_json_read(f->path, "the header", text, (size_t)length, JSON_REJECT_DUPLICATES,
+                                LVNI_JSON_FILE, &f->root);
     }
     lvni_free(text);
     if (status == LVN_OK && !json_is_object(f->root)) {

@@ -5,6 +5,7 @@
 #include "core/alloc.h"
 #include "core/exit_code.h"
 #include "core/host_name.h"
+#include "core/json_read.h"
 #include "core/str.h"
 #include "core/thread.h"
 #include "core/vfs.h"
@@ -244,8 +245,7 @@ lvn_status lvni_error_record_read(const char *path, lvni_error_record *out)
     char *data;
     size_t bytes;
     LVN_TRY(lvni_file_read(path, RECORD_MAX, &data, &bytes));
-    json_error_t error;
-    json_t *root = json_loadb(data, bytes, 0, &error);
+    json_t *root = lvni_json_try(data, LVNI_JSON_FILE);
     lvni_free(data);
     const bool good = json_is_object(root) && json_is_string(json_object_get(root, "message"));
     if (good) {

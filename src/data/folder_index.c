@@ -4,6 +4,7 @@
 #include "core/alloc.h"
 #include "core/escape.h"
 #include "core/vfs.h"
+#include "data/decode/picture.h"
 #include "data/folder_headers.h"
 
 #include <errno.h>
@@ -230,15 +231,18 @@ typedef struct taking {
 
 static lvn_status take_picture(taking *t, const char *name, const int64_t *v)
 {
-    if (v[2] == 0) {
-        LVN_TRY(look_again(t->root, name, &t->damage, t->changed));
-    } else {
+    const bool large = v[2] > 0 && !lvni_picture_fits(v[2], v[3]); /* listed with another data.max_pixels */
+    if (v[2] > 0) {
         (void)picture_is_same(t->root, name, v, t->changed);
+    }
+    if (v[2] == 0 || (large && t->changed->len == 0)) {
+        LVN_TRY(look_again(t->root, name, &t->damage, t->changed));
     }
     t->same = t->changed->len == 0;
     LVN_TRY(lvni_walk_add_name(t->walk, name));
     LVN_TRY(lvni_walk_add_sizes(t->walk));
-    t->walk->size[t->walk->n - 1] = (lvni_walk_size){v[0], (int)v[2], (int)v[3]};
+    t->walk->size[t->walk->n - 1] = 
+        large ? (lvni_walk_size){v[0], 0, 0} : (lvni_walk_size){v[0], (int)v[2], (int)v[3]};
     return LVN_OK;
 }
 

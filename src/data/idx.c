@@ -2,6 +2,7 @@
 #include "data/idx.h"
 
 #include "core/alloc.h"
+#include "data/npy.h"
 
 #include <string.h>
 #include <zlib.h>
@@ -19,7 +20,9 @@ static bool type_of(uint8_t code, lvni_array_type *out)
     }
 }
 
-lvn_status lvni_idx_parse(const void *bytes, size_t n, const char *name, lvni_array *out)
+/* Type and shape; *data_at is where the elements begin. */
+static lvn_status parse_header(const void *bytes, size_t n, const char *name, lvni_array *out,
+                               size_t *data_at)
 {
     const uint8_t *b = bytes;
     *out = (lvni_array){.big_endian = true};
@@ -35,14 +38,21 @@ lvn_status lvni_idx_parse(const void *bytes, size_t n, const char *name, lvni_ar
         const uint8_t *p = b + 4 + (ptrdiff_t)4 * i;
         shape[i] = (int64_t)p[0] << 24 | (int64_t)p[1] << 16 | (int64_t)p[2] << 8 | p[3];
     }
-    LVN_TRY(lvni_array_set_shape(out, name, b[3], shape));
+    *data_at = at;
+    return lvni_array_set_shape(out, name, b[3], shape);
+}
+
+lvn_status lvni_idx_parse(const void *bytes, size_t n, const char *name, lvni_array *out)
+{
+    size_t at;
+    LVN_TRY(parse_header(bytes, n, name, out, &at));
     const size_t need = (size_t)out->count * lvni_array_type_bytes(out->type);
     if (need != n - at) {
         char text[192];
         LVN_FAIL(LVN_ERR_CORRUPT, "%s: damaged IDX file: %s of %s needs %zu bytes, %zu are there", name, lvni_array_shape_text(out, text),
                  lvni_array_type_name(out->type), need, n - at);
     }
-    out->data = b + at;
+    out->data = (const uint8_t *)bytes + at;
     return LVN_OK;
 }
 
@@ -72,17 +82,45 @@ static uInt portion(size_t n)
     return n < ((size_t)1 << 30) ? (uInt)n : (uInt)1 << 30;
 }
 
+/* The header of the array lies in the first FIRST bytes. Deflate packs at most RATIO bytes into one. */
+enum { FIRST = 1 << 16, RATIO = 1032 };
+
 typedef struct unpacked {
     char *data;
     size_t used, room;
+    size_t whole; /* what the header of the array says; 0: not read yet */
 } unpacked;
 
-static lvn_status make_room(unpacked *u)
+/* A few packed bytes may become any number: what the array's own header says is taken, and no more. */
+static lvn_status read_whole(unpacked *u, const char *name, size_t packed)
+{
+    lvni_array a;
+    size_t at = 0;
+    LVN_TRY(lvni_npy_is(u->data, u->used) ? lvni_npy_parse_header(u->data, u->used, name, &a, &at)
+                                          : parse_header(u->data, u->used, name, &a, &at));
+    const size_t bytes = (size_t)a.count * lvni_array_type_bytes(a.type);
+    if (bytes / RATIO > packed) {
+        char text[192];
+        LVN_FAIL(LVN_ERR_CORRUPT,
+                 "%s: damaged gzip file: %s of %s are %zu bytes, which cannot be packed in %zu", name,
+                 lvni_array_shape_text(&a, text), lvni_array_type_name(a.type), bytes, packed);
+    }
+    u->whole = at + bytes;
+    return LVN_OK;
+}
+
+static lvn_status make_room(unpacked *u, const char *name, size_t packed)
 {
     if (u->used < u->room) {
         return LVN_OK;
     }
-    const size_t room = u->room == 0 ? (size_t)1 << 16 : u->room * 2;
+    LVN_TRY(u->room > 0 && u->whole == 0 ? read_whole(u, name, packed) : LVN_OK);
+    if (u->room > 0 && u->used > u->whole) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s: damaged gzip file: more than the %zu bytes of its array", name,
+                 u->whole);
+    }
+    const size_t twice = u->room < u->whole / 2 ? u->room * 2 : u->whole + 1;
+    const size_t room = u->room == 0 ? FIRST : twice;
     char *data = lvni_realloc(LVNI_TAG_DATA, u->data, room);
     if (data == NULL) {
         return LVN_ERR_MEMORY;
@@ -97,7 +135,7 @@ static lvn_status inflate_all(z_stream *z, const char *name, const char *bytes, 
 {
     size_t taken = 0;
     for (;;) {
-        LVN_TRY(make_room(u));
+        LVN_TRY(make_room(u, name, n));
         const uInt in = portion(n - taken), out = portion(u->room - u->used);
         z->next_in = (Bytef *)(uintptr_t)(bytes + taken);
         z->avail_in = in;

@@ -2,6 +2,7 @@
 #include "log/metrics.h"
 
 #include "core/alloc.h"
+#include "core/json_read.h"
 #include "core/vfs.h"
 
 #include <fcntl.h>
@@ -107,11 +108,11 @@ void lvni_metrics_close(lvni_metrics *m)
  * line. */
 static lvn_status look_at(const char *line, size_t n, int64_t step, bool *kept, double *time_s)
 {
-    json_error_t error;
-    json_t *object = json_loadb(line, n, 0, &error);
-    if (object == NULL && (error.text[0] == '\0' || json_error_code(&error) == json_error_out_of_memory)) {
-        LVN_FAIL(LVN_ERR_MEMORY, "no host memory to read a line of %zu bytes", n);
+    json_t *object;
+    if (lvni_json_read("metrics", "a line", line, n, 0, LVNI_JSON_INNER, &object) == LVN_ERR_MEMORY) {
+        return LVN_ERR_MEMORY;
     }
+    lvn_clear_error();
     const json_t *value = json_object_get(object, "step");
     *kept = json_is_integer(value) && json_integer_value(value) <= step;
     *time_s = *kept ? json_number_value(json_object_get(object, "time_s")) : *time_s;

@@ -4,6 +4,7 @@
 #include "ckpt/checkpoint.h"
 #include "core/alloc.h"
 #include "core/escape.h"
+#include "core/json_read.h"
 #include "core/option.h"
 #include "core/str.h"
 #include "core/vfs.h"
@@ -172,7 +173,8 @@ static lvn_status read_card(lvni_exported *e, json_t *j)
 static double shown_average(const lvni_st_file *file)
 {
     const char *text = lvni_st_meta_get(file, LVNI_CKPT_CONFIG);
-    json_t *config = text == NULL || lvni_st_meta_get(file, LVNI_CKPT_FORMAT) == NULL ? NULL : json_loads(text, 0, NULL);
+    const bool is_checkpoint = lvni_st_meta_get(file, LVNI_CKPT_FORMAT) != NULL;
+    json_t *config = is_checkpoint ? lvni_json_try(text, LVNI_JSON_INNER) : NULL;
     const bool shown = !json_is_false(json_object_get(config, "use_ema"));
     const double decay = shown ? json_number_value(json_object_get(config, "ema.decay")) : 0.0;
     json_decref(config);
@@ -184,7 +186,7 @@ static lvn_status open_file(const char *path, bool use_ema, lvni_exported *e)
     lvni_st_file *file;
     LVN_TRY(lvni_st_open(path, LVNI_ST_VERIFY, &file));
     const char *text = lvni_st_meta_get(file, LVNI_CARD);
-    json_t *j = text == NULL ? NULL : json_loads(text, 0, NULL);
+    json_t *j = lvni_json_try(text, LVNI_JSON_INNER);
     lvn_status s = LVN_OK;
     if (j == NULL) {
         s = lvn_error_set(LVN_ERR_MISMATCH, __FILE__, __LINE__, "%s is no classifier of levin; give model= a run directory, a file of its exported_models/ or one of its checkpoints",

@@ -1,6 +1,7 @@
 /* The beginning of a run (fit_resume.h). */
 #include "recipes/fit_resume.h"
 
+#include "core/json_read.h"
 #include "core/str.h"
 #include "core/vfs.h"
 #include "log/run_log.h"
@@ -44,8 +45,8 @@ static bool is_same(const json_t *old, const json_t *now)
 void lvni_tell_changes(const char *json, const lvni_ckpt *ckpt)
 {
     static const char *const harmless[] = {"max_epochs", "max_steps", "log_every_n_steps", "checkpoint.every_n_steps", "on_error", NULL};
-    json_t *was = ckpt->config == NULL ? NULL : json_loads(ckpt->config, JSON_DECODE_ANY, NULL);
-    json_t *is = json_loads(json, JSON_DECODE_ANY, NULL);
+    json_t *was = lvni_json_try(ckpt->config, LVNI_JSON_INNER);
+    json_t *is = lvni_json_try(json, LVNI_JSON_INNER);
     const char *key;
     json_t *value;
     json_object_foreach(is, key, value)
@@ -94,9 +95,9 @@ lvn_status lvni_load_start(const lvni_config *c, lvni_model *model)
 static bool repeats(const lvni_config *config, const char *key, const lvni_ckpt *ckpt)
 {
     lvni_str now = {0};
-    json_t *was = ckpt->config == NULL ? NULL : json_loads(ckpt->config, JSON_DECODE_ANY, NULL), *is = NULL;
+    json_t *was = lvni_json_try(ckpt->config, LVNI_JSON_INNER), *is = NULL;
     if (lvni_config_to_json(config, &now) == LVN_OK) {
-        is = json_loads(lvni_str_text(&now), JSON_DECODE_ANY, NULL);
+        is = lvni_json_try(lvni_str_text(&now), LVNI_JSON_INNER);
     }
     const json_t *old = json_object_get(was, key);
     const bool same = old != NULL && is_same(old, json_object_get(is, key));

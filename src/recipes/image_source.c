@@ -2,6 +2,7 @@
 #include "recipes/image_source.h"
 
 #include "core/alloc.h"
+#include "data/decode/picture.h"
 #include "data/image_folder.h"
 #include "data/split.h"
 #include "log/run_log.h"
@@ -39,6 +40,13 @@ static const lvni_option image_rows[] = {
      .flags = LVNI_OPT_LAYOUT,
      .help = "File that keeps the list of a folder's pictures with their sizes, for several runs; "
              "unset: data.index in the run directory."},
+    {.name = "data.max_pixels",
+     .type = LVNI_OPT_INT,
+     .unit = "pixels",
+     .fallback = "178956970",
+     .range = LVNI_BETWEEN(1, (double)LVNI_PICTURE_MAX_SIDE * LVNI_PICTURE_MAX_SIDE),
+     .help = "An image that claims more is refused before memory is taken for it; decoding takes up "
+             "to 14 bytes per pixel."},
     {.name = "data.count",
      .type = LVNI_OPT_INT,
      .unit = "pictures",
@@ -175,6 +183,7 @@ static lvn_status open_kind(const lvni_config *c, lvni_scan_mode mode, const cha
     if (index != NULL && (shapes || arrays)) {
         LVN_FAIL(LVN_ERR_USAGE, "data.index=%s keeps the list of a folder of pictures, which data=%s is not: leave it away", index, data);
     }
+    lvni_picture_set_max_pixels(lvni_config_int(c, "data.max_pixels"));
     if (shapes) {
         s->shapes = (lvni_shapes_options){.count = lvni_config_int(c, "data.count"),
                                           .classes = (int)lvni_config_int(c, "data.classes"),

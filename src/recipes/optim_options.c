@@ -1,5 +1,6 @@
 /* The rows of optimizer, schedule, parameter groups and averages (optim_options.h). */
 #include "recipes/optim_options.h"
+#include "core/json_read.h"
 
 #include <jansson.h>
 #include <string.h>
@@ -182,7 +183,7 @@ static int64_t number_of(const json_t *saved, const char *name, int64_t otherwis
 
 int64_t lvni_saved_schedule_end(const char *config_json, int64_t n_samples)
 {
-    json_t *saved = config_json == NULL ? NULL : json_loads(config_json, 0, NULL);
+    json_t *saved = lvni_json_try(config_json, LVNI_JSON_INNER);
     const char *name = json_string_value(json_object_get(saved, "scheduler.name"));
     const int64_t batch = number_of(saved, "batch_size", number_of(saved, "batch_size_per_device", 0)) *
                           number_of(saved, "accumulate_grad_batches", 1);

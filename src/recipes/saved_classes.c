@@ -1,6 +1,7 @@
 /* Comparing names of classes (saved_classes.h). */
 #include "recipes/saved_classes.h"
 
+#include "core/json_read.h"
 #include "core/str.h"
 #include "recipes/exported.h"
 
@@ -86,7 +87,7 @@ static lvn_status compare(const lvni_ckpt *ckpt, const json_t *was, const json_t
 lvn_status lvni_check_saved_classes(const lvni_ckpt *ckpt, const char *card)
 {
     const char *saved = lvni_st_meta_get(ckpt->file, LVNI_CARD);
-    json_t *was = saved == NULL ? NULL : json_loads(saved, 0, NULL), *is = json_loads(card, 0, NULL);
+    json_t *was = lvni_json_try(saved, LVNI_JSON_INNER), *is = lvni_json_try(card, LVNI_JSON_INNER);
     const lvn_status s = compare(ckpt, json_object_get(was, "classes"), json_object_get(is, "classes"));
     json_decref(was);
     json_decref(is);

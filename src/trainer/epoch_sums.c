@@ -1,6 +1,7 @@
 /* The epoch's metric sums as JSON text, for the metadata of a checkpoint (trainer.h). JSON so that names may have any
  * characters and numbers do not follow the locale. Called by state.c. */
 #include "trainer/trainer.h"
+#include "core/json_read.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -58,7 +59,7 @@ static bool read_one(const json_t *row, lvni_step_metric *m)
 lvn_status lvni_epoch_sums_read(const char *text, lvni_step *sums)
 {
     *sums = (lvni_step){0};
-    json_t *all = json_loads(text, 0, NULL);
+    json_t *all = lvni_json_try(text, LVNI_JSON_INNER);
     const size_t n = json_array_size(all);
     bool good = json_is_array(all) && n <= LVNI_METRICS;
     for (size_t i = 0; i < n && good; i++) {

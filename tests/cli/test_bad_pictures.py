@@ -45,6 +45,23 @@ class Pictures(Case):
         self.assertEqual(len(rows), 1 + 12)
         self.assertFalse([r for r in rows if name in r])
 
+    def test_more_pixels_than_the_limit(self):
+        """Of what an image claims, before anything is decoded; also where a list knows the sizes."""
+        data = f"{self.dir}/data"
+        photos(data)
+        png(f"{data}/dog/large.png", 40, 30, lambda x, y: (x, y, 0))
+        says = [f"{data}/dog/large.png: an image of 40 x 30 = 1200 pixels, more than data.max_pixels=1199",
+                "give data.max_pixels=1200"]
+        self.train("data.max_pixels=1199", "val_split=0", data=data, code=FAILURE, says=says)
+        self.train("data.max_pixels=1200", "val_split=0", data=data)
+        again = ["train", "classify", f"data={data}", f"out={self.out}", "resume=true", "max_steps=4"]
+        self.levin([*again, "data.max_pixels=1199"], FAILURE, says)
+        skipped = "1 unreadable sample left out (on_error=skip): dog/large.png"
+        _, told = self.levin([*again, "data.max_pixels=1199", "on_error=skip", "max_epochs=2", "max_steps=-1"], OK)
+        self.assertIn(skipped, told)
+        self.levin(["predict", f"model={self.out}", f"data={data}", "data.max_pixels=1199",
+                    f"output={self.dir}/p.csv"], FAILURE, says[:1])
+
     def test_zero_bytes(self):
         self.bad_picture("zero.jpg", b"", "the file is empty (0 bytes)")
 

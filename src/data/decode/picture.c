@@ -4,12 +4,33 @@
 #include "data/decode/jpeg.h"
 #include "data/decode/png.h"
 
+#include <stdatomic.h>
+
+static atomic_int_least64_t max_pixels = LVNI_PICTURE_MAX_PIXELS;
+
+void lvni_picture_set_max_pixels(int64_t n)
+{
+    atomic_store(&max_pixels, n);
+}
+
+bool lvni_picture_fits(int64_t width, int64_t height)
+{
+    return width * height <= atomic_load(&max_pixels);
+}
+
 lvn_status lvni_picture_check_size(const char *path, int64_t width, int64_t height)
 {
-    if (width < 1 || height < 1 || width > LVNI_PICTURE_MAX_SIDE || height > LVNI_PICTURE_MAX_SIDE ||
-        width * height > LVNI_PICTURE_MAX_PIXELS) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "%s: the file claims %lld x %lld pixels; at most %d per side and %d in all are read", path,
-                 (long long)width, (long long)height, LVNI_PICTURE_MAX_SIDE, LVNI_PICTURE_MAX_PIXELS);
+    if (width < 1 || height < 1 || width > LVNI_PICTURE_MAX_SIDE || height > LVNI_PICTURE_MAX_SIDE) {
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s: an image of %lld x %lld pixels; each side must be 1 to %d", path,
+                 (long long)width, (long long)height, LVNI_PICTURE_MAX_SIDE);
+    }
+    const int64_t limit = atomic_load(&max_pixels);
+    if (!lvni_picture_fits(width, height)) {
+        LVN_FAIL(LVN_ERR_CORRUPT,
+                 "%s: an image of %lld x %lld = %lld pixels, more than data.max_pixels=%lld; if it is meant "
+                 "to be that large, give data.max_pixels=%lld",
+                 path, (long long)width, (long long)height, (long long)(width * height), (long long)limit,
+                 (long long)(width * height));
     }
     return LVN_OK;
 }

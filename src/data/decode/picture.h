@@ -26,9 +26,13 @@ typedef struct lvni_picture {
     int left, top, columns, rows; /* the part of it that is there; columns 0: all */
 } lvni_picture;
 
-enum { LVNI_PICTURE_MAX_SIDE = 65500, LVNI_PICTURE_MAX_PIXELS = 1 << 28 };
+/* MAX_PIXELS until another limit is set: 13377 x 13377, where Pillow refuses as well. */
+enum { LVNI_PICTURE_MAX_SIDE = 65500, LVNI_PICTURE_MAX_PIXELS = 178956970 };
 
-/* Check a size read from a file: what is larger is damage or an attack. */
+/* The key data.max_pixels, for all threads of the process. */
+void lvni_picture_set_max_pixels(int64_t n);
+bool lvni_picture_fits(int64_t width, int64_t height); /* sides that are possible: no more pixels than that? */
+/* Check a size read from a file, before anything is allocated for it. */
 lvn_status lvni_picture_check_size(const char *path, int64_t width, int64_t height);
 /* Errors name the path: LVN_ERR_CORRUPT, LVN_ERR_MEMORY. */
 lvn_status lvni_picture_probe(lvni_data_scratch *scratch, const uint8_t *bytes, size_t n, const char *path, lvni_picture_info *info);

@@ -6,6 +6,9 @@
 #include <spng.h>
 #include <string.h>
 
+/* Of what is no pixel (texts, profiles), unpacked: one such chunk, all of them. */
+enum { CHUNK_BYTES = 32 << 20, CHUNKS_BYTES = 48 << 20 };
+
 static const uint8_t signature[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
 
 bool lvni_png_is(const uint8_t *bytes, size_t n)
@@ -77,6 +80,9 @@ lvn_status lvni_png_decode(lvni_data_scratch *scratch, const uint8_t *bytes, siz
     int error = spng_set_png_buffer(ctx, bytes, n);
     if (error == 0) {
         error = spng_set_image_limits(ctx, LVNI_PICTURE_MAX_SIDE, LVNI_PICTURE_MAX_SIDE);
+    }
+    if (error == 0) {
+        error = spng_set_chunk_limits(ctx, CHUNK_BYTES, CHUNKS_BYTES);
     }
     if (error == 0) {
         error = spng_decode_image(ctx, scratch->pixels.data, need, SPNG_FMT_RGB8, 0);

@@ -1,0 +1,28 @@
+/* JSON text to values, within a bound of memory: a value of two bytes takes up to 224 in the
+ * library, so text of the worst kind is refused before it is parsed. Called wherever levin reads
+ * JSON of a file. */
+#ifndef LEVIN_CORE_JSON_READ_H
+#define LEVIN_CORE_JSON_READ_H
+
+#include <levin/status.h>
+
+#include <jansson.h>
+
+/* What n bytes of text may take, the text and a table over the entries of the outermost object
+ * included: together at most 64 MiB + 16 n for a file and the texts in it. */
+typedef enum lvni_json_source {
+    LVNI_JSON_FILE, /* 24 MiB + 14 n */
+    LVNI_JSON_INNER /* JSON in a string of a file: 8 MiB + 4 n */
+} lvni_json_source;
+
+enum { LVNI_JSON_MAX_DEPTH = 64 };
+
+/* path and part ("the header") stand in the messages. flags: jansson's, of decoding.
+ * LVN_ERR_CORRUPT: not JSON, nested too deep or too costly; LVN_ERR_MEMORY. */
+lvn_status lvni_json_read(const char *path, const char *part, const char *text, size_t n,
+                          size_t flags, lvni_json_source source, json_t **out);
+/* The same of a text whose damage does not matter: NULL for what cannot be read; text may be NULL.
+ */
+json_t *lvni_json_try(const char *text, lvni_json_source source);
+
+#endif
