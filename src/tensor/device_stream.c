@@ -91,7 +91,7 @@ lvn_status lvni_device_stream_start(lvni_device *d)
     pthread_cond_init(&d->room, NULL);
     if (lvni_thread_start(&d->thread, stream_main, d) != 0) {
         lvni_free(d->command);
-        LVN_FAIL(LVN_ERR_MEMORY, "cannot start the thread of %s", d->name);
+        LVN_FAIL(LVN_ERR_MEMORY, "no memory to start the thread of %s", d->name);
     }
     d->has_thread = true;
     return LVN_OK;

@@ -86,7 +86,8 @@ lvn_status lvni_lanes_create(int n, int team, int wgrad_team, lvni_lanes **out)
         }
         l->ctx->device = own->device;
         if (i > 0 && lvni_thread_start(&l->thread, lane_main, l) != 0) {
-            s = lvn_error_set(LVN_ERR_MEMORY, __FILE__, __LINE__, "cannot start the thread of lane %d of %d", i, n);
+            s = lvn_error_set(LVN_ERR_MEMORY, __FILE__, __LINE__,
+                              "no memory to start the thread of lane %d of %d", i, n);
         } else {
             l->started = i > 0;
         }

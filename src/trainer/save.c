@@ -162,7 +162,8 @@ static lvn_status create(const lvni_trainer *t, lvni_saver **out)
     pthread_cond_init(&s->done, NULL);
     lvn_status status = make_copies(s);
     if (status == LVN_OK && lvni_thread_start(&s->thread, saver_main, s) != 0) {
-        status = lvn_error_set(LVN_ERR_MEMORY, __FILE__, __LINE__, "cannot start the thread that writes checkpoints");
+        status = lvn_error_set(LVN_ERR_MEMORY, __FILE__, __LINE__,
+                               "no memory to start the thread that writes checkpoints");
     }
     s->has_thread = status == LVN_OK;
     if (status != LVN_OK) {
