@@ -27,6 +27,8 @@ static struct {
     int (*decode)(const char *credential, munge_ctx *ctx, void **bytes, int *n, uid_t *uid,
                   gid_t *gid);
 } api;
+/* What libmunge allocates is malloc's, not core/alloc.h's. */
+static void (*const release)(void *) = free;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static char missing[256]; /* why there is none */
 
@@ -83,7 +85,7 @@ static lvn_status fail(munge_ctx *ctx, int error, const char *socket)
 lvn_status lvni_munge_encode(const char *socket, const void *bytes, size_t n, lvni_str *out)
 {
     munge_ctx *ctx;
-    char *credential = NULL; /* of libmunge: free */
+    char *credential = NULL; /* of libmunge */
     LVN_TRY(open_context(socket, &ctx));
     int error = api.ctx_set(ctx, OPT_UID, geteuid());
     error = error == SUCCESS ? api.ctx_set(ctx, OPT_CIPHER, CIPHER_AES128)
@@ -100,7 +102,7 @@ lvn_status lvni_munge_encode(const char *socket, const void *bytes, size_t n, lv
         lvni_str_append(out, credential);
         s = lvni_str_status(out);
     }
-    free(credential);
+    release(credential);
     api.ctx_destroy(ctx);
     return s;
 }
@@ -109,7 +111,7 @@ lvni_munge_result lvni_munge_decode(const char *socket, const char *credential, 
                                     size_t n)
 {
     munge_ctx *ctx;
-    void *found = NULL; /* of libmunge: free */
+    void *found = NULL; /* of libmunge */
     int size = 0;
     uid_t uid = 0;
     gid_t gid = 0;
@@ -130,7 +132,7 @@ lvni_munge_result lvni_munge_decode(const char *socket, const char *credential, 
     if (result == LVNI_MUNGE_OK) {
         memcpy(bytes, found, n);
     }
-    free(found);
+    release(found);
     api.ctx_destroy(ctx);
     return result;
 }

@@ -4,15 +4,19 @@
 #include "core/alloc.h"
 #include "support/many_ranks.h"
 
-static void a_thousand_ranks_meet(void **state)
+#include <unistd.h>
+
+enum { WORLD = 1024, STRANGERS = 600 };
+
+/* Among connections that stay and prove nothing. */
+static void meet(int strangers)
 {
-    (void)state;
-    enum { WORLD = 1024 };
     static const int any = 0;
     lvni_store_options o;
     lvni_store *store = NULL;
     many_ranks_times t;
-    if (many_ranks_allow(WORLD) != LVN_OK) {
+    int fds[STRANGERS];
+    if (many_ranks_allow(WORLD + strangers) != LVN_OK) {
         print_message("skipped: %s\n", lvn_last_error()->message);
         skip();
     }
@@ -23,6 +27,9 @@ static void a_thousand_ranks_meet(void **state)
     o.world = WORLD;
     o.job_key = "many";
     assert_int_equal(lvni_store_create(&o, &store), LVN_OK);
+    for (int i = 0; i < strangers; i++) {
+        fds[i] = raw_connect(lvni_store_port(store));
+    }
     const lvn_status status = many_ranks_run(lvni_store_port(store), WORLD, &t);
     if (status != LVN_OK) {
         print_message("%s\n", lvn_last_error()->message);
@@ -31,11 +38,27 @@ static void a_thousand_ranks_meet(void **state)
     print_message("%d ranks: table %.3f s, gather %.3f s, goodbye %.3f s\n", WORLD, t.table_s, t.gather_s, t.leave_s);
     assert_int_equal(lvni_store_wait(store, 20), LVN_OK);
     lvni_store_destroy(store);
+    for (int i = 0; i < strangers; i++) {
+        close(fds[i]);
+    }
     assert_int_equal(lvni_alloc_get_stats(LVNI_TAG_CONTROL).live_bytes, 0);
+}
+
+static void a_thousand_ranks_meet(void **state)
+{
+    (void)state;
+    meet(0);
+}
+
+static void a_thousand_ranks_meet_among_strangers(void **state)
+{
+    (void)state;
+    meet(STRANGERS);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_thousand_ranks_meet)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_thousand_ranks_meet),
+                                       cmocka_unit_test(a_thousand_ranks_meet_among_strangers)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
