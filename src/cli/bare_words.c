@@ -72,7 +72,7 @@ static bool run_of(const char *path, char dir[PATH_MAX_BYTES])
         return false;
     }
     if (last == NULL) {
-        strcpy(dir, ".");
+        snprintf(dir, PATH_MAX_BYTES, ".");
     } else {
         last[last == dir ? 1 : 0] = '\0';
     }
