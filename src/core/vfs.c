@@ -102,6 +102,7 @@ struct lvni_atomic_file {
     int fd;
     char *path, *temp, *dir;
     bool named; /* temp is in the directory */
+    bool output; /* standard output itself, which is not ours to close */
 };
 
 enum { TEMP_NAMES = 1000, SUFFIX_ROOM = 40 };
@@ -239,10 +240,32 @@ lvn_status lvni_file_check(const char *path)
     return LVN_OK;
 }
 
+static lvn_status open_output(lvni_atomic_file **out)
+{
+    if (fflush(stdout) != 0) { /* what was printed before comes first */
+        FAIL_ERRNO("write", LVNI_STDOUT_PATH);
+    }
+    lvni_atomic_file *f = LVNI_NEW(LVNI_TAG_CORE, lvni_atomic_file);
+    if (f == NULL) {
+        return LVN_ERR_MEMORY;
+    }
+    *f = (lvni_atomic_file){.fd = STDOUT_FILENO, .output = true};
+    f->path = lvni_strdup(LVNI_TAG_CORE, LVNI_STDOUT_PATH);
+    if (f->path == NULL) {
+        atomic_free(f);
+        return LVN_ERR_MEMORY;
+    }
+    *out = f;
+    return LVN_OK;
+}
+
 lvn_status lvni_atomic_open(const char *path, lvni_atomic_file **out)
 {
     char real[PATH_MAX];
     *out = NULL;
+    if (strcmp(path, LVNI_STDOUT_PATH) == 0) {
+        return open_output(out);
+    }
     LVN_TRY(resolve(&path, real));
     lvni_atomic_file *f = LVNI_NEW(LVNI_TAG_CORE, lvni_atomic_file);
     if (f == NULL) {
@@ -309,7 +332,7 @@ static lvn_status commit_steps(lvni_atomic_file *f, int *dir_fd)
 lvn_status lvni_atomic_commit(lvni_atomic_file *f)
 {
     int dir_fd = -1;
-    const lvn_status status = commit_steps(f, &dir_fd);
+    const lvn_status status = f->output ? LVN_OK : commit_steps(f, &dir_fd);
     if (dir_fd >= 0) {
         (void)lvni_vfs_get()->close(dir_fd); /* opened for reading: nothing can be lost */
     }
@@ -322,7 +345,7 @@ void lvni_atomic_abort(lvni_atomic_file *f)
     if (f == NULL) {
         return;
     }
-    if (f->fd >= 0) {
+    if (f->fd >= 0 && !f->output) {
         (void)lvni_vfs_get()->close(f->fd);
     }
     if (f->named) {

@@ -39,6 +39,9 @@ int64_t lvni_vfs_calls(const char *kind);
  * it although `path` already has the new content (whole, but a power cut may bring the old one back). No
  * failure leaves the temporary file behind. */
 typedef struct lvni_atomic_file lvni_atomic_file;
+/* This path is no file that is replaced: what is written goes to standard output at once, and an
+ * abort takes nothing back. */
+#define LVNI_STDOUT_PATH "/dev/stdout"
 lvn_status lvni_atomic_open(const char *path, lvni_atomic_file **out);
 lvn_status lvni_atomic_write(lvni_atomic_file *f, const void *data,
                              size_t bytes);         /* retries short writes and EINTR */

@@ -11,6 +11,7 @@
 #include "recipes/fit.h"
 #include "recipes/image_data.h"
 #include "recipes/image_source.h"
+#include "recipes/output_file.h"
 #include "recipes/picks.h"
 #include "recipes/predict_array.h"
 #include "recipes/predict_rank.h"
@@ -137,14 +138,7 @@ static lvn_status rank_work(void *user, const lvni_rank *rank)
 
 static bool ends_in(const char *path, const char *end)
 {
-    const size_t n = strlen(path), k = strlen(end);
-    return n > k && strcasecmp(path + n - k, end) == 0;
-}
-
-/* "-" is stdout, where nothing else is then printed. */
-static bool is_stdout(const char *output)
-{
-    return strcmp(output, "-") == 0;
+    return lvni_output_ends_in(path, end, strlen(end));
 }
 
 static lvn_status check_words(const lvni_config *c)
@@ -226,7 +220,7 @@ static lvn_status draw_sheet(const use *u)
         return LVN_OK;
     }
     LVN_TRY(lvni_picks_draw(u->picks, u->data.train, &u->data.transform, u->exported->card.class_names, path));
-    if (lvni_config_bool(u->config, "json") || (!u->labels && is_stdout(lvni_config_str(u->config, "output")))) {
+    if (lvni_config_bool(u->config, "json") || (!u->labels && lvni_output_is_stdout(u->config))) {
         return LVN_OK; /* stdout holds results alone */
     }
     lvni_print(stdout, "sheet in %s\n", path);
@@ -245,13 +239,10 @@ static void use_free(use *u)
 
 static lvn_status write_rows(const use *u)
 {
-    const char *output = lvni_config_str(u->config, "output");
-    if (is_stdout(output)) {
-        fwrite(lvni_str_text(&u->text), 1, u->text.len, stdout);
-        return LVN_OK;
+    LVN_TRY(lvni_file_write(lvni_output_path(u->config), lvni_str_text(&u->text), u->text.len));
+    if (!lvni_output_is_stdout(u->config)) {
+        lvni_print(stdout, "%lld predictions in %s\n", (long long)u->n, lvni_output_path(u->config));
     }
-    LVN_TRY(lvni_file_write(output, lvni_str_text(&u->text), u->text.len));
-    lvni_print(stdout, "%lld predictions in %s\n", (long long)u->n, output);
     return LVN_OK;
 }
 
@@ -262,18 +253,11 @@ static lvn_status check_predict(const lvni_config *c)
         LVN_FAIL(LVN_ERR_USAGE, "weights= has no names of classes and no picture size: it needs data=FILE.npy, an array of pictures");
     }
     LVN_TRY(check_words(c));
-    const char *output = lvni_config_str(c, "output");
     const bool json = lvni_config_bool(c, "json");
-    if (is_stdout(output)) {
-        return LVN_OK;
-    }
-    LVN_TRY(lvni_file_check(output));
-    if (!ends_in(output, ".jsonl") && (json || !ends_in(output, ".csv"))) {
-        LVN_FAIL(LVN_ERR_USAGE,
-                 "output=%s: predictions of images are %s; give a name that ends in %s, or output=- for stdout",
-                 output, json ? "JSON lines (json=true)" : "a table or JSON lines", json ? ".jsonl" : ".csv or .jsonl");
-    }
-    return LVN_OK;
+    const lvni_output_kind kind = {.what = json ? "predictions of images are JSON lines (json=true)"
+                                                : "predictions of images are a table or JSON lines",
+                                   .endings = json ? ".jsonl" : ".csv|.jsonl"};
+    return lvni_output_check(c, &kind);
 }
 
 /* The matrix is written first: where that fails nothing is printed that looks like success. */
@@ -300,7 +284,7 @@ static lvn_status report_metrics(const use *u)
     }
     s = s == LVN_OK ? lvni_str_status(&text) : s;
     if (s == LVN_OK) {
-        fwrite(lvni_str_text(&text), 1, text.len, stdout);
+        s = lvni_file_write(LVNI_STDOUT_PATH, lvni_str_text(&text), text.len);
     }
     if (s == LVN_OK && confusion != NULL && !lvni_config_bool(c, "json")) {
         lvni_print(stdout, "confusion matrix in %s\n", confusion);

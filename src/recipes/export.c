@@ -4,6 +4,7 @@
 #include "core/escape.h"
 #include "recipes/exported.h"
 #include "recipes/fit.h"
+#include "recipes/output_file.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +17,8 @@ static const lvni_option export_rows[] = {
      .help = "best or last of a run directory (unset: best), or the path of a checkpoint."},
     {.name = "use_ema", .type = LVNI_OPT_BOOL, .fallback = "true",
      .help = "false: of a run with ema.decay, the weights themselves and not their average; needs the run directory or a checkpoint."},
-    {.name = "output", .type = LVNI_OPT_PATH, .fallback = "model.safetensors", .help = "File to write, for load_state_dict of PyTorch."},
+    {.name = "output", .type = LVNI_OPT_PATH, .fallback = "model.safetensors", 
+     .help = "File to write (.safetensors), for load_state_dict of PyTorch; -: stdout."},
     {.name = "card", .type = LVNI_OPT_BOOL, .fallback = "true",
      .help = "Keep in the file's metadata what levin predict needs: network, picture size, classes, colours."},
 };
@@ -47,11 +49,15 @@ static lvn_status open_model(const lvni_config *c, lvni_exported **out)
 
 static lvn_status write_file(const lvni_config *c)
 {
+    static const lvni_output_kind kind = {.what = "a model is exported as safetensors",
+                                          .endings = ".safetensors",
+                                          .binary = true};
     lvni_exported *e;
-    const char *output = lvni_config_str(c, "output");
+    const char *output = lvni_output_path(c);
+    LVN_TRY(lvni_output_check(c, &kind));
     LVN_TRY(open_model(c, &e));
     const lvn_status s = lvni_export_model(e->model, e->model->weights, lvni_config_bool(c, "card") ? &e->card : NULL, -1, output);
-    if (s == LVN_OK) {
+    if (s == LVN_OK && !lvni_output_is_stdout(c)) {
         lvni_print(stdout, "%s: %s with %d classes, %lld parameters, names and layouts of PyTorch\n",
                    output, e->card.model, e->card.n_classes, (long long)lvni_model_count(e->model));
     }

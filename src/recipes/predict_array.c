@@ -1,6 +1,8 @@
 /* Logits of an array of pictures (predict_array.h). */
 #include "recipes/predict_array.h"
 
+#include "recipes/output_file.h"
+
 #include "core/alloc.h"
 #include "core/escape.h"
 #include "core/vfs.h"
@@ -51,17 +53,17 @@ typedef struct part {
 static lvn_status check(const work *w)
 {
     char shape[192];
-    const char *data = lvni_config_str(w->config, "data"), *output = lvni_config_str(w->config, "output");
+    static const lvni_output_kind kind = {.what = "logits of an array are a .npy array",
+                                          .endings = ".npy",
+                                          .binary = true};
+    const char *data = lvni_config_str(w->config, "data");
     if (w->array.ndim != 4 || w->array.shape[3] != 3 || w->array.count == 0) {
         LVN_FAIL(LVN_ERR_SHAPE, "data=%s is %s; needed are pictures (N, height, width, 3)", data, lvni_array_shape_text(&w->array, shape));
     }
     if (lvni_config_str(w->config, "sheet") != NULL) {
         LVN_FAIL(LVN_ERR_USAGE, "sheet= draws pictures of a folder; data=%s is an array of numbers", data);
     }
-    if (!is_npy(output)) {
-        LVN_FAIL(LVN_ERR_USAGE, "output=%s: of an array levin writes logits as an array; give a name that ends in .npy", output);
-    }
-    return w->ranks.rank->rank == 0 ? lvni_file_check(output) : LVN_OK;
+    return w->ranks.rank->rank == 0 ? lvni_output_check(w->config, &kind) : LVN_OK;
 }
 
 /* An array goes to the network as it is: what does not look like what it was trained on is worth a line. */
@@ -199,10 +201,12 @@ static lvn_status write_logits(const work *w)
 {
     const int64_t shape[] = {w->array.shape[0], w->n_classes};
     LVN_TRY(check_finite(w));
-    const char *output = lvni_config_str(w->config, "output");
+    const char *output = lvni_output_path(w->config);
     LVN_TRY(lvni_npy_write_f32(output, 2, shape, w->logits));
-    lvni_print(stdout, "logits (%lld, %lld) in %s\n", (long long)shape[0], (long long)shape[1],
-               output);
+    if (!lvni_output_is_stdout(w->config)) {
+        lvni_print(stdout, "logits (%lld, %lld) in %s\n", (long long)shape[0], (long long)shape[1],
+                   output);
+    }
     return LVN_OK;
 }
 

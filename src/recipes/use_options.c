@@ -37,7 +37,7 @@ static const lvni_option predict_rows[] = {
              "model= names (resnet18, ...)."},
     {.name = "output", .type = LVNI_OPT_PATH, .fallback = "predictions.csv",
      .help = "File to write: a table (.csv: file, class, probability) or JSON lines (.jsonl); -: stdout. For data=FILE.npy, "
-             "images (N, height, width, 3) used as they are: plain logits, as .npy."},
+             "images (N, height, width, 3) used as they are: plain logits, as .npy (with weights= also to -)."},
     {.name = "top_k", .type = LVNI_OPT_INT, .unit = "classes", .fallback = "1", .range = LVNI_AT_LEAST(1),
      .help = "Most probable classes of each image, with their probabilities."},
     {.name = "probabilities", .type = LVNI_OPT_BOOL, .fallback = "false",
