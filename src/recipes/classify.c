@@ -132,6 +132,7 @@ static lvn_status fit_with(const work *w, const lvni_image_data *data,
                                       .export_model = export_model,
                                       .describe = describe,
                                       .decode_bytes = data->decode_bytes,
+                                      .val_decode_bytes = data->val_decode_bytes,
                                       .write_files = write_files,
                                       .kept_file = lvni_config_str(c, "data.index"),
                                       .user = &e};

@@ -85,6 +85,7 @@ lvn_status lvni_fit_options(lvni_fit_run *r, lvni_trainer_options *out)
         .max_steps = lvni_config_int(c, "max_steps"),
         .workers = r->rank.workers,
         .worker_bytes = r->request->decode_bytes,
+        .val_worker_bytes = r->request->val_decode_bytes,
         .balanced = r->request->balanced,
         .skip_unreadable = strcmp(lvni_config_str(c, "on_error"), "skip") == 0,
         .comm = r->rank.comm,

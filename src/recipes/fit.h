@@ -15,7 +15,8 @@ typedef struct lvni_fit_request {
     const void *arguments; /* of the root's build() */
     const lvn_dataset *train, *val; /* borrowed; val may be NULL */
     const char *kept_file; /* that overwrite=true must not remove, as the run reads it, or NULL */
-    size_t decode_bytes;   /* that each loading thread keeps beside the batches; 0: not known */
+    /* That a thread that loads training or validation samples keeps beside them; 0: not known. */
+    size_t decode_bytes, val_decode_bytes;
     bool balanced;         /* training samples are drawn with replacement, classes alike */
     const char *note;      /* one line about the data for the banner, or NULL */
     const char *ignored;   /* the line behind it, on what of the data is not used; NULL, "": none */

@@ -142,7 +142,8 @@ static lvn_status open_parts(const lvni_config *c, const lvni_image_source *s, i
         lvni_str_append(&out->note, s->scan->size == NULL ? "" : "; ");
         lvni_picture_sizes_print(s->scan, &out->note);
         out->decode_bytes =
-            lvni_picture_sizes_decode(s->scan, &out->transform, n[1] > 0 ? &out->eval : NULL);
+            lvni_picture_sizes_decode(s->scan, &out->transform, out->transform.random_crop);
+        out->val_decode_bytes = lvni_picture_sizes_decode(s->scan, &out->eval, false);
     }
     return lvni_str_status(&out->note);
 }

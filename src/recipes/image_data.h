@@ -15,7 +15,7 @@ typedef struct lvni_image_data {
     lvni_transform eval; /* training: of the validation view */
     lvni_preprocess preprocess; /* training: what weights= asks for */
     lvni_str index;           /* for lvni_image_data_write_index; empty: nothing is to be written */
-    size_t decode_bytes;      /* that each loading thread keeps; 0: not known */
+    size_t decode_bytes, val_decode_bytes; /* that each loading thread keeps; 0: not known */
     lvni_str note; /* "data clothing: 341 images in 3 classes (dress 30, hat 14, ...); 273 to train,
                       68 to validate" */
     lvni_str ignored;         /* "ignored: 6 .webp, 1 .txt"; empty: nothing was */

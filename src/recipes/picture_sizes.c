@@ -34,9 +34,15 @@ void lvni_picture_sizes_print(const lvni_image_scan *scan, lvni_str *out)
     lvni_str_printf(out, " pixels, %s of files", lvni_bytes_text(bytes, text));
 }
 
-/* Bytes of pixels that are there at once in evaluation: the part of the image in its full size that
- * the crop is made of, and its rows between the two passes. */
-static size_t decoded_in_full(const lvni_walk_size *s, const lvni_transform *t)
+static bool is_png(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    return dot == NULL || strcasecmp(dot, ".png") == 0;
+}
+
+/* Bytes of pixels that are there at once in evaluation: a JPEG's part, in full size, that the crop
+ * is made of, or all of a PNG, and the rows between the two passes. */
+static size_t decoded_in_full(const lvni_walk_size *s, const char *name, const lvni_transform *t)
 {
     lvni_resize_plan plan;
     if (area(s) == 0 || lvni_resize_centre(t->eval_resize, t->size, t->eval_filter, s->width,
@@ -44,7 +50,8 @@ static size_t decoded_in_full(const lvni_walk_size *s, const lvni_transform *t)
         return 0;
     }
     const lvni_box box = lvni_resize_wanted(&plan, s->width, s->height);
-    return 3 * (size_t)box.height * ((size_t)box.width + (size_t)t->size);
+    const size_t there = is_png(name) ? (size_t)area(s) : (size_t)box.width * (size_t)box.height;
+    return 3 * (there + (size_t)box.height * (size_t)t->size);
 }
 
 /* Pixels that are there at once for a random crop: a JPEG is decoded in the smallest of 1/8, 1/4,
@@ -52,26 +59,23 @@ static size_t decoded_in_full(const lvni_walk_size *s, const lvni_transform *t)
 static int64_t decoded(const lvni_walk_size *s, const char *name, int side)
 {
     const int shorter = s->width < s->height ? s->width : s->height;
-    const char *dot = strrchr(name, '.');
-    int64_t eighths = dot != NULL && strcasecmp(dot, ".png") != 0 ? 1 : 8;
+    int64_t eighths = is_png(name) ? 8 : 1;
     while (eighths < 8 && shorter * eighths < 8 * (int64_t)side) {
         eighths *= 2;
     }
     return area(s) * eighths * eighths / 64;
 }
 
-size_t lvni_picture_sizes_decode(const lvni_image_scan *scan, const lvni_transform *train,
-                                 const lvni_transform *eval)
+size_t lvni_picture_sizes_decode(const lvni_image_scan *scan, const lvni_transform *t, bool crops)
 {
     size_t file = 0, pixels = 0;
     for (int64_t i = 0; scan->size != NULL && i < scan->n; i++) {
         const lvni_walk_size *s = &scan->size[i];
-        const size_t crop = 3 * (size_t)decoded(s, lvni_image_scan_name(scan, i), train->size);
-        const size_t full = eval != NULL ? decoded_in_full(s, eval) : 0;
-        const size_t all = train->random_crop ? crop : decoded_in_full(s, train);
+        const char *name = lvni_image_scan_name(scan, i);
+        const size_t full = decoded_in_full(s, name, t);
+        const size_t rgb = crops ? 3 * (size_t)decoded(s, name, t->size) : full;
         file = area(s) > 0 && (size_t)s->bytes > file ? (size_t)s->bytes : file;
-        pixels = all > pixels ? all : pixels;
-        pixels = full > pixels ? full : pixels;
+        pixels = rgb > pixels ? rgb : pixels;
     }
     return file + pixels;
 }

@@ -331,10 +331,11 @@ lvn_status lvni_trainer_predict_memory(const lvni_trainer_options *o, lvni_memor
     count_device(o, slots, need);
     LVN_TRY(add_loader(o, o->train, need));
     LVN_TRY(add_loader(o, o->val, need));
+    const uint64_t train = o->worker_bytes, val = o->val != NULL ? o->val_worker_bytes : 0;
     if (o->workers > 0) { /* each loader has its own */
-        need->decoding = (uint64_t)o->workers * (o->val != NULL ? 2 : 1) * o->worker_bytes;
+        need->decoding = (uint64_t)o->workers * (train + val);
     } else {
-        need->decoding = o->worker_bytes;
+        need->decoding = train > val ? train : val;
     }
     need->total = need->weights + need->gradients + need->optimizer + need->saving + need->batches + need->decoding + need->copies + need->lanes;
     return LVN_OK;

@@ -49,7 +49,8 @@ typedef struct lvni_trainer_options {
     int64_t max_epochs;         /* -1: no limit */
     int64_t max_steps;          /* -1: no limit */
     int workers;                /* loader threads */
-    size_t worker_bytes;        /* that each of them keeps to decode with; for the prediction of memory alone */
+    /* That each of them keeps to decode samples; for the prediction of memory alone. */
+    size_t worker_bytes, val_worker_bytes;
     bool skip_unreadable;
     bool balanced; /* samples are drawn with replacement, classes alike (data/sampler.h) */
     lvni_comm *comm;            /* of plan.devices ranks; NULL: one. Every rank has a trainer, all options alike but for plan.rank; out,
