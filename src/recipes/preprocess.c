@@ -1,10 +1,10 @@
 /* Preprocessing of evaluation (preprocess.h). */
 #include "recipes/preprocess.h"
 
-#include "ckpt/checkpoint.h"
 #include "core/alloc.h"
 #include "core/vfs.h"
 #include "log/run_log.h"
+#include "recipes/weights_file.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -220,7 +220,7 @@ static lvn_status ask_weights(const char *weights, lvni_preprocess *p)
     char *path = NULL;
     lvni_st_file *file = NULL;
     lvn_status s = LVN_OK;
-    if (lvni_ckpt_file_of(weights, &path) == LVN_OK &&
+    if (lvni_weights_find(weights, &path) == LVN_OK &&
         lvni_st_open(path, LVNI_ST_HEADER_ONLY, &file) == LVN_OK) {
         s = read_file(file, path, p);
     } else {

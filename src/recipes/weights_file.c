@@ -30,7 +30,7 @@ static bool is_pickle(const char *path)
            (memcmp(start, "PK\3\4", 4) == 0 || memcmp(start, "\x80\x02\x8a\x0a", 4) == 0);
 }
 
-static lvn_status find_name(const char *path, char **name)
+lvn_status lvni_weights_find(const char *path, char **name)
 {
     *name = lvni_path_join(path, plain);
     if (*name == NULL) {
@@ -75,7 +75,7 @@ static lvn_status check_network(const char *name, const char *model)
 
 lvn_status lvni_weights_open(const char *path, const char *model, char **name, lvni_st_file **file)
 {
-    LVN_TRY(find_name(path, name));
+    LVN_TRY(lvni_weights_find(path, name));
     lvn_status s = check_network(*name, model);
     s = s == LVN_OK ? lvni_st_open(*name, LVNI_ST_VERIFY, file) : s;
     if (s != LVN_OK && s != LVN_ERR_MISMATCH && is_pickle(*name)) {

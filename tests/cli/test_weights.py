@@ -243,6 +243,8 @@ class Weights(Case):
         os.mkdir(folder)
         shutil.copy(f"{run}/exported_models/exported_last.safetensors",
                     f"{folder}/model.safetensors")
+        said = self.levin(["plan", "train", "classify", *words, f"weights={folder}"])
+        self.assertIn(f"weights={folder}: images as they were for it: ", said)
         all_of_it = f"weights={folder}: {folder}/model.safetensors, 102 of the model's 102"
         for text, code, says in ((None, 0, [all_of_it]), ("no JSON", 0, [all_of_it]),
                                  ('{"architecture": "resnet18"}', 0, [all_of_it]),
