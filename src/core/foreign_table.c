@@ -150,8 +150,10 @@ const lvni_foreign lvni_foreign_table[] = {
          "there is no random erasing; {augment.cutmix_alpha}=1 is the nearest"),
     HINT("train_crop_mode|train_interpolation|interpolation_train",
          "random crops are resized bilinearly: {augment.crop}, {augment.scale}; " NO_NEED),
-    HINT("crop_pct|mean|std|interpolation",
-         "evaluation resizes and crops as the training's model says; " NO_NEED),
+    SAME("resize|resize_size|val_resize|eval_resize", "eval.resize"),
+    SAME("filter|resample|val_interpolation|eval_filter", "eval.filter"),
+    SAME("normalize_mean|img_mean|pixel_mean", "normalize.mean"),
+    SAME("normalize_std|img_std|pixel_std", "normalize.std"),
     HINT("loss|criterion|task|loss_fn|jsd_loss|bce_loss|bce_sum|bce_target_thresh|"
          "bce_pos_weight|loss_weights|multilabel_threshold|metrics|weighted_metrics|"
          "eval_metric",
