@@ -55,6 +55,7 @@ class Docs(unittest.TestCase):
         for part in ("train", "t10k"):
             idx(cls.cwd / f"mnist/{part}-images-idx3-ubyte", (40, 28, 28), pixels)
             idx(cls.cwd / f"mnist/{part}-labels-idx1-ubyte", (40,), labels)
+        (cls.cwd / "train.py").write_text("import os\nprint(os.environ['RANK'])\n", encoding="ascii")
         npy(cls.cwd / "images.npy", "|u1", (40, 28, 28), pixels)
         npy(cls.cwd / "labels.npy", "|u1", (40,), labels)
         npy(cls.cwd / "x.npy", "<f4", (2, 32, 32, 3), struct.pack("<6144f", *(i % 7 / 7 for i in range(6144))))
