@@ -237,11 +237,10 @@ static size_t cut(const char *text, int precision)
     return n == (size_t)precision && n - lead + 1 < wants ? lead - 1 : n;
 }
 
-static void put_text(sink *s, const conversion *c, const char *text)
+static void put_text(sink *s, const conversion *c, const char *text, size_t n)
 {
-    const lvni_escape_kind kind = c->left && !c->has_width ? LVNI_ESCAPE_LINES : LVNI_ESCAPE_TEXT;
-    text = text != NULL ? text : "(null)";
-    const size_t n = cut(text, c->precision);
+    const bool lines = c->left && !c->has_width;
+    const lvni_escape_kind kind = lines ? LVNI_ESCAPE_LINES : LVNI_ESCAPE_TEXT;
     char none[1];
     const size_t length = lvni_escape(none, 1, text, n, kind);
     for (size_t i = length; !c->left && i < (size_t)c->width; i++) {
@@ -256,10 +255,12 @@ static void put_text(sink *s, const conversion *c, const char *text)
 static void put_conversion(sink *s, const conversion *c, rest *r)
 {
     if (c->kind == 's') {
-        put_text(s, c, va_arg(r->args, const char *));
+        const char *text = va_arg(r->args, const char *);
+        text = text != NULL ? text : "(null)";
+        put_text(s, c, text, cut(text, c->precision));
     } else if (c->kind == 'c') {
-        const char one[2] = {(char)va_arg(r->args, int), '\0'};
-        put_text(s, c, one);
+        const char one = (char)va_arg(r->args, int);
+        put_text(s, c, &one, 1);
     } else if (c->kind == '%') {
         put(s, "%", 1);
     } else if (c->kind != '\0') {

@@ -359,7 +359,7 @@ lvn_status lvni_fit_plan(const lvni_fit_request *request)
             lvni_print(stdout, "%s\n", request->note);
         }
         if (request->ignored != NULL && request->ignored[0] != '\0') {
-            printf("%s\n", request->ignored);
+            lvni_print(stdout, "%s\n", request->ignored);
         }
         s = lvni_plan_print(&r.plan, stdout);
         print_length(&r);

@@ -141,7 +141,7 @@ static void mutated_words_never_break_the_parser(void **state)
 static void any_path_comes_back(void **state)
 {
     (void)state;
-    static const char letters[] = "\\\\xx5ce9\xe9\xff\x1b\n\r\t \"'#:{}[],&*%\xc2\x85\xe2\x80\xae"
+    static const char letters[] = "\\\\xx5ce9\xe9\xff\x1b\n\r\t \"'#:{}[],&*%\xc2\x85\xe2\x80\xa8"
                                   "a/";
     for (int i = 0; i < 4000; i++) {
         char path[16];

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
+/* NOLINTBEGIN(misc-misleading-bidirectional,bugprone-suspicious-missing-comma): that is what it is about */
 static const struct sample {
     const char *bytes, *text, *name; /* name: NULL, as text */
 } samples[] = {
@@ -226,6 +227,8 @@ static void json_strings_hold_any_bytes(void **state)
                                            "\xe2\x82\xac \xf0\x9f\x90\xb1 \\\\xe2\\\\x82\"");
     lvni_str_free(&s);
 }
+
+/* NOLINTEND(misc-misleading-bidirectional,bugprone-suspicious-missing-comma) */
 
 int main(void)
 {
