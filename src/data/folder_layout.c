@@ -33,8 +33,11 @@ static bool is_one_of(const char *word, size_t n, const char *const *words)
     return false;
 }
 
-/* "train2", "Test_Set", "images-dev": of such words alone, with digits and what separates words. */
-static bool looks_like_part(const char *name)
+enum { REST = 128 };
+
+/* "train2", "Test_Set", "images-dev": of such words alone, with digits and what separates words.
+ * *part: there is a word of a part in it at least; rest: what is left without these words. */
+static bool looks_like_part(const char *name, bool *part, char rest[REST])
 {
     static const char *const parts[] = {
         "train",      "training",   "trainset", "trn",     "val",   "valid",
@@ -43,24 +46,25 @@ static bool looks_like_part(const char *name)
         "evaluation", "holdout",    "trainval", "split",   NULL};
     static const char *const around[] = {"set", "sets", "data",   "dataset", "images", "image",
                                          "img", "imgs", "photos", "part",    "fold",   NULL};
-    bool part = false;
+    bool others = false;
+    size_t used = 0;
+    *part = false;
     for (const char *p = name; *p != '\0';) {
         size_t n = 0;
         while (isalpha((unsigned char)p[n]) || (unsigned char)p[n] >= 0x80) {
             n++;
         }
-        if (n == 0) {
-            p++;
-            continue;
-        }
-        if (is_one_of(p, n, parts)) {
-            part = true;
-        } else if (!is_one_of(p, n, around)) {
-            return false;
+        const bool of_part = n > 0 && is_one_of(p, n, parts);
+        *part = *part || of_part;
+        others = others || (n > 0 && !of_part && !is_one_of(p, n, around));
+        n = n == 0 ? 1 : n;
+        for (size_t i = 0; i < n && !of_part && used + 1 < REST; i++) {
+            rest[used++] = (char)tolower((unsigned char)p[i]);
         }
         p += n;
     }
-    return part;
+    rest[used] = '\0';
+    return *part && !others;
 }
 
 static name_kind kind_of(const char *name)
@@ -75,10 +79,12 @@ static name_kind kind_of(const char *name)
             return known[i].kind;
         }
     }
-    return looks_like_part(name) ? LIKE_PART : OTHER;
+    return OTHER;
 }
 
 /* ---- the folders below the root ---- */
+
+enum { HALVES = 32 };
 
 /* Counted while the root is listed. */
 typedef struct top {
@@ -86,6 +92,11 @@ typedef struct top {
     lvni_folder_layout *out;
     int n[LVNI_PARTS], like, other; /* folders of each kind */
     lvni_str parts;                 /* names of all that are, or look like, parts: "dev, train" */
+    struct {
+        char name[256], rest[REST];
+        bool like;  /* counted as one that looks like a part */
+    } half[HALVES]; /* names with a word of a part among others: "seg_train" */
+    int n_half;
     bool folders_only;              /* the last of these holds folders, and no image of its own */
 } top;
 
@@ -118,9 +129,39 @@ static void append_name(lvni_str *list, const char *name)
     lvni_str_printf(list, "%s%s", list->len == 0 ? "" : ", ", name);
 }
 
+/* seg_train and seg_test are parts, test_tube and train_station are not: what is left of the first
+ * two is the same. */
+static bool take_half(top *t, const char *name, const char *rest)
+{
+    bool like = false;
+    for (int i = 0; i < t->n_half; i++) {
+        if (strcmp(t->half[i].rest, rest) == 0) {
+            like = true;
+            if (!t->half[i].like) {
+                t->half[i].like = true;
+                t->like++;
+                t->other--;
+                append_name(&t->parts, t->half[i].name);
+            }
+        }
+    }
+    if (t->n_half < HALVES) {
+        snprintf(t->half[t->n_half].name, sizeof t->half->name, "%s", name);
+        snprintf(t->half[t->n_half].rest, REST, "%s", rest);
+        t->half[t->n_half++].like = like;
+    }
+    return like;
+}
+
 static lvn_status take_folder(top *t, const char *name)
 {
-    const name_kind kind = kind_of(name);
+    char rest[REST];
+    bool part;
+    name_kind kind = kind_of(name);
+    if (kind == OTHER &&
+        (looks_like_part(name, &part, rest) || (part && take_half(t, name, rest)))) {
+        kind = LIKE_PART;
+    }
     if (kind == OTHER) {
         t->other++;
         append_name(&t->out->beside, name);
