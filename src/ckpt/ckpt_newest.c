@@ -3,6 +3,7 @@
 #include "ckpt/checkpoint.h"
 
 #include "core/alloc.h"
+#include "core/str.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -136,8 +137,8 @@ static lvn_status load_first_valid(search *s, lvni_ckpt **out)
     }
     LVN_FAIL(
         LVN_ERR_CORRUPT,
-        "%s: none of its %d checkpoints can be used (overwrite=true starts anew); the last one tried: %s",
-        s->dir, s->n_refused, lvn_last_error()->message);
+        "%s: none of its %d checkpoint%s can be used (overwrite=true starts anew); the last one tried: %s",
+        s->dir, s->n_refused, lvni_plural(s->n_refused, "", "s"), lvn_last_error()->message);
 }
 
 lvn_status lvni_ckpt_newest_valid(const char *dir, void (*warn)(void *user, const char *text), void *user,

@@ -5,6 +5,7 @@
  * but lvni_store_make_room runs on the store's thread (store.c). */
 #include "store_impl.h"
 
+#include "core/str.h"
 #include "core/alloc.h"
 #include "core/clock.h"
 
@@ -161,7 +162,7 @@ void lvni_store_tell_refusals(lvni_store *store, uint64_t now_ns)
     snprintf(
         line, sizeof line,
         "refused %llu connection%s that did not prove to belong to this run; the last from %s: %s",
-        (unsigned long long)r->n, r->n == 1 ? "" : "s", r->who, r->why);
+        (unsigned long long)r->n, lvni_plural((int64_t)r->n, "", "s"), r->who, r->why);
     r->n = 0;
     r->every_s = r->every_s == 0                ? LINE_FIRST_S
                  : r->every_s * 2 > LINE_LAST_S ? LINE_LAST_S

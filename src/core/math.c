@@ -266,3 +266,8 @@ double lvni_erfc(double x)
 {
     return x < 2.0 ? 1.0 - lvni_erf(x) : x > 1e8 ? 0.0 : erfc_fraction(x);
 }
+
+double lvni_unsigned_nan(double x)
+{
+    return x != x ? copysign(x, 1.0) : x;
+}

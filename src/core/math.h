@@ -13,4 +13,7 @@ double lvni_tanh(double x);
 double lvni_erf(double x);  /* within 12 units */
 double lvni_erfc(double x); /* 1 - erf(x), with a few digits less than the others below 2 */
 
+/* For text: NaN without its sign, which processors set and printf would write ("-nan"); all else as it is. */
+double lvni_unsigned_nan(double x);
+
 #endif

@@ -191,6 +191,11 @@ const char *lvni_bytes_text(uint64_t bytes, char out[LVNI_BYTES_TEXT])
     return out;
 }
 
+const char *lvni_plural(int64_t n, const char *one, const char *many)
+{
+    return n == 1 ? one : many;
+}
+
 const char *lvni_str_text(const lvni_str *s)
 {
     return s->data != NULL ? s->data : "";

@@ -37,6 +37,8 @@ enum { LVNI_BYTES_TEXT = 24 };
 /* An amount of memory for people, never with an exponent: "64 KiB", "36.8 MiB", "1023 MiB", "1.25 GiB". Returns out. */
 const char *lvni_bytes_text(uint64_t bytes, char out[LVNI_BYTES_TEXT]);
 
+/* What a count is followed by: one when n is 1, else many. ("%d step%s", n, lvni_plural(n, "", "s")) */
+const char *lvni_plural(int64_t n, const char *one, const char *many);
 const char *lvni_str_text(const lvni_str *s);  /* "" while empty; borrowed until the next append */
 lvn_status lvni_str_status(const lvni_str *s); /* LVN_ERR_MEMORY when an append failed */
 char *lvni_str_take(lvni_str *s); /* the caller's (lvni_free), NULL when an append failed; s is empty */

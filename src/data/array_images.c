@@ -89,8 +89,8 @@ static lvn_status read_labels(lvni_array_images *m, int p, const char *path)
     lvn_status s = LVN_OK;
     if (a.ndim != 1 || a.shape[0] != n) {
         char text[192];
-        s = lvn_error_set(LVN_ERR_MISMATCH, __FILE__, __LINE__, "%s holds %s labels for %lld pictures: one number per picture is needed", path,
-                          lvni_array_shape_text(&a, text), (long long)n);
+        s = lvn_error_set(LVN_ERR_MISMATCH, __FILE__, __LINE__, "%s holds %s labels for %lld picture%s: one number per picture is needed", path,
+                          lvni_array_shape_text(&a, text), (long long)n, lvni_plural(n, "", "s"));
     } else {
         s = lvni_array_read_i64(&a, 0, n, m->label + from);
         if (s == LVN_ERR_DTYPE) {
@@ -233,8 +233,8 @@ static lvn_status relabel_all(const lvni_array_images *m, const char *const *cla
     }
     for (int64_t i = 0; i < m->n; i++) {
         if (map[m->label[i]] < 0) {
-            LVN_FAIL(LVN_ERR_MISMATCH, "picture %lld has the class %s, which the model was not trained on (its %d classes: %s ... %s)", (long long)i,
-                     m->class_names[m->label[i]], n_classes, class_names[0], class_names[n_classes - 1]);
+            LVN_FAIL(LVN_ERR_MISMATCH, "picture %lld has the class %s, which the model was not trained on (its %d class%s: %s ... %s)", (long long)i,
+                     m->class_names[m->label[i]], n_classes, lvni_plural(n_classes, "", "es"), class_names[0], class_names[n_classes - 1]);
         }
     }
     for (int64_t i = 0; i < m->n; i++) {

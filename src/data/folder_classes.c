@@ -114,10 +114,10 @@ static lvn_status check_loose(const lvni_image_scan *scan)
     }
     if (loose > 0) {
         LVN_FAIL(LVN_ERR_USAGE,
-                 "%s: %lld of %lld pictures lie in no class folder (the first is %s); levin needs "
+                 "%s: %lld of %lld picture%s lie in no class folder (the first is %s); levin needs "
                  "one sub-folder per class, "
                  "such as %s/cat/1.jpg",
-                 scan->root, (long long)loose, (long long)scan->n,
+                 scan->root, (long long)loose, (long long)scan->n, lvni_plural(scan->n, "", "s"),
                  lvni_image_scan_name(scan, first), scan->root);
     }
     return LVN_OK;
@@ -262,9 +262,10 @@ static lvn_status relabel_map(const lvni_image_scan *scan, const char *const *cl
         }
         if (map[i] < 0) {
             LVN_FAIL(LVN_ERR_MISMATCH,
-                     "%s has the class %s, which the model was not trained on (its %d classes: %s "
+                     "%s has the class %s, which the model was not trained on (its %d class%s: %s "
                      "... %s): rename or remove that folder",
-                     scan->root, scan->class_names[i], n_classes, class_names[0],
+                     scan->root, scan->class_names[i], n_classes,
+                     lvni_plural(n_classes, "", "es"), class_names[0],
                      class_names[n_classes - 1]);
         }
     }

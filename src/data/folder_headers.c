@@ -38,7 +38,7 @@ static void forget_damage(lvni_damage *d)
 lvn_status lvni_damage_tell(lvni_damage *d, int64_t of, lvni_str *out)
 {
     if (d->n > 0) {
-        lvni_str_printf(out, "%lld of %lld pictures cannot be used: %s%s%s", (long long)d->n, (long long)of, lvni_str_text(&d->first),
+        lvni_str_printf(out, "%lld of %lld picture%s cannot be used: %s%s%s", (long long)d->n, (long long)of, lvni_plural(of, "", "s"), lvni_str_text(&d->first),
                         lvni_str_text(&d->names), d->n > LVNI_DAMAGE_NAMED ? ", ..." : "");
     }
     lvn_status s = lvni_str_status(&d->first);

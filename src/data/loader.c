@@ -311,7 +311,7 @@ bool lvni_loader_report(lvni_loader *l, lvni_str *out)
         return false;
     }
     lvni_str_printf(out, "%lld unreadable sample%s left out (on_error=skip)", (long long)count,
-                    count == 1 ? "" : "s");
+                    lvni_plural(count, "", "s"));
     const char *separator = ": ";
     for (int64_t i = from; i < count && i < LVNI_LOADER_NAMED; i++) {
         lvni_str_append(out, separator);

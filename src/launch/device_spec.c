@@ -252,7 +252,7 @@ static lvn_status choose_list(const lvni_device_request *r, const lvni_visible *
 static lvn_status choose_first(const lvni_device_request *r, const lvni_visible *v, int count, lvni_device_choice *out)
 {
     if (count > v->n && !(r->launched && v->n == 1)) {
-        return fail(r, v, "only %d %s visible", v->n, v->n == 1 ? "device is" : "devices are");
+        return fail(r, v, "only %d %s visible", v->n, lvni_plural(v->n, "device is", "devices are"));
     }
     lvni_device_request shared = *r;
     shared.allow_shared = true;

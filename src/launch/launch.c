@@ -139,7 +139,8 @@ static void tell_start(lvni_run *r)
     if (!r->o.verbose) {
         return;
     }
-    lvni_launch_say(r, "run %s: %d ranks here, %d in all; logs and errors in %s", r->run_id, r->local, r->world, r->run_dir);
+    lvni_launch_say(r, "run %s: %d rank%s here, %d in all; logs and errors in %s", r->run_id, r->local,
+                    lvni_plural(r->local, "", "s"), r->world, r->run_dir);
     for (int i = 0; i < r->local; i++) {
         lvni_str cpus = {0};
         lvni_bind_print(&r->binding, i, &cpus);

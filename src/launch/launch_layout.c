@@ -78,7 +78,7 @@ static lvn_status count_processes(lvni_run *r, int nproc, bool threads, lvni_acc
     }
     const bool by_number = d->given || (d->accelerator != LVNI_ACCELERATOR_CPU && asked != LVNI_ACCELERATOR_AUTO);
     if (by_number && !threads && (d->given ? r->local != d->n : r->local > d->n) && !r->o.allow_shared_device) {
-        LVN_FAIL(LVN_ERR_USAGE, "%d processes (nproc), but %d %s (%s); leave nproc out, or give as many devices", r->local, d->n, d->n == 1 ? "device" : "devices", key);
+        LVN_FAIL(LVN_ERR_USAGE, "%d processes (nproc), but %d %s (%s); leave nproc out, or give as many devices", r->local, d->n, lvni_plural(d->n, "device", "devices"), key);
     }
     return LVN_OK;
 }

@@ -109,8 +109,8 @@ static lvn_status read_forced(const lvni_who_ask *ask, lvni_source *out)
     const int n = lvni_who_missing(ask->env, *out, &missing);
     lvn_status s = LVN_OK;
     if (n > 0) {
-        s = lvni_notice_error(ask->notices, 100, "%s=%s, but %s that it needs %s missing", from, name, n == 1 ? "a variable" : "variables",
-                              n == 1 ? "is" : "are");
+        s = lvni_notice_error(ask->notices, 100, "%s=%s, but %s that it needs %s missing", from, name, lvni_plural(n, "a variable", "variables"),
+                              lvni_plural(n, "is", "are"));
         lvni_str_append(&ask->notices->text, lvni_str_text(&missing.text));
         lvni_notice_fix(ask->notices, "start the ranks with what sets them, or leave %s away", from);
     }
@@ -189,7 +189,7 @@ static lvn_status check_nodes(const lvni_who_ask *ask, const lvni_who *who)
         return LVN_OK;
     }
     const lvn_status s = lvni_notice_error(ask->notices, 119, "%d node%s asked for, but the ranks run on %d", asked,
-                                           asked == 1 ? " is" : "s are", who->nnodes);
+                                           lvni_plural(asked, " is", "s are"), who->nnodes);
     lvni_notice_found(ask->notices, "num_nodes=%d", asked);
     if (who->from[LVNI_WHO_NNODES] != NULL) {
         lvni_env_found(ask->env, who->from[LVNI_WHO_NNODES], ask->notices);
@@ -197,7 +197,7 @@ static lvn_status check_nodes(const lvni_who_ask *ask, const lvni_who *who)
         lvni_notice_found(ask->notices, "nnodes=%d (source %s)", who->nnodes, lvni_source_name(who->source));
     }
     lvni_notice_fix(ask->notices, "num_nodes=%d, or start the ranks on %d node%s (#SBATCH --nodes=%d)", who->nnodes, asked,
-                    asked == 1 ? "" : "s", asked);
+                    lvni_plural(asked, "", "s"), asked);
     return s;
 }
 

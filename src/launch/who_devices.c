@@ -27,11 +27,6 @@ static void found_both(const lvni_who *who, char *const *env, const lvni_who_dev
     }
 }
 
-static const char *plural(int n)
-{
-    return n == 1 ? "" : "s";
-}
-
 /* --ntasks and --ntasks-per-node both given: --ntasks wins, and fewer tasks run than the other says. */
 static bool ntasks_won(const lvni_who *who, char *const *env, int devices, int *ntasks, int *per_node)
 {
@@ -51,14 +46,14 @@ static lvn_status mismatch(const lvni_who *who, char *const *env, const lvni_who
     int ntasks, per_node;
     if (who->source == LVNI_SOURCE_SLURM && ntasks_won(who, env, devices, &ntasks, &per_node)) {
         const lvn_status s = lvni_notice_error(n, 104, "--ntasks=%d won over --ntasks-per-node=%d, so this node has %d task%s for %d devices", ntasks,
-                                               per_node, tasks, plural(tasks), devices);
+                                               per_node, tasks, lvni_plural(tasks, "", "s"), devices);
         lvni_env_found(env, "SLURM_NTASKS", n);
         lvni_env_found(env, "SLURM_NTASKS_PER_NODE", n);
         found_both(who, env, d, n);
         lvni_notice_fix(n, "remove --ntasks (-n), and keep --ntasks-per-node=%d", per_node);
         return s;
     }
-    const lvn_status s = lvni_notice_error(n, 103, "%d task%s on this node, but %d device%s", tasks, plural(tasks), devices, plural(devices));
+    const lvn_status s = lvni_notice_error(n, 103, "%d task%s on this node, but %d device%s", tasks, lvni_plural(tasks, "", "s"), devices, lvni_plural(devices, "", "s"));
     found_both(who, env, d, n);
     if (who->source == LVNI_SOURCE_SLURM) {
         lvni_notice_fix(n, "#SBATCH --ntasks-per-node=%d", devices);
@@ -137,10 +132,10 @@ static void warn_idle(const lvni_who *who, char *const *env, const lvni_who_devi
     }
     if (on_node != NULL) {
         lvni_notice_warn(n, 207, "devices %s stay idle: SLURM_GPUS_ON_NODE=%s but %d task%s", lvni_str_text(&idle), on_node, who->local_world,
-                         plural(who->local_world));
+                         lvni_plural(who->local_world, "", "s"));
     } else {
         lvni_notice_warn(n, 207, "devices %s stay idle: %d are visible, but this node has %d rank%s", lvni_str_text(&idle), d->visible->n,
-                         who->local_world, plural(who->local_world));
+                         who->local_world, lvni_plural(who->local_world, "", "s"));
     }
     lvni_str_free(&idle);
 }

@@ -1,6 +1,8 @@
 /* Threads that load data (workers.h). */
 #include "launch/workers.h"
 
+#include "core/str.h"
+
 enum { MOST = 8 }; /* of auto, where nobody said how many processors a task gets */
 
 /* srun does not hand on --cpus-per-task of the batch script since 22.05: the variable says 12, and the task has one. */
@@ -43,7 +45,7 @@ int lvni_workers_choose(const lvni_who *who, const lvni_workers_request *request
         lvni_notice_warn(notices, 209, "workers (%d) must be smaller than cpus-per-task (%d): the rank itself needs one", request->asked, usable);
     } else if (node > 0 && (int64_t)request->asked * ranks > node) {
         lvni_notice_warn(notices, 202, "%d workers x %d rank%s are more than the %d processors of this node: lower num_workers", request->asked, ranks,
-                         ranks == 1 ? "" : "s", node);
+                         lvni_plural(ranks, "", "s"), node);
     }
     return request->asked;
 }

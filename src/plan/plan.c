@@ -2,6 +2,7 @@
  * what follows. */
 #include "plan/plan.h"
 
+#include "core/str.h"
 #include "plan/tree.h"
 
 #include <string.h>
@@ -70,7 +71,7 @@ static lvn_status resolve_batch(const lvni_plan_options *o, lvni_plan *p)
                  "batch_size=%lld and batch_size_per_device=%lld disagree: %lld per device on %d device%s is "
                  "%lld; give one of them",
                  (long long)o->batch_size, (long long)per_device, (long long)per_device, p->devices,
-                 p->devices == 1 ? "" : "s", (long long)(per_device * p->devices));
+                 lvni_plural(p->devices, "", "s"), (long long)(per_device * p->devices));
     }
     const int64_t per_round = o->batch_size > 0 ? o->batch_size : per_device * p->devices;
     if (per_round > MAX_BATCH / a) {
@@ -101,7 +102,7 @@ static lvn_status too_few_samples(const lvni_plan_options *o, const lvni_plan *p
         snprintf(shards, sizeof shards, "shards=%d", p->shards);
     } else {
         snprintf(shards, sizeof shards, "%d device%s x %d accumulation step%s", p->devices,
-                 p->devices == 1 ? "" : "s", p->accumulate, p->accumulate == 1 ? "" : "s");
+                 lvni_plural(p->devices, "", "s"), p->accumulate, lvni_plural(p->accumulate, "", "s"));
         snprintf(devices, sizeof devices, " (or devices=%lld)", e / p->accumulate);
     }
     if (o->effective_batch > 0) {
@@ -125,7 +126,7 @@ static lvn_status resolve_shards(const lvni_plan_options *o, lvni_plan *p)
         LVN_FAIL(LVN_ERR_USAGE,
                  "%d devices cannot share %d shard%s: at least one shard each; nearest that works: "
                  "devices=%d (or shards=%d)",
-                 p->devices, p->shards, p->shards == 1 ? "" : "s", p->shards, p->devices);
+                 p->devices, p->shards, lvni_plural(p->shards, "", "s"), p->shards, p->devices);
     }
     return p->effective_batch < p->shards ? too_few_samples(o, p) : LVN_OK;
 }
@@ -192,9 +193,10 @@ static lvn_status resolve_epoch(const lvni_plan_options *o, lvni_plan *p)
     p->drop_last = o->drop_last;
     if (p->drop_last && full == 0) {
         LVN_FAIL(LVN_ERR_USAGE,
-                 "drop_last=true leaves no step: %lld samples are fewer than the effective batch of %lld; "
+                 "drop_last=true leaves no step: %lld sample%s fewer than the effective batch of %lld; "
                  "nearest that works: an effective batch of %lld, or drop_last=false",
-                 (long long)p->n_samples, (long long)p->effective_batch, (long long)p->n_samples);
+                 (long long)p->n_samples, lvni_plural(p->n_samples, " is", "s are"),
+                 (long long)p->effective_batch, (long long)p->n_samples);
     }
     const bool short_step = rest > 0 && !p->drop_last;
     p->steps_per_epoch = full + (short_step ? 1 : 0);

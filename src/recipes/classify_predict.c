@@ -1,5 +1,6 @@
 /* Using a trained classifier: `predict` writes a table, `eval` measures; both can draw a page of pictures. */
 #include "core/alloc.h"
+#include "core/math.h"
 #include "core/escape.h"
 #include "core/vfs.h"
 #include "data/dataset.h"
@@ -87,7 +88,7 @@ static lvn_status take_row(void *user, int64_t sample, const float *p, int64_t k
             LVN_FAIL(LVN_ERR_NON_FINITE,
                      "the model %s gives %g as a probability: its weights are not finite; train again with a "
                      "smaller optim.lr",
-                     lvni_config_str(u->config, "model"), (double)p[i]);
+                     lvni_config_str(u->config, "model"), lvni_unsigned_nan((double)p[i]));
         }
         best = p[i] > p[best] ? i : best;
     }
@@ -157,11 +158,14 @@ static lvn_status check_words(const lvni_config *c)
 static void tell_trained(const use *u)
 {
     const int64_t n = u->data.train->cls->length(u->data.train), trained = u->data.n_trained;
-    if (trained == n) {
+    if (trained == n && n == 1) {
+        lvni_log_line(LVNI_LOG_INFO, "note: this picture was trained on");
+    } else if (trained == n) {
         lvni_log_line(LVNI_LOG_INFO, "note: all of these %lld pictures were trained on", (long long)n);
     } else if (trained > 0) {
-        lvni_log_line(LVNI_LOG_INFO, "note: %lld of these %lld pictures were trained on; split=val measures the others", (long long)trained,
-                      (long long)n);
+        lvni_log_line(LVNI_LOG_INFO,
+                      "note: %lld of these %lld pictures %s trained on; split=val measures the others",
+                      (long long)trained, (long long)n, lvni_plural(trained, "was", "were"));
     }
 }
 
@@ -175,8 +179,8 @@ static lvn_status choose_format(use *u)
     const lvni_config *c = u->config;
     const int n = u->exported->card.n_classes, top_k = (int)lvni_config_int(c, "top_k");
     if (top_k > n) {
-        LVN_FAIL(LVN_ERR_USAGE, "top_k=%d: the model %s has %d classes; give at most %d", top_k,
-                 lvni_config_str(c, "model"), n, n);
+        LVN_FAIL(LVN_ERR_USAGE, "top_k=%d: the model %s has %d class%s; give at most %d", top_k,
+                 lvni_config_str(c, "model"), n, lvni_plural(n, "", "es"), n);
     }
     u->format = (lvni_predict_format){.class_names = u->exported->card.class_names,
                                       .n_classes = n,
@@ -241,7 +245,8 @@ static lvn_status write_rows(const use *u)
 {
     LVN_TRY(lvni_file_write(lvni_output_path(u->config), lvni_str_text(&u->text), u->text.len));
     if (!lvni_output_is_stdout(u->config)) {
-        lvni_print(stdout, "%lld predictions in %s\n", (long long)u->n, lvni_output_path(u->config));
+        lvni_print(stdout, "%lld prediction%s in %s\n", (long long)u->n,
+                   lvni_plural(u->n, "", "s"), lvni_output_path(u->config));
     }
     return LVN_OK;
 }

@@ -58,8 +58,9 @@ static lvn_status write_file(const lvni_config *c)
     LVN_TRY(open_model(c, &e));
     const lvn_status s = lvni_export_model(e->model, e->model->weights, lvni_config_bool(c, "card") ? &e->card : NULL, -1, output);
     if (s == LVN_OK && !lvni_output_is_stdout(c)) {
-        lvni_print(stdout, "%s: %s with %d classes, %lld parameters, names and layouts of PyTorch\n",
-                   output, e->card.model, e->card.n_classes, (long long)lvni_model_count(e->model));
+        lvni_print(stdout, "%s: %s with %d class%s, %lld parameters, names and layouts of PyTorch\n",
+                   output, e->card.model, e->card.n_classes,
+                   lvni_plural(e->card.n_classes, "", "es"), (long long)lvni_model_count(e->model));
     }
     lvni_exported_close(e);
     return s;

@@ -311,7 +311,8 @@ lvn_status lvni_fit_rank(lvni_fit_run *r)
     }
     LVN_TRY(lvni_trainer_fit(r->trainer));
     if (r->trainer->saved_step >= 0) {
-        lvni_log_line(LVNI_LOG_INFO, "done after %lld steps; %s/checkpoints/last.safetensors", (long long)r->trainer->at.step, r->dir);
+        lvni_log_line(LVNI_LOG_INFO, "done after %lld step%s; %s/checkpoints/last.safetensors",
+                      (long long)r->trainer->at.step, lvni_plural(r->trainer->at.step, "", "s"), r->dir);
     }
     return LVN_OK;
 }
@@ -337,7 +338,8 @@ static void print_length(const lvni_fit_run *r)
     const int64_t total = steps >= 0 && (all < 0 || steps < all) ? steps : all;
     if (total >= 0) {
         const double in_epochs = (double)total / (double)r->plan.steps_per_epoch;
-        printf("the run: %lld steps, %.*g epochs\n", (long long)total, in_epochs < 1000.0 ? 4 : 9, in_epochs); /* no exponents */
+        printf("the run: %lld step%s, %.*g epoch%s\n", (long long)total, lvni_plural(total, "", "s"),
+               in_epochs < 1000.0 ? 4 : 9, in_epochs, in_epochs == 1.0 ? "" : "s"); /* no exponents */
     }
     char *dir = NULL;
     if (lvni_run_dir_choose(c, &dir) != LVN_OK) {
@@ -364,8 +366,9 @@ lvn_status lvni_fit_plan(const lvni_fit_request *request)
         s = lvni_plan_print(&r.plan, stdout);
         print_length(&r);
         lvni_fit_print_cores(&r);
-        lvni_print(stdout, "model %s: %lld parameters\n%-s\n", request->cls->name,
-                   (long long)lvni_model_count(r.model), lvni_str_text(&r.memory));
+        lvni_print(stdout, "model %s: %lld parameter%s\n%-s\n", request->cls->name,
+                   (long long)lvni_model_count(r.model),
+                   lvni_plural(lvni_model_count(r.model), "", "s"), lvni_str_text(&r.memory));
         fflush(stdout); /* the warning stands behind it */
         warn_scarce(&r);
     }

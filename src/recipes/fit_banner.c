@@ -38,7 +38,7 @@ static void print_device(const lvni_fit_run *r)
     lvni_accelerator_describe(&device);
     lvni_log_line(LVNI_LOG_DETAIL, "kernels: %s", lvni_cpu_describe());
     lvni_log_line(device.len > 0 ? LVNI_LOG_DETAIL : LVNI_LOG_INFO, "device cpu: %d core%s", cores,
-                  cores == 1 ? "" : "s");
+                  lvni_plural(cores, "", "s"));
     print_lines(LVNI_LOG_INFO, &device);
     if (r->rank.world > 1) {
         lvni_fit_say_ranks(r);
@@ -56,8 +56,9 @@ void lvni_fit_banner(const lvni_fit_run *r)
     if (r->request->ignored != NULL && r->request->ignored[0] != '\0') {
         lvni_log_line(LVNI_LOG_INFO, "%s", r->request->ignored);
     }
-    lvni_log_line(LVNI_LOG_INFO, "model %s: %lld parameters in %d tensors, seed %lld, precision %s",
-                  r->request->cls->name, (long long)lvni_model_count(r->model), r->model->n_parameters,
+    lvni_log_line(LVNI_LOG_INFO, "model %s: %lld parameter%s in %d tensor%s, seed %lld, precision %s",
+                  r->request->cls->name, (long long)lvni_model_count(r->model), lvni_plural(lvni_model_count(r->model), "", "s"),
+                  r->model->n_parameters, lvni_plural(r->model->n_parameters, "", "s"),
                   (long long)lvni_config_int(c, "seed"), lvni_config_str(c, "precision"));
     lvni_fit_say_phases(r);
     lvni_plan_describe_batch(&r->plan, &batch);

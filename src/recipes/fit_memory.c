@@ -11,11 +11,11 @@ static lvn_status refuse_size(const lvni_plan *p, int64_t size)
     const lvn_error why = *lvn_last_error();
     const bool in_all = size >= lvni_plan_shard(p, 0, p->shards - 1).count;
     if (in_all || p->last_step == p->effective_batch) {
-        LVN_FAIL(LVN_ERR_USAGE, "the network cannot do a shard of %lld sample%s: %s", (long long)size, size == 1 ? "" : "s", why.message);
+        LVN_FAIL(LVN_ERR_USAGE, "the network cannot do a shard of %lld sample%s: %s", (long long)size, lvni_plural(size, "", "s"), why.message);
     }
     LVN_FAIL(LVN_ERR_USAGE, "the last step of an epoch has %lld sample%s in %d shard%s (%lld samples in steps of %lld), and the network cannot do a shard of %lld: %s; "
-             "drop_last=true leaves that step out, and another batch_size may have none such", (long long)p->last_step, p->last_step == 1 ? "" : "s", p->shards,
-             p->shards == 1 ? "" : "s", (long long)p->n_samples, (long long)p->effective_batch, (long long)size, why.message);
+             "drop_last=true leaves that step out, and another batch_size may have none such", (long long)p->last_step, lvni_plural(p->last_step, "", "s"), p->shards,
+             lvni_plural(p->shards, "", "s"), (long long)p->n_samples, (long long)p->effective_batch, (long long)size, why.message);
 }
 
 /* Said, not refused: the forecast is of the peak, and what others take may be free by then. */
@@ -59,8 +59,8 @@ lvn_status lvni_fit_predict_memory(lvni_fit_run *r)
     }
     if (s == LVN_ERR_DEVICE_MEMORY) {
         const lvn_error why = *lvn_last_error();
-        LVN_FAIL(LVN_ERR_USAGE, "%lld samples at once take more memory than there is (%s): give a smaller batch_size or image_size, or more shards",
-                 (long long)need.refused, why.message);
+        LVN_FAIL(LVN_ERR_USAGE, "%lld sample%s at once take%s more memory than there is (%s): give a smaller batch_size or image_size, or "
+                 "more shards", (long long)need.refused, lvni_plural(need.refused, "", "s"), lvni_plural(need.refused, "s", ""), why.message);
     }
     if (s == LVN_OK) {
         lvni_memory_print(&need, o.plan.lanes, &r->memory);

@@ -11,7 +11,7 @@
 static bool shares_cores(const lvni_fit_run *run, char *out, size_t room)
 {
     const int ranks = run->rank.world, cores = run->rank.cores_all;
-    snprintf(out, room, "%d ranks share %d core%s and take turns: more than %d make%s nothing faster", ranks, cores, cores == 1 ? "" : "s", cores, cores == 1 ? "s" : "");
+    snprintf(out, room, "%d ranks share %d core%s and take turns: more than %d make%s nothing faster", ranks, cores, lvni_plural(cores, "", "s"), cores, lvni_plural(cores, "s", ""));
     return cores > 0 && ranks > cores && !lvni_accelerator_is_sim(run->request->config);
 }
 

@@ -127,8 +127,9 @@ static lvn_status open_parts(const lvni_config *c, const lvni_image_source *s, i
     if (n[1] > 0) {
         LVN_TRY(lvni_image_source_view(s, part[1], n[1], &out->eval, &out->val));
     }
-    lvni_str_printf(&out->note, "data %s: %lld images in %d classes ", lvni_config_str(c, "data"),
-                    (long long)n[0] + (long long)n[1], out->train->n_classes);
+    lvni_str_printf(&out->note, "data %s: %lld image%s in %d class%s ", lvni_config_str(c, "data"),
+                    (long long)n[0] + (long long)n[1], lvni_plural(n[0] + n[1], "", "s"),
+                    out->train->n_classes, lvni_plural(out->train->n_classes, "", "es"));
     LVN_TRY(lvni_class_counts_print(out->train, out->val, &out->note));
     lvni_str_printf(&out->note, "; %lld to train, %lld to validate", (long long)n[0],
                     (long long)n[1]);

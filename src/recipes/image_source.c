@@ -122,7 +122,7 @@ static lvn_status tell_empty(const lvni_config *c, const lvni_image_source *s)
     lvni_str text = {0};
     if (scan->n_empty > 0) {
         lvni_str_printf(&text, "data=%s: no image (JPEG or PNG) in the class folder%s %s", data,
-                        scan->n_empty == 1 ? "" : "s", lvni_str_text(&scan->empty));
+                        lvni_plural(scan->n_empty, "", "s"), lvni_str_text(&scan->empty));
         lvni_str_append(&text, scan->ignored.n > 0 ? " (ignored: " : "");
         lvni_ignored_print(&scan->ignored, &text);
         lvni_str_append(&text, scan->ignored.n > 0 ? ")" : "");
@@ -357,7 +357,7 @@ lvn_status lvni_image_source_relabel(const lvni_image_source *s, const char *con
         return lvni_array_images_relabel(s->arrays, class_names, n_classes);
     }
     if (s->shapes.classes != n_classes) {
-        LVN_FAIL(LVN_ERR_MISMATCH, "the model knows %d classes; give data.classes=%d", n_classes, n_classes);
+        LVN_FAIL(LVN_ERR_MISMATCH, "the model knows %d class%s; give data.classes=%d", n_classes, lvni_plural(n_classes, "", "es"), n_classes);
     }
     return LVN_OK;
 }

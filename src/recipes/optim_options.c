@@ -2,6 +2,8 @@
 #include "recipes/optim_options.h"
 #include "core/json_read.h"
 
+#include "core/str.h"
+
 #include <jansson.h>
 #include <string.h>
 
@@ -137,7 +139,7 @@ static lvn_status check_length(const lvni_config *c, const lvni_schedule *s)
     }
     if (s->warmup_steps > 0 && s->warmup_steps >= s->total_steps) {
         LVN_FAIL(LVN_ERR_USAGE, "scheduler.warmup_steps=%lld leaves nothing of the run's %lld step%s: give fewer, or a larger max_epochs or max_steps",
-                 (long long)s->warmup_steps, (long long)s->total_steps, s->total_steps == 1 ? "" : "s");
+                 (long long)s->warmup_steps, (long long)s->total_steps, lvni_plural(s->total_steps, "", "s"));
     }
     return LVN_OK;
 }

@@ -4,6 +4,7 @@
 #include "recipes/output_file.h"
 
 #include "core/alloc.h"
+#include "core/math.h"
 #include "core/escape.h"
 #include "core/vfs.h"
 #include "data/npy.h"
@@ -130,7 +131,7 @@ static lvn_status check_finite(const work *w)
     for (int64_t i = 0; i < w->array.shape[0] * w->n_classes; i++) {
         if (!isfinite(w->logits[i])) {
             LVN_FAIL(LVN_ERR_NON_FINITE, "the model %s gives %g as a logit of picture %lld of data=%s: its weights or the numbers of that picture are not finite or too large",
-                     lvni_config_str(w->config, "model"), (double)w->logits[i], (long long)(i / w->n_classes), lvni_config_str(w->config, "data"));
+                     lvni_config_str(w->config, "model"), lvni_unsigned_nan((double)w->logits[i]), (long long)(i / w->n_classes), lvni_config_str(w->config, "data"));
         }
     }
     return LVN_OK;

@@ -76,9 +76,10 @@ static lvn_status compare(const lvni_ckpt *ckpt, const json_t *was, const json_t
     s = s == LVN_OK ? lvni_str_status(&text) : s;
     if (s == LVN_OK) {
         s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
-                          "resume=true, and the classes are not those that %s was trained on: %s (%zu classes now, %zu then); give the data the classes that it had, "
+                          "resume=true, and the classes are not those that %s was trained on: %s (%zu class%s now, %zu then); give the data the classes that it had, "
                           "or start a new run in another out from its weights (weights=%s reset_head=true)",
-                          ckpt->path, lvni_str_text(&text), json_array_size(is), json_array_size(was), ckpt->path);
+                          ckpt->path, lvni_str_text(&text), json_array_size(is), lvni_plural((int64_t)json_array_size(is), "", "es"),
+                          json_array_size(was), ckpt->path);
     }
     lvni_str_free(&text);
     return s;

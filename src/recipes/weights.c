@@ -248,9 +248,9 @@ static lvn_status judge(load *l)
     if (l->foreign.n > 0) {
         lvni_str_printf(
             &text,
-            " it is of another network, with %s%s%d tensors more among those of this one: %s;",
+            " it is of another network, with %s%s%d tensor%s more among those of this one: %s;",
             l->stranger == NULL ? "" : l->stranger, l->stranger == NULL ? "" : ", ", l->foreign.n,
-            lvni_str_text(&l->foreign.text));
+            lvni_plural(l->foreign.n, "", "s"), lvni_str_text(&l->foreign.text));
     }
     if (l->missing.n > 0) {
         lvni_str_printf(&text, " %d missing: %s;", l->missing.n, lvni_str_text(&l->missing.text));
@@ -389,7 +389,8 @@ void lvni_weights_report_log(const lvni_weights_report *report, const char *path
     if (strcmp(report->file, path) != 0) {
         lvni_str_printf(&text, "%s, ", report->file);
     }
-    lvni_str_printf(&text, "%d of the model's %d tensors are from it", report->taken, report->all);
+    lvni_str_printf(&text, "%d of the model's %d tensors %s from it", report->taken, report->all,
+                    lvni_plural(report->taken, "is", "are"));
     if (report->naming[0] != '\0') {
         lvni_str_printf(&text, ", with the names of %s", report->naming);
     }

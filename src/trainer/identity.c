@@ -152,7 +152,7 @@ lvn_status lvni_identity_tell_layout(const lvni_trainer *t, const lvni_ckpt *ckp
     s = s == LVN_OK ? lvni_str_status(&machine) : s;
     if (s == LVN_OK) {
         const bool same = is_as_saved(ckpt, LVNI_IDENTITY_RUN, &run) && is_as_saved(ckpt, LVNI_IDENTITY_MACHINE, &machine);
-        lvni_log_line(LVNI_LOG_INFO, "%d rank%s wrote this checkpoint, and %d go%s on%s", was, was == 1 ? "" : "s", is, is == 1 ? "es" : "",
+        lvni_log_line(LVNI_LOG_INFO, "%d rank%s wrote this checkpoint, and %d go%s on%s", was, lvni_plural(was, "", "s"), is, lvni_plural(is, "es", ""),
                       same ? ": no bit of the results depends on that" : "");
     }
     lvni_str_free(&run);

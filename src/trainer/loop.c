@@ -165,8 +165,8 @@ lvn_status lvni_trainer_fit(lvni_trainer *t)
     if (lvni_trainer_finished(t)) {
         lvni_log_line(
             LVNI_LOG_INFO,
-            "nothing to do: the run is at step %lld, %lld epochs are done; a larger max_epochs or max_steps trains on",
-            (long long)t->at.step, (long long)t->at.epoch);
+            "nothing to do: the run is at step %lld, %lld epoch%s done; a larger max_epochs or max_steps trains on",
+            (long long)t->at.step, (long long)t->at.epoch, lvni_plural(t->at.epoch, " is", "s are"));
         return LVN_OK;
     }
     LVN_TRY(lvni_report_open(t));

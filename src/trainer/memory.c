@@ -351,7 +351,7 @@ void lvni_memory_print(const lvni_memory_need *n, int lanes, lvni_str *out)
     }
     lvni_str_printf(out, " (MiB: weights %.1f, gradients %.1f, optimizer %.1f, ", (double)n->weights * mib, (double)n->gradients * mib,
                     (double)n->optimizer * mib);
-    lvni_str_printf(out, "%d lane%s %.1f, weights reordered %.1f, batches %.1f, ", lanes, lanes == 1 ? "" : "s", (double)n->lanes * mib,
+    lvni_str_printf(out, "%d lane%s %.1f, weights reordered %.1f, batches %.1f, ", lanes, lvni_plural(lanes, "", "s"), (double)n->lanes * mib,
                     (double)n->copies * mib, (double)n->batches * mib);
     if (n->decoding > 0) {
         lvni_str_printf(out, "decoding %.1f, ", (double)n->decoding * mib);

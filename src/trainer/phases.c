@@ -20,7 +20,8 @@ void lvni_phases_describe(const lvni_model *m, lvni_str *out)
         for (int i = 0; i < m->n_parameters; i++) {
             n += m->parameters[i].phase == phase ? m->parameters[i].numel : 0;
         }
-        lvni_str_printf(out, phase == 0 ? "%s (%lld parameters)" : ", %s (%lld)", lvni_phases_name(m, phase), n);
+        lvni_str_printf(out, phase == 0 ? "%s (%lld parameter%s)" : ", %s (%lld)",
+                        lvni_phases_name(m, phase), n, lvni_plural(n, "", "s"));
     }
 }
 

@@ -1,6 +1,7 @@
 /* What a run tells while it runs: metrics.jsonl, and the progress line or plain lines. */
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "core/math.h"
 #include "core/str.h"
 #include "log/metrics.h"
 #include "log/run_log.h"
@@ -164,7 +165,7 @@ lvn_status lvni_report_epoch(lvni_trainer *t, bool validated)
     lvni_str line = {0};
     lvni_str_printf(&line, "epoch %lld done at step %lld:", (long long)t->at.epoch + 1, (long long)t->at.step);
     for (int i = 0; i < n; i++) {
-        lvni_str_printf(&line, " %s %.4f", row[i].name, row[i].value);
+        lvni_str_printf(&line, " %s %.4f", row[i].name, lvni_unsigned_nan(row[i].value));
     }
     lvni_progress_finish(&t->progress); /* its numbers are older than these */
     lvni_log_line(LVNI_LOG_INFO, "%s", lvni_str_text(&line));

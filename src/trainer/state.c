@@ -206,7 +206,7 @@ static lvn_status read_texts(const lvni_trainer *t, const lvni_ckpt *ckpt, lvni_
     }
     if (n != t->n_phases) {
         LVN_FAIL(LVN_ERR_USAGE, "%s was written by a run whose steps have %d phase%s, those of this one have %d: start a new run from its weights (weights=%s)",
-                 ckpt->path, n, n == 1 ? "" : "s", t->n_phases, ckpt->path);
+                 ckpt->path, n, lvni_plural(n, "", "s"), t->n_phases, ckpt->path);
     }
     return LVN_OK;
 }

@@ -1,5 +1,6 @@
 /* One optimizer step, phase after phase, each in the order of time: load the shards (the first phase; the others have the same samples), forward
  * and backward on the lanes, merge gradients in the fixed tree over shard numbers (with other ranks: reducer.h), then update.c. */
+#include "core/math.h"
 #include "autograd/tape.h"
 #include "kernels/flat.h"
 #include "tensor/device.h"
@@ -34,7 +35,8 @@ lvn_status lvni_trainer_run_shard(const lvni_trainer *t, lvni_shard_job *job)
     if (loss != NULL && lvn_numel(loss) == 1 && !isfinite(value) && !t->scaler.on && !lvni_device_failed()) { /* 16-mixed: an overflow, the step is skipped */
         s = lvn_error_set(LVN_ERR_NON_FINITE, __FILE__, __LINE__,
                           "the loss is %g at step %lld (epoch %lld), shard %lld: try a smaller optim.lr or gradient_clip_val=1",
-                          value, (long long)t->at.step, (long long)t->at.epoch + 1, (long long)b->shard);
+                          lvni_unsigned_nan(value), (long long)t->at.step, (long long)t->at.epoch + 1,
+                          (long long)b->shard);
     } else {
         s = lvn_backward_scaled(
             loss,

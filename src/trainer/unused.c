@@ -54,8 +54,8 @@ void lvni_unused_tell(lvni_trainer *t)
         lvni_log_line(LVNI_LOG_WARNING,
                       "the loss does not depend on %s: %s without a gradient stay%s as %s; "
                       "freeze=PATTERN says that it is meant",
-                      lvni_str_text(&names), n == 1 ? "a parameter" : "parameters",
-                      n == 1 ? "s" : "", n == 1 ? "it is" : "they are");
+                      lvni_str_text(&names), lvni_plural(n, "a parameter", "parameters"),
+                      lvni_plural(n, "s", ""), lvni_plural(n, "it is", "they are"));
     }
     lvni_str_free(&names);
     lvni_free(t->used);

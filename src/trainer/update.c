@@ -1,5 +1,6 @@
 /* From the summed gradient of a phase to new weights: divide, skip or clip, update; and what a step does once, after its last phase. Called by
  * the step (step.c). */
+#include "core/math.h"
 #include "kernels/flat.h"
 #include "tensor/device.h"
 #include "trainer/loop_impl.h"
@@ -39,7 +40,8 @@ lvn_status lvni_trainer_update(lvni_trainer *t, const lvni_set *total, lvni_step
     if (!isfinite(p->grad_norm)) {
         LVN_FAIL(LVN_ERR_NON_FINITE,
                  "the gradient's norm is %g at step %lld (epoch %lld%s%s): try a smaller optim.lr",
-                 p->grad_norm, (long long)t->at.step, (long long)t->at.epoch + 1, name[0] != '\0' ? ", phase " : "", name);
+                 lvni_unsigned_nan(p->grad_norm), (long long)t->at.step, (long long)t->at.epoch + 1,
+                 name[0] != '\0' ? ", phase " : "", name);
     }
     double scale = 1.0 / divisor;
     p->clipped = clip > 0.0 && p->grad_norm > clip;

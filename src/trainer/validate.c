@@ -1,4 +1,5 @@
 /* Validation after an epoch, and samples that could not be read. Called by the loop (loop.c). */
+#include "core/math.h"
 #include "log/run_log.h"
 #include "trainer/loop_impl.h"
 
@@ -60,7 +61,7 @@ lvn_status lvni_loop_validate(lvni_trainer *t)
         LVN_FAIL(LVN_ERR_NON_FINITE,
                  "the validation loss is %g after step %lld (epoch %lld): try a smaller optim.lr or "
                  "gradient_clip_val=1",
-                 loss, (long long)t->at.step, (long long)t->at.epoch + 1);
+                 lvni_unsigned_nan(loss), (long long)t->at.step, (long long)t->at.epoch + 1);
     }
     return LVN_OK;
 }
@@ -72,9 +73,10 @@ lvn_status lvni_loop_check_readable(const lvni_trainer *t)
                                         : lvni_loader_get_stats(t->loader).unreadable == t->o.plan.n_samples;
     if (none || t->at.samples_seen == 0) {
         LVN_FAIL(LVN_ERR_CORRUPT,
-                 "none of the training samples read in %lld steps (of %lld samples in all) could be used: "
+                 "none of the training samples read in %lld step%s (of %lld sample%s in all) could be used: "
                  "see the warnings for their names",
-                 (long long)t->at.step, (long long)t->o.plan.n_samples);
+                 (long long)t->at.step, lvni_plural(t->at.step, "", "s"), (long long)t->o.plan.n_samples,
+                 lvni_plural(t->o.plan.n_samples, "", "s"));
     }
     return LVN_OK;
 }

@@ -11,6 +11,9 @@
 #include "core/rng.h"
 
 #include <stdlib.h>
+#include <limits.h>
+#include <stdio.h>
+#include <unistd.h>
 
 static const char *const seeds[] = {
     "optim:\n  name: adamw\n  lr: 1e-3\n  betas: [0.9, 0.99]\nmilestones:\n  - 1\n  - 2\ntitle: "
@@ -137,7 +140,8 @@ static void mutated_words_never_break_the_parser(void **state)
     assert_int_equal(lvni_alloc_get_total().live_bytes, 0);
 }
 
-/* Names of files are any bytes but zero: control characters, other encodings, what looks like an escape. */
+/* Names of files are any bytes but zero: control characters, other encodings, what looks like an escape.
+ * They are saved as they are from every directory. */
 static void any_path_comes_back(void **state)
 {
     (void)state;
@@ -151,6 +155,9 @@ static void any_path_comes_back(void **state)
         }
         path[0] = '/'; /* others are written from the root on */
         path[n < sizeof path ? n : sizeof path - 1] = '\0';
+        if (path[strspn(path, " \t\r\n")] == '\0') {
+            continue; /* refused as empty */
+        }
         lvni_config *config = NULL, *again = NULL;
         assert_int_equal(make_config(&config), LVN_OK);
         assert_int_equal(lvni_config_assign(config, &(lvni_assignment){.key = "data",
@@ -164,7 +171,10 @@ static void any_path_comes_back(void **state)
         assert_true(lvni_utf8_valid(text.data));
         assert_int_equal(make_config(&again), LVN_OK);
         assert_int_equal(lvni_config_load_yaml(again, LVNI_LAYER_SAVED, "saved", text.data, text.len), LVN_OK);
-        assert_string_equal(lvni_config_str(again, "data"), path);
+        char whole[PATH_MAX + 32], here[PATH_MAX];
+        assert_non_null(getcwd(here, sizeof here));
+        snprintf(whole, sizeof whole, "%s/%s", here, path);
+        assert_string_equal(lvni_config_str(again, "data"), path[0] == '/' ? path : whole);
         lvni_config_destroy(config);
         lvni_config_destroy(again);
         lvni_str_free(&text);
