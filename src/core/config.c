@@ -197,9 +197,12 @@ static lvn_status check_path(const lvni_option *row, const lvni_assignment *a)
 {
     const bool given = a->layer == LVNI_LAYER_WORDS || a->layer == LVNI_LAYER_FILE ||
                        a->layer == LVNI_LAYER_JOB;
-    const char *nothing = a->quoted ? " \t\r\n" : " \t\r\n'\"";
-    if (row->type != LVNI_OPT_PATH || a->back || !given ||
-        a->text[strspn(a->text, nothing)] != '\0') {
+    const char *text = a->text;
+    if (!a->quoted) { /* in quotes a name may be made of blanks */
+        text += strspn(text, " \t\r\n");
+        text += strcmp(text, "''") == 0 || strcmp(text, "\"\"") == 0 ? 2 : 0;
+    }
+    if (row->type != LVNI_OPT_PATH || a->back || !given || *text != '\0') {
         return LVN_OK;
     }
     LVN_FAIL(LVN_ERR_USAGE, "`%.80s`: the path is empty; give one, or leave the key out  (%s)",

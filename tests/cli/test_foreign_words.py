@@ -51,10 +51,10 @@ class Keys(Case):
             paths = [line.split()[0] for line in self.levin(["help", topic], OK)[0].splitlines() if line.startswith("  ") and line.split()[1:2] == ["path,"]]
             self.assertTrue(paths)
             for key in paths:
-                for words in ([f"{key}="], [f"--{key}", ""], [f"{key}=' '"]):
-                    if key != "config" or words != [f"{key}=' '"]:
+                for words in ([f"{key}="], [f"--{key}", ""], [f"{key}=''"], [f"{key}=  "]):
+                    if key != "config" or words[-1] in ("config=", ""):
                         self.levin([*command, *words, *behind.get(topic, [])], USAGE, [f"`{key}`: the path is empty"])
-            texts = ["''", '""', "' '", ""]
+            texts = ["''", '""', "  ", ""]
             for key, text in zip(paths, texts):
                 write(f"{self.dir}/job.yaml", f"{key}: {text}\n".encode())
                 if key != "config":
