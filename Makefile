@@ -1,8 +1,9 @@
 # The human door; CMake (CMakePresets.json) does the work. `make help` lists what there is.
-.PHONY: all help install uninstall build deps try-deps lint-deps check test demo asan tsan bench fuzz lint fmt clean
+.PHONY: all help install uninstall build deps try-deps lint-deps check test demo asan tsan bench fuzz soak lint fmt clean
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 60
+SOAK_MINUTES ?= 30
 all: build ## build build/levin (installs nothing)
 
 help: ## this list
@@ -39,6 +40,9 @@ asan: ## build in build-asan with ASan and UBSan, all tests
 tsan: ## build in build-tsan with TSan, the tests that are about threads
 	@tools/build tsan $(JOBS)
 	@tools/run-tests tsan $(JOBS)
+
+soak: build ## random configurations, signals and strangers with a new seed, SOAK_MINUTES (30), then the slow tests
+	@tools/soak $(SOAK_MINUTES)
 
 fuzz: ## search for inputs that break a parser, FUZZ_SECONDS (60) each; FUZZ="idx npy": only these
 	@tools/fuzz $(JOBS) $(FUZZ_SECONDS) $(FUZZ)
