@@ -266,7 +266,7 @@ static lvn_status walk(struct lvni_tape *tape)
     return LVN_OK;
 }
 
-lvn_status lvn_backward_scaled(lvn_tensor *loss, double seed)
+static lvn_status backward(lvn_tensor *loss, double seed)
 {
     struct lvni_tape *tape = lvni_tape_get();
     if (tape == NULL) {
@@ -288,6 +288,14 @@ lvn_status lvn_backward_scaled(lvn_tensor *loss, double seed)
     tape->paused = paused;
     tape->walking = false;
     lvni_tape_drop_nodes(tape);
+    return s;
+}
+
+lvn_status lvn_backward_scaled(lvn_tensor *loss, double seed)
+{
+    const unsigned before = lvni_fp_enter(LVNI_FP_FLUSH);
+    const lvn_status s = backward(loss, seed);
+    lvni_fp_leave(before);
     return s;
 }
 

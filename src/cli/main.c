@@ -3,6 +3,7 @@
 #include "core/escape.h"
 #include "core/exit_code.h"
 #include "kernels/kernels.h"
+#include "tensor/ctx.h"
 #include "trainer/trainer.h"
 
 #include <fcntl.h>
@@ -49,6 +50,7 @@ static int run(const lvni_command *c, int argc, char **argv)
         lvni_stop_defer();
     }
     if (c->computes) {
+        lvni_thread_set_ftz();
         lvni_cpu_clean_environment(argv);
     }
     return c->run(argc - 2, (const char *const *)argv + 2);

@@ -224,8 +224,10 @@ static lvn_status wait_for_next(lvni_loader *l, lvni_slot **slot)
                      l->n_slots);
         }
         if (l->o.workers == 0 && lvni_loader_claim(l, &work)) {
-            lvni_thread_set_ftz(); /* what the workers do at their start */
+            const unsigned before =
+                lvni_fp_enter(LVNI_FP_FLUSH); /* as the workers at their start */
             lvni_loader_decode(l, work);
+            lvni_fp_leave(before);
         } else if (l->opened == opened) { /* else batches without samples were opened: nothing to decode, and nobody who would wake this thread */
             pthread_cond_wait(&l->ready, &l->lock);
         }

@@ -126,7 +126,7 @@ void lvni_sum_run(const lvni_sum_plan *plan, void *const *source, void *out, int
         }
         return;
     }
-    lvni_thread_set_ftz();
+    const unsigned before = lvni_fp_enter(LVNI_FP_FLUSH);
     machine m;
     const bool half = size == 2;
     const int64_t block = LVNI_SUM_BLOCK / (int64_t)(half ? sizeof(float) : size);
@@ -143,4 +143,5 @@ void lvni_sum_run(const lvni_sum_plan *plan, void *const *source, void *out, int
             lvni_combine(into, operand(plan, source, &m, s->a, offset), operand(plan, source, &m, s->b, offset), count, dtype, how);
         }
     }
+    lvni_fp_leave(before);
 }

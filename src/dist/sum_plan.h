@@ -31,7 +31,7 @@ void lvni_sum_plan_make(lvni_sum_plan *plan, int n, const lvni_tree_node *leaf, 
 bool lvni_sum_is_node(int n, int begin, int end);
 
 /* out = the sum of every source, in the elements [first, first + n). out may be one of the sources. 16-bit floats are added in f32 and
- * rounded once. Sets FTZ in the calling thread. Without sources nothing is written. */
+ * rounded once. Denormals are flushed. Without sources nothing is written. */
 void lvni_sum_run(const lvni_sum_plan *plan, void *const *source, void *out, int64_t first, int64_t n, lvn_dtype dtype, lvni_reduce how);
 
 #endif

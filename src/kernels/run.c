@@ -291,7 +291,7 @@ lvni_op_time lvni_run_time(lvni_op op)
     return (lvni_op_time){.calls = atomic_load(&spent[op].calls), .ns = atomic_load(&spent[op].ns)};
 }
 
-lvn_status lvni_run(lvni_op op, lvni_args *args, unsigned want)
+static lvn_status run_measured(lvni_op op, lvni_args *args, unsigned want)
 {
     if (!atomic_load_explicit(&measures, memory_order_relaxed) || (int)op < 0 || op >= LVNI_OP_COUNT) {
         return run(op, args, want);
@@ -300,5 +300,13 @@ lvn_status lvni_run(lvni_op op, lvni_args *args, unsigned want)
     const lvn_status status = run(op, args, want);
     atomic_fetch_add(&spent[op].calls, 1);
     atomic_fetch_add(&spent[op].ns, lvni_now_ns() - start);
+    return status;
+}
+
+lvn_status lvni_run(lvni_op op, lvni_args *args, unsigned want)
+{
+    const unsigned before = lvni_fp_enter(LVNI_FP_FLUSH);
+    const lvn_status status = run_measured(op, args, want);
+    lvni_fp_leave(before);
     return status;
 }

@@ -7,6 +7,7 @@
 #include "recipes/report_error.h"
 #include "recipes/optim_options.h"
 #include "recipes/train_options.h"
+#include "tensor/ctx.h"
 #include "trainer/trainer.h"
 
 #include <levin/trainer.h>
@@ -52,7 +53,9 @@ lvn_status lvn_job_train(const lvn_job *job, int n_words, const char *const *wor
 {
     lvni_log_set_report(STDOUT_FILENO);
     lvni_log_keep();
+    const unsigned before = lvni_fp_enter(LVNI_FP_FLUSH);
     const lvn_status s = train(job, n_words, words);
+    lvni_fp_leave(before);
     lvni_stop_remove();
     lvni_log_close();
     lvni_log_set_report(STDERR_FILENO);

@@ -34,11 +34,43 @@ __attribute__((destructor)) static void free_main_fallback(void)
     fallback = NULL;
 }
 
+#if defined(__x86_64__)
+/* MXCSR: round to nearest, all exceptions masked, flush to zero; denormals are zero; flags of
+ * exceptions that have happened. */
+#define FP_FLUSH 0x9f80u
+#define FP_DAZ 0x0040u
+#define FP_FLAGS 0x003fu
+
+unsigned lvni_fp_enter(lvni_fp_mode mode)
+{
+    const unsigned before = _mm_getcsr(), want = FP_FLUSH | (mode == LVNI_FP_FLUSH ? FP_DAZ : 0u);
+    if ((before & ~FP_FLAGS) != want) {
+        _mm_setcsr(want | (before & FP_FLAGS));
+    }
+    return before;
+}
+
+void lvni_fp_leave(unsigned before)
+{
+    if (((_mm_getcsr() ^ before) & ~FP_FLAGS) != 0) {
+        _mm_setcsr(before);
+    }
+}
+#else
+unsigned lvni_fp_enter(lvni_fp_mode mode)
+{
+    return (unsigned)mode;
+}
+
+void lvni_fp_leave(unsigned before)
+{
+    (void)before;
+}
+#endif
+
 void lvni_thread_set_ftz(void)
 {
-#if defined(__x86_64__)
-    _mm_setcsr(_mm_getcsr() | 0x8040u); /* flush to zero, denormals are zero */
-#endif
+    lvni_fp_enter(LVNI_FP_FLUSH);
 }
 
 lvni_ctx *lvni_ctx_create(int team, int wgrad_team)
@@ -55,7 +87,6 @@ lvni_ctx *lvni_ctx_create(int team, int wgrad_team)
     c->team = team;
     c->wgrad_team = wgrad_team;
     c->module_path = "";
-    lvni_thread_set_ftz();
     return c;
 }
 

@@ -46,7 +46,7 @@ typedef struct lvni_ctx {
 lvni_ctx *lvni_ctx_get(void);
 /* Make `ctx` the thread's (NULL: back to the default). */
 void lvni_ctx_set(lvni_ctx *ctx);
-/* team, wgrad_team >= 1. Sets FTZ/DAZ in the calling thread. */
+/* team, wgrad_team >= 1. */
 lvni_ctx *lvni_ctx_create(int team, int wgrad_team);
 /* Frees what the context holds; its tensors must be gone. Parts above tensor/ register how theirs is freed. */
 void lvni_ctx_destroy(lvni_ctx *ctx);
@@ -56,7 +56,18 @@ typedef void (*lvni_scratch_free)(struct lvni_scratch *);
 extern _Atomic(lvni_tape_free) lvni_ctx_free_tape; /* atomic: every lane registers the same at its first use */
 extern _Atomic(lvni_scratch_free) lvni_ctx_free_scratch;
 
-/* Flush denormals to zero in the calling thread (part of the law: every thread that computes calls it). */
+/* How the calling thread computes: part of the law, so whatever computes is inside of one of these.
+ */
+typedef enum lvni_fp_mode {
+    LVNI_FP_FLUSH, /* denormal results are 0, and denormal operands count as 0 */
+    LVNI_FP_EXACT  /* denormal results are 0, operands are what they are: for what compares and
+                      chooses and does no arithmetic */
+} lvni_fp_mode;
+/* Rounds to nearest, masks exceptions. Returns what lvni_fp_leave needs to make the thread's state
+ * what it was: a thread may be the calling program's. Cheap, and may be nested. */
+unsigned lvni_fp_enter(lvni_fp_mode mode);
+void lvni_fp_leave(unsigned before);
+/* LVNI_FP_FLUSH for good, in a thread of our own. */
 void lvni_thread_set_ftz(void);
 
 #endif

@@ -154,9 +154,11 @@ lvn_status lvni_lanes_run(lvni_lanes *all, int n, lvni_lane_work work, void *use
         wake_others(all, n, work, user);
     }
     lvni_ctx *own = lvni_ctx_get();
+    const unsigned before = lvni_fp_enter(LVNI_FP_FLUSH);
     lvni_ctx_set(all->lane[0].ctx);
     lvn_status s = work(user, 0);
     lvni_ctx_set(own);
+    lvni_fp_leave(before);
     if (n > 1) {
         pthread_mutex_lock(&all->lock);
         while (all->working > 0) {

@@ -366,7 +366,9 @@ static lvn_status run_step(lvni_trainer *t, lvni_step_result *r)
 
 lvn_status lvni_trainer_step(lvni_trainer *t, lvni_step_result *r)
 {
+    const unsigned before = lvni_fp_enter(LVNI_FP_FLUSH);
     const lvn_status s = run_step(t, r);
+    lvni_fp_leave(before);
     t->torn = false;
     for (int i = 0; i < t->n_phases && s != LVN_OK && t->n_phases > 1; i++) {
         t->torn = t->torn || r->phase[i].updated;

@@ -20,6 +20,7 @@ typedef struct walk {
 typedef struct binary_job {
     walk w; /* outer axes, without the inner one */
     lvni_binary_fn fn;
+    lvni_fp_mode mode;
     const char *a, *b;
     char *y;
     size_t bytes, bytes_y; /* of an element of a and b, and of y */
@@ -112,7 +113,7 @@ static lvn_status repeated(binary_job *job, int64_t rows)
         memcpy(row + (size_t)i * bytes, job->b, bytes);
     }
     job->b = row;
-    lvni_par(rows, job->copies, job->inner, repeated_range, job);
+    lvni_par_in(job->mode, rows, job->copies, job->inner, repeated_range, job);
     return LVN_OK;
 }
 
@@ -130,18 +131,23 @@ static void add_in_place_bf16(const void *a, const void *b, void *y, int64_t n)
 }
 
 /* modes: one function per lvni_binary_mode */
-static lvn_status binary(const lvni_args *args, const lvni_binary_fn *modes)
+static lvn_status binary(const lvni_args *args, const lvni_binary_fn *modes, lvni_fp_mode mode)
 {
     const lvn_tensor *a = args->in[0], *b = args->in[1], *y = args->out[0];
     const int64_t n = lvn_numel(y);
     if (n == 0) {
         return LVN_OK;
     }
-    binary_job job = {.w = join_axes(a, b, y), .a = a->data, .b = b->data, .y = y->data,
-                      .bytes = lvn_dtype_size(a->dtype), .bytes_y = lvn_dtype_size(y->dtype)};
+    binary_job job = {.w = join_axes(a, b, y),
+                      .mode = mode,
+                      .a = a->data,
+                      .b = b->data,
+                      .y = y->data,
+                      .bytes = lvn_dtype_size(a->dtype),
+                      .bytes_y = lvn_dtype_size(y->dtype)};
     if (job.w.ndim == 0) { /* one element: array with array of length 1 */
         job.fn = modes[LVNI_VV];
-        lvni_par(1, 1, 1, flat_range, &job);
+        lvni_par_in(mode, 1, 1, 1, flat_range, &job);
         return LVN_OK;
     }
     const int last = job.w.ndim - 1;
@@ -153,20 +159,28 @@ static lvn_status binary(const lvni_args *args, const lvni_binary_fn *modes)
     job.inner = job.w.size[last];
     if (last == 0) {
         enum { GRAIN = 1024 };
-        lvni_par(n, GRAIN, 1, flat_range, &job);
+        lvni_par_in(mode, n, GRAIN, 1, flat_range, &job);
         return LVN_OK;
     }
     if (last == 1 && walk_a && walk_b && job.w.step_b[0] == 0 && job.inner < 64) {
         return repeated(&job, job.w.size[0]);
     }
     job.w.ndim = last;
-    lvni_par(n / job.inner, 1, job.inner, rows_range, &job);
+    lvni_par_in(mode, n / job.inner, 1, job.inner, rows_range, &job);
     return LVN_OK;
 }
 
 static lvni_elem elem_of(const lvn_tensor *t)
 {
     return t->dtype == LVN_BF16 ? LVNI_ELEM_BF16 : LVNI_ELEM_F32;
+}
+
+/* Those that choose see denormals as they are; arithmetic takes them for 0. */
+static lvni_fp_mode mode_of(int id)
+{
+    const bool chooses =
+        id == LVNI_BINARY_minimum || id == LVNI_BINARY_maximum || id == LVNI_BINARY_share;
+    return chooses ? LVNI_FP_EXACT : LVNI_FP_FLUSH;
 }
 
 /* ---- i64: labels and indices are compared, too ---- */
@@ -185,16 +199,21 @@ static lvni_elem elem_of(const lvn_tensor *t)
 #define LVNI_BINARY(op, expression)                                            \
     lvn_status lvni_cpu_##op(const lvni_args *args)                            \
     {                                                                          \
-        return binary(args, lvni_cpu_isa()->binary[elem_of(args->in[0])][LVNI_BINARY_##op]); \
+        return binary(args, lvni_cpu_isa()->binary[elem_of(args->in[0])][LVNI_BINARY_##op],   \
+                      mode_of(LVNI_BINARY_##op));                              \
     }
-#define LVNI_COMPARE(op, condition)                                                                                      \
-    INT_MODE(op, vv, i, i, condition)                                                                                    \
-    INT_MODE(op, vs, i, 0, condition)                                                                                    \
-    INT_MODE(op, sv, 0, i, condition)                                                                                    \
-    lvn_status lvni_cpu_##op(const lvni_args *args)                                                                      \
-    {                                                                                                                    \
-        static const lvni_binary_fn of_int[] = {[LVNI_VV] = int_##op##_vv, [LVNI_VS] = int_##op##_vs, [LVNI_SV] = int_##op##_sv}; \
-        return binary(args, args->in[0]->dtype == LVN_I64 ? of_int : lvni_cpu_isa()->compare[LVNI_COMPARE_##op]);        \
+#define LVNI_COMPARE(op, condition)                                                                \
+    INT_MODE(op, vv, i, i, condition)                                                              \
+    INT_MODE(op, vs, i, 0, condition)                                                              \
+    INT_MODE(op, sv, 0, i, condition)                                                              \
+    lvn_status lvni_cpu_##op(const lvni_args *args)                                                \
+    {                                                                                              \
+        static const lvni_binary_fn of_int[] = {                                                   \
+            [LVNI_VV] = int_##op##_vv, [LVNI_VS] = int_##op##_vs, [LVNI_SV] = int_##op##_sv};      \
+        return binary(args,                                                                        \
+                      args->in[0]->dtype == LVN_I64 ? of_int                                       \
+                                                    : lvni_cpu_isa()->compare[LVNI_COMPARE_##op],  \
+                      LVNI_FP_EXACT);                                                              \
     }
 #include "kernels/cpu/map.def"
 

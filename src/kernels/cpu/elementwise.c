@@ -95,6 +95,20 @@ static lvni_range_fn low_loop(map_job *j, lvn_dtype dtype, int64_t n)
     return j->slopes != NULL ? slopes_range : low_range;
 }
 
+/* Those that compare and choose: a denormal is neither 0 nor of no sign. */
+static lvni_fp_mode mode_of(const map_job *j)
+{
+    static const bool unary[LVNI_UNARY_COUNT] = {[LVNI_UNARY_sign] = true,
+                                                 [LVNI_UNARY_relu] = true,
+                                                 [LVNI_UNARY_leaky_relu] = true,
+                                                 [LVNI_UNARY_clamp] = true};
+    static const bool pair[LVNI_PAIR_COUNT] = {[LVNI_PAIR_abs_grad] = true,
+                                               [LVNI_PAIR_relu_grad] = true,
+                                               [LVNI_PAIR_leaky_relu_grad] = true,
+                                               [LVNI_PAIR_clamp_grad] = true};
+    return (j->pair == NULL ? unary : pair)[j->id] ? LVNI_FP_EXACT : LVNI_FP_FLUSH;
+}
+
 static lvn_status map(const lvni_args *args, map_job *j)
 {
     const lvni_vec *isa = lvni_cpu_isa();
@@ -105,7 +119,7 @@ static lvn_status map(const lvni_args *args, map_job *j)
     j->widen = dtype == LVN_BF16 ? isa->from_bf16 : isa->from_f16;
     j->narrow = dtype == LVN_BF16 ? isa->to_bf16 : isa->to_f16;
     const int64_t n = lvn_numel(args->out[0]);
-    lvni_par(n, GRAIN, 1, lvni_is_low(dtype) ? low_loop(j, dtype, n) : f32_range, j);
+    lvni_par_in(mode_of(j), n, GRAIN, 1, lvni_is_low(dtype) ? low_loop(j, dtype, n) : f32_range, j);
     return LVN_OK;
 }
 

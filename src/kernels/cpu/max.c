@@ -46,7 +46,8 @@ lvn_status lvni_cpu_max(const lvni_args *args)
     const int axis = attr->mask == 0 ? 0 : __builtin_ctz(attr->mask);
     const max_job job = {.size = x->shape[axis], .inner = product(x->shape, axis + 1, x->ndim), .x = LVNI_CF32(x),
                          .y = LVNI_F32(args->out[0]), .index_out = args->out[1] == NULL ? NULL : args->out[1]->data};
-    lvni_par(product(x->shape, 0, axis), 1, job.size * job.inner, max_range, &job);
+    lvni_par_in(LVNI_FP_EXACT, product(x->shape, 0, axis), 1, job.size * job.inner, max_range,
+                &job);
     return LVN_OK;
 }
 

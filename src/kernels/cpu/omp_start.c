@@ -140,7 +140,9 @@ static lvn_status start(void)
 lvn_status lvni_cpu_start(void)
 {
     pthread_mutex_lock(&start_lock);
+    const unsigned before = lvni_fp_enter(LVNI_FP_FLUSH);
     const lvn_status s = started ? LVN_OK : start();
+    lvni_fp_leave(before);
     started = started || s == LVN_OK;
     pthread_mutex_unlock(&start_lock);
     return s;

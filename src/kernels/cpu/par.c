@@ -8,7 +8,18 @@
 /* Below this many elements waking a team costs more than it saves. */
 static const int64_t SMALL = 32768;
 
-void lvni_par(int64_t n, int64_t grain, int64_t work, lvni_range_fn fn, const void *job)
+static void run_part(lvni_fp_mode mode, lvni_range_fn fn, const void *job, int64_t begin,
+                     int64_t end)
+{
+    if (begin < end) {
+        const unsigned before = lvni_fp_enter(mode);
+        fn(job, begin, end);
+        lvni_fp_leave(before);
+    }
+}
+
+void lvni_par_in(lvni_fp_mode mode, int64_t n, int64_t grain, int64_t work, lvni_range_fn fn,
+                 const void *job)
 {
     const lvni_ctx *ctx = lvni_ctx_get();
     if (lvni_device_dry_run()) {
@@ -20,20 +31,23 @@ void lvni_par(int64_t n, int64_t grain, int64_t work, lvni_range_fn fn, const vo
         team = chunks;
     }
     if (team <= 1 || n * work <= SMALL) {
-        if (n > 0) {
-            fn(job, 0, n);
-        }
+        run_part(mode, fn, job, 0, n);
         return;
     }
+    const unsigned before = lvni_fp_enter(
+        LVNI_FP_FLUSH); /* members that are made here get it for good, for oneDNN's regions */
 #pragma omp parallel num_threads((int)team)
     {
-        lvni_thread_set_ftz();
         const int64_t t = omp_get_thread_num();
         const int64_t members = omp_get_num_threads(); /* fewer than asked for is fine here */
-        const int64_t begin = chunks * t / members * grain;
-        const int64_t end = chunks * (t + 1) / members * grain;
-        if (begin < end) {
-            fn(job, begin, end < n ? end : n);
-        }
+        const int64_t begin = chunks * t / members * grain,
+                      end = chunks * (t + 1) / members * grain;
+        run_part(mode, fn, job, begin, end < n ? end : n);
     }
+    lvni_fp_leave(before);
+}
+
+void lvni_par(int64_t n, int64_t grain, int64_t work, lvni_range_fn fn, const void *job)
+{
+    lvni_par_in(LVNI_FP_FLUSH, n, grain, work, fn, job);
 }

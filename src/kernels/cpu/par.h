@@ -3,6 +3,7 @@
 #ifndef LEVIN_KERNELS_CPU_PAR_H
 #define LEVIN_KERNELS_CPU_PAR_H
 
+#include "tensor/ctx.h"
 #include "tensor/tensor.h"
 
 #include <stdint.h>
@@ -15,6 +16,10 @@ typedef void (*lvni_range_fn)(const void *job, int64_t begin, int64_t end);
 /* fn over [0, n), cut at multiples of `grain` where cut at all; work: elements behind one item. Runs in the calling thread
  * when the whole is small. Blocks until all is done. */
 void lvni_par(int64_t n, int64_t grain, int64_t work, lvni_range_fn fn, const void *job);
+/* The same with denormal operands as they are (LVNI_FP_EXACT), for what compares and chooses: the
+ * sign of 1e-38 is 1. */
+void lvni_par_in(lvni_fp_mode mode, int64_t n, int64_t grain, int64_t work, lvni_range_fn fn,
+                 const void *job);
 
 /* reduce.c: out (C) f32 = sums of x (..., C), f32 or bf16, over all axes but the last: a bias's gradient. */
 lvn_status lvni_cpu_sum_rows(const lvn_tensor *x, lvn_tensor *out);
