@@ -4,8 +4,8 @@
  *
  * The file is text: a line of the version, the folder, a line for each folder below with its time
  * and inode, a line for each kind of files that were ignored with their number, a line for each
- * picture with bytes, time, width and height (0 0: damaged) and path (bytes below 33, 127 and '%'
- * as %xx), a line with a hash of all that. It is taken when it is of this folder, every folder
+ * picture with bytes, time, width and height (0 0: damaged) and path (blanks, '%' and what a
+ * terminal would obey as %xx), a line with a hash of all that. It is taken when it is of this folder, every folder
  * below still has its time and inode (adding, removing and renaming change them), every picture its
  * bytes and time, and every damaged picture is damaged still; else all is looked at anew. A folder
  * with a link that leads nowhere, or to what is neither folder nor picture, has no index: what

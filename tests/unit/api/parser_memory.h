@@ -1,0 +1,43 @@
+/* Measuring what a parser takes of memory: the peak of a process of its own. */
+#ifndef LEVIN_TESTS_PARSER_MEMORY_H
+#define LEVIN_TESTS_PARSER_MEMORY_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <levin/status.h>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { MEASURED = 0 }; /* a sanitizer's own memory would be counted */
+#else
+enum { MEASURED = 1 };
+#endif
+
+#define MIB ((size_t)1 << 20)
+
+typedef struct input {
+    char *bytes;
+    size_t n;
+} input;
+
+typedef lvn_status (*parser)(const input *in);
+
+typedef struct outcome {
+    lvn_status status;
+    size_t peak; /* bytes above what the process had before */
+    char message[256];
+} outcome;
+
+/* Runs the parser in a process of its own; fails the test when it took more than 64 MiB + 16 n. */
+outcome bounded(parser parse, const input *in, const char *what);
+/* head, then `unit` (a %d in it counts up) until there are n bytes, then tail; `before` bytes are
+ * left free in front of it. The bytes are the caller's. */
+input repeat(const char *head, const char *unit, const char *tail, size_t n, size_t before);
+/* For a parser that wants a path: a file without a name. */
+lvn_status by_path(const input *in, lvn_status (*open)(const char *path));
+
+#endif
