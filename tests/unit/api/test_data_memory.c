@@ -112,7 +112,7 @@ static lvn_status parse_list(const input *in)
 /* A list of the folder that is right but for so many lines of one kind. */
 static outcome list(const char *unit)
 {
-    struct stat st;
+    struct stat st = {0};
     char head[256];
     assert_int_equal(stat(folder, &st), 0);
     snprintf(head, sizeof head,
@@ -130,7 +130,7 @@ static void lists_take_what_their_bytes_allow(void **state)
 {
     (void)state;
     char path[64], unit[128];
-    struct stat st;
+    struct stat st = {0};
     assert_non_null(mkdtemp(folder));
     snprintf(path, sizeof path, "%s/a.png", folder);
     FILE *f = fopen(path, "we");
