@@ -2,6 +2,7 @@
 #include "core/machine_memory.h"
 #include "core/str.h"
 #include "recipes/fit_impl.h"
+#include "recipes/train_options.h"
 #include "tensor/device.h"
 #include "trainer/memory.h"
 
@@ -45,15 +46,55 @@ static lvn_status compare_device(const lvni_memory_need *n, lvni_str *out)
     return LVN_OK;
 }
 
+/* Of the rank and the plan that *r has now. *predicted: its status, where the options are right. */
+static lvn_status predict(lvni_fit_run *r, lvni_memory_need *need, lvn_status *predicted)
+{
+    lvni_trainer_options o;
+    *need = (lvni_memory_need){0};
+    LVN_TRY(lvni_fit_options(r, &o));
+    *predicted = lvni_trainer_predict_memory(&o, need);
+    lvni_str_clear(&r->json); /* the configuration may still change */
+    lvni_str_clear(&r->card);
+    return LVN_OK;
+}
+
+/* Ranks that are threads of this process. */
+static bool has_others(const lvni_fit_run *r)
+{
+    const lvni_ranks *ranks = r->request->ranks;
+    return r->rank.world > 1 && ranks != NULL && ranks->n == r->rank.world;
+}
+
+static lvn_status add_others(lvni_fit_run *r, lvni_memory_need *need, int *lanes,
+                             lvn_status *predicted)
+{
+    const lvni_plan own = r->plan;
+    const lvni_rank mine = r->rank;
+    lvn_status s = LVN_OK;
+    for (int i = 1; i < mine.world && s == LVN_OK && *predicted == LVN_OK; i++) {
+        lvni_memory_need more;
+        r->rank.rank = i;
+        s = lvni_make_plan(r->request->config, own.n_samples, &r->rank, r->model->coupled, &r->plan);
+        s = s == LVN_OK ? predict(r, &more, predicted) : s;
+        if (s == LVN_OK && *predicted == LVN_OK) {
+            lvni_memory_add_thread(need, &more);
+            *lanes += r->plan.lanes;
+        }
+    }
+    r->plan = own;
+    r->rank = mine;
+    return s;
+}
+
 /* A dry run of each size of shard. What fails in it otherwise says why when it is to run. */
 lvn_status lvni_fit_predict_memory(lvni_fit_run *r)
 {
-    lvni_trainer_options o;
     lvni_memory_need need;
-    LVN_TRY(lvni_fit_options(r, &o));
-    const lvn_status s = lvni_trainer_predict_memory(&o, &need);
-    lvni_str_clear(&r->json); /* the configuration may still change */
-    lvni_str_clear(&r->card);
+    int lanes = r->plan.lanes;
+    const bool together = has_others(r) && r->rank.rank == 0 && r->plan.rank == 0;
+    lvn_status s = LVN_OK;
+    LVN_TRY(predict(r, &need, &s));
+    LVN_TRY(together ? add_others(r, &need, &lanes, &s) : LVN_OK);
     if (s == LVN_ERR_SHAPE && need.refused > 0) {
         return refuse_size(&r->plan, need.refused);
     }
@@ -63,11 +104,13 @@ lvn_status lvni_fit_predict_memory(lvni_fit_run *r)
                  "more shards", (long long)need.refused, lvni_plural(need.refused, "", "s"), lvni_plural(need.refused, "s", ""), why.message);
     }
     if (s == LVN_OK) {
-        lvni_memory_print(&need, o.plan.lanes, &r->memory);
-        if (r->rank.world > 1) {
+        lvni_memory_print(&need, lanes, &r->memory);
+        if (together) {
+            lvni_str_printf(&r->memory, ", of %d ranks in one process", r->rank.world);
+        } else if (r->rank.world > 1) {
             lvni_str_printf(&r->memory, ", on each of %d ranks", r->rank.world);
         }
-        compare_memory(need.total * (uint64_t)r->rank.world, &r->scarce);
+        compare_memory(need.total * (uint64_t)(together ? 1 : r->rank.world), &r->scarce);
         LVN_TRY(compare_device(&need, &r->scarce));
     } else {
         lvni_str_printf(&r->memory, "memory: not known (%s)", lvn_last_error()->message);

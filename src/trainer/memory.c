@@ -214,11 +214,16 @@ static void add_size(int64_t size, int64_t list[MOST_SIZES], int *n)
     }
 }
 
+/* Validation and the short last step come at the end of an epoch. */
+static bool ends_epoch(const lvni_trainer_options *o)
+{
+    return o->max_steps < 0 || o->max_steps >= o->plan.steps_per_epoch;
+}
+
 /* Shards and chunks are dealt to the lanes in turn (step.c, evaluate.c). */
 static sizes sizes_of(const lvni_trainer_options *o, int lane)
 {
     const lvni_plan *p = &o->plan;
-    const bool ends_epoch = o->max_steps < 0 || o->max_steps >= p->steps_per_epoch;
     sizes z = {0};
     lvni_range wave = {.start = p->shard_begin};
     for (; wave.start < p->shard_end; wave.start += wave.count) {
@@ -228,11 +233,11 @@ static sizes sizes_of(const lvni_trainer_options *o, int lane)
             continue;
         }
         add_size(lvni_plan_shard(p, 0, shard).count, z.train, &z.n_train);
-        if (ends_epoch) {
+        if (ends_epoch(o)) {
             add_size(lvni_plan_shard(p, p->steps_per_epoch - 1, shard).count, z.train, &z.n_train);
         }
     }
-    const int64_t n = o->val == NULL ? 0 : o->val->cls->length(o->val);
+    const int64_t n = o->val == NULL || !ends_epoch(o) ? 0 : o->val->cls->length(o->val);
     const lvni_range own = n > 0 ? lvni_plan_eval_chunks_of(p, n, p->rank) : (lvni_range){0};
     for (int64_t i = lane; i < own.count; i += p->lanes) {
         add_size(lvni_plan_eval_chunk(p, n, own.start + i).count, z.val, &z.n_val);
@@ -312,6 +317,17 @@ static void count_device(const lvni_trainer_options *o, uint64_t slots, lvni_mem
     need->device += need->device_fixed;
 }
 
+/* Of an exported model: only weights that have another layout there are copied (recipes/exported_write.c). */
+static uint64_t count_export(const lvni_model *m)
+{
+    uint64_t bytes = 0;
+    for (int i = 0; i < m->n_parameters; i++) {
+        const lvni_parameter *p = &m->parameters[i];
+        bytes += p->layout == LVNI_LAYOUT_PLAIN ? 0 : (uint64_t)lvn_numel(p->tensor) * sizeof(float);
+    }
+    return bytes;
+}
+
 lvn_status lvni_trainer_predict_memory(const lvni_trainer_options *o, lvni_memory_need *need)
 {
     const lvni_model *m = o->model;
@@ -321,17 +337,19 @@ lvn_status lvni_trainer_predict_memory(const lvni_trainer_options *o, lvni_memor
                                .gradients = (uint64_t)lvni_plan_sets(&o->plan) * (weights + (uint64_t)m->n_records * element),
                                .optimizer = slots * weights};
     if (o->plan.devices > 1) { /* the total over all ranks */
-        need->gradients += weights + (uint64_t)m->n_records * element;
+        need->sum = weights + (uint64_t)m->n_records * element;
+        need->gradients += need->sum;
     }
     if (o->out != NULL || o->export_model != NULL) {
-        need->saving = values + average + slots * weights + (o->export_model != NULL ? weights : 0);
+        need->saving = values + average + slots * weights + (o->export_model != NULL ? count_export(m) : 0);
     }
     LVN_TRY(assign_phases(o));
     LVN_TRY(measure_lanes(o, need));
     count_device(o, slots, need);
     LVN_TRY(add_loader(o, o->train, need));
-    LVN_TRY(add_loader(o, o->val, need));
-    const uint64_t train = o->worker_bytes, val = o->val != NULL ? o->val_worker_bytes : 0;
+    const bool validates = o->val != NULL && ends_epoch(o);
+    LVN_TRY(validates ? add_loader(o, o->val, need) : LVN_OK);
+    const uint64_t train = o->worker_bytes, val = validates ? o->val_worker_bytes : 0;
     if (o->workers > 0) { /* each loader has its own */
         need->decoding = (uint64_t)o->workers * (train + val);
     } else {
@@ -339,6 +357,16 @@ lvn_status lvni_trainer_predict_memory(const lvni_trainer_options *o, lvni_memor
     }
     need->total = need->weights + need->gradients + need->optimizer + need->saving + need->batches + need->decoding + need->copies + need->lanes;
     return LVN_OK;
+}
+
+void lvni_memory_add_thread(lvni_memory_need *sum, const lvni_memory_need *more)
+{
+    const uint64_t sets = more->gradients - more->sum;
+    sum->gradients += sets;
+    sum->lanes += more->lanes;
+    sum->batches += more->batches;
+    sum->decoding += more->decoding;
+    sum->total += sets + more->lanes + more->batches + more->decoding;
 }
 
 void lvni_memory_print(const lvni_memory_need *n, int lanes, lvni_str *out)

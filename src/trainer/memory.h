@@ -7,7 +7,8 @@
 /* Bytes. */
 typedef struct lvni_memory_need {
     uint64_t weights;   /* parameters, buffers, their averages */
-    uint64_t gradients; /* all sets */
+    uint64_t gradients; /* all sets, and the sum over all ranks */
+    uint64_t sum;       /* of the gradients, that sum */
     uint64_t optimizer;
     uint64_t lane;      /* tensors and scratch memory of the lane that takes most */
     uint64_t lanes;     /* of all lanes */
@@ -27,6 +28,9 @@ typedef struct lvni_memory_need {
 
 /* The model exists, nothing else has to. Runs the module's steps on zeros, without kernels. */
 lvn_status lvni_trainer_predict_memory(const lvni_trainer_options *options, lvni_memory_need *need);
+/* The host memory of one more rank that is a thread of this process: it has gradient sets, lanes and
+ * loaders of its own and shares the rest. The numbers of the device stay, each rank has its own. */
+void lvni_memory_add_thread(lvni_memory_need *sum, const lvni_memory_need *more);
 /* "memory: about 1.2 GiB at peak (...)", no newline. */
 void lvni_memory_print(const lvni_memory_need *need, int lanes, lvni_str *out);
 

@@ -1,0 +1,106 @@
+"""The memory that a run says it will take, against what its process took at its peak (VmHWM) above
+its base: within 10 %. The base is the peak of a training of the smallest network on the smallest
+images: the program, its libraries and threads, and hardly anything of its own.
+
+usage: test_memory_estimate.py LEVIN [test names]      LEVIN_TEST_SLOW=1: more networks and sizes
+"""
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+import unittest
+
+from bad_support import LEVIN, main
+from rank_processes import drop_identity
+
+drop_identity()
+UNITS = {"KiB": 1 / 1024, "MiB": 1, "GiB": 1024}
+SHAPES = ["data=builtin:shapes", "data.count=40", "val_split=0.2", "max_epochs=1",
+          "accelerator=cpu", "verbose=true", "num_workers=0"]
+SLOW = bool(os.environ.get("LEVIN_TEST_SLOW"))
+
+
+class Memory(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.dir = tempfile.mkdtemp(prefix="levin-memory-")
+        _, cls.base = cls.measure("model=mlp", "image_size=8", "batch_size=1")
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.dir, ignore_errors=True)
+
+    @classmethod
+    def measure(cls, *more):
+        """Estimated and measured MiB. The kernel's last number counts, too: a peak at the very end
+        may be missed here. It holds what this process has as well, which is little."""
+        out = f"{cls.dir}/run"
+        arguments = [LEVIN, "train", "classify", *SHAPES, f"out={out}", "overwrite=true", *more]
+        peak = 0
+        with open(f"{cls.dir}/told", "w+", encoding="utf-8") as told:
+            p = subprocess.Popen(arguments, stdout=told, stderr=subprocess.STDOUT)
+            ended = 0
+            while not ended:
+                try:
+                    with open(f"/proc/{p.pid}/status", encoding="ascii") as f:
+                        peak = max([peak, *map(int, re.findall(r"VmHWM:\s+(\d+)", f.read()))])
+                except OSError:
+                    pass
+                time.sleep(0.001)
+                ended, status, usage = os.wait4(p.pid, os.WNOHANG)
+            p.returncode = os.waitstatus_to_exitcode(status)
+            told.seek(0)
+            text = told.read()
+        assert p.returncode == 0, text
+        with open("/proc/self/status", encoding="ascii") as f:
+            own = int(re.search(r"VmHWM:\s+(\d+)", f.read())[1])
+        peak = max(peak, usage.ru_maxrss if usage.ru_maxrss > own else 0)
+        found = re.search(r"memory: about ([0-9.]+) (\w+) at peak", text)
+        assert found is not None, text
+        return float(found[1]) * UNITS[found[2]], peak / 1024
+
+    def holds(self, *more):
+        estimate, peak = self.measure(*more)
+        took = peak - self.base
+        report = f"{' '.join(more)}: estimated {estimate:.1f} MiB, took {took:.1f} above a base " \
+                 f"of {self.base:.1f}"
+        self.assertLess(abs(estimate - took), 0.1 * took, report)
+
+    def test_batch_sizes(self):
+        """One epoch with its validation."""
+        for model, batch in (("cnn", 16), ("cnn", 64), ("resnet18", 1), ("resnet18", 16)):
+            with self.subTest(model=model, batch=batch):
+                self.holds(f"model={model}", "image_size=64", f"batch_size={batch}")
+
+    def test_lanes(self):
+        self.holds("model=cnn", "image_size=64", "batch_size=32", "shards=4", "lanes=2")
+
+    def test_no_validation_before_the_end(self):
+        """Lanes, batches and short shards of what never comes do not count."""
+        self.holds("model=cnn", "image_size=64", "batch_size=64", "shards=4", "lanes=2",
+                   "max_steps=2", "data.count=300", "eval_batch_size=60")
+
+    def test_weights_that_are_exported_as_they_are(self):
+        self.holds("model=vit_s_16", "image_size=32", "batch_size=1", "max_steps=1", "optim=sgd",
+                   "optim.momentum=0")
+
+    def test_ranks_that_are_threads(self):
+        """All of them are in the one process, and share weights and optimizer."""
+        self.holds("model=cnn", "image_size=64", "batch_size=32", "devices=2", "strategy=dp")
+
+    @unittest.skipUnless(SLOW, "with LEVIN_TEST_SLOW=1")
+    def test_more(self):
+        for model in ("cnn", "mlp", "resnet18", "resnet50", "vit_s_16"):
+            for size in (64, 96):
+                for how in ((4, 1, 1), (16, 1, 1), (16, 4, 1), (16, 4, 2)):
+                    with self.subTest(model=model, size=size, how=how):
+                        self.holds(f"model={model}", f"image_size={size}", f"batch_size={how[0]}",
+                                   f"shards={how[1]}", f"lanes={how[2]}")
+        self.holds("model=resnet18", "image_size=64", "batch_size=8", "shards=8", "devices=2",
+                   "strategy=dp")
+
+
+if __name__ == "__main__":
+    main()
