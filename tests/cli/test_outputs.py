@@ -1,7 +1,8 @@
-"""output=FILE of predict, eval and export: by its ending, refused, or standard output, where nothing else is.
+"""output=FILE of predict, eval and export: by its ending, refused, or to standard output alone.
 
 usage: test_outputs.py LEVIN [test names]
 """
+
 import os
 import struct
 import subprocess
@@ -19,22 +20,42 @@ def npy(path, shape, data):
 class Outputs(Case):
     def setUp(self):
         super().setUp()
-        npy(f"{self.dir}/x.npy", (3, 16, 16, 3), struct.pack("<2304f", *[(i % 97) / 97 for i in range(2304)]))
+        npy(
+            f"{self.dir}/x.npy",
+            (3, 16, 16, 3),
+            struct.pack("<2304f", *[(i % 97) / 97 for i in range(2304)]),
+        )
 
     def raw(self, *words, code=OK, stdout=subprocess.PIPE):
-        done = subprocess.run([LEVIN, *words], cwd=self.dir, stdout=stdout, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
-                              timeout=WAIT_S, check=False)
+        done = subprocess.run(
+            [LEVIN, *words],
+            cwd=self.dir,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            timeout=WAIT_S,
+            check=False,
+        )
         self.assertEqual(done.returncode, code, f"{words}\n{done.stdout}\n{done.stderr.decode()}")
         return done.stdout, done.stderr.decode()
 
     def commands(self):
         """Each way to write a result: the words, and the endings that it takes."""
         predict = ["predict", f"model={self.model}"]
-        return (([*predict, f"data={self.photos}"], (".csv", ".jsonl")), ([*predict, f"data={self.photos}", "json=true"], (".jsonl",)),
-                (["export", f"model={self.model}"], (".safetensors",)), ([*predict, "data=x.npy"], (".npy",)))
+        return (
+            ([*predict, f"data={self.photos}"], (".csv", ".jsonl")),
+            ([*predict, f"data={self.photos}", "json=true"], (".jsonl",)),
+            (["export", f"model={self.model}"], (".safetensors",)),
+            ([*predict, "data=x.npy"], (".npy",)),
+        )
 
     def test_the_ending_says_what_is_written(self):
-        first = {".csv": b"file,class,probability", ".jsonl": b'{"file": ', ".safetensors": b'"format":"pt"', ".npy": b"\x93NUMPY"}
+        first = {
+            ".csv": b"file,class,probability",
+            ".jsonl": b'{"file": ',
+            ".safetensors": b'"format":"pt"',
+            ".npy": b"\x93NUMPY",
+        }
         for words, endings in self.commands():
             for ending in endings:
                 self.raw(*words, f"output=o{ending}")
@@ -44,11 +65,23 @@ class Outputs(Case):
     def test_other_endings_are_refused_before_the_work(self):
         """What is named works; nothing is written or left."""
         for words, endings in self.commands()[:3]:
-            for name in ("o.txt", "o", "o.pt", "o.parquet", ".csv", "o.csv.gz", "o.png", "csv", "o.safetensors.bak"):
+            for name in (
+                "o.txt",
+                "o",
+                "o.pt",
+                "o.parquet",
+                ".csv",
+                "o.csv.gz",
+                "o.png",
+                "csv",
+                "o.safetensors.bak",
+            ):
                 before = sorted(os.listdir(self.dir))
                 _, told = self.raw(*words, f"output={name}", code=USAGE)
                 self.assertIn(f"output={name}: ", told)
-                self.assertIn(f"give a name that ends in {' or '.join(endings)}, or output=- for stdout", told)
+                self.assertIn(
+                    f"give a name that ends in {' or '.join(endings)}, or output=- for stdout", told
+                )
                 self.assertEqual(sorted(os.listdir(self.dir)), before)
 
     def test_a_dash_is_standard_output(self):
@@ -57,7 +90,14 @@ class Outputs(Case):
             ending = endings[0]
             self.raw(*words, f"output=o{ending}")
             self.assertEqual(self.raw(*words, "output=-")[0], read(f"{self.dir}/o{ending}"))
-            self.assertEqual(self.raw(*words, "output=-", *(["devices=1", "sheet=s.png"] if words[0] == "predict" else []))[0], read(f"{self.dir}/o{ending}"))
+            self.assertEqual(
+                self.raw(
+                    *words,
+                    "output=-",
+                    *(["devices=1", "sheet=s.png"] if words[0] == "predict" else []),
+                )[0],
+                read(f"{self.dir}/o{ending}"),
+            )
         array = ["predict", "model=mlp", "weights=w.safetensors", "data=x.npy"]
         self.raw("export", f"model={self.model}", "output=w.safetensors")
         self.raw(*array, "output=o.npy")
@@ -67,9 +107,20 @@ class Outputs(Case):
     def test_a_dash_with_ranks(self):
         """Lines come through the launcher as they are; bytes would not, and are refused."""
         words = ["predict", f"model={self.model}", f"data={self.photos}", "accelerator=cpu"]
-        self.assertEqual(self.raw(*words, "output=-", "devices=2")[0], self.raw(*words, "output=-")[0])
+        self.assertEqual(
+            self.raw(*words, "output=-", "devices=2")[0], self.raw(*words, "output=-")[0]
+        )
         self.raw("export", f"model={self.model}", "output=w.safetensors")
-        _, told = self.raw("predict", "model=mlp", "weights=w.safetensors", "data=x.npy", "accelerator=cpu", "output=-", "devices=2", code=USAGE)
+        _, told = self.raw(
+            "predict",
+            "model=mlp",
+            "weights=w.safetensors",
+            "data=x.npy",
+            "accelerator=cpu",
+            "output=-",
+            "devices=2",
+            code=USAGE,
+        )
         self.assertIn("use devices=1, or the name of a file", told)
 
     def test_output_that_cannot_be_written(self):
@@ -78,13 +129,22 @@ class Outputs(Case):
             for words, _ in self.commands()[:3]:
                 _, told = self.raw(*words, "output=-", code=1, stdout=full)
                 self.assertIn("No space left on device", told)
-            _, told = self.raw("eval", f"model={self.model}", f"data={self.photos}", "json=true", code=1, stdout=full)
+            _, told = self.raw(
+                "eval",
+                f"model={self.model}",
+                f"data={self.photos}",
+                "json=true",
+                code=1,
+                stdout=full,
+            )
             self.assertIn("No space left on device", told)
 
     def test_no_bytes_for_a_terminal(self):
         leader, follower = os.openpty()
         try:
-            _, told = self.raw("export", f"model={self.model}", "output=-", code=USAGE, stdout=follower)
+            _, told = self.raw(
+                "export", f"model={self.model}", "output=-", code=USAGE, stdout=follower
+            )
             self.assertIn("which is not for a terminal", told)
         finally:
             os.close(leader)
