@@ -65,7 +65,10 @@ struct lvn_dataset {
 LVN_API void lvn_dataset_destroy(lvn_dataset *dataset);
 
 /* A folder of pictures (JPEG, PNG) with one sub-folder per class; fields `image` (resize, resize, 3) f32, normalised with the mean and
- * standard deviation of ImageNet, and `label`. Samples are in byte order of their paths, classes in byte order of their names. */
+ * standard deviation of ImageNet, and `label`. Samples are in byte order of their paths, classes in byte order of their names.
+ * Sub-folders without an image are no classes. A folder with train/ and val/ gives the samples of
+ * both, without those of test/: open one of them instead. Folders that may be parts or classes are
+ * refused (docs/data.md). */
 typedef struct lvn_image_folder_options {
     size_t struct_size;  /* sizeof(lvn_image_folder_options) */
     int resize;          /* side of the square pictures in pixels; 0: 224 */
