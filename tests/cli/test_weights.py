@@ -216,11 +216,11 @@ class Weights(Case):
         """Tensors among those of the network are of another one; beside them of another head."""
         train = ["train", "classify", *self.shapes(f"{self.dir}/other"), "model=cnn"]
         for name, shape, what in (("conv2.se.fc1.weight", [8, 64],
-                                   "with squeeze and excitation, 1 tensors more"),
+                                   "with squeeze and excitation, 1 tensor more"),
                                   ("norm1.more.weight", [2],
-                                   "with 1 tensors more among those of this one"),
-                                  ("reg_token", [1, 4, 8], "with register tokens, 1 tensors more"),
-                                  ("head.2.weight", [4, 4], "with 1 tensors more")):
+                                   "with 1 tensor more among those of this one"),
+                                  ("reg_token", [1, 4, 8], "with register tokens, 1 tensor more"),
+                                  ("head.2.weight", [4, 4], "with 1 tensor more")):
             extra = {name: ("F32", shape, bytes(4 * math.prod(shape)))}
             path = self.changed("foreign", lambda t: {**t, **extra})
             self.levin([*train, f"weights={path}"], 1,
