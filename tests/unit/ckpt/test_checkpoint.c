@@ -7,6 +7,40 @@
 #include <errno.h>
 #include <sys/stat.h>
 
+/* The first version called the epochs done levin.epoch: such a file loads, and its hash is the same. */
+static void files_of_the_first_version_load(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {"levin.format", "levin.step", "levin.epochs_done",
+                                       "levin.step_in_epoch", "levin.samples_seen", "levin.best_score",
+                                       "levin.best_step", "levin.finished", "levin.config",
+                                       "levin.schedule"};
+    enum { KEYS = sizeof keys / sizeof keys[0] };
+    lvni_st_tensor tensors[4];
+    lvni_st_meta meta[KEYS];
+    lvni_ckpt *c = NULL;
+    lvni_ckpt_hashes now, before;
+    save_sample(in_dir("f"), 19);
+    assert_int_equal(lvni_ckpt_load(in_dir("f"), &c), LVN_OK);
+    for (int i = 0; i < KEYS; i++) {
+        meta[i] = (lvni_st_meta){i == 2 ? "levin.epoch" : keys[i], lvni_st_meta_get(c->file, keys[i])};
+        assert_non_null(meta[i].value);
+    }
+    for (int i = 0; i < 4; i++) {
+        tensors[i] = sample_tensor(i);
+    }
+    assert_int_equal(lvni_st_save(in_dir("g"), tensors, 4, meta, KEYS), LVN_OK);
+    lvni_ckpt_free(c);
+    assert_int_equal(lvni_ckpt_load(in_dir("g"), &c), LVN_OK);
+    assert_int_equal(c->at.epoch, 2);
+    lvni_ckpt_free(c);
+    assert_int_equal(lvni_ckpt_hash_file(in_dir("f"), &now), LVN_OK);
+    assert_int_equal(lvni_ckpt_hash_file(in_dir("g"), &before), LVN_OK);
+    assert_string_equal(now.state, before.state);
+    lvni_ckpt_hashes_free(&now);
+    lvni_ckpt_hashes_free(&before);
+}
+
 static void all_of_a_checkpoint_comes_back(void **state)
 {
     (void)state;
@@ -314,6 +348,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(all_of_a_checkpoint_comes_back, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(files_of_the_first_version_load, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(weights_alone_are_no_checkpoint, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(hashes_are_of_numbers_and_position_only, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(hashes_of_known_files, make_dir, drop_dir),
