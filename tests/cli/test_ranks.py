@@ -17,7 +17,7 @@ import time
 
 from bad_support import Case, LEVIN, main, OK, read, SIGINT, SIGTERM, USAGE, WAIT_S
 from law_lines import first_difference, law_lines
-from rank_processes import being_written, children, drop_identity, rank_pid
+from rank_processes import being_written, children, drop_identity, is_held, rank_pid
 
 PHOTOS = os.path.join(sys.argv.pop(1), "clothing") if len(sys.argv) > 1 else ""
 SLOW = os.environ.get("LEVIN_TEST_SLOW", "0") not in ("", "0")
