@@ -233,7 +233,8 @@ class Started(Ranks):
             port = s.getsockname()[1]
         all_ranks = []
         for rank in range(ranks):
-            env = dict(os.environ, **SIM, RANK=str(rank), WORLD_SIZE=str(ranks), LOCAL_RANK=str(rank), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+            env = dict(os.environ, **SIM, RANK=str(rank), WORLD_SIZE=str(ranks), LOCAL_RANK=str(rank), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
+                       LEVIN_TOKEN="one text of this test for all ranks")
             p = subprocess.Popen([LEVIN, "train", "classify", *words, f"out={self.dir}/{name}"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                  text=True, env=env)
             self.addCleanup(self.end, p)
