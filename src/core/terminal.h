@@ -1,10 +1,12 @@
-/* What may be written to a terminal besides text. Asked by the progress line, the logger and the launcher. */
+/* What may be written to a terminal besides text. Asked by the progress line, the logger and the
+ * launcher. */
 #ifndef LEVIN_CORE_TERMINAL_H
 #define LEVIN_CORE_TERMINAL_H
 
 #include <stdbool.h>
 
-/* Goes back to the start of the row and erases it, with what a narrower window has wrapped below it. */
+/* Goes back to the start of the row and erases it, with what a narrower window has wrapped below
+ * it. */
 #define LVNI_TERMINAL_ERASE "\r\033[J"
 
 /* fd is a terminal whose lines can be rewritten: not TERM=dumb, and TERM is set. */

@@ -1,6 +1,7 @@
-/* Where lines are shown: the launcher's standard output and error. What a slow reader does not take is kept, in memory first and then in
- * a file without a name, so that a terminal that stands still holds up neither the processes nor their log files. Only when memory and
- * disk are full is the reader given up. */
+/* Where lines are shown: the launcher's standard output and error. What a slow reader does not take
+ * is kept, in memory first and then in a file without a name, so that a terminal that stands still
+ * holds up neither the processes nor their log files. Only when memory and disk are full is the
+ * reader given up. */
 #ifndef LEVIN_LAUNCH_LAUNCH_SINK_H
 #define LEVIN_LAUNCH_LAUNCH_SINK_H
 
@@ -19,7 +20,8 @@ typedef struct lvni_sink {
     int spill_fd; /* -1: none yet */
     int64_t spill_at, spill_end;
     const char *spill_dir; /* borrowed; NULL: the folder of temporary files */
-    lvni_str status; /* the row that rank 0 rewrites on its terminal: others' lines go above it; empty: there is none */
+    lvni_str status; /* the row that rank 0 rewrites on its terminal: others' lines go above it;
+                        empty: there is none */
     int status_id;   /* whose row that is; as owner */
     bool covered;    /* it is erased for a line that is not yet finished */
 } lvni_sink;
@@ -28,14 +30,18 @@ void lvni_sink_open(lvni_sink *s, int fd, const char *spill_dir);
 void lvni_sink_close(lvni_sink *s);
 /* Appends; never waits for the reader. */
 void lvni_sink_put(lvni_sink *s, const char *bytes, size_t n);
-/* Around a line of `id`: makes room for it at the start of a row, and shows the status row again. */
+/* Around a line of `id`: makes room for it at the start of a row, and shows the status row again.
+ */
 void lvni_sink_begin(lvni_sink *s, int id);
 void lvni_sink_finish(lvni_sink *s);
-/* What stands in the row of `id` now; ends with '\r' when the cursor is at its beginning. Empty: nothing. */
-void lvni_sink_set_status(lvni_sink *s, int id, const char *prefix, const char *text, bool returned);
+/* What stands in the row of `id` now; ends with '\r' when the cursor is at its beginning. Empty:
+ * nothing. */
+void lvni_sink_set_status(lvni_sink *s, int id, const char *prefix, const char *text,
+                          bool returned);
 /* Erases the row, until it is set again: the window has another size, or the process is gone. */
 void lvni_sink_drop_status(lvni_sink *s);
-/* The terminal has printed ^C for a key: that gets a line of its own. False: this is no terminal. */
+/* The terminal has printed ^C for a key: that gets a line of its own. False: this is no terminal.
+ */
 bool lvni_sink_interrupted(lvni_sink *s);
 /* A whole line of the launcher's own; ends an unfinished one of a process first. */
 void lvni_sink_line(lvni_sink *s, const char *text);

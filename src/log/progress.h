@@ -1,6 +1,6 @@
-/* How far the run is: one line on a terminal, rewritten in place; elsewhere a line a minute. Called by the
- * trainer's hooks. epoch 3/20  step 128/341  loss_step 0.5231  acc_step 0.812  1234 images/s  lr 0.001
- * mem 312 MiB  left 1m20s */
+/* How far the run is: one line on a terminal, rewritten in place; elsewhere a line a minute. Called
+ * by the trainer's hooks. epoch 3/20  step 128/341  loss_step 0.5231  acc_step 0.812  1234 images/s
+ * lr 0.001 mem 312 MiB  left 1m20s */
 #ifndef LEVIN_LOG_PROGRESS_H
 #define LEVIN_LOG_PROGRESS_H
 
@@ -15,15 +15,16 @@ typedef struct lvni_progress_state {
     double left_s;                            /* seconds to the end of the run; NaN: left out */
 } lvni_progress_state;
 
-/* The line without newline, at most `width` columns (0: no limit; fields that do not fit are left out from
- * the end). Returns its length. */
+/* The line without newline, at most `width` columns (0: no limit; fields that do not fit are left
+ * out from the end). Returns its length. */
 size_t lvni_progress_format(const lvni_progress_state *state, int width, char *out, size_t room);
 
 typedef struct lvni_progress_options {
-    int fd;                  /* the terminal, as lvni_progress_terminal says it; -1: there is none */
-    bool quiet;              /* nothing on the screen */
-    double redraw_s;         /* terminal: at most one redraw in so many seconds; 0: 0.1 */
-    double plain_interval_s; /* elsewhere: a line at the first logging point after so many seconds */
+    int fd;          /* the terminal, as lvni_progress_terminal says it; -1: there is none */
+    bool quiet;      /* nothing on the screen */
+    double redraw_s; /* terminal: at most one redraw in so many seconds; 0: 0.1 */
+    double
+        plain_interval_s; /* elsewhere: a line at the first logging point after so many seconds */
 } lvni_progress_options;
 
 typedef struct lvni_progress {
@@ -35,10 +36,11 @@ typedef struct lvni_progress {
 /* Where the line can be rewritten: standard output, else standard error, else -1. */
 int lvni_progress_terminal(void);
 void lvni_progress_init(lvni_progress *p, const lvni_progress_options *options);
-/* After a step. now_s: any clock that does not go back. logged: this step is a logging point (its line goes
- * to train.log, and plain lines appear at these only). last: the epoch's last step, always drawn. */
-void lvni_progress_update(lvni_progress *p, const lvni_progress_state *state, double now_s, bool logged,
-                          bool last);
+/* After a step. now_s: any clock that does not go back. logged: this step is a logging point (its
+ * line goes to train.log, and plain lines appear at these only). last: the epoch's last step,
+ * always drawn. */
+void lvni_progress_update(lvni_progress *p, const lvni_progress_state *state, double now_s,
+                          bool logged, bool last);
 /* The end of an epoch or of the run: erases the terminal's line. */
 void lvni_progress_finish(lvni_progress *p);
 

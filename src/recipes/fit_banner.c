@@ -1,5 +1,5 @@
-/* The start block (fit.h): data, model, batch, device, and the line that reproduces the run. verbose=true shows the
- * rest, which train.log always has. */
+/* The start block (fit.h): data, model, batch, device, and the line that reproduces the run.
+ * verbose=true shows the rest, which train.log always has. */
 #include "core/str.h"
 #include "kernels/kernels.h"
 #include "launch/env_vars.h"
@@ -56,9 +56,11 @@ void lvni_fit_banner(const lvni_fit_run *r)
     if (r->request->ignored != NULL && r->request->ignored[0] != '\0') {
         lvni_log_line(LVNI_LOG_INFO, "%s", r->request->ignored);
     }
-    lvni_log_line(LVNI_LOG_INFO, "model %s: %lld parameter%s in %d tensor%s, seed %lld, precision %s",
-                  r->request->cls->name, (long long)lvni_model_count(r->model), lvni_plural(lvni_model_count(r->model), "", "s"),
-                  r->model->n_parameters, lvni_plural(r->model->n_parameters, "", "s"),
+    lvni_log_line(LVNI_LOG_INFO,
+                  "model %s: %lld parameter%s in %d tensor%s, seed %lld, precision %s",
+                  r->request->cls->name, (long long)lvni_model_count(r->model),
+                  lvni_plural(lvni_model_count(r->model), "", "s"), r->model->n_parameters,
+                  lvni_plural(r->model->n_parameters, "", "s"),
                   (long long)lvni_config_int(c, "seed"), lvni_config_str(c, "precision"));
     lvni_fit_say_phases(r);
     lvni_plan_describe_batch(&r->plan, &batch);
