@@ -42,7 +42,7 @@ static void on_closed(uv_handle_t *handle)
     store_conn *conn = handle->data;
     take_out(conn);
     conn->closed = true;
-    if (!conn->checking) { /* else its check frees it */
+    if (conn->check == NULL) { /* else its check frees it */
         lvni_store_free_conn(conn);
     }
 }
@@ -62,6 +62,7 @@ void lvni_store_drop(store_conn *conn, const char *why)
     lvni_store *store = conn->store;
     conn->closing = true;
     conn->list->open--;
+    lvni_store_cancel_check(conn);
     uv_close((uv_handle_t *)&conn->tcp, on_closed);
     if (conn->rank < 0) {
         return;

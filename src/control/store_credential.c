@@ -13,7 +13,7 @@
 #include <string.h>
 
 /* One decoding: of the pool's thread from begin to the end. */
-typedef struct store_check {
+struct store_check {
     uv_work_t req;
     store_conn *conn;
     const char *socket;
@@ -22,14 +22,20 @@ typedef struct store_check {
     lvni_munge_result result;
     lvni_credential_payload payload;
     char why[200]; /* of DAEMON */
-} store_check;
+};
 
 static void decode(uv_work_t *req)
 {
     store_check *check = (store_check *)(void *)req;
     check->result =
         lvni_munge_decode(check->socket, check->credential, &check->payload, sizeof check->payload);
-    if (check->result == LVNI_MUNGE_DAEMON) {
+    if (check->result != LVNI_MUNGE_DAEMON) {
+        return;
+    }
+    /* It also answers so to what makes no sense, which anybody can send: does it work? */
+    if (lvni_munge_probe(check->socket) == LVN_OK) {
+        check->result = LVNI_MUNGE_INVALID;
+    } else {
         snprintf(check->why, sizeof check->why, "%.190s", lvn_last_error()->message);
     }
 }
@@ -72,7 +78,7 @@ static void on_decoded(uv_work_t *req, int status)
 {
     store_check *check = (store_check *)(void *)req;
     store_conn *conn = check->conn;
-    conn->checking = false;
+    conn->check = NULL;
     if (conn->closed) { /* it went meanwhile */
         lvni_store_free_conn(conn);
     } else if (!conn->closing) {
@@ -98,11 +104,19 @@ void lvni_store_check_credential(store_conn *conn, const lvni_greet *greet)
     check->socket = conn->store->munge_socket;
     check->greet = *greet;
     memcpy(check->credential, greet->credential, greet->credential_n);
-    conn->checking = true;
+    conn->check = check;
     if (uv_queue_work(&conn->store->loop, &check->req, decode, on_decoded) != 0) {
-        conn->checking = false;
+        conn->check = NULL;
         lvni_free(check);
         lvni_store_drop(conn, "");
+    }
+}
+
+/* One that waits for its turn ends now: strangers that come and go leave no queue before the ranks. */
+void lvni_store_cancel_check(store_conn *conn)
+{
+    if (conn->check != NULL) {
+        uv_cancel((uv_req_t *)(void *)&conn->check->req);
     }
 }
 

@@ -9,6 +9,7 @@
 #include <uv.h>
 
 typedef struct store_conn store_conn;
+typedef struct store_check store_check;
 typedef struct store_gather store_gather;
 typedef struct store_get store_get;
 typedef struct store_entry store_entry;
@@ -54,7 +55,7 @@ struct store_conn {
     bool confirmed; /* has sent something after its greeting: from then on its end is the rank's end */
     bool parting; /* what is sent now is the last */
     bool closing, closed;
-    bool checking; /* a thread looks at its credential */
+    store_check *check; /* a thread looks at its credential, or will; NULL: none */
     uint64_t opened_ns, heard_ns, said_ns;
     lvni_token nonce;
     lvni_token key; /* once it has greeted: what both ends prove to know */
@@ -144,6 +145,7 @@ void lvni_store_judge(store_conn *conn, const lvni_greet *greet); /* with conn->
 /* store_credential.c */
 void lvni_store_check_credential(store_conn *conn,
                                  const lvni_greet *greet); /* and then lvni_store_judge */
+void lvni_store_cancel_check(store_conn *conn);
 void lvni_store_munge_tick(lvni_store *store, uint64_t now_ns);
 
 /* store_strangers.c */

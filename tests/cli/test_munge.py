@@ -296,6 +296,18 @@ class Munge(Case):
         )
         second.send_signal(signal.SIGKILL)
 
+    def test_what_is_no_credential(self):
+        """MUNGE answers some of it as it answers a mistake of the daemon: the run goes on."""
+        first = self.task(0, self.one.conf, timeout=8)
+        self.listens(first)
+        for bytes_ in (b"MUNGE:", b"MUNGE:AwQ=:", b"\xff" * 640, b"\0MUNGE:", b"\0"):
+            with Client(self.port) as client:
+                self.assertEqual(client.greet(bytes(16), credential=bytes_)[0], DENY)
+        time.sleep(3)  # MUNGE's own time is a quarter of the timeout
+        second = self.task(1, self.same.conf)
+        self.ends(first, OK, "its credential is not valid here")
+        self.ends(second, OK)
+
     def test_a_daemon_that_comes_back(self):
         self.addCleanup(lambda: self.same.process.poll() is None or self.same.start())
         first = self.task(0, self.one.conf)
