@@ -83,5 +83,7 @@ const char *lvni_config_spelled(const lvni_config *config, const char *name);
  * reads back to the same values; and one JSON object of the same keys. */
 lvn_status lvni_config_write_yaml(const lvni_config *config, lvni_str *out);
 lvn_status lvni_config_to_json(const lvni_config *config, lvni_str *out);
+/* The lines of that YAML, with paths as somebody gave them: equal on ranks in different directories. */
+lvn_status lvni_config_write_as_given(const lvni_config *config, lvni_str *out);
 
 #endif

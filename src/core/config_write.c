@@ -1,5 +1,6 @@
-/* The saved forms of a configuration (config.h): config.yaml of a run directory and the JSON inside
- * checkpoints. Both are read back by config_yaml.c to the same values. */
+/* The written forms of a configuration (config.h): config.yaml of a run directory, the JSON inside
+ * checkpoints, and the lines that the ranks of a run compare. All are read back by config_yaml.c to the
+ * same values, the last of them only in the same directory. */
 #include "core/config_impl.h"
 
 #include "core/escape.h"
@@ -8,7 +9,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum form { YAML, JSON };
+enum form { YAML, YAML_AS_GIVEN /* paths as they are */, JSON };
 
 /* With a point before the exponent: YAML readers of the 1.1 rules take "1e-05" for text. */
 static void write_float(lvni_str *out, double value, enum form form)
@@ -46,7 +47,7 @@ static bool plain_word(const lvni_option *row, const char *text)
 
 static void write_text(lvni_str *out, const lvni_option *row, const char *text, enum form form)
 {
-    if (form == YAML && plain_word(row, text)) {
+    if (form != JSON && plain_word(row, text)) {
         lvni_str_append(out, text);
     } else if (row->type == LVNI_OPT_PATH) { /* any bytes */
         lvni_str name = {0};
@@ -76,7 +77,7 @@ static bool names_no_file(const lvni_option *row, const char *text)
 static void write_path(lvni_str *out, const lvni_option *row, const char *text, enum form form)
 {
     lvni_str path = {0};
-    if (text[0] == '\0' || names_no_file(row, text)) {
+    if (text[0] == '\0' || form == YAML_AS_GIVEN || names_no_file(row, text)) {
         lvni_str_append(&path, text);
     } else {
         lvni_path_absolute(text, &path);
@@ -105,7 +106,7 @@ static void write_list(lvni_str *out, const lvni_option *row, const lvni_value *
 static void write_value(lvni_str *out, const lvni_option *row, const lvni_value *value, enum form form)
 {
     if (!value->set) {
-        lvni_str_append(out, form == YAML && (row->flags & LVNI_OPT_AUTO) != 0 ? "auto" : "null");
+        lvni_str_append(out, form != JSON && (row->flags & LVNI_OPT_AUTO) != 0 ? "auto" : "null");
         return;
     }
     switch (row->type) {
@@ -130,17 +131,28 @@ static bool saved(const lvni_slot *slot)
     return slot->value.set || (slot->row->flags & LVNI_OPT_AUTO) != 0 || slot->layer != LVNI_LAYER_DEFAULT;
 }
 
-lvn_status lvni_config_write_yaml(const lvni_config *config, lvni_str *out)
+static void write_lines(const lvni_config *config, enum form form, lvni_str *out)
 {
-    lvni_str_append(out, "# The whole configuration of a levin run; config=THIS_FILE repeats it.\n");
     for (size_t i = 0; i < config->n; i++) {
         const lvni_slot *slot = &config->slots[i];
         if (saved(slot)) {
             lvni_str_printf(out, "%s: ", slot->row->name);
-            write_value(out, slot->row, &slot->value, YAML);
+            write_value(out, slot->row, &slot->value, form);
             lvni_str_char(out, '\n');
         }
     }
+}
+
+lvn_status lvni_config_write_yaml(const lvni_config *config, lvni_str *out)
+{
+    lvni_str_append(out, "# The whole configuration of a levin run; config=THIS_FILE repeats it.\n");
+    write_lines(config, YAML, out);
+    return lvni_str_status(out);
+}
+
+lvn_status lvni_config_write_as_given(const lvni_config *config, lvni_str *out)
+{
+    write_lines(config, YAML_AS_GIVEN, out);
     return lvni_str_status(out);
 }
 

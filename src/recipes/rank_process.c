@@ -214,7 +214,7 @@ static lvn_status meet(const lvni_who *who, const lvni_config *config, const cha
     char mask[4096];
     lvni_facts_init(&facts, &room);
     lvni_rank_print_cores(mask, sizeof mask);
-    lvn_status s = lvni_config_write_yaml(config, &yaml);
+    lvn_status s = lvni_config_write_as_given(config, &yaml);
     facts.local_rank = who->local_rank;
     facts.node_rank = who->node_rank;
     facts.device = device;

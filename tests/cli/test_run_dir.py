@@ -123,6 +123,19 @@ class Elsewhere(Case):
         self.at(self.away, "eval", f"model={self.run_dir}", f"data={self.home}/photos", "split=val")
         self.at(self.away, "export", "model=../../home dir/runs/one", "output=m.safetensors")
 
+    def test_ranks_in_directories_of_their_own(self):
+        """As on nodes that each have a copy of the data on a disk of their own."""
+        for rank in ("0", "1"):
+            photos(f"{self.away}/{rank}/photos")
+        ranks = ["launch", "-n", "2", "--", "sh", "-c", 'cd "$RANK"; exec "$0" "$@"', LEVIN]
+        words = ["train", "classify", *SMALL, "data=photos", "max_steps=2"]
+        self.at(self.away, *ranks, *words, f"out={self.out}")
+        self.at(f"{self.away}/0", *words, "devices=2", "out=together")
+        hashes = [self.at(self.away, "ckpt", "hash", path) for path in (self.out, "0/together")]
+        self.assertEqual(hashes[0], hashes[1])
+        config = read(f"{self.out}/config.yaml").decode()
+        self.assertIn(f"data: {self.away}/0/photos\n", config)
+
     def test_moved(self):
         moved = f"{self.dir}/moved"
         os.rename(self.run_dir, moved)
