@@ -17,6 +17,7 @@
 #include <xxhash.h>
 
 #define VERSION_LINE "levin data index 2\n"
+#define OLDER_LINE "levin data index 1\n" /* listed anew */
 
 /* A folder changed this shortly before it was listed may change again within the same tick of its clock: such an index is not trusted. */
 static const int64_t settle_ns = 2000000000;
@@ -158,12 +159,19 @@ static char *take_numbers(char *at, const char *word, int n, int64_t *out)
     return at;
 }
 
-/* Version and hash. What is not an index at all is an error too: it would be overwritten. */
-static lvn_status check_whole(const char *file, char *text, size_t n)
+/* Version and hash. */
+static bool is_whole(const char *text, size_t n, const char *version)
 {
-    char *last = n < 22 ? NULL : text + n - 21; /* "end ", 16 digits, '\n' */
-    if (last == NULL || strlen(text) != n || strncmp(text, VERSION_LINE, strlen(VERSION_LINE)) != 0 || strncmp(last, "end ", 4) != 0 ||
-        strtoull(last + 4, NULL, 16) != XXH3_64bits(text, n - 21)) {
+    const char *last = n < 22 ? NULL : text + n - 21; /* "end ", 16 digits, '\n' */
+    return last != NULL && strlen(text) == n && strncmp(text, version, strlen(version)) == 0 &&
+           strncmp(last, "end ", 4) == 0 &&
+           strtoull(last + 4, NULL, 16) == XXH3_64bits(text, n - 21);
+}
+
+/* What is not an index at all is an error too: it would be overwritten. */
+static lvn_status check_whole(const char *file, const char *text, size_t n)
+{
+    if (!is_whole(text, n, VERSION_LINE)) {
         LVN_FAIL(LVN_ERR_CORRUPT, "data.index=%s is damaged or no index of levin: remove it, or give another name", file);
     }
     return LVN_OK;
@@ -306,7 +314,8 @@ static lvn_status take_file(lvni_index *x, const char *root, int kind, lvni_walk
     }
     LVN_TRY(lvni_file_read(x->file, (size_t)1 << 36, &text, &n));
     lvn_status s = check_whole(x->file, text, n);
-    if (s == LVN_ERR_CORRUPT && x->mode != LVNI_INDEX_FILE) { /* of levin alone: nothing of a person would be lost */
+    if (s == LVN_ERR_CORRUPT && (x->mode != LVNI_INDEX_FILE || is_whole(text, n, OLDER_LINE))) {
+        /* of levin alone: nothing of a person would be lost */
         const bool older = strncmp(text, VERSION_LINE, strlen(VERSION_LINE) - 2) == 0 &&
                            strncmp(text, VERSION_LINE, strlen(VERSION_LINE)) != 0;
         lvni_str_printf(&x->changed, "%s is %s", x->file, older ? "of another version" : "damaged");

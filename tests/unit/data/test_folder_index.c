@@ -19,6 +19,7 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 /* Folders a minute old: younger ones are not trusted. */
 static void age(const char *folder)
@@ -316,6 +317,31 @@ static void a_damaged_index_is_told_and_not_overwritten(void **state)
     images_remove_folder(folder);
 }
 
+/* Of a version before: whole, so it is levin's own. */
+static void an_older_index_is_made_anew(void **state)
+{
+    (void)state;
+    const char *folder = make_folder();
+    char notes[256], *text;
+    int64_t opened;
+    size_t n;
+    age(images_path(folder, "data"));
+    assert_int_equal(scan(folder, &opened, notes, sizeof notes), 3);
+    const char *index = images_path(folder, "x.index");
+    assert_int_equal(lvni_file_read(index, 1 << 20, &text, &n), LVN_OK);
+    char *version = strchr(text, '\n') - 1, *end = text + n - 21;
+    assert_memory_equal(version, "2\n", 2);
+    *version = '1';
+    snprintf(end, 22, "end %016llx\n", (unsigned long long)XXH3_64bits(text, n - 21));
+    assert_int_equal(lvni_file_write(index, text, n), LVN_OK);
+    lvni_free(text);
+    assert_int_equal(scan(folder, &opened, notes, sizeof notes), 3);
+    assert_non_null(strstr(notes, "x.index is of another version"));
+    assert_int_equal(scan(folder, &opened, notes, sizeof notes), 3);
+    assert_string_equal(notes, "");
+    images_remove_folder(folder);
+}
+
 static void no_memory_leaves_nothing_behind(void **state)
 {
     (void)state;
@@ -401,6 +427,7 @@ int main(void)
         cmocka_unit_test(an_index_of_other_parts_stays),
         cmocka_unit_test(an_index_inside_of_the_folder_is_refused),
         cmocka_unit_test(a_damaged_index_is_told_and_not_overwritten),
+        cmocka_unit_test(an_older_index_is_made_anew),
         cmocka_unit_test(an_index_without_a_place_is_refused),
         cmocka_unit_test(a_link_that_leads_nowhere_is_followed_when_it_leads_somewhere),
         cmocka_unit_test(no_memory_leaves_nothing_behind),
