@@ -125,7 +125,7 @@ static lvn_status read_eval(const json_t *j, lvni_classifier_card *card)
 
 lvn_status lvni_classifier_card_read_eval(const char *text, lvni_classifier_card *out)
 {
-    json_t *j = json_loads(text, 0, NULL);
+    json_t *j = lvni_json_try(text, LVNI_JSON_INNER);
     const lvn_status s = read_eval(j, out);
     json_decref(j);
     return s;

@@ -2,6 +2,7 @@
 #include "recipes/preprocess.h"
 
 #include "core/alloc.h"
+#include "core/json_read.h"
 #include "core/vfs.h"
 #include "log/run_log.h"
 #include "recipes/weights_file.h"
@@ -143,7 +144,7 @@ static lvn_status read_beside(const char *file, lvni_preprocess *p)
     lvn_status s = lvni_str_status(&path);
     if (s == LVN_OK && lvni_path_exists(lvni_str_text(&path)) &&
         lvni_file_read(lvni_str_text(&path), MOST, &text, &bytes) == LVN_OK) {
-        json_t *j = json_loadb(text, bytes, 0, NULL);
+        json_t *j = lvni_json_try(text, LVNI_JSON_FILE);
         const json_t *cfg = json_object_get(j, "pretrained_cfg");
         s = cfg == NULL ? LVN_OK : read_timm(cfg, lvni_str_text(&path), p);
         json_decref(j);

@@ -3,6 +3,7 @@
 
 #include "ckpt/checkpoint.h"
 #include "core/alloc.h"
+#include "core/json_read.h"
 #include "core/vfs.h"
 #include "recipes/run_dir.h"
 #include "recipes/weight_names.h"
@@ -60,7 +61,7 @@ static lvn_status check_network(const char *name, const char *model)
     char *text;
     size_t bytes;
     LVN_TRY(lvni_file_read(path, (size_t)1 << 20, &text, &bytes));
-    json_t *config = json_loadb(text, bytes, 0, NULL);
+    json_t *config = lvni_json_try(text, LVNI_JSON_FILE);
     const char *architecture = json_string_value(json_object_get(config, "architecture"));
     lvn_status s = LVN_OK;
     if (architecture != NULL && !lvni_naming_is_network(model, architecture)) {

@@ -6,6 +6,7 @@
 #include "core/error_record.h"
 #include "core/json_read.h"
 #include "log/metrics.h"
+#include "recipes/exported.h"
 #include "unit/core/config_rows.h"
 
 #include <stdlib.h>
@@ -134,6 +135,15 @@ static lvn_status parse_metrics(const input *in)
     return by_path(in, open_metrics);
 }
 
+static lvn_status parse_card(const input *in)
+{
+    lvni_classifier_card card = {0};
+    char *text = strndup(in->bytes, in->n);
+    const lvn_status s = lvni_classifier_card_read_eval(text, &card);
+    free(text);
+    return s;
+}
+
 static lvn_status parse_config(const input *in)
 {
     lvni_config *config;
@@ -143,7 +153,7 @@ static lvn_status parse_config(const input *in)
     return s;
 }
 
-static void records_and_metrics_take_what_their_bytes_allow(void **state)
+static void records_metrics_and_cards_take_what_their_bytes_allow(void **state)
 {
     (void)state;
     for (size_t i = 0; i < 5; i++) {
@@ -152,6 +162,7 @@ static void records_and_metrics_take_what_their_bytes_allow(void **state)
         free(in.bytes);
         in = repeat(families[i].head, families[i].unit, families[i].tail, 3 * MIB, 0);
         bounded(parse_metrics, &in, families[i].unit);
+        assert_int_equal(bounded(parse_card, &in, families[i].unit).status, LVN_ERR_CORRUPT);
         free(in.bytes);
     }
 }
@@ -195,7 +206,7 @@ int main(void)
         cmocka_unit_test(large_headers_are_read),
         cmocka_unit_test(headers_over_16_mib_are_refused_before_they_are_read),
         cmocka_unit_test(nesting_has_a_limit),
-        cmocka_unit_test(records_and_metrics_take_what_their_bytes_allow),
+        cmocka_unit_test(records_metrics_and_cards_take_what_their_bytes_allow),
         cmocka_unit_test(configurations_take_what_their_bytes_allow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

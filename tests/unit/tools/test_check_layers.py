@@ -90,6 +90,10 @@ class CheckLayers(unittest.TestCase):
         self.finds({"src/data/data.c": "\n\nchar *f(char *s) { return strdup(s); }\n"},
                    "src/data/data.c:3: strdup(): heap memory comes from core/alloc.h alone")
 
+    def test_json_is_read_by_core_json_read(self):
+        self.finds({"src/data/data.c": "\njson_t *f(char *s) { return json_loads(s, 0, 0); }\n"},
+                   "src/data/data.c:2: JSON is read by core/json_read.h alone, which bounds its memory")
+
     def test_a_file_of_801_lines_is_too_long(self):
         self.finds({"src/data/data.c": "\n" * 801}, "src/data/data.c:801: 801 lines, at most 800: do two ideas share this file?")
         self.assertEqual(check({"src/data/data.c": "\n" * 800})[0], 0)
