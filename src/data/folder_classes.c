@@ -116,9 +116,12 @@ static lvn_status check_loose(const lvni_image_scan *scan)
         LVN_FAIL(LVN_ERR_USAGE,
                  "%s: %lld of %lld picture%s lie in no class folder (the first is %s); levin needs "
                  "one sub-folder per class, "
-                 "such as %s/cat/1.jpg",
+                 "such as %s/cat/1.jpg%s",
                  scan->root, (long long)loose, (long long)scan->n, lvni_plural(scan->n, "", "s"),
-                 lvni_image_scan_name(scan, first), scan->root);
+                 lvni_image_scan_name(scan, first), scan->root,
+                 scan->layout.parts
+                     ? "; if train, val or test are classes, give data.layout=classes"
+                     : "");
     }
     return LVN_OK;
 }

@@ -239,6 +239,10 @@ lvn_status lvni_folder_layout_find(const char *root, lvni_folder_layout *out)
     top t = {.root = root, .out = out};
     lvn_status s = list_top(&t);
     s = s == LVN_OK ? judge(&t) : s;
+    for (int i = 0; i < LVNI_PARTS && !out->parts; i++) { /* a class that is called like a part */
+        lvni_free(out->name[i]);
+        out->name[i] = NULL;
+    }
     lvni_str_free(&t.parts);
     return s;
 }

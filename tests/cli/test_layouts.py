@@ -134,6 +134,19 @@ class Layouts(Case):
                    [line])  # from the index
         self.assertEqual(read(f"{self.dir}/p.csv").count(b"\n"), 1 + 14)
 
+    def test_classes_called_like_parts(self):
+        """Nothing is said about a part that is none, and what chooses otherwise is named."""
+        folder(self.data, {"test": 5, "prod": 5})
+        for words in ([], ["data.layout=classes"]):
+            said = self.plan(*words)[0]
+            self.assertIn("10 images in 2 classes (prod 5, test 5); 8 to train, 2 to val", said)
+            self.assertNotIn("left to eval", said)
+        os.rename(f"{self.data}/prod", f"{self.data}/train")
+        self.train("data.layout=classes", data=self.data)
+        self.levin(["eval", f"model={self.out}", f"data={self.data}"], USAGE,
+                   ["lie in no class folder", "data.layout=classes"])
+        self.assertEqual(self.right("data.layout=classes")[0], 10)
+
     def test_class_without_images(self):
         photos(self.data)
         write(f"{self.data}/hat/a.webp", b"RIFF")
