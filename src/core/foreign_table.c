@@ -70,7 +70,7 @@ const lvni_foreign lvni_foreign_table[] = {
          "inference_mode|synchronize_step|cudnn_benchmark|allow_tf32",
          "there is nothing to compile or to tune; " NO_NEED),
     HINT("layer_decay|layer_decay_min_scale|layer_decay_no_opt_scale",
-         "use {lr_scale}=[layer1.*=0.1,head=10]"),
+         "use {lr_scale}=[layer1.*=0.1,fc=10], patterns over the names of parameters"),
     HINT("freeze_backbone|freeze_layers|linear_probe|feature_extract",
          "use {freeze}=[conv1,layer*], patterns over the names of parameters"),
     HINT("kd_*|distill_loss_weight|task_loss_weight|teacher|teacher_model|distill*",

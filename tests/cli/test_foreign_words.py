@@ -3,6 +3,7 @@
 usage: test_foreign_words.py LEVIN [test names]
 """
 
+import re
 import subprocess
 
 from bad_support import Case, LEVIN, main, OK, USAGE, write
@@ -61,6 +62,13 @@ class Keys(Case):
             USAGE,
             ["`callbacks` is not in this version", "job.yaml:2"],
         )
+
+    def test_patterns_in_a_hint_name_parameters(self):
+        """What the answer proposes is taken as it stands, by the network that it is about."""
+        for word in ("layer_decay=0.7", "freeze_backbone=true"):
+            told = self.plan([word], USAGE, ["is not in this version: use "])[1]
+            proposed = re.search(r"use (\S+=\[\S+\])", told).group(1)
+            self.plan([proposed, "model=resnet18"])
 
     def test_meaning_before_spelling(self):
         for word, says in (
