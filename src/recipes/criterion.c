@@ -127,8 +127,8 @@ static lvn_status read_line(const reading *r, const char *line, size_t length, i
     }
     char *end = NULL;
     const double weight = colon > from ? strtod(line + colon, &end) : 0.0;
-    const bool is_number =
-        end != NULL && end != line + colon && end + strspn(end, " \t\r") >= line + length;
+    const bool is_number = end != NULL && end != line + colon && end <= line + length &&
+                           end + strspn(end, " \t\r") >= line + length;
     const int k = class_of(r->train, line + from, name_end - from);
     if (!is_number || k < 0) {
         LVN_FAIL(

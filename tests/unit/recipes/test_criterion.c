@@ -192,6 +192,7 @@ static void weights_come_from_a_file(void **state)
                  {"a: 1\nb: 2\n", ":2: there is no such class"},
                  {"a: 1\na: 1\n", ":2: the class a has a weight already"},
                  {"a: one\n", ":1: this is not a class name, a colon and a number"},
+                 {"a:\n2: 1\n", ":1: this is not a class name, a colon and a number"},
                  {"a: 1 2\n", ":1: this is not a class name, a colon and a number"},
                  {"a: -1\n", "the weight of the class a is -1, it must be above 0"}};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
