@@ -222,11 +222,15 @@ static lvn_status open_array(const lvni_config *c, lvni_array *out)
 
 static lvn_status check_words(const lvni_config *c)
 {
+    static const char *const of_rows[] = {"json", "top_k", "probabilities"};
     const char *model = lvni_config_str(c, "model"), *checkpoint = lvni_config_str(c, "checkpoint");
     if (model == NULL) {
         LVN_FAIL(LVN_ERR_USAGE, "model= is missing: a run directory or an exported .safetensors file, or with weights=FILE the name of a network");
     }
     LVN_TRY(lvni_preprocess_no_effect(c, "on an array whose numbers are used as they are"));
+    for (size_t i = 0; i < sizeof of_rows / sizeof *of_rows; i++) {
+        LVN_TRY(lvni_config_no_effect(c, of_rows[i], "on the logits of an array"));
+    }
     if (lvni_config_str(c, "weights") != NULL && checkpoint != NULL) {
         LVN_FAIL(LVN_ERR_USAGE, "checkpoint=%s chooses within a run directory; with weights= model=%s names a network", checkpoint, model);
     }

@@ -102,6 +102,9 @@ class Outputs(Case):
         self.raw("export", f"model={self.model}", "output=w.safetensors")
         self.raw(*array, "output=o.npy")
         self.assertEqual(self.raw(*array, "output=-")[0], read(f"{self.dir}/o.npy"))
+        for word in ("json=true", "top_k=2", "probabilities=true"):  # logits have no rows of classes
+            _, told = self.raw(*array, word, code=USAGE)
+            self.assertIn("this has no effect on the logits of an array", told)
         self.assertFalse(os.path.exists(f"{self.dir}/-"))
 
     def test_a_dash_with_ranks(self):
