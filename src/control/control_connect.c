@@ -146,7 +146,12 @@ static bool key_from_file(search *s)
     lvni_rdzv_where w;
     char text[200];
     if (s->file.len == 0 || !lvni_rdzv_file_read(s->file.data, &w)) {
-        note(s, false, "the file with the key of the run is not there");
+        const char *dir = s->o->rdzv_dir != NULL ? s->o->rdzv_dir : s->o->key_dir;
+        snprintf(text, sizeof text,
+                 "no file with the key of the run in %.70s: all ranks need a run directory that "
+                 "they share, or one LEVIN_TOKEN",
+                 dir != NULL ? dir : "");
+        note(s, false, text);
         return false;
     }
     if (!w.has_key) {

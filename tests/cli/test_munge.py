@@ -239,6 +239,20 @@ class Munge(Case):
         self.ends(second, OK)
         self.assertEqual(self.files(), [])
 
+    def test_no_munge_and_nothing_shared(self):
+        """A run directory on a disk of each node: the rank says what it needs."""
+        first = self.task(0, self.none)
+        self.wait_for(self.files, first)
+        self.ends(
+            self.task(1, self.none, f"out={self.dir}/elsewhere/run", timeout=1),
+            RENDEZVOUS,
+            "E114: rank 1 ",
+            f"no file with the key of the run in {self.dir}/elsewhere: ",
+            "or one LEVIN_TOKEN",
+        )
+        first.send_signal(signal.SIGTERM)
+        self.ends(first, SIGTERM)
+
     def test_no_munge_where_another_is(self):
         first = self.task(0, self.one.conf)
         self.listens(first)
