@@ -90,7 +90,7 @@ static lvn_status check(const char *path, const char *part, const char *text, si
 {
     const cost c = count(text, text + n);
     const bool file = source == LVNI_JSON_FILE;
-    const size_t limit = file ? 24 * MIB + 14 * n : 8 * MIB + 4 * n;
+    const size_t limit = file ? 24 * MIB + 14 * n : 20 * MIB + 2 * n;
     const size_t need = n + c.bytes + (file ? ENTRY * c.entries : 0) + LONGEST * c.longest;
     if (c.deepest > LVNI_JSON_MAX_DEPTH) {
         LVN_FAIL(LVN_ERR_CORRUPT, "%s: %s is nested %d levels deep; at most %d are read", path,

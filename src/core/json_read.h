@@ -12,7 +12,7 @@
  * included: together at most 64 MiB + 16 n for a file and the texts in it. */
 typedef enum lvni_json_source {
     LVNI_JSON_FILE, /* 24 MiB + 14 n */
-    LVNI_JSON_INNER /* JSON in a string of a file: 8 MiB + 4 n */
+    LVNI_JSON_INNER /* JSON in a string of a file, of which two are read at a time: 20 MiB + 2 n */
 } lvni_json_source;
 
 enum { LVNI_JSON_MAX_DEPTH = 64 };

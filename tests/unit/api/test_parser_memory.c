@@ -144,6 +144,17 @@ static lvn_status parse_card(const input *in)
     return s;
 }
 
+/* Of faces and of products there are this many. */
+static void cards_of_many_classes_are_read(void **state)
+{
+    (void)state;
+    input in = repeat("{\"image_size\":16,\"mean\":[0,0,0],\"std\":[1,1,1],\"eval\":{\"resize\":16,"
+                      "\"crop\":16,\"filter\":\"bilinear\"},\"classes\":[",
+                      "\"identity_%d\",", "\"z\"]}", (size_t)3 * MIB, 0); /* about 180,000 */
+    assert_string_equal(bounded(parse_card, &in, "classes").message, "");
+    free(in.bytes);
+}
+
 static lvn_status parse_config(const input *in)
 {
     lvni_config *config;
@@ -207,6 +218,7 @@ int main(void)
         cmocka_unit_test(headers_over_16_mib_are_refused_before_they_are_read),
         cmocka_unit_test(nesting_has_a_limit),
         cmocka_unit_test(records_metrics_and_cards_take_what_their_bytes_allow),
+        cmocka_unit_test(cards_of_many_classes_are_read),
         cmocka_unit_test(configurations_take_what_their_bytes_allow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
