@@ -158,7 +158,7 @@ static lvn_status with_data(const work *w)
 static lvn_status train_with(work *w)
 {
     const lvni_ranks_command command = {.command = {"train", "classify"}, .n = w->n_words, .words = w->words, .recipe = "classify",
-                                        .check = lvni_image_source_check};
+                                        .check = lvni_image_source_check_run};
     LVN_TRY(lvni_ranks_open(w->config, &command, &w->ranks));
     return lvni_fit_end(lvni_ranks_close(&w->ranks, with_data(w)));
 }

@@ -3,6 +3,7 @@
 
 #include "core/alloc.h"
 #include "data/decode/picture.h"
+#include "data/folder_layout.h"
 #include "data/image_folder.h"
 #include "data/split.h"
 #include "log/run_log.h"
@@ -10,7 +11,9 @@
 #include "trainer/identity.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -199,6 +202,59 @@ static lvn_status open_kind(const lvni_config *c, lvni_scan_mode mode, const cha
     return open_folder(c, mode, run, training, s);
 }
 
+/* The nearest folder above `path`, or itself, that is there, with no links and dots. */
+static bool existing_folder(const char *path, char real[PATH_MAX])
+{
+    char part[PATH_MAX];
+    if (snprintf(part, sizeof part, "%s", path) >= PATH_MAX) {
+        return false;
+    }
+    while (realpath(part, real) == NULL) {
+        char *slash = strrchr(part, '/');
+        if (errno != ENOENT) {
+            return false;
+        }
+        const int above = slash == NULL ? 1 : (int)(slash - part) + (slash == part);
+        snprintf(part, sizeof part, "%.*s", above, slash == NULL ? "." : path);
+    }
+    return true;
+}
+
+/* Beside train/ and val/ other folders are left alone; what else lies below data= is a class. */
+static bool leaves_alone(const char *data)
+{
+    lvni_folder_layout layout;
+    const bool found = lvni_folder_layout_find(data, &layout) == LVN_OK;
+    const bool both = layout.name[LVNI_PART_TRAIN] != NULL && layout.name[LVNI_PART_VAL] != NULL;
+    lvni_folder_layout_free(&layout);
+    if (!found) { /* whoever lists the folder says what is wrong with it */
+        lvn_clear_error();
+    }
+    return !found || both;
+}
+
+/* A new run among classes would be a class at the next start, which could then not resume. */
+static lvn_status check_out(const lvni_config *c)
+{
+    const char *out = lvni_config_str(c, "out"), *data = lvni_config_str(c, "data");
+    char folder[PATH_MAX], root[PATH_MAX];
+    struct stat info;
+    if (lvni_config_bool(c, "resume") || strcmp(data, SHAPES) == 0 || stat(data, &info) != 0 ||
+        !S_ISDIR(info.st_mode) || lvni_array_images_is_folder(data) ||
+        !existing_folder(out != NULL ? out : ".", folder) || realpath(data, root) == NULL) {
+        return LVN_OK;
+    }
+    const size_t n = strcmp(root, "/") == 0 ? 0 : strlen(root);
+    if (strncmp(folder, root, n) == 0 && (folder[n] == '\0' || folder[n] == '/') &&
+        !leaves_alone(data)) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "%s lies inside of data=%s, where the next start would take it for a class; give "
+                 "an out= beside the images",
+                 out != NULL ? out : "out/, where runs without out= go,", data);
+    }
+    return LVN_OK;
+}
+
 static void name_data(const lvni_config *c)
 {
     lvn_error_frame("data=%s (%s)", lvni_config_str(c, "data"), lvni_config_origin(c, "data"));
@@ -209,6 +265,7 @@ lvn_status lvni_image_source_open(const lvni_config *c, lvni_scan_mode mode, con
     *s = (lvni_image_source){0};
     LVN_TRY(need_data(c));
     lvn_status status = need_path(c);
+    status = status == LVN_OK && training ? check_out(c) : status;
     status = status == LVN_OK ? open_kind(c, mode, run, training, s) : status;
     if (status != LVN_OK) {
         lvni_image_source_close(s);
@@ -225,6 +282,12 @@ lvn_status lvni_image_source_check(const lvni_config *c)
         name_data(c);
     }
     return status;
+}
+
+lvn_status lvni_image_source_check_run(const lvni_config *c)
+{
+    LVN_TRY(lvni_image_source_check(c));
+    return check_out(c);
 }
 
 void lvni_image_source_close(lvni_image_source *s)

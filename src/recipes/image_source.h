@@ -20,6 +20,8 @@ extern const lvni_option_table lvni_image_options; /* data labels data.* */
 
 /* Before anything is read: LVN_ERR_USAGE when data= is missing, wrong, or not there. */
 lvn_status lvni_image_source_check(const lvni_config *config);
+/* The same for a training, whose run may not lie among the classes of data=. */
+lvn_status lvni_image_source_check_run(const lvni_config *config);
 /* The same, and with on_error=stop and `training` LVN_ERR_CORRUPT when headers are damaged,
  * LVN_ERR_USAGE when a class folder has no image; else as the openers of the kinds. mode FLAT: no
  * classes are needed. run: the directory whose index of the folder may be taken, or NULL;

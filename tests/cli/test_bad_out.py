@@ -3,6 +3,7 @@
 usage: test_bad_out.py LEVIN [test names]
 """
 import os
+import shutil
 
 from bad_support import Case, FAILURE, main, OK, read, tree, USAGE, write
 
@@ -33,6 +34,33 @@ class Out(Case):
         self.train("overwrite=true")
         self.assertEqual([path for path in mine if not os.path.exists(path)], [])
         self.assertFalse(os.path.exists(f"{self.out}/train.log.tmp-12"))
+
+    def test_inside_a_folder_of_classes(self):
+        """The run would be a class at the next start, which could then not resume."""
+        before = tree(self.photos)
+        words = self.words(self.photos, self.out)
+        name = os.path.basename(self.photos)
+        for out in (f"{self.photos}/{below}" for below in ("run", "a/b/run", f"../{name}/run")):
+            for more in ([], ["devices=2", "accelerator=cpu"]):
+                here = [f"out={out}" if word.startswith("out=") else word for word in words] + more
+                self.levin(here, USAGE, [f"{out} lies inside of data={self.photos}"])
+        self.assertEqual(tree(self.photos), before)
+        bare = [word for word in words if not word.startswith(("out=", "data="))]
+        for more in ([], ["devices=2", "accelerator=cpu"]):
+            self.levin([*bare, "data=.", *more], USAGE, ["lies inside of data=."],
+                       before=["env", "-C", self.photos])
+        self.assertFalse(os.path.exists(f"{self.photos}/out"))
+        self.assertEqual(tree(self.photos), before)
+
+    def test_beside_parts(self):
+        os.mkdir(f"{self.dir}/parts")
+        for part in ("Train", "valid"):
+            shutil.copytree(self.photos, f"{self.dir}/parts/{part}")
+        out = f"{self.dir}/parts/run"
+        self.levin(self.words(f"{self.dir}/parts", out), OK)
+        self.levin(["train", "classify", f"out={out}", "resume=true", "max_steps=3"], OK)
+        shutil.rmtree(f"{self.dir}/parts/valid")
+        self.levin(self.words(f"{self.dir}/parts", f"{self.dir}/parts/new"), USAGE)
 
     def test_an_empty_folder_will_do(self):
         os.mkdir(self.out)
