@@ -6,6 +6,7 @@
 #include "tensor/ctx.h"
 #include "trainer/trainer.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <levin/version.h>
 #include <signal.h>
@@ -66,6 +67,19 @@ static void open_standard(void)
     }
 }
 
+/* What was printed has to arrive, too: a full disk behind `levin ckpt hash out/x >FILE` is an
+ * error. What a training reports does not come by here, and is in its train.log. */
+static int finish(int code)
+{
+    errno = 0;
+    if ((fflush(stdout) == 0 && ferror(stdout) == 0) || code != LVNI_EXIT_OK) {
+        return code;
+    }
+    lvni_print(stderr, "error: cannot write all of it to standard output%s%s\n",
+               errno != 0 ? ": " : "", errno != 0 ? strerror(errno) : "");
+    return LVNI_EXIT_FAILURE;
+}
+
 int main(int argc, char **argv)
 {
     open_standard();
@@ -77,11 +91,11 @@ int main(int argc, char **argv)
     }
     if (strcmp(argv[1], "--version") == 0) {
         puts("levin " LEVIN_VERSION);
-        return LVNI_EXIT_OK;
+        return finish(LVNI_EXIT_OK);
     }
     if (asks_for_help(argv[1])) {
-        return lvni_cmd_help(0, NULL);
+        return finish(lvni_cmd_help(0, NULL));
     }
     const lvni_command *c = lvni_command_find(argv[1]);
-    return c == NULL ? unknown(argv[1]) : run(c, argc, argv);
+    return c == NULL ? unknown(argv[1]) : finish(run(c, argc, argv));
 }

@@ -142,6 +142,24 @@ class Outputs(Case):
             )
             self.assertIn("No space left on device", told)
 
+    def test_report_that_cannot_be_written(self):
+        """So is one behind what a command prints."""
+        plan = ("plan", "train", "classify", f"data={self.photos}", "image_size=32")
+        with open("/dev/full", "wb") as full:
+            for words in (
+                ("help",),
+                ("--version",),
+                ("help", "optim.lr"),
+                ("ops",),
+                ("slurm", "env", "--json"),
+                ("ckpt", "hash", self.model),
+                plan,
+            ):
+                _, told = self.raw(*words, code=1, stdout=full)
+                self.assertIn("cannot write all of it to standard output", told)
+            _, told = self.raw("help", "nothing-such", code=USAGE, stdout=full)
+            self.assertNotIn("standard output", told)
+
     def test_no_bytes_for_a_terminal(self):
         leader, follower = os.openpty()
         try:
