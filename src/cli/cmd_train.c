@@ -28,6 +28,11 @@ static int check_recipe(int n, const char *const *words, const char *command)
         fputs("error: which recipe?\n", stderr);
         return lvni_command_misused(command);
     }
+    if (strchr(words[0], '=') != NULL || words[0][0] == '-') { /* a key: the recipe is left out */
+        lvni_print(stderr, "error: the recipe is missing: levin %s classify %s\n",
+                   strcmp(command, "plan") == 0 ? "plan train" : command, words[0]);
+        return LVNI_EXIT_USAGE;
+    }
     const bool near = lvni_edit_distance(words[0], "classify") <= lvni_edit_limit(words[0], "classify");
     lvni_print(stderr, "error: unknown recipe %s; %s\n", words[0],
                near ? "did you mean classify?" : "this version has classify");

@@ -95,7 +95,9 @@ static int report_unknown(const keys *k, const char *key, const char *near)
         return LVNI_EXIT_USAGE;
     }
     if (!hint_only) {
-        lvni_config_set_help(k->config, "levin help train.classify");
+        char help[NAME_MAX_BYTES];
+        snprintf(help, sizeof help, "levin help %s", k->command->topic);
+        lvni_config_set_help(k->config, help);
         return lvni_report_status(lvni_config_unknown(k->config, key, "levin help"));
     }
     lvni_str hint = {0};

@@ -34,6 +34,12 @@ class Words(Case):
     def test_unknown_recipe(self):
         self.levin(["train"], USAGE, ["which recipe?", "usage: levin train classify"])
         self.levin(["train", "clasify"], USAGE, ["unknown recipe clasify", "did you mean classify?", "usage:"])
+        for word in ("data=photos", "--epochs=3"):
+            for command in (["train"], ["plan", "train"]):
+                line = f"the recipe is missing: levin {' '.join(command)} classify {word}"
+                self.levin([*command, word], USAGE, [line])
+        for topic in ("eval", "predict", "train.classify"):
+            self.levin(["help", topic, "zqxj"], USAGE, [f"`levin help {topic}`"])
         self.levin(["train", "frob"], USAGE, ["unknown recipe frob", "this version has classify"])
         self.levin(["train", "pose"], USAGE, ["the recipe pose comes with a later version"])
         self.levin(["plan", "tain"], USAGE, ["plan what?", "usage: levin plan train classify"])
