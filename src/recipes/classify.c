@@ -93,7 +93,7 @@ static lvn_status fit_with(const work *w, const lvni_image_data *data,
     lvni_config *c = w->config;
     const char *name = lvni_config_str(c, "model.name");
     LVN_TRY(resolve(c, "image_size", data->transform.size));
-    LVN_TRY(lvni_preprocess_resolve(c, &data->preprocess));
+    LVN_TRY(lvni_preprocess_resolve(c, &data->preprocess, &data->eval));
     LVN_TRY(lvni_preprocess_check_size(c, name, data->transform.size, data->eval.size));
     LVN_TRY(resolve(c, "model.dropout", lvni_zoo_dropout(name)));
     const lvni_zoo_arguments arguments = {.image_size = data->transform.size,

@@ -15,6 +15,8 @@
 
 /* ---- keys ---- */
 
+#define LEAST_PCT 0.05 /* of eval.crop_pct */
+
 static const lvni_option preprocess_rows[] = {
     {.name = "eval.preset",
      .type = LVNI_OPT_CHOICE,
@@ -41,7 +43,7 @@ static const lvni_option preprocess_rows[] = {
     LVNI_OPTION_ALIAS("test_input_size", "eval.crop"),
     {.name = "eval.crop_pct",
      .type = LVNI_OPT_FLOAT,
-     .range = {.used = true, .min = 0.05, .max = 1},
+     .range = {.used = true, .min = LEAST_PCT, .max = 1},
      .flags = LVNI_OPT_AUTO,
      .help = "The same as eval.resize in timm's way: eval.crop over eval.resize, which is rounded "
              "down."},
@@ -117,7 +119,7 @@ static lvn_status read_timm(const json_t *j, const char *path, lvni_preprocess *
                  "way than these weights were made for",
                  path, mode);
     }
-    bool fits = said.crop_pct >= 0.05 && said.crop_pct <= 1.0;
+    bool fits = said.crop_pct >= LEAST_PCT && said.crop_pct <= 1.0;
     for (int i = 0; i < 3; i++) {
         fits = fits && fabsf(said.mean[i]) <= 1000.0f && said.std[i] >= 1e-6f &&
                said.std[i] <= 1000.0f;
@@ -326,23 +328,38 @@ static lvn_status resolve(lvni_config *c, const char *name, const char *text)
                                        : lvni_config_set(c, name, text, "the file of weights=");
 }
 
-lvn_status lvni_preprocess_resolve(lvni_config *c, const lvni_preprocess *p)
+/* eval.crop_pct goes along with another image_size; pixels where it is none that the key takes, or
+ * was not followed, as of array files. */
+static lvn_status resolve_resize(lvni_config *c, const lvni_preprocess *p, const lvni_transform *t)
+{
+    char text[32];
+    const bool followed = resize_of(t->size, p->crop_pct) == t->eval_resize;
+    if (lvni_config_is_set(c, "eval.resize") || lvni_config_is_set(c, "eval.crop_pct")) {
+        return LVN_OK;
+    }
+    if (followed && p->crop_pct >= LEAST_PCT && p->crop_pct <= 1.0) {
+        snprintf(text, sizeof text, "%.17g", p->crop_pct);
+        return resolve(c, "eval.crop_pct", text);
+    }
+    snprintf(text, sizeof text, "%d", t->eval_resize);
+    return resolve(c, "eval.resize", text);
+}
+
+lvn_status lvni_preprocess_resolve(lvni_config *c, const lvni_preprocess *p,
+                                   const lvni_transform *eval)
 {
     lvni_str mean = {0}, std = {0};
-    char crop_pct[32];
     if (!p->from_weights) {
         return LVN_OK;
     }
     print_three(&mean, p->mean);
     print_three(&std, p->std);
-    snprintf(crop_pct, sizeof crop_pct, "%.17g", p->crop_pct);
     lvn_status s = lvni_str_status(&mean);
     s = s == LVN_OK ? lvni_str_status(&std) : s;
     s = s == LVN_OK ? resolve(c, "normalize.mean", lvni_str_text(&mean)) : s;
     s = s == LVN_OK ? resolve(c, "normalize.std", lvni_str_text(&std)) : s;
     s = s == LVN_OK ? resolve(c, "eval.filter", lvni_filter_name(p->filter)) : s;
-    s = s == LVN_OK && !lvni_config_is_set(c, "eval.resize") ? resolve(c, "eval.crop_pct", crop_pct)
-                                                             : s;
+    s = s == LVN_OK ? resolve_resize(c, p, eval) : s;
     lvni_str_free(&mean);
     lvni_str_free(&std);
     return s;

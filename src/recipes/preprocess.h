@@ -23,8 +23,9 @@ typedef struct lvni_preprocess {
 lvn_status lvni_preprocess_train(const lvni_config *config, bool photos, lvni_preprocess *found,
                                  lvni_transform *train, lvni_transform *eval);
 /* Keys that are auto get what came from the file of weights=: later starts of the run may not have
- * it. */
-lvn_status lvni_preprocess_resolve(lvni_config *config, const lvni_preprocess *found);
+ * it. eval: what lvni_preprocess_train made of it. */
+lvn_status lvni_preprocess_resolve(lvni_config *config, const lvni_preprocess *found,
+                                   const lvni_transform *eval);
 /* For a trained model: what its card says, except for keys that are given. */
 lvn_status lvni_preprocess_use(const lvni_config *config, const lvni_classifier_card *card,
                                lvni_transform *out);

@@ -155,6 +155,19 @@ def weights_bring_theirs():
     assert "eval.filter=bicubic normalize.mean=[0.5,0.5,0.5]" in out, out
 
 
+def weights_bring_theirs_for_good():
+    """What eval.crop_pct cannot say, or was not followed: the run sees the same when it goes on."""
+    levin(*TRAIN, "out=padded", "eval.resize=12")
+    levin(*TRAIN, "out=far", "eval.resize=400")
+    shapes = ["data=builtin:shapes", "data.count=24", "reset_head=true"]
+    for run, words, resize in (("e16", ["weights=usual", *shapes], 16),
+                               ("e12", ["weights=padded"], 12), ("e400", ["weights=far"], 400)):
+        levin(*TRAIN, f"out={run}", *words)
+        sees(run, resize, 16, "bilinear")
+        levin("train", "classify", f"out={run}", "resume=true", "max_epochs=2", "quiet=true")
+        sees(run, resize, 16, "bilinear")
+
+
 def mistakes():
     levin(*TRAIN, "out=no", "eval.resize=30", "crop_pct=0.9", status=64,
           says=["eval.resize=30", "eval.crop_pct=0.9", "17", "one of them"])
@@ -170,7 +183,8 @@ def main():
     for k, name in enumerate(("a", "b")):
         for i in range(12):
             png(f"photos/{name}/{i}.png", *sizes[i % len(sizes)], seed=3 * k + i % 3 + 1)
-    for case in (keys_reach_every_use, early_cards, weights_bring_theirs, mistakes):
+    for case in (keys_reach_every_use, early_cards, weights_bring_theirs,
+                 weights_bring_theirs_for_good, mistakes):
         case()
         print("ok", case.__name__)
 
