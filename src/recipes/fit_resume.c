@@ -41,6 +41,17 @@ static bool is_same(const json_t *old, const json_t *now)
     return same;
 }
 
+/* As it was given: 0.2, not 0.20000000000000001. */
+static void print_value(const json_t *value, lvni_str *out)
+{
+    const size_t flags = JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15);
+    if (json_is_null(value)) {
+        lvni_str_append(out, "unset");
+    } else {
+        json_dump_callback(value, append_json, out, flags);
+    }
+}
+
 /* Every key that the resumed run takes with another value: from here on it is that run. */
 void lvni_tell_changes(const char *json, const lvni_ckpt *ckpt)
 {
@@ -58,8 +69,8 @@ void lvni_tell_changes(const char *json, const lvni_ckpt *ckpt)
         }
         if (!told) {
             lvni_str a = {0}, b = {0};
-            json_dump_callback(old, append_json, &a, JSON_ENCODE_ANY | JSON_COMPACT);
-            json_dump_callback(value, append_json, &b, JSON_ENCODE_ANY | JSON_COMPACT);
+            print_value(old, &a);
+            print_value(value, &b);
             lvni_log_line(LVNI_LOG_WARNING, "%s is %s from here on; so far this run had %s", key, lvni_str_text(&b), lvni_str_text(&a));
             lvni_str_free(&a);
             lvni_str_free(&b);

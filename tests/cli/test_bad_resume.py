@@ -240,6 +240,9 @@ class Resume(Case):
         _, told = self.train("resume=true", "max_steps=4", "optim.lr=0.002",
                              says=["warning: optim.lr is 0.002 from here on; so far this run had 0.001"])
         self.assertNotIn("max_steps is", told)
+        self.train("resume=true", "max_steps=6", "label_smoothing=0.1", "eval.resize=20",
+                   says=["label_smoothing is 0.1 from here on; so far this run had 0",
+                         "eval.resize is 20 from here on; so far this run had unset"])
 
     def test_two_processes_in_one_run(self):
         os.mkdir(self.out)
