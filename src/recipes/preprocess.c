@@ -203,18 +203,33 @@ static void print_three(lvni_str *out, const float x[3])
     lvni_str_append(out, "]");
 }
 
-static void report(const char *weights, const lvni_preprocess *p)
+static void print_colours(const lvni_config *c, const char *key, const float x[3], lvni_str *out)
 {
-    lvni_str mean = {0}, std = {0};
-    print_three(&mean, p->mean);
-    print_three(&std, p->std);
-    lvni_log_line(LVNI_LOG_INFO,
-                  "weights=%s: images as they were for it: eval.crop_pct=%.4g eval.filter=%s "
-                  "normalize.mean=%s normalize.std=%s",
-                  weights, p->crop_pct, lvni_filter_name(p->filter), lvni_str_text(&mean),
-                  lvni_str_text(&std));
-    lvni_str_free(&mean);
-    lvni_str_free(&std);
+    if (!lvni_config_is_set(c, key)) {
+        lvni_str_printf(out, " %s=", key);
+        print_three(out, x);
+    }
+}
+
+/* What is followed: a key that is given counts more, and what is no photo is taken whole. */
+static void report(const lvni_config *c, bool photos, const lvni_preprocess *p)
+{
+    lvni_str text = {0};
+    const bool resized =
+        lvni_config_is_set(c, "eval.resize") || lvni_config_is_set(c, "eval.crop_pct");
+    if (photos && !resized) {
+        lvni_str_printf(&text, " eval.crop_pct=%.4g", p->crop_pct);
+    }
+    if (photos && !lvni_config_is_set(c, "eval.filter")) {
+        lvni_str_printf(&text, " eval.filter=%s", lvni_filter_name(p->filter));
+    }
+    print_colours(c, "normalize.mean", p->mean, &text);
+    print_colours(c, "normalize.std", p->std, &text);
+    if (text.len > 0) {
+        lvni_log_line(LVNI_LOG_INFO, "weights=%s: images as they were for it:%s",
+                      lvni_config_str(c, "weights"), lvni_str_text(&text));
+    }
+    lvni_str_free(&text);
 }
 
 /* A file that cannot be read says nothing here: loading it says why. */
@@ -228,9 +243,6 @@ static lvn_status ask_weights(const char *weights, lvni_preprocess *p)
         s = read_file(file, path, p);
     } else {
         lvn_clear_error();
-    }
-    if (s == LVN_OK && p->from_weights) {
-        report(weights, p);
     }
     lvni_st_close(file);
     lvni_free(path);
@@ -305,6 +317,9 @@ lvn_status lvni_preprocess_train(const lvni_config *c, bool photos, lvni_preproc
                                  lvni_transform *train, lvni_transform *eval)
 {
     LVN_TRY(find_preprocess(c, found));
+    if (found->from_weights) {
+        report(c, photos, found);
+    }
     set_colours(c, found, train);
     *eval = *train;
     eval->size = given_crop(c, train->size);

@@ -134,7 +134,8 @@ def weights_bring_theirs():
     assert card("tuned")["mean"] == [0.5] * 3
     assert config("tuned")["eval.filter"] == "bicubic"
     assert config("tuned")["normalize.std"] == "[0.5, 0.5, 0.5]"
-    levin(*TRAIN, "out=given", timm, "eval.filter=lanczos", "eval.resize=20")
+    out = levin(*TRAIN, "out=given", timm, "eval.filter=lanczos", "eval.resize=20", "quiet=false")
+    assert "as they were for it: normalize.mean=[0.5,0.5,0.5]" in out, out  # the rest was not
     sees("given", 20, 16, "lanczos")
     assert card("given")["std"] == [0.5] * 3
     levin(*TRAIN, "out=preset", timm, "eval.preset=torchvision_v2")
