@@ -35,10 +35,22 @@ static void measure(parser parse, const input *in, int fd)
     _exit(write(fd, &o, sizeof o) == sizeof o ? 0 : 1);
 }
 
+/* Sanitizers have memory of their own to count, and locks that a forked child may find taken. */
+static outcome run_here(parser parse, const input *in)
+{
+    outcome o = {.status = parse(in)};
+    snprintf(o.message, sizeof o.message, "%.250s",
+             o.status == LVN_OK ? "" : lvn_last_error()->message);
+    return o;
+}
+
 static outcome run(parser parse, const input *in)
 {
     outcome o = {0};
     int ends[2], state = -1;
+    if (!MEASURED) {
+        return run_here(parse, in);
+    }
     assert_int_equal(pipe(ends), 0);
     const pid_t pid = fork();
     assert_true(pid >= 0);
@@ -86,5 +98,7 @@ lvn_status by_path(const input *in, lvn_status (*open)(const char *path))
     const int fd = memfd_create("input", 0);
     const bool written = fd >= 0 && write(fd, in->bytes, in->n) == (ssize_t)in->n;
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    return written ? open(path) : LVN_ERR_INTERNAL;
+    const lvn_status s = written ? open(path) : LVN_ERR_INTERNAL;
+    close(fd);
+    return s;
 }
