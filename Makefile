@@ -53,6 +53,7 @@ bench: build ## run every program of bench/
 lint: lint-deps ## clang-tidy; LINT_BASE=REV: only files changed since REV
 	@tools/check-layers
 	@tools/check-headers
+	@tools/check-format
 	@tools/lint $(JOBS)
 
 fmt: lint-deps ## clang-format all C files that git knows

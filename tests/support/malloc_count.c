@@ -9,7 +9,8 @@
 #include <string.h>
 #include <sys/prctl.h>
 
-#define SEEN __attribute__((visibility("default"))) /* libraries find these, not the C library's */
+/* Libraries find these, not those of the C library. */
+#define SEEN __attribute__((visibility("default")))
 
 extern void *__libc_malloc(size_t bytes);
 extern void *__libc_calloc(size_t n, size_t bytes);
