@@ -1,5 +1,5 @@
-/* Open MPI's side of bench_allreduce.c, which compiles and starts it: MPI_Allreduce of floats in place, sizes as there, one line
- * "bytes microseconds" each. */
+/* Open MPI's side of bench_allreduce.c, which compiles and starts it: MPI_Allreduce of floats in
+ * place, sizes as there, one line "bytes microseconds" each. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,12 +28,14 @@ int main(int argc, char **argv)
         int turns = 0, go_on = 1;
         double spent = 0;
         for (int warm = 0; warm < 2; warm++) {
-            MPI_Allreduce(MPI_IN_PLACE, x, (int)(bytes / sizeof *x), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+            MPI_Allreduce(MPI_IN_PLACE, x, (int)(bytes / sizeof *x), MPI_FLOAT, MPI_SUM,
+                          MPI_COMM_WORLD);
         }
         while (go_on) {
             MPI_Barrier(MPI_COMM_WORLD);
             const double start = MPI_Wtime();
-            MPI_Allreduce(MPI_IN_PLACE, x, (int)(bytes / sizeof *x), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+            MPI_Allreduce(MPI_IN_PLACE, x, (int)(bytes / sizeof *x), MPI_FLOAT, MPI_SUM,
+                          MPI_COMM_WORLD);
             took[turns] = MPI_Wtime() - start;
             spent += took[turns++];
             go_on = turns < LEAST_TURNS || (turns < MOST_TURNS && spent < budget_s);

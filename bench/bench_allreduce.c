@@ -1,8 +1,11 @@
-/* All-reduce of floats between processes of one node, 1 KB to 256 MB: levin's shm against Open MPI (where mpicc and mpirun are) and Gloo
- * (where /usr/bin/python3 has torch), in turns, so that what else the machine does meets all alike. Time of one: from a barrier to the end
- * of the slowest rank; of a size: the median; printed: the medians of the turns, and the ratio's median with the least and largest.
+/* All-reduce of floats between processes of one node, 1 KB to 256 MB: levin's shm against Open MPI
+ * (where mpicc and mpirun are) and Gloo (where /usr/bin/python3 has torch), in turns, so that what
+ * else the machine does meets all alike. Time of one: from a barrier to the end of the slowest
+ * rank; of a size: the median; printed: the medians of the turns, and the ratio's median with the
+ * least and largest.
  *
- * usage: bench_allreduce [TURNS [MOST_BYTES]]     exit 1 when levin is not quicker at every size, or not 4 times Open MPI at 128 MB */
+ * usage: bench_allreduce [TURNS [MOST_BYTES]]     exit 1 when levin is not quicker at every size,
+ *   or not 4 times Open MPI at 128 MB */
 #include "bench_support.h"
 
 #include "core/alloc.h"
@@ -22,7 +25,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { LEAST_BYTES = 1024, SIZES = 19, MOST_TIMES = 400, LEAST_TIMES = 7, MOST_TURNS = 15, MOST_RANKS = 16, CARD = 256 };
+enum {
+    LEAST_BYTES = 1024,
+    SIZES = 19,
+    MOST_TIMES = 400,
+    LEAST_TIMES = 7,
+    MOST_TURNS = 15,
+    MOST_RANKS = 16,
+    CARD = 256
+};
 static const double budget_s = 0.15; /* for one size */
 
 /* ---- levin's ranks ---- */
@@ -52,7 +63,8 @@ static lvn_status meet(void *user, const void *mine, size_t bytes, void *all)
     return LVN_OK;
 }
 
-/* Each rank to a core of its own where there are enough: what levin launch does, and mpirun for two ranks. */
+/* Each rank to a core of its own where there are enough: what levin launch does, and mpirun for two
+ * ranks. */
 static void bind_rank(int rank, int world)
 {
     cpu_set_t may, one;
@@ -70,7 +82,8 @@ static void bind_rank(int rank, int world)
 
 typedef enum way { WAY_PLAIN, WAY_SHARED, WAY_REDUCTION } way;
 
-/* The gradient of a step, as the trainer adds it: one set per rank, buckets of 1 MB, the norm's sums on the way. */
+/* The gradient of a step, as the trainer adds it: one set per rank, buckets of 1 MB, the norm's
+ * sums on the way. */
 typedef struct gradient {
     lvni_reduction *r;
     lvni_tree_node leaf;
@@ -200,7 +213,8 @@ static bool take_turn(side *s, int sizes, int turn)
     return f != NULL && pclose(f) == 0 && n == sizes;
 }
 
-static double ratio(const side *other, const side *us, int size, int turns, double *least, double *most)
+static double ratio(const side *other, const side *us, int size, int turns, double *least,
+                    double *most)
 {
     double r[MOST_TURNS];
     for (int t = 0; t < turns; t++) {
@@ -212,7 +226,8 @@ static double ratio(const side *other, const side *us, int size, int turns, doub
     return median;
 }
 
-static void print_ratio(const side *other, const side *us, int size, int turns, double line, bool *good)
+static void print_ratio(const side *other, const side *us, int size, int turns, double line,
+                        bool *good)
 {
     double least, most;
     if (!other->there) {
@@ -233,7 +248,8 @@ static void write_json(FILE *json, const side *sides, int n_sides, int world, in
         for (int k = 0; k < sizes; k++) {
             double copy[MOST_TURNS];
             memcpy(copy, sides[i].us[k], sizeof copy);
-            fprintf(json, "%s%.1f", k > 0 ? ", " : "", sides[i].there ? bench_median(copy, turns) : 0.0);
+            fprintf(json, "%s%.1f", k > 0 ? ", " : "",
+                    sides[i].there ? bench_median(copy, turns) : 0.0);
         }
         fprintf(json, "]");
     }
@@ -254,16 +270,25 @@ static bool compare(int world, int turns, size_t most, FILE *json)
     sides[SHARED] = (side){.name = "levin", .there = true};
     sides[PLAIN] = (side){.name = "levin, plain", .there = true};
     sides[REDUCTION] = (side){.name = "reduction", .there = true};
-    sides[MPI] = (side){.name = "Open MPI", .there = system("command -v mpicc mpirun >/dev/null && mkdir -p out/bench && mpicc -O3 -o out/bench/allreduce_mpi " LEVIN_BENCH_DIR "/allreduce_mpi.c") == 0};
-    sides[GLOO] = (side){.name = "Gloo", .there = system("/usr/bin/python3 -c 'import torch.distributed' 2>/dev/null") == 0};
-    static const way ways[] = {[SHARED] = WAY_SHARED, [PLAIN] = WAY_PLAIN, [REDUCTION] = WAY_REDUCTION};
+    sides[MPI] = (side){
+        .name = "Open MPI",
+        .there = system("command -v mpicc mpirun >/dev/null && mkdir -p out/bench && mpicc -O3 -o "
+                        "out/bench/allreduce_mpi " LEVIN_BENCH_DIR "/allreduce_mpi.c") == 0};
+    sides[GLOO] =
+        (side){.name = "Gloo",
+               .there = system("/usr/bin/python3 -c 'import torch.distributed' 2>/dev/null") == 0};
+    static const way ways[] = {
+        [SHARED] = WAY_SHARED, [PLAIN] = WAY_PLAIN, [REDUCTION] = WAY_REDUCTION};
     for (int i = SHARED; i <= REDUCTION; i++) {
-        snprintf(sides[i].command, sizeof sides->command, "%s --job %d %d %zu", self, world, (int)ways[i], most);
+        snprintf(sides[i].command, sizeof sides->command, "%s --job %d %d %zu", self, world,
+                 (int)ways[i], most);
     }
-    snprintf(sides[MPI].command, sizeof sides->command, "mpirun --allow-run-as-root --oversubscribe -np %d out/bench/allreduce_mpi %d %zu %g", world,
+    snprintf(sides[MPI].command, sizeof sides->command,
+             "mpirun --allow-run-as-root --oversubscribe -np %d out/bench/allreduce_mpi %d %zu %g",
+             world, LEAST_BYTES, most, budget_s);
+    snprintf(sides[GLOO].command, sizeof sides->command,
+             "/usr/bin/python3 " LEVIN_BENCH_DIR "/allreduce_gloo.py %d %d %zu %g", world,
              LEAST_BYTES, most, budget_s);
-    snprintf(sides[GLOO].command, sizeof sides->command, "/usr/bin/python3 " LEVIN_BENCH_DIR "/allreduce_gloo.py %d %d %zu %g", world, LEAST_BYTES, most,
-             budget_s);
     for (int t = 0; t < turns; t++) {
         for (int i = 0; i < SIDES; i++) {
             if (sides[i].there && !take_turn(&sides[i], sizes, t)) {
@@ -273,9 +298,11 @@ static bool compare(int world, int turns, size_t most, FILE *json)
             }
         }
     }
-    printf("%d ranks, %d cores, %d turns; microseconds, and how many times levin's (its own memory) the others need; ! below the line\n", world,
-           bench_cores(), turns);
-    printf("%12s %12s %12s %12s %12s %12s %26s %26s\n", "bytes", "levin", "plain", "reduction", "Open MPI", "Gloo", "Open MPI / levin", "Gloo / levin");
+    printf("%d ranks, %d cores, %d turns; microseconds, and how many times levin's (its own "
+           "memory) the others need; ! below the line\n",
+           world, bench_cores(), turns);
+    printf("%12s %12s %12s %12s %12s %12s %26s %26s\n", "bytes", "levin", "plain", "reduction",
+           "Open MPI", "Gloo", "Open MPI / levin", "Gloo / levin");
     for (int k = 0; k < sizes; k++) {
         const size_t bytes = (size_t)LEAST_BYTES << k;
         printf("%12zu", bytes);
@@ -284,7 +311,8 @@ static bool compare(int world, int turns, size_t most, FILE *json)
             memcpy(copy, sides[i].us[k], sizeof copy);
             printf(" %12.1f", sides[i].there ? bench_median(copy, turns) : 0.0);
         }
-        print_ratio(&sides[MPI], &sides[SHARED], k, turns, world == 2 && bytes == (size_t)128 << 20 ? 4.0 : 1.0, &good);
+        print_ratio(&sides[MPI], &sides[SHARED], k, turns,
+                    world == 2 && bytes == (size_t)128 << 20 ? 4.0 : 1.0, &good);
         print_ratio(&sides[GLOO], &sides[SHARED], k, turns, 1.0, &good);
         printf("\n");
     }

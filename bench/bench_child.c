@@ -24,7 +24,8 @@ bool bench_child_start(bench_child *c, char *const argv[], char *const env[])
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, in[0], 0);
     posix_spawn_file_actions_adddup2(&actions, out[1], 1);
-    const bool started = posix_spawn(&c->pid, argv[0], &actions, NULL, argv, env == NULL ? environ : env) == 0;
+    const bool started =
+        posix_spawn(&c->pid, argv[0], &actions, NULL, argv, env == NULL ? environ : env) == 0;
     posix_spawn_file_actions_destroy(&actions);
     close(in[0]);
     close(out[1]);

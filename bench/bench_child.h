@@ -1,4 +1,5 @@
-/* A program that takes training steps when told to: it reads a number of steps from its input and answers with a line. */
+/* A program that takes training steps when told to: it reads a number of steps from its input and
+ * answers with a line. */
 #ifndef LEVIN_BENCH_CHILD_H
 #define LEVIN_BENCH_CHILD_H
 

@@ -1,10 +1,12 @@
-/* Training steps of two ranks with one core each, against others of the same samples, in turns: one process on both cores (with the same two
- * shards: the same bits; and with one), the two ranks with a reduction in a free order (ddp_rank_free), two processes that do not add
- * anything up, and PyTorch's DistributedDataParallel over Gloo (ddp_step.py), where /usr/bin/python3 has it. All run at the same time and are
- * idle but for the one whose turn it is.
+/* Training steps of two ranks with one core each, against others of the same samples, in turns: one
+ * process on both cores (with the same two shards: the same bits; and with one), the two ranks with
+ * a reduction in a free order (ddp_rank_free), two processes that do not add anything up, and
+ * PyTorch's DistributedDataParallel over Gloo (ddp_step.py), where /usr/bin/python3 has it. All run
+ * at the same time and are idle but for the one whose turn it is.
  *
- * usage: bench_ddp [NET [TURNS [BATCH [SIDE [BUCKET_BYTES]]]]], run by `make bench`; wants two idle cores. Writes out/bench/ddp.json. Exit 1
- * when bits or losses differ, or a line is missed, which is not judged when other programs used more than 5 % of the cores meanwhile. */
+ * usage: bench_ddp [NET [TURNS [BATCH [SIDE [BUCKET_BYTES]]]]], run by `make bench`; wants two idle
+ * cores. Writes out/bench/ddp.json. Exit 1 when bits or losses differ, or a line is missed, which
+ * is not judged when other programs used more than 5 % of the cores meanwhile. */
 #include "bench_resnet.h"
 #include "bench_support.h"
 #include "bench_torch.h"
@@ -22,7 +24,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { EQUAL_STEPS = BENCH_EQUAL_STEPS, TURN_STEPS = BENCH_TURN_STEPS, MOST_TURNS = 64, MOST_TENSORS = 256, TORCH = DDP_LEVINS, SIDES };
+enum {
+    EQUAL_STEPS = BENCH_EQUAL_STEPS,
+    TURN_STEPS = BENCH_TURN_STEPS,
+    MOST_TURNS = 64,
+    MOST_TENSORS = 256,
+    TORCH = DDP_LEVINS,
+    SIDES
+};
 static const char weights_file[] = "out/bench/ddp.safetensors";
 static const double loss_tolerance = 1e-3;
 
@@ -35,7 +44,8 @@ typedef struct bench {
     const char *variant; /* NULL: there is no PyTorch */
     int turns;
     double seconds[SIDES][MOST_TURNS], core_s[SIDES][MOST_TURNS];
-    double early[MOST_TURNS], adding[MOST_TURNS], waiting[MOST_TURNS]; /* of DDP_TOGETHER: share of its pieces, of its step */
+    /* of DDP_TOGETHER: share of its pieces, of its step */
+    double early[MOST_TURNS], adding[MOST_TURNS], waiting[MOST_TURNS];
 } bench;
 
 /* ---- PyTorch ---- */
@@ -56,7 +66,8 @@ static lvn_tensor *make_order(int64_t batch)
     return order;
 }
 
-static lvn_status fill_samples(const lvn_dataset *data, lvn_tensor *image, lvn_tensor *label, int64_t n)
+static lvn_status fill_samples(const lvn_dataset *data, lvn_tensor *image, lvn_tensor *label,
+                               int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
         const lvn_sample_key key = {.sample = i};
@@ -71,7 +82,8 @@ static lvn_status save_all(const lvni_model *model, lvn_tensor *const extra[3])
     static const char *const names[] = {"image", "label", "order"};
     static lvni_st_tensor entry[MOST_TENSORS];
     int n = 0;
-    LVN_ARG(model->n_parameters + 3 <= MOST_TENSORS, "a model of %d tensors, at most %d", model->n_parameters, MOST_TENSORS - 3);
+    LVN_ARG(model->n_parameters + 3 <= MOST_TENSORS, "a model of %d tensors, at most %d",
+            model->n_parameters, MOST_TENSORS - 3);
     for (; n < model->n_parameters; n++) {
         const lvni_parameter *p = &model->parameters[n];
         entry[n] = lvni_st_entry(p->name, p->tensor, p->tensor->data);
@@ -88,9 +100,11 @@ static lvn_status save_weights(const ddp_duel *d)
     bench_noise noise;
     lvni_model *model = NULL;
     LVN_TRY(bench_noise_open(&noise, d->side, d->batch, BENCH_CLASSES));
-    lvn_tensor *extra[3] = {lvn_tensor_create(LVN_F32, 4, (int64_t[]){d->batch, d->side, d->side, 3}),
-                            lvn_tensor_create(LVN_I64, 1, &d->batch), make_order(d->batch)};
-    lvn_status s = extra[0] == NULL || extra[1] == NULL || extra[2] == NULL ? LVN_ERR_MEMORY : LVN_OK;
+    lvn_tensor *extra[3] = {
+        lvn_tensor_create(LVN_F32, 4, (int64_t[]){d->batch, d->side, d->side, 3}),
+        lvn_tensor_create(LVN_I64, 1, &d->batch), make_order(d->batch)};
+    lvn_status s =
+        extra[0] == NULL || extra[1] == NULL || extra[2] == NULL ? LVN_ERR_MEMORY : LVN_OK;
     s = s == LVN_OK ? fill_samples(&noise.base, extra[0], extra[1], d->batch) : s;
     s = s == LVN_OK ? bench_resnet_build(d->net, d->side, &model) : s;
     s = s == LVN_OK ? save_all(model, extra) : s;
@@ -116,7 +130,8 @@ static lvn_status begin(bench *b, bool *met)
     double losses[EQUAL_STEPS];
     for (int i = 0; i < DDP_LEVINS; i++) {
         const ddp_layout *l = &ddp_layouts[i];
-        if (!ddp_layout_start(l, b->d, b->child[i]) || !ddp_layout_steps(l, b->child[i], EQUAL_STEPS, &turn[i])) {
+        if (!ddp_layout_start(l, b->d, b->child[i]) ||
+            !ddp_layout_steps(l, b->child[i], EQUAL_STEPS, &turn[i])) {
             return no_answer(l);
         }
         if (l->same_bits && strcmp(turn[i].hash, turn[DDP_TOGETHER].hash) != 0) {
@@ -126,9 +141,11 @@ static lvn_status begin(bench *b, bool *met)
     }
     bench_print_losses("levin", turn[DDP_TOGETHER].loss);
     LVN_TRY(save_weights(b->d));
-    const bench_torch_job job = {"ddp_step.py", b->d->net, weights_file, "32-true", bench_layouts, 1};
+    const bench_torch_job job = {"ddp_step.py", b->d->net,     weights_file,
+                                 "32-true",     bench_layouts, 1};
     b->variant = bench_torch_choose(&b->torch, &job, losses);
-    if (b->variant != NULL && !bench_close_losses(losses, turn[DDP_TOGETHER].loss, loss_tolerance)) {
+    if (b->variant != NULL &&
+        !bench_close_losses(losses, turn[DDP_TOGETHER].loss, loss_tolerance)) {
         printf("  the losses differ by more than %g\n", loss_tolerance);
         *met = false;
     }
@@ -151,14 +168,16 @@ static lvn_status take_turn(bench *b, int turn)
         }
     }
     double losses[TURN_STEPS];
-    if (b->variant != NULL && !bench_torch_steps(&b->torch, TURN_STEPS, &b->seconds[TORCH][turn], &b->core_s[TORCH][turn], losses)) {
+    if (b->variant != NULL && !bench_torch_steps(&b->torch, TURN_STEPS, &b->seconds[TORCH][turn],
+                                                 &b->core_s[TORCH][turn], losses)) {
         LVN_FAIL(LVN_ERR_IO, "PyTorch stopped answering");
     }
     return LVN_OK;
 }
 
 /* line > 0: at least; < 0: at most; 0: none. */
-static void report(const bench *b, FILE *json, const char *what, const char *key, const char *unit, const double *values, double line, bool *met)
+static void report(const bench *b, FILE *json, const char *what, const char *key, const char *unit,
+                   const double *values, double line, bool *met)
 {
     double v[MOST_TURNS];
     memcpy(v, values, (size_t)b->turns * sizeof *v);
@@ -170,11 +189,13 @@ static void report(const bench *b, FILE *json, const char *what, const char *key
         *met = *met && reached;
     }
     printf("\n");
-    fprintf(json, ",\n  \"%s/%s\": {\"median\": %.5f, \"min\": %.5f, \"max\": %.5f}", b->d->net, key, median, v[0], v[b->turns - 1]);
+    fprintf(json, ",\n  \"%s/%s\": {\"median\": %.5f, \"min\": %.5f, \"max\": %.5f}", b->d->net,
+            key, median, v[0], v[b->turns - 1]);
 }
 
 /* How many times as long as `under` the side `over` takes, turn by turn. */
-static void report_ratio(const bench *b, FILE *json, const char *what, const char *key, int over, int under, double line, bool *met)
+static void report_ratio(const bench *b, FILE *json, const char *what, const char *key, int over,
+                         int under, double line, bool *met)
 {
     double r[MOST_TURNS], cores[MOST_TURNS];
     char name[80];
@@ -192,13 +213,18 @@ static void report_all(const bench *b, FILE *json, bool *met)
     for (int i = 0; i < DDP_LEVINS; i++) {
         report(b, json, ddp_layouts[i].name, ddp_layouts[i].key, "s", b->seconds[i], 0, met);
     }
-    report_ratio(b, json, "throughput against one process, 2 shards", "against_process", DDP_WHOLE, DDP_TOGETHER, 0.97, met);
-    report_ratio(b, json, "throughput against one process, 1 shard", "against_process_one_shard", DDP_WHOLE_ONE, DDP_TOGETHER, 0, met);
-    report_ratio(b, json, "step in the fixed order against a free one", "against_free", DDP_TOGETHER, DDP_FREE, -1.10, met);
-    report_ratio(b, json, "step against one in which nothing is added", "against_apart", DDP_TOGETHER, DDP_APART, 0, met);
+    report_ratio(b, json, "throughput against one process, 2 shards", "against_process", DDP_WHOLE,
+                 DDP_TOGETHER, 0.97, met);
+    report_ratio(b, json, "throughput against one process, 1 shard", "against_process_one_shard",
+                 DDP_WHOLE_ONE, DDP_TOGETHER, 0, met);
+    report_ratio(b, json, "step in the fixed order against a free one", "against_free",
+                 DDP_TOGETHER, DDP_FREE, -1.10, met);
+    report_ratio(b, json, "step against one in which nothing is added", "against_apart",
+                 DDP_TOGETHER, DDP_APART, 0, met);
     report(b, json, "share of the pieces added while backward ran", "early", " ", b->early, 0, met);
     report(b, json, "adding, share of the step", "adding", " ", b->adding, 0, met);
-    report(b, json, "waiting for another rank, share of the step", "waiting", " ", b->waiting, 0, met);
+    report(b, json, "waiting for another rank, share of the step", "waiting", " ", b->waiting, 0,
+           met);
     if (b->variant != NULL) {
         report(b, json, "PyTorch DDP, Gloo", "pytorch", "s", b->seconds[TORCH], 0, met);
         report_ratio(b, json, b->variant, "against_pytorch", TORCH, DDP_TOGETHER, 1.4, met);
@@ -209,7 +235,8 @@ static lvn_status run_duel(const ddp_duel *d, int turns, FILE *json, bool *met)
 {
     static bench b;
     b = (bench){.d = d, .turns = turns};
-    printf("%s, batch %lld of %d x %d, buckets of %lld bytes\n", d->net, (long long)d->batch, d->side, d->side, (long long)d->bucket_bytes);
+    printf("%s, batch %lld of %d x %d, buckets of %lld bytes\n", d->net, (long long)d->batch,
+           d->side, d->side, (long long)d->bucket_bytes);
     lvn_status s = begin(&b, met);
     for (int i = 0; i < turns && s == LVN_OK; i++) {
         s = take_turn(&b, i);
@@ -243,7 +270,8 @@ static lvn_status run_all(int argc, char **argv, int turns, FILE *json, bool *me
     for (size_t i = 0; i < sizeof duels / sizeof *duels; i++) {
         const ddp_duel d = asked(&duels[i], argc, argv);
         if (argc < 2 || strcmp(argv[1], d.net) == 0) {
-            LVN_ARG(d.batch > 0 && d.batch % BENCH_DDP_RANKS == 0, "a batch of %lld is not cut evenly between two ranks", (long long)d.batch);
+            LVN_ARG(d.batch > 0 && d.batch % BENCH_DDP_RANKS == 0,
+                    "a batch of %lld is not cut evenly between two ranks", (long long)d.batch);
             LVN_TRY(run_duel(&d, turns, json, met));
         }
     }
@@ -262,7 +290,8 @@ int main(int argc, char **argv)
     mkdir("out/bench", 0777);
     FILE *json = fopen("out/bench/ddp.json", "w");
     if (json == NULL || turns < 1 || turns > MOST_TURNS) {
-        fprintf(stderr, "bench_ddp: cannot write out/bench/ddp.json, or not 1 to %d turns\n", MOST_TURNS);
+        fprintf(stderr, "bench_ddp: cannot write out/bench/ddp.json, or not 1 to %d turns\n",
+                MOST_TURNS);
         return 1;
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -275,7 +304,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "bench_ddp: %s\n", lvn_last_error()->message);
     }
     const double others = bench_used_by_others_s() / (lvni_seconds_since(start) * bench_cores());
-    printf("other programs used %.0f %% of the cores%s\n", others * 100, others > 0.05 && !met ? ": the lines are not judged" : "");
+    printf("other programs used %.0f %% of the cores%s\n", others * 100,
+           others > 0.05 && !met ? ": the lines are not judged" : "");
     fprintf(json, ",\n  \"others\": %.3f\n}\n", others);
     return fclose(json) == 0 && s == LVN_OK && (met || others > 0.05) ? 0 : 1;
 }

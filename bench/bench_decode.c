@@ -1,8 +1,10 @@
-/* What one core decodes: JPEG, random resized crop to 224, flip, normalise, over a folder of photos, against torchvision with Pillow. The two
- * work in turns, and what counts is the time that the core spent on each, so that other programs on the machine disturb little. Prints
- * pictures per second as median [least, largest] of the turns and writes out/bench/decode.json.
+/* What one core decodes: JPEG, random resized crop to 224, flip, normalise, over a folder of
+ * photos, against torchvision with Pillow. The two work in turns, and what counts is the time that
+ * the core spent on each, so that other programs on the machine disturb little. Prints pictures per
+ * second as median [least, largest] of the turns and writes out/bench/decode.json.
  *
- * usage: bench_decode [FOLDER], run by `make bench`; FOLDER: ../shared/data/clothing. Exit 1 when the line is missed. */
+ * usage: bench_decode [FOLDER], run by `make bench`; FOLDER: ../shared/data/clothing. Exit 1 when
+ * the line is missed. */
 #include "data/image_folder.h"
 
 #include <stdio.h>
@@ -18,7 +20,8 @@ static const double line_to_beat = 2.0;
 static const char script[] =
     "import sys, time, torch, torchvision.datasets as d, torchvision.transforms as t\n"
     "torch.set_num_threads(1)\n"
-    "data = d.ImageFolder(sys.argv[1], t.Compose([t.RandomResizedCrop(224), t.RandomHorizontalFlip(), t.ToTensor(),\n"
+    "data = d.ImageFolder(sys.argv[1], t.Compose([t.RandomResizedCrop(224), "
+    "t.RandomHorizontalFlip(), t.ToTensor(),\n"
     "    t.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))]))\n"
     "print(len(data), flush=True)\n"
     "for line in sys.stdin:\n"
@@ -49,7 +52,8 @@ static bool rival_start(rival *r, const char *data)
     if (mkfifo(path, 0600) != 0) {
         return false;
     }
-    snprintf(command, sizeof command, "/usr/bin/python3 %s/rival.py '%s' 2>/dev/null > %s", r->folder, data, path);
+    snprintf(command, sizeof command, "/usr/bin/python3 %s/rival.py '%s' 2>/dev/null > %s",
+             r->folder, data, path);
     r->to = popen(command, "w");
     r->from = r->to == NULL ? NULL : fopen(path, "r");
     int n = 0;
@@ -90,7 +94,9 @@ static lvn_status own_turn(const lvn_dataset *data, uint32_t epoch, double *seco
     int64_t label;
     const double start = core_seconds();
     for (int64_t i = 0; i < data->cls->length(data); i++) {
-        LVN_TRY(data->cls->get(data, &(lvn_sample_key){.seed = 1, .epoch = epoch, .sample = i, .training = true}, (void *[]){image, &label}));
+        LVN_TRY(data->cls->get(
+            data, &(lvn_sample_key){.seed = 1, .epoch = epoch, .sample = i, .training = true},
+            (void *[]){image, &label}));
     }
     *seconds = core_seconds() - start;
     return LVN_OK;
@@ -105,8 +111,10 @@ static int by_value(const void *a, const void *b)
 static double report(FILE *json, const char *what, const char *unit, double *values)
 {
     qsort(values, TURNS, sizeof *values, by_value);
-    printf("decode %-12s %8.2f %s  [%.2f, %.2f]\n", what, values[TURNS / 2], unit, values[0], values[TURNS - 1]);
-    fprintf(json, ",\n  \"%s\": {\"median\": %.4f, \"min\": %.4f, \"max\": %.4f}", what, values[TURNS / 2], values[0], values[TURNS - 1]);
+    printf("decode %-12s %8.2f %s  [%.2f, %.2f]\n", what, values[TURNS / 2], unit, values[0],
+           values[TURNS - 1]);
+    fprintf(json, ",\n  \"%s\": {\"median\": %.4f, \"min\": %.4f, \"max\": %.4f}", what,
+            values[TURNS / 2], values[0], values[TURNS - 1]);
     return values[TURNS / 2];
 }
 
@@ -133,7 +141,8 @@ static bool measure(const lvn_dataset *data, const char *folder, FILE *json)
     }
     report(json, "levin", "pictures/s", ours);
     if (!rivals) {
-        printf("/usr/bin/python3 has no torch with torchvision and Pillow: nothing to compare with\n");
+        printf(
+            "/usr/bin/python3 has no torch with torchvision and Pillow: nothing to compare with\n");
         return true;
     }
     report(json, "torchvision", "pictures/s", theirs);
@@ -155,10 +164,12 @@ int main(int argc, char **argv)
     FILE *json = fopen("out/bench/decode.json", "w");
     lvn_dataset *data = LVN_IMAGE_FOLDER(folder, .resize = SIZE);
     if (json == NULL || data == NULL) {
-        fprintf(stderr, "bench_decode: cannot write out/bench/decode.json, or: %s\n", lvn_last_error()->message);
+        fprintf(stderr, "bench_decode: cannot write out/bench/decode.json, or: %s\n",
+                lvn_last_error()->message);
         return 1;
     }
-    printf("%lld photos, one core, median [least, largest] of %d turns\n", (long long)data->cls->length(data), TURNS);
+    printf("%lld photos, one core, median [least, largest] of %d turns\n",
+           (long long)data->cls->length(data), TURNS);
     fprintf(json, "{\n  \"photos\": %lld", (long long)data->cls->length(data));
     const bool met = measure(data, folder, json);
     fprintf(json, "\n}\n");

@@ -14,7 +14,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { EQUAL_STEPS = BENCH_EQUAL_STEPS, TURN_STEPS = BENCH_TURN_STEPS, MOST_TURNS = 64, MOST_TENSORS = 256 };
+enum {
+    EQUAL_STEPS = BENCH_EQUAL_STEPS,
+    TURN_STEPS = BENCH_TURN_STEPS,
+    MOST_TURNS = 64,
+    MOST_TENSORS = 256
+};
 static const char weights_file[] = "out/bench/duel.safetensors";
 
 typedef struct run {
@@ -40,15 +45,21 @@ static lvn_status open_levin(const bench_duel *d, run *r)
                               .log_every_n_steps = 1000,
                               .quiet = true,
                               .config_json = "{}"};
-    const lvni_plan_options plan = {.n_samples = d->batch, .batch_size = d->batch, .shards = 1, .cores = bench_cores(), .wgrad_threads = bench_cores()};
+    const lvni_plan_options plan = {.n_samples = d->batch,
+                                    .batch_size = d->batch,
+                                    .shards = 1,
+                                    .cores = bench_cores(),
+                                    .wgrad_threads = bench_cores()};
     LVN_TRY(lvni_plan_make(&plan, &o.plan));
     LVN_TRY(lvni_trainer_create(&o, &r->trainer));
-    const lvni_loader_options loader = {.dataset = r->data, .plan = &o.plan, .training = true, .seed = 1};
+    const lvni_loader_options loader = {
+        .dataset = r->data, .plan = &o.plan, .training = true, .seed = 1};
     return lvni_loader_create(&loader, &r->trainer->loader);
 }
 
 /* The batch's fields, one behind the other in `field`. */
-static lvn_status make_batch(const bench_duel *d, const lvn_dataset *data, const lvn_field *fields, int n, lvn_tensor *field[])
+static lvn_status make_batch(const bench_duel *d, const lvn_dataset *data, const lvn_field *fields,
+                             int n, lvn_tensor *field[])
 {
     for (int f = 0; f < n; f++) {
         int64_t shape[LVN_MAX_NDIM] = {d->batch};
@@ -64,7 +75,8 @@ static lvn_status make_batch(const bench_duel *d, const lvn_dataset *data, const
         const lvn_sample_key key = {.sample = i};
         void *place[LVN_MAX_FIELDS];
         for (int f = 0; f < n; f++) {
-            const size_t bytes = (size_t)(lvn_numel(field[f]) / d->batch) * lvn_dtype_size(fields[f].dtype);
+            const size_t bytes =
+                (size_t)(lvn_numel(field[f]) / d->batch) * lvn_dtype_size(fields[f].dtype);
             place[f] = (char *)lvn_data(field[f]) + (size_t)i * bytes;
         }
         LVN_TRY(data->cls->get(data, &key, place));
@@ -79,7 +91,9 @@ static lvn_status save_weights(const bench_duel *d, const run *r)
     lvn_field fields[LVN_MAX_FIELDS];
     lvn_tensor *field[LVN_MAX_FIELDS] = {NULL};
     const int n_fields = r->data->cls->fields(r->data, fields);
-    lvn_status s = r->model->n_parameters + n_fields > MOST_TENSORS ? LVN_ERR_MEMORY : make_batch(d, r->data, fields, n_fields, field);
+    lvn_status s = r->model->n_parameters + n_fields > MOST_TENSORS
+                       ? LVN_ERR_MEMORY
+                       : make_batch(d, r->data, fields, n_fields, field);
     int n = 0;
     for (; n < r->model->n_parameters && s == LVN_OK; n++) {
         const lvni_parameter *p = &r->model->parameters[n];
@@ -113,7 +127,8 @@ static lvn_status levin_steps(run *r, int n, double *seconds, double *core_s, do
 
 static int by_time(const void *a, const void *b)
 {
-    const uint64_t x = lvni_run_time(*(const lvni_op *)a).ns, y = lvni_run_time(*(const lvni_op *)b).ns;
+    const uint64_t x = lvni_run_time(*(const lvni_op *)a).ns,
+                   y = lvni_run_time(*(const lvni_op *)b).ns;
     return (x < y) - (x > y);
 }
 
@@ -132,9 +147,11 @@ static lvn_status profile(run *r)
         const lvni_op_time t = lvni_run_time(order[i]);
         const double ms = (double)t.ns * 1e-6 / TURN_STEPS;
         sum += ms;
-        printf("  %-24s %5.0f calls %9.2f ms %5.1f %%\n", lvni_ops[order[i]].name, (double)t.calls / TURN_STEPS, ms, ms * 0.1 / seconds);
+        printf("  %-24s %5.0f calls %9.2f ms %5.1f %%\n", lvni_ops[order[i]].name,
+               (double)t.calls / TURN_STEPS, ms, ms * 0.1 / seconds);
     }
-    printf("  %-24s             %9.2f ms %5.1f %%\n", "rest", seconds * 1e3 - sum, 100 - sum * 0.1 / seconds);
+    printf("  %-24s             %9.2f ms %5.1f %%\n", "rest", seconds * 1e3 - sum,
+           100 - sum * 0.1 / seconds);
     lvni_run_measure(false);
     return LVN_OK;
 }
@@ -144,7 +161,8 @@ static lvn_status profile(run *r)
 /* The quickest variant stays. True when its losses agree with ours, or there is none. */
 static bool choose_torch(const bench_duel *d, run *r, const double *ours)
 {
-    const bench_torch_job job = {d->script, d->word, weights_file, d->precision, d->variants, bench_cores()};
+    const bench_torch_job job = {d->script,    d->word,     weights_file,
+                                 d->precision, d->variants, bench_cores()};
     double losses[EQUAL_STEPS];
     r->variant = bench_torch_choose(&r->torch, &job, losses);
     return r->variant == NULL || bench_close_losses(losses, ours, d->loss_tolerance);
@@ -152,19 +170,22 @@ static bool choose_torch(const bench_duel *d, run *r, const double *ours)
 
 /* ---- the comparison ---- */
 
-static void report(FILE *json, const bench_duel *d, const char *what, const char *unit, double *values, int n)
+static void report(FILE *json, const bench_duel *d, const char *what, const char *unit,
+                   double *values, int n)
 {
     const double median = bench_median(values, n);
     printf("  %-14s %8.4f %s [%.4f, %.4f]\n", what, median, unit, values[0], values[n - 1]);
-    fprintf(json, ",\n  \"%s/%s/%s\": {\"median\": %.5f, \"min\": %.5f, \"max\": %.5f}", d->net, d->precision, what, median, values[0],
-            values[n - 1]);
+    fprintf(json, ",\n  \"%s/%s/%s\": {\"median\": %.5f, \"min\": %.5f, \"max\": %.5f}", d->net,
+            d->precision, what, median, values[0], values[n - 1]);
 }
 
 static lvn_status compare(const bench_duel *d, run *r, int turns, FILE *json, bool *met)
 {
     enum { WALL, CORES, KINDS };
-    static const char *const name[KINDS][3] = {{"levin", "pytorch", "ratio"}, {"levin/cores", "pytorch/cores", "ratio/cores"}};
-    double ours[KINDS][MOST_TURNS], theirs[KINDS][MOST_TURNS], ratio[KINDS][MOST_TURNS], losses[EQUAL_STEPS], seconds, core_s;
+    static const char *const name[KINDS][3] = {{"levin", "pytorch", "ratio"},
+                                               {"levin/cores", "pytorch/cores", "ratio/cores"}};
+    double ours[KINDS][MOST_TURNS], theirs[KINDS][MOST_TURNS], ratio[KINDS][MOST_TURNS],
+        losses[EQUAL_STEPS], seconds, core_s;
     LVN_TRY(levin_steps(r, EQUAL_STEPS, &seconds, &core_s, losses));
     bench_print_losses("levin", losses);
     const bool equal = choose_torch(d, r, losses);
@@ -176,7 +197,8 @@ static lvn_status compare(const bench_duel *d, run *r, int turns, FILE *json, bo
     bool answers = present;
     for (int i = 0; i < turns; i++) {
         LVN_TRY(levin_steps(r, TURN_STEPS, &ours[WALL][i], &ours[CORES][i], losses));
-        answers = answers && bench_torch_steps(&r->torch, TURN_STEPS, &theirs[WALL][i], &theirs[CORES][i], losses);
+        answers = answers && bench_torch_steps(&r->torch, TURN_STEPS, &theirs[WALL][i],
+                                               &theirs[CORES][i], losses);
         for (int k = 0; k < KINDS && answers; k++) {
             ratio[k][i] = theirs[k][i] / ours[k][i];
         }
@@ -194,7 +216,8 @@ static lvn_status compare(const bench_duel *d, run *r, int turns, FILE *json, bo
     }
     if (answers) {
         const bool reached = bench_median(ratio[WALL], turns) >= d->line;
-        printf("  against PyTorch, %s; line %.2f: %s\n", r->variant, d->line, reached ? "met" : "MISSED");
+        printf("  against PyTorch, %s; line %.2f: %s\n", r->variant, d->line,
+               reached ? "met" : "MISSED");
         *met = *met && reached;
     }
     return profile(r);
@@ -231,7 +254,8 @@ int bench_duel_main(int argc, char **argv, const char *name, const bench_duel *d
     mkdir("out/bench", 0777);
     FILE *json = fopen(path, "w");
     if (json == NULL || lvni_cpu_start() != LVN_OK || turns < 1 || turns > MOST_TURNS) {
-        fprintf(stderr, "bench_%s: cannot write %s, or not 1 to %d turns, or: %s\n", name, path, MOST_TURNS, lvn_last_error()->message);
+        fprintf(stderr, "bench_%s: cannot write %s, or not 1 to %d turns, or: %s\n", name, path,
+                MOST_TURNS, lvn_last_error()->message);
         return 1;
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -241,7 +265,8 @@ int bench_duel_main(int argc, char **argv, const char *name, const bench_duel *d
     const uint64_t start = lvni_now_ns();
     lvn_status s = LVN_OK;
     for (int i = 0; i < n && s == LVN_OK; i++) {
-        if ((argc < 2 || strcmp(argv[1], duels[i].net) == 0) && (argc < 3 || strcmp(argv[2], duels[i].precision) == 0)) {
+        if ((argc < 2 || strcmp(argv[1], duels[i].net) == 0) &&
+            (argc < 3 || strcmp(argv[2], duels[i].precision) == 0)) {
             s = run_duel(&duels[i], turns, json, &met);
         }
     }
@@ -249,7 +274,8 @@ int bench_duel_main(int argc, char **argv, const char *name, const bench_duel *d
         fprintf(stderr, "bench_%s: %s\n", name, lvn_last_error()->message);
     }
     const double others = bench_used_by_others_s() / (lvni_seconds_since(start) * bench_cores());
-    printf("other programs used %.0f %% of the cores%s\n", others * 100, others > 0.05 && !met ? ": the lines are not judged" : "");
+    printf("other programs used %.0f %% of the cores%s\n", others * 100,
+           others > 0.05 && !met ? ": the lines are not judged" : "");
     fprintf(json, ",\n  \"others\": %.3f\n}\n", others);
     return fclose(json) == 0 && s == LVN_OK && (met || others > 0.05) ? 0 : 1;
 }

@@ -1,4 +1,5 @@
-/* A training step of GPT-2 124M (4 texts of 64 tokens, AdamW) against PyTorch's with both of its ways of AdamW (bench_duel.h).
+/* A training step of GPT-2 124M (4 texts of 64 tokens, AdamW) against PyTorch's with both of its
+ * ways of AdamW (bench_duel.h).
  *
  * usage: bench_gpt2_step [gpt2 [PRECISION [TURNS]]], run by `make bench` */
 #include "bench_duel.h"
@@ -6,7 +7,8 @@
 #include "nn/zoo_gpt2.h"
 
 enum { TEXTS = 4, TOKENS = 64 };
-static const lvni_gpt2_arguments gpt2_124m = {.layers = 12, .heads = 12, .width = 768, .vocabulary = 50257, .positions = 1024};
+static const lvni_gpt2_arguments gpt2_124m = {
+    .layers = 12, .heads = 12, .width = 768, .vocabulary = 50257, .positions = 1024};
 
 static const bench_variant ways[BENCH_VARIANTS] = {{"as installed", "loop", false},
                                                    {"foreach, as installed", "foreach", false},
@@ -33,7 +35,8 @@ static int64_t text_length(const lvn_dataset *dataset)
     return TEXTS;
 }
 
-static lvn_status text_get(const lvn_dataset *dataset, const lvn_sample_key *key, void *const field[])
+static lvn_status text_get(const lvn_dataset *dataset, const lvn_sample_key *key,
+                           void *const field[])
 {
     (void)dataset;
     for (int64_t t = 0; t < TOKENS; t++) {
@@ -43,7 +46,8 @@ static lvn_status text_get(const lvn_dataset *dataset, const lvn_sample_key *key
     return LVN_OK;
 }
 
-static const lvn_dataset_class text_class = {.name = "text", .fields = text_fields, .length = text_length, .get = text_get};
+static const lvn_dataset_class text_class = {
+    .name = "text", .fields = text_fields, .length = text_length, .get = text_get};
 
 static lvn_status open_gpt2(const bench_duel *d, lvni_model **model, lvn_dataset **data)
 {
@@ -58,10 +62,19 @@ static void close_texts(lvn_dataset *data)
     (void)data; /* owns nothing */
 }
 
-#define DUEL(precision_, tolerance)                                                                                            \
-    {.net = "gpt2", .precision = precision_, .about = "4 texts of 64 tokens", .script = "gpt2_step.py", .word = "12",          \
-     .variants = ways, .batch = TEXTS, .line = 2.0, .loss_tolerance = tolerance, .open = open_gpt2, .close = close_texts,      \
-     .optim = {.kind = LVNI_OPTIM_ADAMW, .lr = 1e-4, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01}}
+#define DUEL(precision_, tolerance)                                                                \
+    {                                                                                              \
+        .net = "gpt2", .precision = precision_, .about = "4 texts of 64 tokens",                   \
+        .script = "gpt2_step.py", .word = "12", .variants = ways, .batch = TEXTS, .line = 2.0,     \
+        .loss_tolerance = tolerance, .open = open_gpt2, .close = close_texts, .optim = {           \
+            .kind = LVNI_OPTIM_ADAMW,                                                              \
+            .lr = 1e-4,                                                                            \
+            .beta1 = 0.9,                                                                          \
+            .beta2 = 0.999,                                                                        \
+            .eps = 1e-8,                                                                           \
+            .weight_decay = 0.01                                                                   \
+        }                                                                                          \
+    }
 
 static const bench_duel duels[] = {DUEL("32-true", 1e-3), DUEL("bf16-mixed", 0.1)};
 

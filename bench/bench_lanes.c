@@ -1,10 +1,10 @@
-/* What lanes bring: steps of model=cnn with shards=2 on two lanes of one thread each, against one lane of one
- * thread. Both runs step in turns, so that what else the machine does hits both. Prints ms per step and the
- * factor as median [least, largest] of the turns, checks that both runs have the same bits, and writes
- * out/bench/lanes.json.
+/* What lanes bring: steps of model=cnn with shards=2 on two lanes of one thread each, against one
+ * lane of one thread. Both runs step in turns, so that what else the machine does hits both. Prints
+ * ms per step and the factor as median [least, largest] of the turns, checks that both runs have
+ * the same bits, and writes out/bench/lanes.json.
  *
- * usage: bench_lanes, run by `make bench`; wants two idle cores. Exit 1 when a line is missed, which is not
- * judged when other programs used more than 5 % of the cores meanwhile. */
+ * usage: bench_lanes, run by `make bench`; wants two idle cores. Exit 1 when a line is missed,
+ * which is not judged when other programs used more than 5 % of the cores meanwhile. */
 #include "bench_support.h"
 
 #include "core/clock.h"
@@ -34,7 +34,8 @@ typedef struct run {
 
 static lvn_status open_run(const bench *b, const lvn_dataset *data, int lanes, run *r)
 {
-    const lvni_zoo_arguments arguments = {.image_size = b->side, .n_classes = CLASSES, .dropout = 0.1};
+    const lvni_zoo_arguments arguments = {
+        .image_size = b->side, .n_classes = CLASSES, .dropout = 0.1};
     LVN_TRY(lvni_model_build(lvni_zoo_find("cnn"), &arguments, 1, &r->model));
     lvni_trainer_options o = {
         .model = r->model,
@@ -54,7 +55,8 @@ static lvn_status open_run(const bench *b, const lvn_dataset *data, int lanes, r
                                     .wgrad_threads = 1};
     LVN_TRY(lvni_plan_make(&plan, &o.plan));
     LVN_TRY(lvni_trainer_create(&o, &r->trainer));
-    const lvni_loader_options loader = {.dataset = data, .plan = &o.plan, .training = true, .seed = 1};
+    const lvni_loader_options loader = {
+        .dataset = data, .plan = &o.plan, .training = true, .seed = 1};
     return lvni_loader_create(&loader, &r->trainer->loader);
 }
 
@@ -74,13 +76,15 @@ static void report(FILE *json, const char *name, const char *what, const char *u
                    double line)
 {
     const double median = bench_median(values, TURNS);
-    printf("%-14s %-10s %8.2f %s  [%.2f, %.2f]", name, what, median, unit, values[0], values[TURNS - 1]);
+    printf("%-14s %-10s %8.2f %s  [%.2f, %.2f]", name, what, median, unit, values[0],
+           values[TURNS - 1]);
     if (line > 0) {
         printf("  line %.1f: %s", line, median >= line ? "met" : "MISSED");
     }
     printf("\n");
-    fprintf(json, ",\n  \"%s/%s\": {\"median\": %.4f, \"min\": %.4f, \"max\": %.4f, \"line\": %.1f}", name,
-            what, median, values[0], values[TURNS - 1], line);
+    fprintf(json,
+            ",\n  \"%s/%s\": {\"median\": %.4f, \"min\": %.4f, \"max\": %.4f, \"line\": %.1f}",
+            name, what, median, values[0], values[TURNS - 1], line);
 }
 
 static lvn_status measure(const bench *b, run r[2], FILE *json, bool *met)
@@ -93,8 +97,8 @@ static lvn_status measure(const bench *b, run r[2], FILE *json, bool *met)
         LVN_TRY(turn(&r[1], &two[i]));
         factor[i] = one[i] / two[i];
     }
-    if (memcmp(r[0].model->weights, r[1].model->weights, (size_t)r[0].model->n_weights * sizeof(float)) !=
-        0) {
+    if (memcmp(r[0].model->weights, r[1].model->weights,
+               (size_t)r[0].model->n_weights * sizeof(float)) != 0) {
         LVN_FAIL(LVN_ERR_MISMATCH, "one lane and two lanes came to different weights");
     }
     report(json, b->name, "one_lane", "ms", one, 0);

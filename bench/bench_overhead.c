@@ -1,8 +1,9 @@
-/* What the trainer itself costs per optimizer step: a model of one number over samples of one number, a step of one sample. Loader, tape,
- * merge, clipping, optimizer and counting are all in it; the model's own work is three ops on one number, timed beside it.
+/* What the trainer itself costs per optimizer step: a model of one number over samples of one
+ * number, a step of one sample. Loader, tape, merge, clipping, optimizer and counting are all in
+ * it; the model's own work is three ops on one number, timed beside it.
  *
- * usage: bench_overhead, run by `make bench`; writes out/bench/overhead.json. Exit 1 when the line is missed, which is not judged when other
- * programs used more than 5 % of the cores meanwhile. */
+ * usage: bench_overhead, run by `make bench`; writes out/bench/overhead.json. Exit 1 when the line
+ * is missed, which is not judged when other programs used more than 5 % of the cores meanwhile. */
 #include "bench_support.h"
 
 #include "core/clock.h"
@@ -34,7 +35,8 @@ static lvn_status get(const lvn_dataset *dataset, const lvn_sample_key *key, voi
     return LVN_OK;
 }
 
-static const lvn_dataset_class numbers = {.name = "numbers", .fields = one_field, .length = length, .get = get};
+static const lvn_dataset_class numbers = {
+    .name = "numbers", .fields = one_field, .length = length, .get = get};
 
 typedef struct number {
     lvn_module base;
@@ -78,21 +80,28 @@ static lvn_status run(double us[TURNS])
     lvni_model *model = NULL;
     lvni_trainer *t = NULL;
     LVN_TRY(lvni_model_build(&number_class, NULL, 1, &model));
-    lvni_trainer_options o = {.model = model,
-                              .train = &data,
-                              .optim = {.kind = LVNI_OPTIM_ADAMW, .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8},
-                              .gradient_clip_val = 1.0,
-                              .seed = 1,
-                              .max_epochs = -1,
-                              .max_steps = -1,
-                              .log_every_n_steps = 1000,
-                              .quiet = true,
-                              .config_json = "{}"};
-    const lvni_plan_options plan = {.n_samples = SAMPLES, .batch_size = 1, .shards = 1, .lanes = 1, .cores = 1, .wgrad_threads = 1};
+    lvni_trainer_options o = {
+        .model = model,
+        .train = &data,
+        .optim = {.kind = LVNI_OPTIM_ADAMW, .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8},
+        .gradient_clip_val = 1.0,
+        .seed = 1,
+        .max_epochs = -1,
+        .max_steps = -1,
+        .log_every_n_steps = 1000,
+        .quiet = true,
+        .config_json = "{}"};
+    const lvni_plan_options plan = {.n_samples = SAMPLES,
+                                    .batch_size = 1,
+                                    .shards = 1,
+                                    .lanes = 1,
+                                    .cores = 1,
+                                    .wgrad_threads = 1};
     lvn_status s = lvni_plan_make(&plan, &o.plan);
     s = s == LVN_OK ? lvni_trainer_create(&o, &t) : s;
     if (s == LVN_OK) {
-        const lvni_loader_options loader = {.dataset = &data, .plan = &o.plan, .training = true, .seed = 1};
+        const lvni_loader_options loader = {
+            .dataset = &data, .plan = &o.plan, .training = true, .seed = 1};
         s = lvni_loader_create(&loader, &t->loader);
         s = s == LVN_OK ? measure(t, us) : s;
     }
@@ -121,8 +130,12 @@ int main(void)
         return 2;
     }
     bench_describe(stdout, json);
-    printf("trainer, per step  %.2f us  [%.2f, %.2f]  line %.0f: %s\n", median, us[0], us[TURNS - 1], line_us, met ? "met" : "MISSED");
-    fprintf(json, ",\n  \"overhead_us\": {\"median\": %.3f, \"min\": %.3f, \"max\": %.3f, \"line\": %.0f}\n}\n", median, us[0], us[TURNS - 1], line_us);
+    printf("trainer, per step  %.2f us  [%.2f, %.2f]  line %.0f: %s\n", median, us[0],
+           us[TURNS - 1], line_us, met ? "met" : "MISSED");
+    fprintf(json,
+            ",\n  \"overhead_us\": {\"median\": %.3f, \"min\": %.3f, \"max\": %.3f, \"line\": "
+            "%.0f}\n}\n",
+            median, us[0], us[TURNS - 1], line_us);
     const bool written = fclose(json) == 0;
     if (!alone) {
         printf("other programs were running: the line is not judged\n");

@@ -3,15 +3,18 @@
 
 #include <string.h>
 
-/* The last norm of each block starts at 0, so that blocks start as identities (Goyal et al. 2017, section 5.1). Without, rounding
- * grows so quickly over noise that not even PyTorch's two layouts agree: after two steps their losses are 0.04 apart. */
+/* The last norm of each block starts at 0, so that blocks start as identities (Goyal et al. 2017,
+ * section 5.1). Without, rounding grows so quickly over noise that not even PyTorch's two layouts
+ * agree: after two steps their losses are 0.04 apart. */
 static void start_calm(lvni_model *m)
 {
     for (int i = 0; i < m->n_parameters; i++) {
         const char *name = m->parameters[i].name;
-        const char *last = strstr(name, m->root->cls == lvni_zoo_find("resnet50") ? ".bn3.weight" : ".bn2.weight");
+        const char *last =
+            strstr(name, m->root->cls == lvni_zoo_find("resnet50") ? ".bn3.weight" : ".bn2.weight");
         if (strncmp(name, "layer", 5) == 0 && last != NULL) {
-            memset(m->parameters[i].tensor->data, 0, (size_t)m->parameters[i].numel * sizeof(float));
+            memset(m->parameters[i].tensor->data, 0,
+                   (size_t)m->parameters[i].numel * sizeof(float));
         }
     }
     lvni_model_touch(m);

@@ -1,7 +1,8 @@
-/* How long levin takes to start: `levin --version`, and a whole tiny training from exec to exit with the checkpoint saved.
+/* How long levin takes to start: `levin --version`, and a whole tiny training from exec to exit
+ * with the checkpoint saved.
  * usage: bench_startup [LEVIN]     run by `make bench` from the root; LEVIN: build/levin
- * Prints median, spread and peak memory, and whether the line to beat is met; writes out/bench/startup.json.
- * Exit 1 when levin fails or a line is missed. */
+ * Prints median, spread and peak memory, and whether the line to beat is met; writes
+ * out/bench/startup.json. Exit 1 when levin fails or a line is missed. */
 #include <errno.h>
 #include <fcntl.h>
 #include <spawn.h>
@@ -36,8 +37,9 @@ typedef struct bench {
 static const bench benches[] = {
     {.name = "version", .args = {"--version"}, .limit_exit_ms = 10},
     {.name = "train",
-     .args = {"train", "classify", "data=builtin:shapes", "model=cnn", "image_size=32", "batch_size=8", "max_steps=1",
-              "val_split=0", "quiet=true", "overwrite=true", "out=out/bench/startup"},
+     .args = {"train", "classify", "data=builtin:shapes", "model=cnn", "image_size=32",
+              "batch_size=8", "max_steps=1", "val_split=0", "quiet=true", "overwrite=true",
+              "out=out/bench/startup"},
      .training = true,
      .limit_exit_ms = 80,
      .limit_first_ms = 50,
@@ -57,13 +59,15 @@ static bool has_bytes(const char *path)
     return stat(path, &st) == 0 && st.st_size > 0;
 }
 
-/* Runs the program once. Its stdout goes nowhere, its stderr is seen. False, with a message, when it fails. */
+/* Runs the program once. Its stdout goes nowhere, its stderr is seen. False, with a message, when
+ * it fails. */
 static bool run_once(const char *program, const bench *b, sample *out)
 {
     char *argv[MAX_ARGS + 2] = {NULL};
     const void *words[MAX_ARGS + 2] = {program};
     memcpy(words + 1, b->args, sizeof b->args);
-    memcpy(argv, words, sizeof argv); /* posix_spawn promises not to write to what it takes as char * */
+    /* posix_spawn promises not to write to what it takes as char * */
+    memcpy(argv, words, sizeof argv);
     if (b->training && remove(metrics) != 0 && errno != ENOENT) {
         perror(metrics);
         return false;
@@ -112,18 +116,21 @@ static int by_value(const void *a, const void *b)
 }
 
 /* Prints one figure as median [least, largest]; false when it misses its line. */
-static bool report(FILE *json, const char *bench_name, const char *what, const char *unit, double *values, double limit)
+static bool report(FILE *json, const char *bench_name, const char *what, const char *unit,
+                   double *values, double limit)
 {
     qsort(values, RUNS, sizeof *values, by_value);
     const double median = values[RUNS / 2];
     const bool good = limit == 0 || median <= limit;
-    printf("%-8s %-12s %9.2f %s  [%.2f, %.2f]", bench_name, what, median, unit, values[0], values[RUNS - 1]);
+    printf("%-8s %-12s %9.2f %s  [%.2f, %.2f]", bench_name, what, median, unit, values[0],
+           values[RUNS - 1]);
     if (limit > 0) {
         printf("  line %.0f: %s", limit, good ? "met" : "MISSED");
     }
     printf("\n");
-    fprintf(json, ",\n  \"%s/%s_%s\": {\"median\": %.3f, \"min\": %.3f, \"max\": %.3f, \"line\": %.0f}", bench_name, what, unit,
-            median, values[0], values[RUNS - 1], limit);
+    fprintf(json,
+            ",\n  \"%s/%s_%s\": {\"median\": %.3f, \"min\": %.3f, \"max\": %.3f, \"line\": %.0f}",
+            bench_name, what, unit, median, values[0], values[RUNS - 1], limit);
     return good;
 }
 
@@ -131,7 +138,8 @@ static bool run_bench(FILE *json, const char *program, const bench *b)
 {
     double exits[RUNS], firsts[RUNS], peaks[RUNS];
     sample s;
-    if (!run_once(program, b, &s)) { /* brings the program and its libraries into the page cache; not counted */
+    if (!run_once(program, b, &s)) {
+        /* brings the program and its libraries into the page cache; not counted */
         return false;
     }
     for (int i = 0; i < RUNS; ++i) {
@@ -161,10 +169,10 @@ int main(int argc, char **argv)
     }
     struct utsname machine;
     uname(&machine);
-    printf("%s %s, gcc %s, median [least, largest] of %d runs, written under %s\n", machine.sysname, machine.machine, __VERSION__,
-           RUNS, run_dir);
-    fprintf(json, "{\n  \"machine\": \"%s %s\",\n  \"compiler\": \"gcc %s\",\n  \"runs\": %d", machine.release, machine.machine,
-            __VERSION__, RUNS);
+    printf("%s %s, gcc %s, median [least, largest] of %d runs, written under %s\n", machine.sysname,
+           machine.machine, __VERSION__, RUNS, run_dir);
+    fprintf(json, "{\n  \"machine\": \"%s %s\",\n  \"compiler\": \"gcc %s\",\n  \"runs\": %d",
+            machine.release, machine.machine, __VERSION__, RUNS);
     bool good = true;
     for (size_t i = 0; i < sizeof benches / sizeof *benches; ++i) {
         good = run_bench(json, program, &benches[i]) && good;

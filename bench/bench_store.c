@@ -1,8 +1,9 @@
-/* The store with 1,024 ranks: from the first connect until all have the table of all, one gather of 64 bytes each, goodbye. The ranks are simulated in
- * one thread of this process, so both ends share the machine.
+/* The store with 1,024 ranks: from the first connect until all have the table of all, one gather of
+ * 64 bytes each, goodbye. The ranks are simulated in one thread of this process, so both ends share
+ * the machine.
  *
- * usage: bench_store, run by `make bench`; writes out/bench/store.json. Exit 1 when the line is missed, which is not judged when other programs
- * used more than 5 % of the cores meanwhile. */
+ * usage: bench_store, run by `make bench`; writes out/bench/store.json. Exit 1 when the line is
+ * missed, which is not judged when other programs used more than 5 % of the cores meanwhile. */
 #include "bench_support.h"
 
 #include "control/store.h"
@@ -34,8 +35,10 @@ static lvn_status turn(many_ranks_times *t)
 static void report(FILE *json, const char *what, double *values)
 {
     const double median = bench_median(values, TURNS);
-    printf("store, %d ranks, %-8s %7.3f s  [%.3f, %.3f]\n", WORLD, what, median, values[0], values[TURNS - 1]);
-    fprintf(json, ",\n  \"%s_s\": {\"median\": %.4f, \"min\": %.4f, \"max\": %.4f}", what, median, values[0], values[TURNS - 1]);
+    printf("store, %d ranks, %-8s %7.3f s  [%.3f, %.3f]\n", WORLD, what, median, values[0],
+           values[TURNS - 1]);
+    fprintf(json, ",\n  \"%s_s\": {\"median\": %.4f, \"min\": %.4f, \"max\": %.4f}", what, median,
+            values[0], values[TURNS - 1]);
 }
 
 int main(void)

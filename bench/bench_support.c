@@ -30,10 +30,12 @@ static int64_t noise_length(const lvn_dataset *dataset)
     return noise_of(dataset)->samples;
 }
 
-static lvn_status noise_get(const lvn_dataset *dataset, const lvn_sample_key *key, void *const field[])
+static lvn_status noise_get(const lvn_dataset *dataset, const lvn_sample_key *key,
+                            void *const field[])
 {
     const bench_noise *n = noise_of(dataset);
-    memcpy(field[0], n->pixels + key->sample, (size_t)n->side * (size_t)n->side * 3 * sizeof(float));
+    memcpy(field[0], n->pixels + key->sample,
+           (size_t)n->side * (size_t)n->side * 3 * sizeof(float));
     *(int64_t *)field[1] = key->sample % n->base.n_classes;
     return LVN_OK;
 }
@@ -43,7 +45,8 @@ static const lvn_dataset_class noise_class = {
 
 lvn_status bench_noise_open(bench_noise *noise, int side, int64_t samples, int n_classes)
 {
-    *noise = (bench_noise){.base = {.cls = &noise_class, .n_classes = n_classes}, .side = side, .samples = samples};
+    *noise = (bench_noise){
+        .base = {.cls = &noise_class, .n_classes = n_classes}, .side = side, .samples = samples};
     const size_t n = (size_t)samples + (size_t)side * (size_t)side * 3;
     noise->pixels = lvni_alloc(LVNI_TAG_DATA, n * sizeof *noise->pixels);
     if (noise->pixels == NULL) {
@@ -89,7 +92,8 @@ static double used_by(int who)
 {
     struct rusage u;
     getrusage(who, &u);
-    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
+    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+           (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
 }
 
 int bench_cores(void)
@@ -116,7 +120,8 @@ void bench_describe(FILE *people, FILE *json)
 {
     struct utsname machine;
     uname(&machine);
-    fprintf(people, "%s %s, %s, gcc %s\n", machine.sysname, machine.machine, lvni_cpu_describe(), __VERSION__);
-    fprintf(json, "{\n  \"machine\": \"%s %s\",\n  \"cpu\": \"%s\",\n  \"compiler\": \"gcc %s\"", machine.release, machine.machine,
-            lvni_cpu_describe(), __VERSION__);
+    fprintf(people, "%s %s, %s, gcc %s\n", machine.sysname, machine.machine, lvni_cpu_describe(),
+            __VERSION__);
+    fprintf(json, "{\n  \"machine\": \"%s %s\",\n  \"cpu\": \"%s\",\n  \"compiler\": \"gcc %s\"",
+            machine.release, machine.machine, lvni_cpu_describe(), __VERSION__);
 }

@@ -1,4 +1,5 @@
-/* What the bench programs share: pictures of noise as a dataset, medians, and how much of the machine others used. */
+/* What the bench programs share: pictures of noise as a dataset, medians, and how much of the
+ * machine others used. */
 #ifndef LEVIN_BENCH_SUPPORT_H
 #define LEVIN_BENCH_SUPPORT_H
 
@@ -6,7 +7,8 @@
 
 #include <stdio.h>
 
-/* Samples that cost no more than a copy: side x side x 3 normal numbers, made once, and the label sample % n_classes. */
+/* Samples that cost no more than a copy: side x side x 3 normal numbers, made once, and the label
+ * sample % n_classes. */
 typedef struct bench_noise {
     lvn_dataset base;
     int side;
@@ -20,12 +22,14 @@ void bench_noise_close(bench_noise *noise);
 /* Sorts values; the one in the middle. */
 double bench_median(double *values, int n);
 
-int bench_cores(void); /* that this process may use */
+int bench_cores(void);           /* that this process may use */
 double bench_used_by_us_s(void); /* seconds of all cores, of this process alone */
-/* Seconds of all cores used by other programs since the last call (0 where the system does not say). */
+/* Seconds of all cores used by other programs since the last call (0 where the system does not
+ * say). */
 double bench_used_by_others_s(void);
 
-/* The machine and compiler as two lines of text: for people and, beginning with {, for a JSON file. */
+/* The machine and compiler as two lines of text: for people and, beginning with {, for a JSON
+ * file. */
 void bench_describe(FILE *people, FILE *json);
 
 #endif

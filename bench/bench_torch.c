@@ -7,10 +7,11 @@
 
 enum { VARIABLES = 512 };
 
-const bench_variant bench_layouts[BENCH_VARIANTS] = {{"channels_last, as installed", "channels_last", false},
-                                                     {"contiguous, as installed", "contiguous", false},
-                                                     {"channels_last, tuned", "channels_last", true},
-                                                     {"contiguous, tuned", "contiguous", true}};
+const bench_variant bench_layouts[BENCH_VARIANTS] = {
+    {"channels_last, as installed", "channels_last", false},
+    {"contiguous, as installed", "contiguous", false},
+    {"channels_last, tuned", "channels_last", true},
+    {"contiguous, tuned", "contiguous", true}};
 
 /* Our environment without what this program set for itself, and with the tuning. */
 static void environment(char *out[VARIABLES], bool tuned)
@@ -29,10 +30,11 @@ static void environment(char *out[VARIABLES], bool tuned)
     out[n] = NULL;
 }
 
-bool bench_torch_start(bench_torch *t, const char *script, const char *net, const char *file, const char *variant,
-                       const char *precision, int threads, bool tuned)
+bool bench_torch_start(bench_torch *t, const char *script, const char *net, const char *file,
+                       const char *variant, const char *precision, int threads, bool tuned)
 {
-    char python[] = "/usr/bin/python3", program[512], words[4][64], path[256], count[16], *env[VARIABLES];
+    char python[] = "/usr/bin/python3", program[512], words[4][64], path[256], count[16],
+         *env[VARIABLES];
     *t = (bench_torch){.child = {.pid = 0}};
     snprintf(program, sizeof program, "%s/%s", LEVIN_BENCH_DIR, script);
     snprintf(words[0], sizeof words[0], "%s", net);
@@ -41,7 +43,9 @@ bool bench_torch_start(bench_torch *t, const char *script, const char *net, cons
     snprintf(path, sizeof path, "%s", file);
     snprintf(count, sizeof count, "%d", threads);
     environment(env, tuned);
-    if (!bench_child_start(&t->child, (char *[]){python, program, words[0], path, words[1], words[2], count, NULL}, env)) {
+    if (!bench_child_start(
+            &t->child, (char *[]){python, program, words[0], path, words[1], words[2], count, NULL},
+            env)) {
         snprintf(t->about, sizeof t->about, "%s does not start", python);
         return false;
     }
@@ -58,7 +62,8 @@ bool bench_torch_start(bench_torch *t, const char *script, const char *net, cons
 
 bool bench_torch_steps(bench_torch *t, int n, double *seconds, double *core_s, double *losses)
 {
-    if (t->child.pid == 0 || fprintf(t->child.to, "%d\n", n) < 0 || fflush(t->child.to) != 0 || fscanf(t->child.from, "%lf %lf", seconds, core_s) != 2) {
+    if (t->child.pid == 0 || fprintf(t->child.to, "%d\n", n) < 0 || fflush(t->child.to) != 0 ||
+        fscanf(t->child.from, "%lf %lf", seconds, core_s) != 2) {
         return false;
     }
     for (int i = 0; i < n; i++) {
@@ -95,11 +100,13 @@ const char *bench_torch_choose(bench_torch *chosen, const bench_torch_job *job, 
     for (int v = 0; v < BENCH_VARIANTS; v++) {
         const bench_variant *variant = &job->variants[v];
         bench_torch t;
-        if (!bench_torch_start(&t, job->script, job->net, job->file, variant->word, job->precision, job->threads, variant->tuned)) {
+        if (!bench_torch_start(&t, job->script, job->net, job->file, variant->word, job->precision,
+                               job->threads, variant->tuned)) {
             printf("  PyTorch: %s\n", t.about);
             break;
         }
-        if (!bench_torch_steps(&t, BENCH_EQUAL_STEPS, &seconds, &core_s, own) || !bench_torch_steps(&t, BENCH_TURN_STEPS, &seconds, &core_s, timed)) {
+        if (!bench_torch_steps(&t, BENCH_EQUAL_STEPS, &seconds, &core_s, own) ||
+            !bench_torch_steps(&t, BENCH_TURN_STEPS, &seconds, &core_s, timed)) {
             printf("  PyTorch, %s: no answer\n", variant->name);
             bench_torch_stop(&t);
             continue;

@@ -1,4 +1,5 @@
-/* PyTorch as another process that takes training steps when told to (resnet_step.py, gpt2_step.py, ddp_step.py). */
+/* PyTorch as another process that takes training steps when told to (resnet_step.py, gpt2_step.py,
+ * ddp_step.py). */
 #ifndef LEVIN_BENCH_TORCH_H
 #define LEVIN_BENCH_TORCH_H
 
@@ -23,14 +24,17 @@ typedef struct bench_torch_job {
     int threads;
 } bench_torch_job;
 
-/* script: of this folder; variant: its third word. tuned: with the settings that make an installed PyTorch quicker on processors its libraries do not know. false with the
- * reason in `about` when there is no PyTorch. */
-bool bench_torch_start(bench_torch *t, const char *script, const char *net, const char *file, const char *variant,
-                       const char *precision, int threads, bool tuned);
-/* n steps: seconds per step, seconds of all cores per step, n losses. False when the process gave no answer. */
+/* script: of this folder; variant: its third word. tuned: with the settings that make an installed
+ * PyTorch quicker on processors its libraries do not know. false with the reason in `about` when
+ * there is no PyTorch. */
+bool bench_torch_start(bench_torch *t, const char *script, const char *net, const char *file,
+                       const char *variant, const char *precision, int threads, bool tuned);
+/* n steps: seconds per step, seconds of all cores per step, n losses. False when the process gave
+ * no answer. */
 bool bench_torch_steps(bench_torch *t, int n, double *seconds, double *core_s, double *losses);
-/* BENCH_EQUAL_STEPS steps of all variants from the file's weights, and BENCH_TURN_STEPS that are timed; the quickest stays. Prints how they did.
- * Its name, and its losses of the equal steps; NULL: there is no PyTorch. */
+/* BENCH_EQUAL_STEPS steps of all variants from the file's weights, and BENCH_TURN_STEPS that are
+ * timed; the quickest stays. Prints how they did. Its name, and its losses of the equal steps;
+ * NULL: there is no PyTorch. */
 const char *bench_torch_choose(bench_torch *t, const bench_torch_job *job, double *losses);
 /* Prints losses of the BENCH_EQUAL_STEPS equal steps. */
 void bench_print_losses(const char *who, const double *losses);

@@ -1,11 +1,14 @@
-/* A rank of bench_ddp, which starts it: training steps of a ResNet over noise. Linked twice: as ddp_rank with levin's own reduction, and as
- * ddp_rank_free with the one of free_reduction.c in its place.
+/* A rank of bench_ddp, which starts it: training steps of a ResNet over noise. Linked twice: as
+ * ddp_rank with levin's own reduction, and as ddp_rank_free with the one of free_reduction.c in its
+ * place.
  *
- * usage: ddp_rank NET SIDE BATCH SHARDS RANK WORLD CORES BUCKET_BYTES FD      FD: the memory (a bench_meeting) in which ranks find each other
+ * usage: ddp_rank NET SIDE BATCH SHARDS RANK WORLD CORES BUCKET_BYTES FD      FD: the memory (a
+ *   bench_meeting) in which ranks find each other
  *
- * Says "ready", and for every number n on a line of its input takes n steps and answers with one line: seconds per step, seconds of all cores
- * per step, pieces of the reduction, those added before the backward pass was over, seconds of adding, seconds of waiting (all of this rank,
- * per step), a number that stands for all weights, the n losses. */
+ * Says "ready", and for every number n on a line of its input takes n steps and answers with one
+ * line: seconds per step, seconds of all cores per step, pieces of the reduction, those added
+ * before the backward pass was over, seconds of adding, seconds of waiting (all of this rank, per
+ * step), a number that stands for all weights, the n losses. */
 #include "bench_resnet.h"
 #include "bench_support.h"
 #include "ddp_rank.h"
@@ -58,7 +61,8 @@ static lvn_status open_rank(rank *r)
 {
     LVN_TRY(bench_noise_open(&r->noise, r->side, r->batch, BENCH_CLASSES));
     LVN_TRY(bench_resnet_build(r->net, r->side, &r->model));
-    const lvni_comm_options comm = {.rank = r->number, .world = r->world, .exchange = meet, .user = r};
+    const lvni_comm_options comm = {
+        .rank = r->number, .world = r->world, .exchange = meet, .user = r};
     LVN_TRY(r->world > 1 ? lvni_comm_shm(&comm, &r->comm) : LVN_OK);
     lvni_trainer_options o = {.model = r->model,
                               .train = &r->noise.base,
@@ -80,7 +84,8 @@ static lvn_status open_rank(rank *r)
                                     .cores_all = r->cores * r->world};
     LVN_TRY(lvni_plan_make(&plan, &o.plan));
     LVN_TRY(lvni_trainer_create(&o, &r->trainer));
-    const lvni_loader_options loader = {.dataset = &r->noise.base, .plan = &o.plan, .training = true, .seed = BENCH_DDP_SEED};
+    const lvni_loader_options loader = {
+        .dataset = &r->noise.base, .plan = &o.plan, .training = true, .seed = BENCH_DDP_SEED};
     return lvni_loader_create(&loader, &r->trainer->loader);
 }
 
@@ -122,9 +127,11 @@ static lvn_status take_steps(rank *r, int n)
             sum.waited_ns += t.waited_ns;
         }
     }
-    const double seconds = lvni_seconds_since(start) / n, core_s = (bench_used_by_us_s() - used) / n;
-    printf("%.6f %.6f %.1f %.1f %.6f %.6f %016" PRIx64, seconds, core_s, (double)sum.pieces / n, (double)sum.pieces_early / n,
-           (double)sum.added_ns * 1e-9 / n, (double)sum.waited_ns * 1e-9 / n, hash_of(r->model));
+    const double seconds = lvni_seconds_since(start) / n,
+                 core_s = (bench_used_by_us_s() - used) / n;
+    printf("%.6f %.6f %.1f %.1f %.6f %.6f %016" PRIx64, seconds, core_s, (double)sum.pieces / n,
+           (double)sum.pieces_early / n, (double)sum.added_ns * 1e-9 / n,
+           (double)sum.waited_ns * 1e-9 / n, hash_of(r->model));
     for (int i = 0; i < n; i++) {
         printf(" %.9g", losses[i]);
     }
@@ -164,7 +171,8 @@ int main(int argc, char **argv)
               .world = atoi(argv[6]),
               .cores = atoi(argv[7]),
               .bucket_bytes = atol(argv[8])};
-    void *shared = mmap(NULL, sizeof *r.meeting, PROT_READ | PROT_WRITE, MAP_SHARED, atoi(argv[9]), 0);
+    void *shared =
+        mmap(NULL, sizeof *r.meeting, PROT_READ | PROT_WRITE, MAP_SHARED, atoi(argv[9]), 0);
     if (shared == MAP_FAILED) {
         perror("ddp_rank: the memory to meet in");
         return 1;

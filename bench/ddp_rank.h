@@ -6,7 +6,8 @@
 
 enum { BENCH_DDP_SEED = 1, BENCH_MEETING_ROUNDS = 4, BENCH_MEETING_CARDS = 1024 };
 
-/* Memory of all ranks of a run, zeros at first: in round k each writes its card, and reads all when all are there. */
+/* Memory of all ranks of a run, zeros at first: in round k each writes its card, and reads all when
+ * all are there. */
 typedef struct bench_meeting {
     _Atomic int there[BENCH_MEETING_ROUNDS];
     char card[BENCH_MEETING_ROUNDS][BENCH_MEETING_CARDS];

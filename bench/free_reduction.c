@@ -1,7 +1,8 @@
-/* What the law costs: dist/reduction.h without it, linked into ddp_rank_free in place of dist/reduction.c. A bucket's sum is added in the order
- * in which ranks arrived at it, left to right, and any rank takes the next piece of any bucket that all have arrived at, so that whoever
- * has time does the work. Everything else, buckets, pieces, queue, messages, waiting, is as in the real one; it is written for a trainer that
- * makes no mistakes, and checks nothing. */
+/* What the law costs: dist/reduction.h without it, linked into ddp_rank_free in place of
+ * dist/reduction.c. A bucket's sum is added in the order in which ranks arrived at it, left to
+ * right, and any rank takes the next piece of any bucket that all have arrived at, so that whoever
+ * has time does the work. Everything else, buckets, pieces, queue, messages, waiting, is as in the
+ * real one; it is written for a trainer that makes no mistakes, and checks nothing. */
 #include "core/alloc.h"
 #include "core/clock.h"
 #include "dist/combine.h"
@@ -10,7 +11,15 @@
 #include <stdalign.h>
 #include <string.h>
 
-enum { PAGE = 4096, PIECE = 4 * LVNI_REDUCTION_BLOCK, STEP_BITS = 24, PLACE_BITS = 20, PIECE_BITS = 20, MOST_RANKS = 16, MESSAGE = 65536 };
+enum {
+    PAGE = 4096,
+    PIECE = 4 * LVNI_REDUCTION_BLOCK,
+    STEP_BITS = 24,
+    PLACE_BITS = 20,
+    PIECE_BITS = 20,
+    MOST_RANKS = 16,
+    MESSAGE = 65536
+};
 
 typedef struct bucket_state {
     _Atomic uint32_t ticket, arrived; /* ranks, all steps together */
@@ -69,7 +78,8 @@ static rank_part *part_of(const lvni_reduction *r, int rank)
 
 static float *set_of(const lvni_reduction *r, int rank, int i)
 {
-    return (float *)(void *)(lvni_region_part(&r->region, rank) + r->at_sets + (size_t)i * r->set_stride);
+    return (float *)(void *)(lvni_region_part(&r->region, rank) + r->at_sets +
+                             (size_t)i * r->set_stride);
 }
 
 static float *total_of(const lvni_reduction *r)
@@ -83,7 +93,8 @@ static uint64_t cursor_at(uint32_t step, int64_t place, int64_t piece)
     return s << (PLACE_BITS + PIECE_BITS) | (uint64_t)place << PIECE_BITS | (uint64_t)piece;
 }
 
-lvn_status lvni_reduction_create(lvni_comm *comm, const lvni_reduction_options *o, lvni_reduction **out)
+lvn_status lvni_reduction_create(lvni_comm *comm, const lvni_reduction_options *o,
+                                 lvni_reduction **out)
 {
     lvni_reduction *r = LVNI_NEW(LVNI_TAG_DIST, lvni_reduction);
     *out = r;
@@ -104,12 +115,14 @@ lvn_status lvni_reduction_create(lvni_comm *comm, const lvni_reduction_options *
     r->at_total = (r->at_partial + blocks * sizeof(double) + PAGE - 1) / PAGE * PAGE;
     r->at_sets = (sizeof(rank_part) + PAGE - 1) / PAGE * PAGE;
     r->told = lvni_calloc(LVNI_TAG_DIST, (size_t)r->buckets, sizeof *r->told);
-    const size_t common = r->at_total + r->set_stride, part = r->at_sets + (size_t)o->sets * r->set_stride;
+    const size_t common = r->at_total + r->set_stride,
+                 part = r->at_sets + (size_t)o->sets * r->set_stride;
     LVN_TRY(comm->ops->region_open(comm, common, part, &r->region));
     if (comm->rank == 0) {
         LVN_TRY(comm->ops->region_reserve(comm, &r->region, r->region.common, common));
     }
-    LVN_TRY(comm->ops->region_reserve(comm, &r->region, lvni_region_part(&r->region, comm->rank), part));
+    LVN_TRY(comm->ops->region_reserve(comm, &r->region, lvni_region_part(&r->region, comm->rank),
+                                      part));
     return lvni_comm_barrier(comm);
 }
 
@@ -135,7 +148,8 @@ lvn_status lvni_reduction_begin(lvni_reduction *r, const lvni_tree_node *leaf, i
     s->n_leaves = n_leaves;
     memcpy(s->leaf, leaf, (size_t)n_leaves * sizeof *leaf);
     uint64_t last = r->step == 1 ? 0 : cursor_at(r->step - 1, r->buckets, 0);
-    atomic_compare_exchange_strong(&common_of(r)->cursor, &last, cursor_at(r->step, 0, 0)); /* by the first rank that begins */
+    /* by the first rank that begins */
+    atomic_compare_exchange_strong(&common_of(r)->cursor, &last, cursor_at(r->step, 0, 0));
     atomic_store(&r->added_ns, 0);
     atomic_store(&r->pieces_here, 0);
     return LVN_OK;
@@ -150,17 +164,20 @@ void lvni_reduction_ready(lvni_reduction *r, int b)
     }
     s->order[atomic_fetch_add(&s->ticket, 1) % world] = r->comm->rank;
     if (atomic_fetch_add(&s->arrived, 1) + 1 == step * world) {
-        const uint64_t place = atomic_fetch_add(&common_of(r)->tail, 1) - (uint64_t)(step - 1) * (uint64_t)r->buckets;
+        const uint64_t place =
+            atomic_fetch_add(&common_of(r)->tail, 1) - (uint64_t)(step - 1) * (uint64_t)r->buckets;
         atomic_store(queue_entry(r, (int64_t)place), (uint64_t)step << 32 | (uint32_t)b);
         r->comm->ops->ring(r->comm);
     }
 }
 
-/* The bucket and the elements behind the cursor, whose next place is *next; false: nothing is ready. */
+/* The bucket and the elements behind the cursor, whose next place is *next; false: nothing is
+ * ready. */
 static bool peek(lvni_reduction *r, uint64_t *cursor, uint64_t *next, int64_t *b, lvni_range *range)
 {
     *cursor = atomic_load(&common_of(r)->cursor);
-    const int64_t place = (int64_t)(*cursor >> PIECE_BITS & ((1u << PLACE_BITS) - 1)), piece = (int64_t)(*cursor & ((1u << PIECE_BITS) - 1));
+    const int64_t place = (int64_t)(*cursor >> PIECE_BITS & ((1u << PLACE_BITS) - 1)),
+                  piece = (int64_t)(*cursor & ((1u << PIECE_BITS) - 1));
     const uint32_t step = (uint32_t)(*cursor >> (PLACE_BITS + PIECE_BITS));
     if (step != r->step || place >= r->buckets) {
         return false;
@@ -201,7 +218,9 @@ static void add_block(lvni_reduction *r, int64_t b, int64_t at, int64_t n)
     }
     const int64_t normed = r->o.n_norm - at < n ? r->o.n_norm - at : n;
     if (normed > 0) {
-        r->o.sumsq(total, normed, (double *)(void *)(r->region.common + r->at_partial) + at / LVNI_REDUCTION_BLOCK);
+        r->o.sumsq(total, normed,
+                   (double *)(void *)(r->region.common + r->at_partial) +
+                       at / LVNI_REDUCTION_BLOCK);
     }
 }
 
@@ -255,7 +274,8 @@ static bool all_arrived(void *user)
 
 static lvn_status wait_for(lvni_reduction *r, bool (*over)(void *))
 {
-    return reduction_wait(r->comm, &(lvni_wait){.over = over, .needs = needs_rank, .user = r}, &r->last);
+    return reduction_wait(r->comm, &(lvni_wait){.over = over, .needs = needs_rank, .user = r},
+                          &r->last);
 }
 
 lvn_status lvni_reduction_finish(lvni_reduction *r, const void *message, size_t bytes)

@@ -1,6 +1,8 @@
-/* Tensors, scopes, gradients: a line fitted by gradient descent, derivatives beside finite differences.
+/* Tensors, scopes, gradients: a line fitted by gradient descent, derivatives beside finite
+ * differences.
  *
- *   cc -Iinclude examples/01_tensors/tensors.c -Lbuild -llevin -lm -Wl,-rpath,$PWD/build -o tensors */
+ *   cc -Iinclude examples/01_tensors/tensors.c -Lbuild -llevin -lm -Wl,-rpath,$PWD/build -o
+ *   tensors */
 #include <levin/levin.h>
 
 #include <math.h>
@@ -19,8 +21,8 @@ static void descend(lvn_tensor *p, float rate)
     lvn_zero_grad(p);
 }
 
-/* One step: what the ops make belongs to the scope and goes with it; an error shows when the scope is closed.
- */
+/* One step: what the ops make belongs to the scope and goes with it; an error shows when the scope
+ * is closed. */
 static lvn_status step(lvn_tensor *x, lvn_tensor *y, lvn_tensor *w, lvn_tensor *b, double *loss)
 {
     LVN_TRY(lvn_scope_open());
@@ -42,7 +44,8 @@ static lvn_status fit_line(lvn_tensor *w, lvn_tensor *b)
         xs[i] = -1.0f + 2.0f * (float)i / (POINTS - 1);
         ys[i] = 3.0f * xs[i] - 0.5f + ((i & 1) != 0 ? 0.05f : -0.05f);
     }
-    lvn_tensor *x = lvn_tensor_wrap(xs, LVN_F32, LVN_SHAPE(POINTS)); /* no copy: the arrays stay ours */
+    /* no copy: the arrays stay ours */
+    lvn_tensor *x = lvn_tensor_wrap(xs, LVN_F32, LVN_SHAPE(POINTS));
     lvn_tensor *y = lvn_tensor_wrap(ys, LVN_F32, LVN_SHAPE(POINTS));
     lvn_status s = x != NULL && y != NULL ? LVN_OK : lvn_last_error()->code;
     double loss = 0.0;

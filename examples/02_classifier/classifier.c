@@ -1,4 +1,5 @@
-/* A classifier with a network and a dataset of its own. The dataset draws its pictures: no files needed.
+/* A classifier with a network and a dataset of its own. The dataset draws its pictures: no files
+ * needed.
  *
  *   cc -Iinclude examples/02_classifier/classifier.c -Lbuild -llevin -lm \
  *      -Wl,-rpath,$PWD/build -o classifier
@@ -20,7 +21,8 @@ typedef struct cnn {
     lvn_module *conv1, *conv2, *head;
 } cnn;
 
-static lvn_tensor *cnn_forward(const lvn_module *module, lvn_tensor *x) /* x: (N, 16, 16, 3) -> (N, 4) */
+static lvn_tensor *cnn_forward(const lvn_module *module,
+                               lvn_tensor *x) /* x: (N, 16, 16, 3) -> (N, 4) */
 {
     const cnn *m = (const cnn *)module;
     x = lvn_max_pool2d(lvn_relu(lvn_forward(m->conv1, x)), 2); /* (N, 8, 8, 16) */
@@ -77,7 +79,8 @@ static int64_t figures_length(const lvn_dataset *dataset)
 
 static bool inside(int64_t label, double dx, double dy, double r)
 {
-    const double far = fmax(fabs(dx), fabs(dy)), near = fmin(fabs(dx), fabs(dy)), square = dx * dx + dy * dy;
+    const double far = fmax(fabs(dx), fabs(dy)), near = fmin(fabs(dx), fabs(dy)),
+                 square = dx * dx + dy * dy;
     switch (label) {
     case 0: return square <= r * r;
     case 1: return far <= 0.9 * r;
@@ -87,7 +90,8 @@ static bool inside(int64_t label, double dx, double dy, double r)
 }
 
 /* Called from several threads at once, in any order: what is drawn depends on the key alone. */
-static lvn_status figures_get(const lvn_dataset *dataset, const lvn_sample_key *key, void *const field[])
+static lvn_status figures_get(const lvn_dataset *dataset, const lvn_sample_key *key,
+                              void *const field[])
 {
     const lvn_sample_key own = {.seed = ((const figures *)dataset)->seed, .sample = key->sample};
     const double r = 4.0 + 2.5 * lvn_sample_uniform(&own, 0, 0);
@@ -118,12 +122,12 @@ int main(int argc, char **argv)
 {
     figures train = {.base = {.cls = &figures_class}, .count = 1200, .seed = 1};
     figures val = {.base = {.cls = &figures_class}, .count = 400, .seed = 2};
-    return lvn_main(
-        argc, argv,
-        &(lvn_job){
-            .module = &cnn_class,
-            .train = &train.base,
-            .val = &val.base,
-            .options = "max_epochs=6 batch_size=32 optim=adamw optim.lr=3e-3", /* the command line wins */
-        });
+    return lvn_main(argc, argv,
+                    &(lvn_job){
+                        .module = &cnn_class,
+                        .train = &train.base,
+                        .val = &val.base,
+                        /* the command line wins */
+                        .options = "max_epochs=6 batch_size=32 optim=adamw optim.lr=3e-3",
+                    });
 }

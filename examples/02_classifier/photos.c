@@ -1,5 +1,6 @@
-/* A classifier of 32 x 32 colour pictures from two folders, photos/train and photos/val, each with one
- * sub-folder per class. The whole program; keys on its command line win, `./photos help` lists them. */
+/* A classifier of 32 x 32 colour pictures from two folders, photos/train and photos/val, each with
+ * one sub-folder per class. The whole program; keys on its command line win, `./photos help` lists
+ * them. */
 #include <levin/levin.h>
 
 enum { CLASSES = 10 }; /* as many sub-folders, or fewer */
@@ -9,7 +10,8 @@ typedef struct cnn {
     lvn_module *conv1, *conv2, *head;
 } cnn;
 
-static lvn_tensor *cnn_forward(const lvn_module *module, lvn_tensor *x) /* x: (N, 32, 32, 3) -> (N, 10) */
+static lvn_tensor *cnn_forward(const lvn_module *module,
+                               lvn_tensor *x) /* x: (N, 32, 32, 3) -> (N, 10) */
 {
     const cnn *m = (const cnn *)module; /* read-only in a step: state lives in registered buffers */
     x = lvn_max_pool2d(lvn_relu(lvn_forward(m->conv1, x)), 2); /* (N, 16, 16, 32) */
@@ -45,12 +47,12 @@ static const lvn_module_class cnn_class = {
 
 int main(int argc, char **argv)
 {
-    return lvn_main(
-        argc, argv,
-        &(lvn_job){
-            .module = &cnn_class,
-            .train = LVN_IMAGE_FOLDER("photos/train", .resize = 32),
-            .val = LVN_IMAGE_FOLDER("photos/val", .resize = 32),
-            .options = "max_epochs=20 batch_size=256 optim=adamw optim.lr=1e-3", /* the command line wins */
-        });
+    return lvn_main(argc, argv,
+                    &(lvn_job){
+                        .module = &cnn_class,
+                        .train = LVN_IMAGE_FOLDER("photos/train", .resize = 32),
+                        .val = LVN_IMAGE_FOLDER("photos/val", .resize = 32),
+                        /* the command line wins */
+                        .options = "max_epochs=20 batch_size=256 optim=adamw optim.lr=1e-3",
+                    });
 }

@@ -1,17 +1,23 @@
-/* A layer with state of its own: it learns the mean and the spread of every input column while the network trains.
+/* A layer with state of its own: it learns the mean and the spread of every input column while the
+ * network trains.
  *
- * Measurements come in the units of their instruments: kelvin, pascal, metre. A network wants all of them near 0 with a spread of
- * 1, and the usual way is a pass over the whole data before training, whose numbers then have to travel with the model. Here
- * the layer finds them itself. What a step changes beside parameters must be a registered buffer: a module is read-only in a step,
- * because the shards of a batch run side by side. So every shard pushes what it sees, and after the last one
- *     value = (1 - momentum) value + momentum (mean of what was pushed, weighted by samples, added in the order of the shards).
- * That is why the result is the same, to the bit, however many lanes worked on the step, and why a resumed run goes on as if
- * nothing had happened: buffers are in the checkpoint.
+ * Measurements come in the units of their instruments: kelvin, pascal, metre. A network wants all
+ * of them near 0 with a spread of 1, and the usual way is a pass over the whole data before
+ * training, whose numbers then have to travel with the model. Here the layer finds them itself.
+ * What a step changes beside parameters must be a registered buffer: a module is read-only in a
+ * step, because the shards of a batch run side by side. So every shard pushes what it sees, and
+ * after the last one
+ *     value = (1 - momentum) value + momentum (mean of what was pushed, weighted by samples, added
+ *       in the order of the shards).
+ * That is why the result is the same, to the bit, however many lanes worked on the step, and why a
+ * resumed run goes on as if nothing had happened: buffers are in the checkpoint.
  *
- * The third buffer is a little trick: all values start at 0 and would need many steps to come up; 1 is pushed into `seen`, so
- * it lags behind in the same way, and the quotient is right from the second step on. Compare:
+ * The third buffer is a little trick: all values start at 0 and would need many steps to come up; 1
+ * is pushed into `seen`, so it lags behind in the same way, and the quotient is right from the
+ * second step on. Compare:
  *
- *   cc -Iinclude examples/03_buffer/standardise.c -Lbuild -llevin -lm -Wl,-rpath,$PWD/build -o standardise
+ *   cc -Iinclude examples/03_buffer/standardise.c -Lbuild -llevin -lm -Wl,-rpath,$PWD/build -o
+ *     standardise
  *   ./standardise out=out/one lanes=1 && ./standardise out=out/two lanes=2
  *   build/levin ckpt hash out/one && build/levin ckpt hash out/two */
 #include <levin/levin.h>
@@ -49,7 +55,8 @@ static void standardise_destroy(lvn_module *module)
     lvn_release(((standardise *)module)->one); /* buffers belong to the model */
 }
 
-/* Pushes the statistics of the shard's own samples. The mean of the shards' unbiased variances is one itself. */
+/* Pushes the statistics of the shard's own samples. The mean of the shards' unbiased variances is
+ * one itself. */
 static lvn_status look(const standardise *m, lvn_tensor *x)
 {
     const int samples = 0;
@@ -72,13 +79,15 @@ static lvn_tensor *standardise_forward(const lvn_module *module, lvn_tensor *x)
             return NULL;
         }
     }
-    const double seen = lvn_item(lvn_buffer_value(m->seen)); /* as it was before this step, on every shard */
+    /* as it was before this step, on every shard */
+    const double seen = lvn_item(lvn_buffer_value(m->seen));
     if (seen == 0.0) {
         return lvn_mul_scalar(x, 0.0); /* the first step only looks */
     }
     lvn_tensor *mean = lvn_mul_scalar(lvn_buffer_value(m->mean), 1.0 / seen);
     lvn_tensor *spread = lvn_sqrt(lvn_mul_scalar(lvn_buffer_value(m->variance), 1.0 / seen));
-    return lvn_div(lvn_sub(x, mean), lvn_add_scalar(spread, 1e-12)); /* a column that never changes becomes 0 */
+    /* a column that never changes becomes 0 */
+    return lvn_div(lvn_sub(x, mean), lvn_add_scalar(spread, 1e-12));
 }
 
 static const lvn_module_class standardise_class = {
@@ -120,10 +129,14 @@ static lvn_tensor *net_training_step(const lvn_module *m, const lvn_batch *batch
     return loss;
 }
 
-static const lvn_module_class net_class = {
-    .name = "net", .size = sizeof(net), .build = net_build, .forward = net_forward, .training_step = net_training_step};
+static const lvn_module_class net_class = {.name = "net",
+                                           .size = sizeof(net),
+                                           .build = net_build,
+                                           .forward = net_forward,
+                                           .training_step = net_training_step};
 
-/* ---- the data: a pump with four instruments; does it run hot for its pressure, and does it shake? ---- */
+/* ---- the data: a pump with four instruments; does it run hot for its pressure, and does it shake?
+ * ---- */
 
 typedef struct pump {
     lvn_dataset base;
@@ -153,7 +166,8 @@ static int64_t pump_length(const lvn_dataset *dataset)
     return ((const pump *)dataset)->count;
 }
 
-static lvn_status pump_get(const lvn_dataset *dataset, const lvn_sample_key *key, void *const field[])
+static lvn_status pump_get(const lvn_dataset *dataset, const lvn_sample_key *key,
+                           void *const field[])
 {
     const lvn_sample_key own = {.seed = ((const pump *)dataset)->seed, .sample = key->sample};
     float *reading = field[0];
@@ -167,17 +181,20 @@ static lvn_status pump_get(const lvn_dataset *dataset, const lvn_sample_key *key
     return LVN_OK;
 }
 
-static const lvn_dataset_class pump_class = {.name = "pump", .fields = pump_fields, .length = pump_length, .get = pump_get};
+static const lvn_dataset_class pump_class = {
+    .name = "pump", .fields = pump_fields, .length = pump_length, .get = pump_get};
 
 int main(int argc, char **argv)
 {
     pump train = {.base = {.cls = &pump_class}, .count = 2000, .seed = 1};
     pump val = {.base = {.cls = &pump_class}, .count = 500, .seed = 2};
-    return lvn_main(argc, argv,
-                    &(lvn_job){
-                        .module = &net_class,
-                        .train = &train.base,
-                        .val = &val.base,
-                        .options = "max_epochs=6 batch_size=32 optim=adamw optim.lr=1e-2 shards=4 wgrad_threads=1",
-                    });
+    return lvn_main(
+        argc, argv,
+        &(lvn_job){
+            .module = &net_class,
+            .train = &train.base,
+            .val = &val.base,
+            .options =
+                "max_epochs=6 batch_size=32 optim=adamw optim.lr=1e-2 shards=4 wgrad_threads=1",
+        });
 }

@@ -1,10 +1,13 @@
-/* A loss that looks at other shards' samples: two instruments see the same things, and a network learns which readings belong together.
+/* A loss that looks at other shards' samples: two instruments see the same things, and a network
+ * learns which readings belong together.
  *
- * Each instrument gets a network of its own that turns a reading into a point on a sphere; a pair is right when its two points are
- * nearer to each other than to those of all other pairs (Radford et al. 2021, "CLIP"). The more pairs there are to be told apart, the more
- * there is to learn, and a shard of a step has only a few. So the shards of a group lend each other their points: lvn_shard_gather gives all of
- * them, in the order of the shards, and its gradient finds the way back. The module says so in build() with lvn_builder_couple; the shards
- * of a group then run at once, on however many lanes, devices or threads, and the result is the same to the bit:
+ * Each instrument gets a network of its own that turns a reading into a point on a sphere; a pair
+ * is right when its two points are nearer to each other than to those of all other pairs (Radford
+ * et al. 2021, "CLIP"). The more pairs there are to be told apart, the more there is to learn, and
+ * a shard of a step has only a few. So the shards of a group lend each other their points:
+ * lvn_shard_gather gives all of them, in the order of the shards, and its gradient finds the way
+ * back. The module says so in build() with lvn_builder_couple; the shards of a group then run at
+ * once, on however many lanes, devices or threads, and the result is the same to the bit:
  *
  *   cc -Iinclude examples/04_pairs/pairs.c -Lbuild -llevin -lm -Wl,-rpath,$PWD/build -o pairs
  *   ./pairs out=out/one && ./pairs out=out/two devices=2 strategy=dp
@@ -36,14 +39,16 @@ static lvn_status pairs_build(lvn_module *module, lvn_builder *b)
     return lvn_builder_status(b);
 }
 
-static lvn_tensor *points(const pairs *m, int side, lvn_tensor *reading) /* (N, 8) -> (N, 8), rows of length 1 */
+static lvn_tensor *points(const pairs *m, int side,
+                          lvn_tensor *reading) /* (N, 8) -> (N, 8), rows of length 1 */
 {
     const int last = 1;
     lvn_tensor *p = lvn_forward(m->out[side], lvn_gelu(lvn_forward(m->in[side], reading)));
     return lvn_div(p, lvn_sqrt(lvn_add_scalar(lvn_sum_axes(lvn_square(p), &last, 1, true), 1e-12)));
 }
 
-/* The number of each row's partner among all; in host memory, where the program may write, and for the caller to release. */
+/* The number of each row's partner among all; in host memory, where the program may write, and for
+ * the caller to release. */
 static lvn_tensor *partners(int64_t first, int64_t n)
 {
     lvn_tensor *t = lvn_tensor_create(LVN_I64, LVN_SHAPE(n));
@@ -59,16 +64,18 @@ static lvn_tensor *pairs_step(const lvn_module *module, const lvn_batch *batch, 
     lvn_tensor *left = points(m, 0, batch->field[0]), *right = points(m, 1, batch->field[1]);
     int64_t first; /* this shard's rows begin there */
     lvn_tensor *all = lvn_shard_gather_at(right, &first);
-    lvn_tensor *alike = lvn_mul_scalar(lvn_matmul(left, lvn_transpose(all, 0, 1)), 10.0); /* (N, N of the group) */
+    /* (N, N of the group) */
+    lvn_tensor *alike = lvn_mul_scalar(lvn_matmul(left, lvn_transpose(all, 0, 1)), 10.0);
     lvn_tensor *own = partners(first, batch->size);
     lvn_tensor *loss = lvn_cross_entropy(alike, own);
     lvn_log(step, "loss", loss);
     lvn_log(step, "acc", lvn_accuracy(alike, own));
     lvn_release(own); /* what the ops still need they hold themselves */
-    return loss; /* the mean over the shard's samples, as always */
+    return loss;      /* the mean over the shard's samples, as always */
 }
 
-static const lvn_module_class pairs_class = {.name = "pairs", .size = sizeof(pairs), .build = pairs_build, .training_step = pairs_step};
+static const lvn_module_class pairs_class = {
+    .name = "pairs", .size = sizeof(pairs), .build = pairs_build, .training_step = pairs_step};
 
 /* ---- the data: three hidden numbers, seen by two instruments in ways of their own ---- */
 
@@ -91,7 +98,8 @@ static int64_t things_length(const lvn_dataset *dataset)
     return ((const things *)dataset)->count;
 }
 
-static lvn_status things_get(const lvn_dataset *dataset, const lvn_sample_key *key, void *const field[])
+static lvn_status things_get(const lvn_dataset *dataset, const lvn_sample_key *key,
+                             void *const field[])
 {
     const lvn_sample_key own = {.seed = ((const things *)dataset)->seed, .sample = key->sample};
     float *left = field[0], *right = field[1];
@@ -107,7 +115,8 @@ static lvn_status things_get(const lvn_dataset *dataset, const lvn_sample_key *k
     return LVN_OK;
 }
 
-static const lvn_dataset_class things_class = {.name = "things", .fields = things_fields, .length = things_length, .get = things_get};
+static const lvn_dataset_class things_class = {
+    .name = "things", .fields = things_fields, .length = things_length, .get = things_get};
 
 int main(int argc, char **argv)
 {
@@ -118,6 +127,7 @@ int main(int argc, char **argv)
                         .module = &pairs_class,
                         .train = &train.base,
                         .val = &val.base,
-                        .options = "max_epochs=10 batch_size=64 optim=adamw optim.lr=1e-2 shards=8 group=8 wgrad_threads=1 eval_batch_size=64",
+                        .options = "max_epochs=10 batch_size=64 optim=adamw optim.lr=1e-2 shards=8 "
+                                   "group=8 wgrad_threads=1 eval_batch_size=64",
                     });
 }

@@ -1,4 +1,5 @@
-/* Datasets: a length and a way to get sample i. A user's own dataset fills a lvn_dataset_class, as the built-in ones do. */
+/* Datasets: a length and a way to get sample i. A user's own dataset fills a lvn_dataset_class, as
+ * the built-in ones do. */
 #ifndef LEVIN_DATA_H
 #define LEVIN_DATA_H
 
@@ -10,7 +11,8 @@ extern "C" {
 
 enum { LVN_MAX_FIELDS = 8 };
 
-/* One field of a sample: `image` f32 (H, W, 3), `label` i64 (), or whatever a user's dataset has. */
+/* One field of a sample: `image` f32 (H, W, 3), `label` i64 (), or whatever a user's dataset
+ * has. */
 typedef struct lvn_field {
     const char *name; /* borrowed from the dataset */
     lvn_dtype dtype;
@@ -33,30 +35,34 @@ typedef struct lvn_dataset_class {
     /* Describe the fields; return how many. Field 0 is the input, field 1 (if any) the target. */
     int (*fields)(const lvn_dataset *dataset, lvn_field out[LVN_MAX_FIELDS]);
     int64_t (*length)(const lvn_dataset *dataset);
-    /* Write field i of sample key->sample to field[i] (the field's bytes). Called from several threads at once. A sample that cannot be
-     * read is LVN_ERR_CORRUPT, LVN_ERR_IO, LVN_ERR_NOT_FOUND or LVN_ERR_UNSUPPORTED (a picture of a kind
-     * that cannot be decoded): `on_error` decides; any other error stops the run. */
+    /* Write field i of sample key->sample to field[i] (the field's bytes). Called from several
+     * threads at once. A sample that cannot be read is LVN_ERR_CORRUPT, LVN_ERR_IO,
+     * LVN_ERR_NOT_FOUND or LVN_ERR_UNSUPPORTED (a picture of a kind that cannot be decoded):
+     * `on_error` decides; any other error stops the run. */
     lvn_status (*get)(const lvn_dataset *dataset, const lvn_sample_key *key, void *const field[]);
     void (*destroy)(lvn_dataset *dataset);
-    /* Optional: what to call sample i in messages and prediction files (a path); NULL: its number. */
+    /* Optional: what to call sample i in messages and prediction files (a path); NULL: its
+     * number. */
     const char *(*sample_name)(const lvn_dataset *dataset, int64_t sample);
     /* Optional: the label of sample i without decoding it (class splits); NULL: unknown. */
     int64_t (*label)(const lvn_dataset *dataset, int64_t sample);
-    /* Optional: the whole-list index of position 0 <= i < length, for a dataset that shows a part of a list (the key's `sample`, and
-     * what sample_name and label take, is always the index in the whole list); NULL: position i is sample i. */
+    /* Optional: the whole-list index of position 0 <= i < length, for a dataset that shows a part
+     * of a list (the key's `sample`, and what sample_name and label take, is always the index in
+     * the whole list); NULL: position i is sample i. */
     int64_t (*index)(const lvn_dataset *dataset, int64_t position);
     void *reserved[3];
 } lvn_dataset_class;
 
-/* For what is random in a sample: a number in [0, 1) that depends on the key's seed, epoch and sample, and on `operation` (a number you
- * give each use) and `element` (0, 1, 2, ... within it), on nothing else: not on the thread, not on what was drawn before. With epoch 0
- * in a copy of the key a sample is the same in every epoch. Thread-safe. */
+/* For what is random in a sample: a number in [0, 1) that depends on the key's seed, epoch and
+ * sample, and on `operation` (a number you give each use) and `element` (0, 1, 2, ... within it),
+ * on nothing else: not on the thread, not on what was drawn before. With epoch 0 in a copy of the
+ * key a sample is the same in every epoch. Thread-safe. */
 LVN_API double lvn_sample_uniform(const lvn_sample_key *key, uint32_t operation, uint64_t element);
 
 /* First member of every dataset. */
 struct lvn_dataset {
     const lvn_dataset_class *cls;
-    int n_classes;                 /* 0: no classification data */
+    int n_classes;                  /* 0: no classification data */
     const char *const *class_names; /* n_classes names, borrowed from the dataset */
     void *reserved[4];
 };
@@ -64,35 +70,43 @@ struct lvn_dataset {
 /* Destroy any dataset; NULL is fine. */
 LVN_API void lvn_dataset_destroy(lvn_dataset *dataset);
 
-/* A folder of pictures (JPEG, PNG) with one sub-folder per class; fields `image` (resize, resize, 3) f32, normalised with the mean and
- * standard deviation of ImageNet, and `label`. Samples are in byte order of their paths, classes in byte order of their names.
- * Sub-folders without an image are no classes. A folder with train/ and val/ gives the samples of
- * both, without those of test/: open one of them instead. Folders that may be parts or classes are
- * refused (docs/data.md). */
+/* A folder of pictures (JPEG, PNG) with one sub-folder per class; fields `image` (resize, resize,
+ * 3) f32, normalised with the mean and standard deviation of ImageNet, and `label`. Samples are in
+ * byte order of their paths, classes in byte order of their names. Sub-folders without an image are
+ * no classes. A folder with train/ and val/ gives the samples of both, without those of test/: open
+ * one of them instead. Folders that may be parts or classes are refused (docs/data.md). */
 typedef struct lvn_image_folder_options {
-    size_t struct_size;  /* sizeof(lvn_image_folder_options) */
-    int resize;          /* side of the square pictures in pixels; 0: 224 */
-    bool flat;           /* pictures anywhere below the folder, no classes, no label */
-    bool no_augment; /* training samples come as evaluation samples do (docs/data.md); else random
-                        resized crop and horizontal flip */
-    double min_scale;    /* smallest part of a picture's area that a random crop keeps; 0: 0.08 */
-    double color_jitter; /* brightness, contrast and saturation vary by this factor (0.4: between 0.6 and 1.4); 0: not at all */
+    size_t struct_size; /* sizeof(lvn_image_folder_options) */
+    int resize;         /* side of the square pictures in pixels; 0: 224 */
+    bool flat;          /* pictures anywhere below the folder, no classes, no label */
+    bool no_augment;  /* training samples come as evaluation samples do (docs/data.md); else random
+                         resized crop and horizontal flip */
+    double min_scale; /* smallest part of a picture's area that a random crop keeps; 0: 0.08 */
+    /* brightness, contrast and saturation vary by this factor (0.4: between 0.6 and 1.4); 0: not at
+     * all */
+    double color_jitter;
     void *reserved[4];
 } lvn_image_folder_options;
 
-/* A new dataset, owned by the caller (lvn_dataset_destroy). NULL, with the thread's error, when the folder is missing, empty, has fewer
- * than two classes, or an option is out of range. options may be NULL. */
-LVN_API lvn_dataset *lvn_image_folder_open_with(const char *path, const lvn_image_folder_options *options);
+/* A new dataset, owned by the caller (lvn_dataset_destroy). NULL, with the thread's error, when the
+ * folder is missing, empty, has fewer than two classes, or an option is out of range. options may
+ * be NULL. */
+LVN_API lvn_dataset *lvn_image_folder_open_with(const char *path,
+                                                const lvn_image_folder_options *options);
 /* LVN_IMAGE_FOLDER("photos/train", .resize = 32) */
-#define LVN_IMAGE_FOLDER(path, ...) \
-    lvn_image_folder_open_with((path), &(lvn_image_folder_options){.struct_size = sizeof(lvn_image_folder_options), __VA_ARGS__})
+#define LVN_IMAGE_FOLDER(path, ...)                                                                \
+    lvn_image_folder_open_with(                                                                    \
+        (path),                                                                                    \
+        &(lvn_image_folder_options){.struct_size = sizeof(lvn_image_folder_options), __VA_ARGS__})
 
-/* A batch: field i has shape (size, fields[i].shape...). Borrowed until the step function returns. The fields lie on the device that the run
- * computes on: ops read them, the host may not unless it is the CPU (lvn_to_device(t, LVN_CPU) copies). */
+/* A batch: field i has shape (size, fields[i].shape...). Borrowed until the step function returns.
+ * The fields lie on the device that the run computes on: ops read them, the host may not unless it
+ * is the CPU (lvn_to_device(t, LVN_CPU) copies). */
 typedef struct lvn_batch {
-    int64_t size;          /* samples; may be smaller than asked when unreadable ones were skipped */
-    lvn_tensor *image;     /* field 0 */
-    lvn_tensor *label;     /* field 1, or NULL */
+    /* samples; may be smaller than asked when unreadable ones were skipped */
+    int64_t size;
+    lvn_tensor *image; /* field 0 */
+    lvn_tensor *label; /* field 1, or NULL */
     int n_fields;
     lvn_tensor *field[LVN_MAX_FIELDS];
     const int64_t *sample; /* size indices in the whole sorted list */

@@ -1,7 +1,9 @@
-/* Modules: networks and their parts. A user derives from lvn_module (first member) and fills a lvn_module_class.
+/* Modules: networks and their parts. A user derives from lvn_module (first member) and fills a
+ * lvn_module_class.
  *
- * A module never asks where it runs, and is read-only while a step runs: what a step changes besides parameters is a registered
- * buffer (lvn_buffer). build() makes children and parameters through the builder; names make the path ("conv1.weight"). */
+ * A module never asks where it runs, and is read-only while a step runs: what a step changes
+ * besides parameters is a registered buffer (lvn_buffer). build() makes children and parameters
+ * through the builder; names make the path ("conv1.weight"). */
 #ifndef LEVIN_NN_H
 #define LEVIN_NN_H
 
@@ -13,10 +15,11 @@ extern "C" {
 #endif
 
 typedef struct lvn_module lvn_module;
-typedef struct lvn_builder lvn_builder; /* collects parameters, buffers and children while a model is built */
+/* collects parameters, buffers and children while a model is built */
+typedef struct lvn_builder lvn_builder;
 typedef struct lvn_buffer lvn_buffer;
-/* The step in work, as a module sees it; metrics go there (lvn_log). Made by levin alone: pass on the pointer that was given, never a copy; fields may
- * be added. */
+/* The step in work, as a module sees it; metrics go there (lvn_log). Made by levin alone: pass on
+ * the pointer that was given, never a copy; fields may be added. */
 typedef struct lvn_step {
     int64_t step; /* optimizer steps before this one; 0 in validation */
     int phase;    /* in work: 0 .. n - 1 of the class's `phases`; 0 without, and in validation */
@@ -29,18 +32,26 @@ typedef struct lvn_module_class {
     lvn_tensor *(*forward)(const lvn_module *module, lvn_tensor *x);
     /* Returns the loss, the mean over the shard's samples. Called once per shard. */
     lvn_tensor *(*training_step)(const lvn_module *module, const lvn_batch *batch, lvn_step *step);
-    /* The same for validation; NULL: training_step is used (with dropout and batch norm in evaluation mode). */
-    lvn_tensor *(*validation_step)(const lvn_module *module, const lvn_batch *batch, lvn_step *step);
-    void (*destroy)(lvn_module *module); /* optional: what build() made beside children, parameters and buffers */
-    /* optional: the module on x, then `residual` added, where both are done in one pass over memory */
+    /* The same for validation; NULL: training_step is used (with dropout and batch norm in
+     * evaluation mode). */
+    lvn_tensor *(*validation_step)(const lvn_module *module, const lvn_batch *batch,
+                                   lvn_step *step);
+    /* optional: what build() made beside children, parameters and buffers */
+    void (*destroy)(lvn_module *module);
+    /* optional: the module on x, then `residual` added, where both are done in one pass over
+     * memory */
     lvn_tensor *(*forward_residual)(const lvn_module *module, lvn_tensor *x, lvn_tensor *residual);
-    /* optional: several optimizers in one step, one phase after the other over the whole batch (a critic, then a generator). For each phase the
-     * names of the parameters that it trains, or of modules above them, separated by commas, with '*' and '?'; then NULL. Every parameter is in one
-     * phase; up to 8. In a phase training_step is called for every shard, with the same samples as in the others and step->phase, and returns the
-     * phase's loss: no other parameters get a gradient, and those of phases before it are already updated. A buffer moves in the phase that names
-     * it, and what others push into it is passed over. Metrics of all phases are reported together. Validation is one pass, and needs a
-     * validation_step. A rank holds the batches of all its shards until the step is done. A failure between two phases saves nothing: give
-     * checkpoint.every_n_steps. Those of the model's root count, not those of modules inside of it. */
+    /* optional: several optimizers in one step, one phase after the other over the whole batch (a
+     * critic, then a generator). For each phase the names of the parameters that it trains, or of
+     * modules above them, separated by commas, with '*' and '?'; then NULL. Every parameter is in
+     * one phase; up to 8. In a phase training_step is called for every shard, with the same samples
+     * as in the others and step->phase, and returns the phase's loss: no other parameters get a
+     * gradient, and those of phases before it are already updated. A buffer moves in the phase that
+     * names it, and what others push into it is passed over. Metrics of all phases are reported
+     * together. Validation is one pass, and needs a validation_step. A rank holds the batches of
+     * all its shards until the step is done. A failure between two phases saves nothing: give
+     * checkpoint.every_n_steps. Those of the model's root count, not those of modules inside of
+     * it. */
     const char *const *phases;
     void *reserved[2];
 } lvn_module_class;
@@ -51,20 +62,25 @@ struct lvn_module {
     void *reserved[4];
 };
 
-/* Run the module's forward in an inner scope of its own: activations that nobody needs any more are gone afterwards. */
+/* Run the module's forward in an inner scope of its own: activations that nobody needs any more are
+ * gone afterwards. */
 LVN_API lvn_tensor *lvn_forward(const lvn_module *module, lvn_tensor *x);
-/* The same with `residual` (of the result's shape) added: by the class's forward_residual, else by lvn_add. */
-LVN_API lvn_tensor *lvn_forward_residual(const lvn_module *module, lvn_tensor *x, lvn_tensor *residual);
+/* The same with `residual` (of the result's shape) added: by the class's forward_residual, else by
+ * lvn_add. */
+LVN_API lvn_tensor *lvn_forward_residual(const lvn_module *module, lvn_tensor *x,
+                                         lvn_tensor *residual);
 
-/* Report a metric of the shard (one element, a mean over the shard's samples). Names: up to 31 characters; up to 16 a step.
- * They appear as train/NAME or val/NAME, averaged over samples in shard order, and over the calls and phases that report the same name. NULL values
- * are passed over (the scope failed); more than one element, a longer name or a 17th metric fails the scope. */
+/* Report a metric of the shard (one element, a mean over the shard's samples). Names: up to 31
+ * characters; up to 16 a step. They appear as train/NAME or val/NAME, averaged over samples in
+ * shard order, and over the calls and phases that report the same name. NULL values are passed over
+ * (the scope failed); more than one element, a longer name or a 17th metric fails the scope. */
 LVN_API void lvn_log(lvn_step *step, const char *name, const lvn_tensor *value);
 
 /* ---- in build() ---- */
 LVN_API lvn_status lvn_builder_status(const lvn_builder *b); /* of the first call that failed */
 /* A module of a class of your own as a child. NULL on failure. Owned by the model. */
-LVN_API lvn_module *lvn_builder_child(lvn_builder *b, const lvn_module_class *cls, const char *name);
+LVN_API lvn_module *lvn_builder_child(lvn_builder *b, const lvn_module_class *cls,
+                                      const char *name);
 
 /* The module uses the ops of ops_shard.h: the shards of a group run at once. */
 LVN_API void lvn_builder_couple(lvn_builder *b);
@@ -75,88 +91,109 @@ typedef enum lvn_init {
     LVN_INIT_UNIFORM, /* in [-bound, bound) */
     LVN_INIT_NORMAL   /* mean 0, standard deviation `bound` */
 } lvn_init;
-/* An f32 parameter, owned by the model, with requires_grad. Initial values are a function of seed and path alone. */
-LVN_API lvn_tensor *lvn_builder_parameter(lvn_builder *b, const char *name, int ndim, const int64_t *shape, lvn_init init,
-                                          double bound);
+/* An f32 parameter, owned by the model, with requires_grad. Initial values are a function of seed
+ * and path alone. */
+LVN_API lvn_tensor *lvn_builder_parameter(lvn_builder *b, const char *name, int ndim,
+                                          const int64_t *shape, lvn_init init, double bound);
 
-/* Other initial values for a parameter that this module or a part of it has already made, by its name from here ("conv1.weight"). */
-LVN_API lvn_status lvn_builder_set_init(lvn_builder *b, const char *name, lvn_init init, double bound);
+/* Other initial values for a parameter that this module or a part of it has already made, by its
+ * name from here ("conv1.weight"). */
+LVN_API lvn_status lvn_builder_set_init(lvn_builder *b, const char *name, lvn_init init,
+                                        double bound);
 
-/* State that a step changes: f32, saved in checkpoints. Every shard may push one value per step (in the phase that names the buffer; where
- * none does, in each); after the last shard
+/* State that a step changes: f32, saved in checkpoints. Every shard may push one value per step (in
+ * the phase that names the buffer; where none does, in each); after the last shard
  *   value = (1 - momentum) * value + momentum * (weighted tree mean of what the shards pushed). */
-LVN_API lvn_buffer *lvn_builder_buffer(lvn_builder *b, const char *name, int ndim, const int64_t *shape, double fill,
-                                       double momentum);
-LVN_API lvn_tensor *lvn_buffer_value(const lvn_buffer *buffer); /* as it was before the step, or phase; borrowed */
-/* Push the shard's value (same number of elements). Once per shard and step, or phase; outside training, and in phases that do not train the
- * buffer's module, nothing happens. */
+LVN_API lvn_buffer *lvn_builder_buffer(lvn_builder *b, const char *name, int ndim,
+                                       const int64_t *shape, double fill, double momentum);
+/* as it was before the step, or phase; borrowed */
+LVN_API lvn_tensor *lvn_buffer_value(const lvn_buffer *buffer);
+/* Push the shard's value (same number of elements). Once per shard and step, or phase; outside
+ * training, and in phases that do not train the buffer's module, nothing happens. */
 LVN_API lvn_status lvn_buffer_push(const lvn_buffer *buffer, const lvn_tensor *value);
 /* Training mode (dropout, batch statistics) or evaluation. */
 LVN_API bool lvn_is_training(void);
 
-/* ---- layers; weights start as in PyTorch: uniform in +-1 / sqrt(fan in) (Kaiming uniform with a = sqrt(5), He et al. 2015) ---- */
+/* ---- layers; weights start as in PyTorch: uniform in +-1 / sqrt(fan in) (Kaiming uniform with a =
+ * sqrt(5), He et al. 2015) ---- */
 typedef struct lvn_nn_conv2d_options {
     size_t struct_size;
     int stride, padding, dilation, groups; /* 0: 1, 0, 1, 1 */
     bool no_bias;
 } lvn_nn_conv2d_options;
-/* x (N, H, W, in) -> (N, H', W', out) as lvn_conv2d; parameters weight (out, kernel, kernel, in / groups) and bias (out). */
-LVN_API lvn_module *lvn_nn_conv2d_with(lvn_builder *b, const char *name, int in, int out, int kernel,
-                                       const lvn_nn_conv2d_options *o);
-#define lvn_nn_conv2d(b, name, in, out, kernel, ...)         \
-    lvn_nn_conv2d_with((b), (name), (in), (out), (kernel),   \
-                       &(lvn_nn_conv2d_options){.struct_size = sizeof(lvn_nn_conv2d_options), __VA_ARGS__})
+/* x (N, H, W, in) -> (N, H', W', out) as lvn_conv2d; parameters weight (out, kernel, kernel, in /
+ * groups) and bias (out). */
+LVN_API lvn_module *lvn_nn_conv2d_with(lvn_builder *b, const char *name, int in, int out,
+                                       int kernel, const lvn_nn_conv2d_options *o);
+#define lvn_nn_conv2d(b, name, in, out, kernel, ...)                                               \
+    lvn_nn_conv2d_with(                                                                            \
+        (b), (name), (in), (out), (kernel),                                                        \
+        &(lvn_nn_conv2d_options){.struct_size = sizeof(lvn_nn_conv2d_options), __VA_ARGS__})
 
 typedef struct lvn_nn_conv_transpose2d_options {
     size_t struct_size;
     int stride, padding, output_padding, groups, dilation; /* 0: 1, 0, 0, 1, 1 */
     bool no_bias;
 } lvn_nn_conv_transpose2d_options;
-/* x (N, H, W, in) -> (N, H', W', out) as lvn_conv_transpose2d; parameters weight (in, kernel, kernel, out / groups) and bias (out). As in PyTorch
- * the fan in of the initial values is out / groups * kernel^2. */
-LVN_API lvn_module *lvn_nn_conv_transpose2d_with(lvn_builder *b, const char *name, int in, int out, int kernel,
+/* x (N, H, W, in) -> (N, H', W', out) as lvn_conv_transpose2d; parameters weight (in, kernel,
+ * kernel, out / groups) and bias (out). As in PyTorch the fan in of the initial values is out /
+ * groups * kernel^2. */
+LVN_API lvn_module *lvn_nn_conv_transpose2d_with(lvn_builder *b, const char *name, int in, int out,
+                                                 int kernel,
                                                  const lvn_nn_conv_transpose2d_options *o);
-#define lvn_nn_conv_transpose2d(b, name, in, out, kernel, ...)         \
-    lvn_nn_conv_transpose2d_with((b), (name), (in), (out), (kernel),   \
-                                 &(lvn_nn_conv_transpose2d_options){.struct_size = sizeof(lvn_nn_conv_transpose2d_options), __VA_ARGS__})
+#define lvn_nn_conv_transpose2d(b, name, in, out, kernel, ...)                                     \
+    lvn_nn_conv_transpose2d_with(                                                                  \
+        (b), (name), (in), (out), (kernel),                                                        \
+        &(lvn_nn_conv_transpose2d_options){.struct_size = sizeof(lvn_nn_conv_transpose2d_options), \
+                                           __VA_ARGS__})
 
 typedef struct lvn_nn_linear_options {
     size_t struct_size;
     bool no_bias;
-    int64_t image[3]; /* height, width, channels of the image whose lvn_flatten is the input; zeros: it is no image */
-    bool conv1d;      /* files hold the weight as (in, out), as those of GPT-2 do */
+    /* height, width, channels of the image whose lvn_flatten is the input; zeros: it is no image */
+    int64_t image[3];
+    bool conv1d; /* files hold the weight as (in, out), as those of GPT-2 do */
 } lvn_nn_linear_options;
-/* x (N, in) -> (N, out); parameters weight (out, in) and bias (out). A flattened image lies in the order (H, W, C) here and (C, H, W) in
- * PyTorch: with .image = {H, W, C} files written for others, and read from them, have the weights in PyTorch's order. */
+/* x (N, in) -> (N, out); parameters weight (out, in) and bias (out). A flattened image lies in the
+ * order (H, W, C) here and (C, H, W) in PyTorch: with .image = {H, W, C} files written for others,
+ * and read from them, have the weights in PyTorch's order. */
 LVN_API lvn_module *lvn_nn_linear_with(lvn_builder *b, const char *name, int64_t in, int64_t out,
                                        const lvn_nn_linear_options *o);
-#define lvn_nn_linear(b, name, in, out, ...)        \
-    lvn_nn_linear_with((b), (name), (in), (out),    \
-                       &(lvn_nn_linear_options){.struct_size = sizeof(lvn_nn_linear_options), __VA_ARGS__})
+#define lvn_nn_linear(b, name, in, out, ...)                                                       \
+    lvn_nn_linear_with(                                                                            \
+        (b), (name), (in), (out),                                                                  \
+        &(lvn_nn_linear_options){.struct_size = sizeof(lvn_nn_linear_options), __VA_ARGS__})
 
 typedef struct lvn_nn_batch_norm_options {
     size_t struct_size;
     double eps; /* 0: 1e-5 */
     bool relu;  /* of the result; with lvn_forward_residual: of the sum */
-    bool sync;  /* in training the statistics of all shards of the group (lvn_builder_couple), as with sync_batchnorm=true */
+    /* in training the statistics of all shards of the group (lvn_builder_couple), as with
+     * sync_batchnorm=true */
+    bool sync;
 } lvn_nn_batch_norm_options;
-/* x (..., channels) -> the same shape: over all axes but the last. Parameters weight, bias (channels); in training the shard's own statistics;
- * the registered buffers running_mean, running_var (channels) move by `momentum` per step (0.1 is usual; 0: they stay) and serve evaluation. */
-LVN_API lvn_module *lvn_nn_batch_norm_with(lvn_builder *b, const char *name, int channels, double momentum,
-                                           const lvn_nn_batch_norm_options *o);
-#define lvn_nn_batch_norm(b, name, channels, momentum, ...)         \
-    lvn_nn_batch_norm_with((b), (name), (channels), (momentum),      \
-                           &(lvn_nn_batch_norm_options){.struct_size = sizeof(lvn_nn_batch_norm_options), __VA_ARGS__})
+/* x (..., channels) -> the same shape: over all axes but the last. Parameters weight, bias
+ * (channels); in training the shard's own statistics; the registered buffers running_mean,
+ * running_var (channels) move by `momentum` per step (0.1 is usual; 0: they stay) and serve
+ * evaluation. */
+LVN_API lvn_module *lvn_nn_batch_norm_with(lvn_builder *b, const char *name, int channels,
+                                           double momentum, const lvn_nn_batch_norm_options *o);
+#define lvn_nn_batch_norm(b, name, channels, momentum, ...)                                        \
+    lvn_nn_batch_norm_with((b), (name), (channels), (momentum),                                    \
+                           &(lvn_nn_batch_norm_options){                                           \
+                               .struct_size = sizeof(lvn_nn_batch_norm_options), __VA_ARGS__})
 
 typedef struct lvn_nn_layer_norm_options {
     size_t struct_size;
     double eps; /* 0: 1e-5 */
 } lvn_nn_layer_norm_options;
 /* x (..., features) -> the same shape, as lvn_layer_norm; parameters weight, bias (features). */
-LVN_API lvn_module *lvn_nn_layer_norm_with(lvn_builder *b, const char *name, int64_t features, const lvn_nn_layer_norm_options *o);
-#define lvn_nn_layer_norm(b, name, features, ...)    \
-    lvn_nn_layer_norm_with((b), (name), (features),  \
-                           &(lvn_nn_layer_norm_options){.struct_size = sizeof(lvn_nn_layer_norm_options), __VA_ARGS__})
+LVN_API lvn_module *lvn_nn_layer_norm_with(lvn_builder *b, const char *name, int64_t features,
+                                           const lvn_nn_layer_norm_options *o);
+#define lvn_nn_layer_norm(b, name, features, ...)                                                  \
+    lvn_nn_layer_norm_with((b), (name), (features),                                                \
+                           &(lvn_nn_layer_norm_options){                                           \
+                               .struct_size = sizeof(lvn_nn_layer_norm_options), __VA_ARGS__})
 
 /* Any shape; 0 <= p < 1. */
 LVN_API lvn_module *lvn_nn_dropout(lvn_builder *b, const char *name, double p);
@@ -164,16 +201,21 @@ LVN_API lvn_module *lvn_nn_dropout(lvn_builder *b, const char *name, double p);
 /* ---- networks ---- */
 typedef struct lvn_nn_unet_options {
     size_t struct_size;
-    int width;     /* channels at the picture's size, doubled at each level below; 0: 64 */
-    int depth;     /* how often the picture is halved, up to 7; 0: 4 */
-    bool bilinear; /* levels go up by a 1x1 convolution and interpolation instead of a transposed convolution; any picture size */
+    int width; /* channels at the picture's size, doubled at each level below; 0: 64 */
+    int depth; /* how often the picture is halved, up to 7; 0: 4 */
+    /* levels go up by a 1x1 convolution and interpolation instead of a transposed convolution; any
+     * picture size */
+    bool bilinear;
 } lvn_nn_unet_options;
-/* x (N, H, W, in) -> (N, H, W, out), H and W multiples of 2^depth (Ronneberger, Fischer & Brox 2015, with batch norm and padding). Parts: down0 ..
- * down<depth>, up<level>, merge<level>, head; down and merge are conv1, bn1, conv2, bn2. */
-LVN_API lvn_module *lvn_nn_unet_with(lvn_builder *b, const char *name, int in, int out, const lvn_nn_unet_options *o);
-#define lvn_nn_unet(b, name, in, out, ...)        \
-    lvn_nn_unet_with((b), (name), (in), (out),    \
-                     &(lvn_nn_unet_options){.struct_size = sizeof(lvn_nn_unet_options), __VA_ARGS__})
+/* x (N, H, W, in) -> (N, H, W, out), H and W multiples of 2^depth (Ronneberger, Fischer & Brox
+ * 2015, with batch norm and padding). Parts: down0 .. down<depth>, up<level>, merge<level>, head;
+ * down and merge are conv1, bn1, conv2, bn2. */
+LVN_API lvn_module *lvn_nn_unet_with(lvn_builder *b, const char *name, int in, int out,
+                                     const lvn_nn_unet_options *o);
+#define lvn_nn_unet(b, name, in, out, ...)                                                         \
+    lvn_nn_unet_with(                                                                              \
+        (b), (name), (in), (out),                                                                  \
+        &(lvn_nn_unet_options){.struct_size = sizeof(lvn_nn_unet_options), __VA_ARGS__})
 
 #ifdef __cplusplus
 }

@@ -18,7 +18,8 @@ LVN_API lvn_tensor *lvn_add_scalar(lvn_tensor *x, double c);
 LVN_API lvn_tensor *lvn_mul_scalar(lvn_tensor *x, double c);
 LVN_API lvn_tensor *lvn_neg(lvn_tensor *x);
 LVN_API lvn_tensor *lvn_exp(lvn_tensor *x);
-LVN_API lvn_tensor *lvn_log_e(lvn_tensor *x); /* natural logarithm (lvn_log is the trainer's metric call) */
+/* natural logarithm (lvn_log is the trainer's metric call) */
+LVN_API lvn_tensor *lvn_log_e(lvn_tensor *x);
 LVN_API lvn_tensor *lvn_square(lvn_tensor *x);
 LVN_API lvn_tensor *lvn_sqrt(lvn_tensor *x);
 LVN_API lvn_tensor *lvn_relu(lvn_tensor *x);
@@ -27,15 +28,20 @@ LVN_API lvn_tensor *lvn_reciprocal(lvn_tensor *x); /* 1 / x */
 LVN_API lvn_tensor *lvn_abs(lvn_tensor *x);        /* slope 0 at 0 */
 LVN_API lvn_tensor *lvn_sign(lvn_tensor *x);       /* -1, 0, 1; no gradient */
 LVN_API lvn_tensor *lvn_pow_scalar(lvn_tensor *x, double exponent);
-LVN_API lvn_tensor *lvn_clamp(lvn_tensor *x, double min, double max); /* the gradient passes where min <= x <= max */
-LVN_API lvn_tensor *lvn_erf(lvn_tensor *x);                           /* 2 / sqrt(pi) integral of e^(-t^2) from 0 to x */
+/* the gradient passes where min <= x <= max */
+LVN_API lvn_tensor *lvn_clamp(lvn_tensor *x, double min, double max);
+/* 2 / sqrt(pi) integral of e^(-t^2) from 0 to x */
+LVN_API lvn_tensor *lvn_erf(lvn_tensor *x);
 
 /* ---- two operands, with broadcasting ---- */
-LVN_API lvn_tensor *lvn_pow(lvn_tensor *base, lvn_tensor *exponent);             /* special values as C's pow */
-LVN_API lvn_tensor *lvn_lerp(lvn_tensor *a, lvn_tensor *b, lvn_tensor *t);       /* a + t (b - a) */
-LVN_API lvn_tensor *lvn_minimum(lvn_tensor *a, lvn_tensor *b);                   /* NaN where one is; where equal, half the gradient goes to each */
+/* special values as C's pow */
+LVN_API lvn_tensor *lvn_pow(lvn_tensor *base, lvn_tensor *exponent);
+LVN_API lvn_tensor *lvn_lerp(lvn_tensor *a, lvn_tensor *b, lvn_tensor *t); /* a + t (b - a) */
+/* NaN where one is; where equal, half the gradient goes to each */
+LVN_API lvn_tensor *lvn_minimum(lvn_tensor *a, lvn_tensor *b);
 LVN_API lvn_tensor *lvn_maximum(lvn_tensor *a, lvn_tensor *b);
-/* Comparisons of floats or i64 -> bool, no gradient; also against a number. NaN is unequal to everything and in no order. */
+/* Comparisons of floats or i64 -> bool, no gradient; also against a number. NaN is unequal to
+ * everything and in no order. */
 LVN_API lvn_tensor *lvn_eq(lvn_tensor *a, lvn_tensor *b);
 LVN_API lvn_tensor *lvn_ne(lvn_tensor *a, lvn_tensor *b);
 LVN_API lvn_tensor *lvn_lt(lvn_tensor *a, lvn_tensor *b);
@@ -52,8 +58,10 @@ LVN_API lvn_tensor *lvn_ge_scalar(lvn_tensor *x, double value);
 LVN_API lvn_tensor *lvn_where(lvn_tensor *condition, lvn_tensor *a, lvn_tensor *b);
 
 /* ---- activations ---- */
-LVN_API lvn_tensor *lvn_leaky_relu(lvn_tensor *x, double slope); /* x, below 0 slope x. Maas, Hannun & Ng 2013 */
-/* x P(X <= x), X standard normal: x (1 + erf(x / sqrt 2)) / 2. Hendrycks & Gimpel 2016, "Gaussian error linear units" */
+/* x, below 0 slope x. Maas, Hannun & Ng 2013 */
+LVN_API lvn_tensor *lvn_leaky_relu(lvn_tensor *x, double slope);
+/* x P(X <= x), X standard normal: x (1 + erf(x / sqrt 2)) / 2. Hendrycks & Gimpel 2016, "Gaussian
+ * error linear units" */
 LVN_API lvn_tensor *lvn_gelu(lvn_tensor *x);
 /* The same paper's approximation: x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2 */
 LVN_API lvn_tensor *lvn_gelu_tanh(lvn_tensor *x);

@@ -14,43 +14,57 @@ typedef struct lvn_conv2d_options {
     size_t struct_size;
     int stride, padding, dilation, groups; /* 0: 1, 0, 1, 1 */
 } lvn_conv2d_options;
-/* x (N, H, W, I), w (O, KH, KW, I / groups), b (O) or NULL -> (N, H', W', O), H' = (H + 2 padding - dilation (KH - 1) - 1) / stride + 1 */
-LVN_API lvn_tensor *lvn_conv2d_with(lvn_tensor *x, lvn_tensor *w, lvn_tensor *b, const lvn_conv2d_options *o);
-#define lvn_conv2d(x, w, b, ...) \
-    lvn_conv2d_with((x), (w), (b), &(lvn_conv2d_options){.struct_size = sizeof(lvn_conv2d_options), __VA_ARGS__})
+/* x (N, H, W, I), w (O, KH, KW, I / groups), b (O) or NULL -> (N, H', W', O), H' = (H + 2 padding -
+ * dilation (KH - 1) - 1) / stride + 1 */
+LVN_API lvn_tensor *lvn_conv2d_with(lvn_tensor *x, lvn_tensor *w, lvn_tensor *b,
+                                    const lvn_conv2d_options *o);
+#define lvn_conv2d(x, w, b, ...)                                                                   \
+    lvn_conv2d_with((x), (w), (b),                                                                 \
+                    &(lvn_conv2d_options){.struct_size = sizeof(lvn_conv2d_options), __VA_ARGS__})
 
-/* The gradient of conv2d's input as a layer (Dumoulin and Visin 2016, section 4): x (N, H, W, I), w (I, KH, KW, O / groups), b (O) or
- * NULL -> (N, H', W', O), H' = (H - 1) stride - 2 padding + dilation (KH - 1) + 1 + output_padding. The weight lies in memory as that of the
- * convolution (N, H', W', O) -> (N, H, W, I) whose transpose this is; PyTorch's (I, O / groups, KH, KW) is made at the file border.
- * output_padding adds rows and columns at the end, fewer than stride. */
+/* The gradient of conv2d's input as a layer (Dumoulin and Visin 2016, section 4): x (N, H, W, I), w
+ * (I, KH, KW, O / groups), b (O) or NULL -> (N, H', W', O), H' = (H - 1) stride - 2 padding +
+ * dilation (KH - 1) + 1 + output_padding. The weight lies in memory as that of the convolution (N,
+ * H', W', O) -> (N, H, W, I) whose transpose this is; PyTorch's (I, O / groups, KH, KW) is made at
+ * the file border. output_padding adds rows and columns at the end, fewer than stride. */
 typedef struct lvn_conv_transpose2d_options {
     size_t struct_size;
     int stride, padding, output_padding, groups, dilation; /* 0: 1, 0, 0, 1, 1 */
 } lvn_conv_transpose2d_options;
-LVN_API lvn_tensor *lvn_conv_transpose2d_with(lvn_tensor *x, lvn_tensor *w, lvn_tensor *b, const lvn_conv_transpose2d_options *o);
-#define lvn_conv_transpose2d(x, w, b, ...) \
-    lvn_conv_transpose2d_with((x), (w), (b), &(lvn_conv_transpose2d_options){.struct_size = sizeof(lvn_conv_transpose2d_options), __VA_ARGS__})
+LVN_API lvn_tensor *lvn_conv_transpose2d_with(lvn_tensor *x, lvn_tensor *w, lvn_tensor *b,
+                                              const lvn_conv_transpose2d_options *o);
+#define lvn_conv_transpose2d(x, w, b, ...)                                                         \
+    lvn_conv_transpose2d_with(                                                                     \
+        (x), (w), (b),                                                                             \
+        &(lvn_conv_transpose2d_options){.struct_size = sizeof(lvn_conv_transpose2d_options),       \
+                                        __VA_ARGS__})
 
 typedef struct lvn_pool2d_options {
     size_t struct_size;
     int stride, padding; /* 0: the kernel, 0 */
 } lvn_pool2d_options;
-/* (N, H, W, C) -> (N, H', W', C), H' = (H + 2 padding - kernel) / stride + 1; padding at most half the kernel, which is at most 256 for
- * lvn_max_pool2d. The gradient goes to the first maximum of a window, in the order of rows; NaN counts as the largest. */
+/* (N, H, W, C) -> (N, H', W', C), H' = (H + 2 padding - kernel) / stride + 1; padding at most half
+ * the kernel, which is at most 256 for lvn_max_pool2d. The gradient goes to the first maximum of a
+ * window, in the order of rows; NaN counts as the largest. */
 LVN_API lvn_tensor *lvn_max_pool2d_with(lvn_tensor *x, int kernel, const lvn_pool2d_options *o);
-#define lvn_max_pool2d(x, kernel, ...) \
-    lvn_max_pool2d_with((x), (kernel), &(lvn_pool2d_options){.struct_size = sizeof(lvn_pool2d_options), __VA_ARGS__})
-/* Mean over windows, which padding (zeros) counts in, as in PyTorch; same shapes as lvn_max_pool2d. */
+#define lvn_max_pool2d(x, kernel, ...)                                                             \
+    lvn_max_pool2d_with(                                                                           \
+        (x), (kernel),                                                                             \
+        &(lvn_pool2d_options){.struct_size = sizeof(lvn_pool2d_options), __VA_ARGS__})
+/* Mean over windows, which padding (zeros) counts in, as in PyTorch; same shapes as
+ * lvn_max_pool2d. */
 typedef struct lvn_avg_pool2d_options {
     size_t struct_size;
     int stride, padding;  /* 0: the kernel, 0 */
     bool exclude_padding; /* divide by the number of pixels of the window that lie in the picture */
 } lvn_avg_pool2d_options;
 LVN_API lvn_tensor *lvn_avg_pool2d_with(lvn_tensor *x, int kernel, const lvn_avg_pool2d_options *o);
-#define lvn_avg_pool2d(x, kernel, ...) \
-    lvn_avg_pool2d_with((x), (kernel), &(lvn_avg_pool2d_options){.struct_size = sizeof(lvn_avg_pool2d_options), __VA_ARGS__})
-/* (N, H, W, C) -> (N, height, width, C): pixel i of the result is the mean over rows floor(i H / height) to ceil((i + 1) H / height) - 1,
- * and columns likewise. */
+#define lvn_avg_pool2d(x, kernel, ...)                                                             \
+    lvn_avg_pool2d_with(                                                                           \
+        (x), (kernel),                                                                             \
+        &(lvn_avg_pool2d_options){.struct_size = sizeof(lvn_avg_pool2d_options), __VA_ARGS__})
+/* (N, H, W, C) -> (N, height, width, C): pixel i of the result is the mean over rows floor(i H /
+ * height) to ceil((i + 1) H / height) - 1, and columns likewise. */
 LVN_API lvn_tensor *lvn_adaptive_avg_pool2d(lvn_tensor *x, int64_t height, int64_t width);
 LVN_API lvn_tensor *lvn_global_avg_pool2d(lvn_tensor *x); /* (N, H, W, C) -> (N, C) */
 
@@ -59,26 +73,31 @@ typedef enum lvn_resize_mode {
     LVN_RESIZE_BILINEAR, /* between the two nearest pixels of each axis */
     LVN_RESIZE_BICUBIC   /* between the four nearest (Keys 1981, a = -3/4) */
 } lvn_resize_mode;
-/* (N, H, W, C) -> (N, height, width, C), any sizes, without a filter against aliases. Pixel i of the result lies at (i + 1/2) H / height - 1/2
- * of the picture, with align_corners (an error for nearest) at i (H - 1) / (height - 1); beyond the border the border repeats. The formulas of
+/* (N, H, W, C) -> (N, height, width, C), any sizes, without a filter against aliases. Pixel i of
+ * the result lies at (i + 1/2) H / height - 1/2 of the picture, with align_corners (an error for
+ * nearest) at i (H - 1) / (height - 1); beyond the border the border repeats. The formulas of
  * torch.nn.functional.interpolate for given sizes, with positions that are exact fractions. */
 typedef struct lvn_resize2d_options {
     size_t struct_size;
     lvn_resize_mode mode;
     bool align_corners;
 } lvn_resize2d_options;
-LVN_API lvn_tensor *lvn_resize2d_with(lvn_tensor *x, int64_t height, int64_t width, const lvn_resize2d_options *o);
-#define lvn_resize2d(x, height, width, ...) \
-    lvn_resize2d_with((x), (height), (width), &(lvn_resize2d_options){.struct_size = sizeof(lvn_resize2d_options), __VA_ARGS__})
+LVN_API lvn_tensor *lvn_resize2d_with(lvn_tensor *x, int64_t height, int64_t width,
+                                      const lvn_resize2d_options *o);
+#define lvn_resize2d(x, height, width, ...)                                                        \
+    lvn_resize2d_with(                                                                             \
+        (x), (height), (width),                                                                    \
+        &(lvn_resize2d_options){.struct_size = sizeof(lvn_resize2d_options), __VA_ARGS__})
 
-/* (N, H, W, C f f) -> (N, H f, W f, C): channel c of pixel (h f + i, w f + j) was channel (c f + i) f + j of pixel (h, w), PyTorch's order;
- * and back. Shi et al. 2016, eq. 4. */
+/* (N, H, W, C f f) -> (N, H f, W f, C): channel c of pixel (h f + i, w f + j) was channel (c f + i)
+ * f + j of pixel (h, w), PyTorch's order; and back. Shi et al. 2016, eq. 4. */
 LVN_API lvn_tensor *lvn_pixel_shuffle(lvn_tensor *x, int factor);
 LVN_API lvn_tensor *lvn_pixel_unshuffle(lvn_tensor *x, int factor);
 
 /* ---- Fourier transforms ---- */
-/* Complex numbers are pairs in a last axis of size 2: (..., L, 2), and (..., H, W, 2) for fft2; any lengths, those with small prime factors
- * are fast. y[k] = sum_j x[j] e^(-2 pi i j k / n), ifft with the other sign. */
+/* Complex numbers are pairs in a last axis of size 2: (..., L, 2), and (..., H, W, 2) for fft2; any
+ * lengths, those with small prime factors are fast. y[k] = sum_j x[j] e^(-2 pi i j k / n), ifft
+ * with the other sign. */
 typedef enum lvn_fft_norm {
     LVN_FFT_BACKWARD, /* ifft divides by n: the default of NumPy and PyTorch */
     LVN_FFT_ORTHO,    /* both directions divide by sqrt(n): lengths are kept */
@@ -87,16 +106,22 @@ typedef enum lvn_fft_norm {
 typedef struct lvn_fft_options {
     size_t struct_size;
     lvn_fft_norm norm;
-    bool centered; /* number 0 of both sides is in the middle, at n / 2: fftshift(fft(ifftshift(x))), as MRI data are */
+    /* number 0 of both sides is in the middle, at n / 2: fftshift(fft(ifftshift(x))), as MRI data
+     * are */
+    bool centered;
 } lvn_fft_options;
 LVN_API lvn_tensor *lvn_fft_with(lvn_tensor *x, const lvn_fft_options *o);
 LVN_API lvn_tensor *lvn_ifft_with(lvn_tensor *x, const lvn_fft_options *o);
 LVN_API lvn_tensor *lvn_fft2_with(lvn_tensor *x, const lvn_fft_options *o);
 LVN_API lvn_tensor *lvn_ifft2_with(lvn_tensor *x, const lvn_fft_options *o);
-#define lvn_fft(x, ...) lvn_fft_with((x), &(lvn_fft_options){.struct_size = sizeof(lvn_fft_options), __VA_ARGS__})
-#define lvn_ifft(x, ...) lvn_ifft_with((x), &(lvn_fft_options){.struct_size = sizeof(lvn_fft_options), __VA_ARGS__})
-#define lvn_fft2(x, ...) lvn_fft2_with((x), &(lvn_fft_options){.struct_size = sizeof(lvn_fft_options), __VA_ARGS__})
-#define lvn_ifft2(x, ...) lvn_ifft2_with((x), &(lvn_fft_options){.struct_size = sizeof(lvn_fft_options), __VA_ARGS__})
+#define lvn_fft(x, ...)                                                                            \
+    lvn_fft_with((x), &(lvn_fft_options){.struct_size = sizeof(lvn_fft_options), __VA_ARGS__})
+#define lvn_ifft(x, ...)                                                                           \
+    lvn_ifft_with((x), &(lvn_fft_options){.struct_size = sizeof(lvn_fft_options), __VA_ARGS__})
+#define lvn_fft2(x, ...)                                                                           \
+    lvn_fft2_with((x), &(lvn_fft_options){.struct_size = sizeof(lvn_fft_options), __VA_ARGS__})
+#define lvn_ifft2(x, ...)                                                                          \
+    lvn_ifft2_with((x), &(lvn_fft_options){.struct_size = sizeof(lvn_fft_options), __VA_ARGS__})
 
 #ifdef __cplusplus
 }

@@ -1,4 +1,5 @@
-/* Training a module of your own: a job is a module class, datasets, and default options; lvn_main reads the command line. */
+/* Training a module of your own: a job is a module class, datasets, and default options; lvn_main
+ * reads the command line. */
 #ifndef LEVIN_TRAINER_H
 #define LEVIN_TRAINER_H
 
@@ -11,19 +12,26 @@ extern "C" {
 
 typedef struct lvn_job {
     const lvn_module_class *module;
-    lvn_dataset *train; /* taken: lvn_main and lvn_job_train destroy both datasets. NULL: opening it failed (the thread's error says how) */
-    lvn_dataset *val;   /* NULL: no validation (lvn_main: unless the thread has an error, as LVN_IMAGE_FOLDER leaves it) */
-    const char *options; /* "max_epochs=20 batch_size=256 optim=adamw": defaults; the command line wins */
+    /* taken: lvn_main and lvn_job_train destroy both datasets. NULL: opening it failed (the
+     * thread's error says how) */
+    lvn_dataset *train;
+    /* NULL: no validation (lvn_main: unless the thread has an error, as LVN_IMAGE_FOLDER leaves
+     * it) */
+    lvn_dataset *val;
+    /* "max_epochs=20 batch_size=256 optim=adamw": defaults; the command line wins */
+    const char *options;
     void *reserved[4];
 } lvn_job;
 
-/* Train with key=value words (`levin help train` lists them); the run directory holds checkpoints, logs and config.yaml. One at a time in a
- * process, from one thread. While it trains SIGINT, SIGTERM and SIGUSR1 are taken (they save and stop) and SIGPIPE is ignored; afterwards they are as
- * before. LVN_ERR_CANCELLED: stopped by a signal; LVN_ERR_USAGE: words or job; LVN_ERR_NON_FINITE: loss or weights; data, files and memory
- * as their names say. */
+/* Train with key=value words (`levin help train` lists them); the run directory holds checkpoints,
+ * logs and config.yaml. One at a time in a process, from one thread. While it trains SIGINT,
+ * SIGTERM and SIGUSR1 are taken (they save and stop) and SIGPIPE is ignored; afterwards they are as
+ * before. LVN_ERR_CANCELLED: stopped by a signal; LVN_ERR_USAGE: words or job; LVN_ERR_NON_FINITE:
+ * loss or weights; data, files and memory as their names say. */
 LVN_API lvn_status lvn_job_train(const lvn_job *job, int n_words, const char *const *words);
-/* The same with the words of main(), messages on standard error, and the exit code to return from main(). Call it early: unless GOMP_SPINCOUNT or
- * OMP_WAIT_POLICY is set, it starts the program once more with its first words (2 ms), since OpenMP reads its settings when it is loaded. */
+/* The same with the words of main(), messages on standard error, and the exit code to return from
+ * main(). Call it early: unless GOMP_SPINCOUNT or OMP_WAIT_POLICY is set, it starts the program
+ * once more with its first words (2 ms), since OpenMP reads its settings when it is loaded. */
 LVN_API int lvn_main(int argc, char **argv, const lvn_job *job);
 
 #ifdef __cplusplus

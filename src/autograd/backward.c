@@ -1,5 +1,6 @@
-/* The backward walk of lvn_backward: newest node first; each node's rule hands gradients to its inputs. Gradients of parameters go
- * straight into the slices of the shard's flat gradient set when the trainer gave one. grad.c walks for chosen tensors. */
+/* The backward walk of lvn_backward: newest node first; each node's rule hands gradients to its
+ * inputs. Gradients of parameters go straight into the slices of the shard's flat gradient set when
+ * the trainer gave one. grad.c walks for chosen tensors. */
 #include "autograd/tape_impl.h"
 
 #include "tensor/device.h"
@@ -27,11 +28,13 @@ void lvn_zero_grad(lvn_tensor *t)
     }
 }
 
-/* The slice of a parameter in the shard's gradient set, or NULL when the leaf is no parameter of it. */
+/* The slice of a parameter in the shard's gradient set, or NULL when the leaf is no parameter of
+ * it. */
 static float *slice_of(const lvn_tensor *leaf)
 {
     const lvni_gradients *g = lvni_ctx_get()->gradients;
-    return g != NULL && leaf->param >= 0 && leaf->param < g->n ? g->data + g->offset[leaf->param] : NULL;
+    return g != NULL && leaf->param >= 0 && leaf->param < g->n ? g->data + g->offset[leaf->param]
+                                                               : NULL;
 }
 
 lvn_tensor *lvni_grad_dest(lvni_node *node, int i)
@@ -55,7 +58,9 @@ lvn_tensor *lvni_grad_written(lvni_node *node, int i)
     lvn_tensor *leaf = node->leaf[i];
     float *slice = leaf == NULL || lvni_ctx_get()->tape->walk != NULL ? NULL : slice_of(leaf);
     const lvni_gradients *g = lvni_ctx_get()->gradients;
-    return slice == NULL || !g->written[leaf->param] ? NULL : lvn_tensor_wrap(slice, LVN_F32, leaf->ndim, leaf->shape);
+    return slice == NULL || !g->written[leaf->param]
+               ? NULL
+               : lvn_tensor_wrap(slice, LVN_F32, leaf->ndim, leaf->shape);
 }
 
 lvn_status lvni_grad_run(lvni_op op, lvni_args *args, unsigned want)
@@ -85,9 +90,11 @@ lvn_status lvni_accumulate(lvn_tensor **sum, lvn_tensor *t)
         *sum = t;
         return LVN_OK;
     }
-    const bool create_graph = lvni_ctx_get()->tape->walk != NULL && lvni_ctx_get()->tape->walk->create_graph;
+    const bool create_graph =
+        lvni_ctx_get()->tape->walk != NULL && lvni_ctx_get()->tape->walk->create_graph;
     lvni_args a = {.in = {*sum, t}};
-    if (!create_graph && lvni_tensor_alone(*sum) && lvni_same_shape(*sum, t)) { /* saves a pass over fresh memory */
+    if (!create_graph && lvni_tensor_alone(*sum) && lvni_same_shape(*sum, t)) {
+        /* saves a pass over fresh memory */
         a.out[0] = *sum;
         const lvn_status in_place = lvni_run(LVNI_OP_add, &a, 1);
         lvn_release(t);
@@ -277,8 +284,10 @@ static lvn_status backward(lvn_tensor *loss, double seed)
     }
     LVN_ARG(!tape->walking, "lvn_backward cannot run inside a backward rule");
     LVN_ARG(loss != NULL, "lvn_backward was given NULL");
-    LVN_ARG(lvn_numel(loss) == 1, "lvn_backward needs a loss of one element, not %lld: take lvn_mean() or lvn_sum() of it",
-            (long long)lvn_numel(loss));
+    LVN_ARG(
+        lvn_numel(loss) == 1,
+        "lvn_backward needs a loss of one element, not %lld: take lvn_mean() or lvn_sum() of it",
+        (long long)lvn_numel(loss));
     LVN_TRY(lvni_tape_check_past(loss, "lvn_backward"));
     loss->node->grad = lvni_seed_gradient(loss, seed);
     const bool paused = tape->paused;

@@ -1,4 +1,5 @@
-/* A user's own op (lvn_function): the user's forward runs unrecorded, one node carries the user's backward. */
+/* A user's own op (lvn_function): the user's forward runs unrecorded, one node carries the user's
+ * backward. */
 #include "autograd/tape_impl.h"
 
 #include <string.h>
@@ -19,22 +20,29 @@ static lvn_function_call call_of(lvni_node *n)
 static lvn_status check_shape(const lvni_node *n, int i, const lvn_tensor *dx)
 {
     const lvni_function_record *r = &n->attr.function;
-    if (dx == NULL || (dx->ndim == r->ndim[i] && memcmp(dx->shape, r->shape[i], (size_t)dx->ndim * sizeof dx->shape[0]) == 0)) {
+    if (dx == NULL ||
+        (dx->ndim == r->ndim[i] &&
+         memcmp(dx->shape, r->shape[i], (size_t)dx->ndim * sizeof dx->shape[0]) == 0)) {
         return LVN_OK;
     }
     char have[96], need[96];
-    LVN_FAIL(LVN_ERR_SHAPE, "%s: its backward gave a gradient of shape %s for input %d, which is %s (a broadcast input wants lvn_sum_to)", n->name,
-             lvni_shape_string(dx->ndim, dx->shape, have), i, lvni_shape_string(r->ndim[i], r->shape[i], need));
+    LVN_FAIL(LVN_ERR_SHAPE,
+             "%s: its backward gave a gradient of shape %s for input %d, which is %s (a broadcast "
+             "input wants lvn_sum_to)",
+             n->name, lvni_shape_string(dx->ndim, dx->shape, have), i,
+             lvni_shape_string(r->ndim[i], r->shape[i], need));
 }
 
-/* The gradients that the user's rule made belong to the scope; lvn_grad's and lvn_backward's walks hold them on. */
+/* The gradients that the user's rule made belong to the scope; lvn_grad's and lvn_backward's walks
+ * hold them on. */
 static lvn_status hand_over(lvni_node *n, lvn_tensor *const dx[LVNI_NODE_IN])
 {
     for (int i = 0; i < LVNI_NODE_IN; i++) {
         if (!lvni_grad_wanted(n, i)) {
             continue;
         }
-        LVN_ARG(dx[i] != NULL || lvn_scope_status() != LVN_OK, "%s: its backward gave no gradient for input %d, which wants one", n->name, i);
+        LVN_ARG(dx[i] != NULL || lvn_scope_status() != LVN_OK,
+                "%s: its backward gave no gradient for input %d, which wants one", n->name, i);
         LVN_TRY(check_shape(n, i, dx[i]));
         LVN_TRY(lvni_grad_give_op(n, i, dx[i]));
     }
@@ -72,7 +80,8 @@ static lvn_tensor *refuse(const lvn_function *f, const char *why)
 lvn_tensor *lvn_apply(const lvn_function *f, lvn_tensor *const *in, int n_in, const void *attr)
 {
     if (f == NULL || f->forward == NULL || f->backward == NULL) {
-        lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__, "lvn_apply(%s): a function needs a name, a forward and a backward",
+        lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__,
+                      "lvn_apply(%s): a function needs a name, a forward and a backward",
                       f == NULL || f->name == NULL ? "NULL" : f->name);
         return lvni_op_fail("apply");
     }
@@ -80,7 +89,8 @@ lvn_tensor *lvn_apply(const lvn_function *f, lvn_tensor *const *in, int n_in, co
         return refuse(f, "a function has 1 to 8 inputs");
     }
     if (f->attr_size > LVNI_FUNCTION_ATTR || (f->attr_size > 0 && attr == NULL)) {
-        return refuse(f, "attributes are at most 64 bytes, and must be given when attr_size is not 0");
+        return refuse(f,
+                      "attributes are at most 64 bytes, and must be given when attr_size is not 0");
     }
     for (int i = 0; i < n_in; i++) {
         if (in[i] == NULL) {
@@ -124,5 +134,6 @@ lvn_tensor *lvn_apply(const lvn_function *f, lvn_tensor *const *in, int n_in, co
 
 lvn_tensor *lvn_zeros(lvn_dtype dtype, int ndim, const int64_t *shape)
 {
-    return lvni_scope_failed() ? lvni_op_fail("zeros") : lvni_adopt(lvni_tensor_zeros(dtype, ndim, shape));
+    return lvni_scope_failed() ? lvni_op_fail("zeros")
+                               : lvni_adopt(lvni_tensor_zeros(dtype, ndim, shape));
 }

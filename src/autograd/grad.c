@@ -1,5 +1,6 @@
-/* lvn_grad: gradients of chosen tensors, leaves or results, while the tape stays. With create_graph the rules written with ops
- * run and are recorded, so that the gradient itself can be differentiated. */
+/* lvn_grad: gradients of chosen tensors, leaves or results, while the tape stays. With create_graph
+ * the rules written with ops run and are recorded, so that the gradient itself can be
+ * differentiated. */
 #include "autograd/tape_impl.h"
 
 #include "core/options_struct.h"
@@ -41,8 +42,9 @@ static void mark_wanted(const struct lvni_tape *tape, const lvni_walk *walk)
         node->wanted = 0;
         for (int i = 0; i < LVNI_NODE_IN; i++) {
             const lvni_node *source = node->source[i];
-            const bool wanted =
-                source != NULL ? source->wanted != 0 || target_of_node(walk, source) >= 0 : target_of_leaf(walk, node->leaf[i]) >= 0;
+            const bool wanted = source != NULL
+                                    ? source->wanted != 0 || target_of_node(walk, source) >= 0
+                                    : target_of_leaf(walk, node->leaf[i]) >= 0;
             node->wanted |= wanted ? 1u << i : 0u;
         }
     }
@@ -52,7 +54,10 @@ static lvn_status run_rule(lvni_node *node, const lvni_walk *walk)
 {
     lvni_backward_rule rule = walk->create_graph ? node->backward_ops : node->backward;
     if (rule == NULL) {
-        LVN_FAIL(LVN_ERR_UNSUPPORTED, "create_graph: %s has no second derivative; `levin ops` lists the ops that have one", node->name);
+        LVN_FAIL(
+            LVN_ERR_UNSUPPORTED,
+            "create_graph: %s has no second derivative; `levin ops` lists the ops that have one",
+            node->name);
     }
     const lvn_status s = rule(node, node->grad);
     if (s != LVN_OK) {
@@ -97,12 +102,15 @@ static lvn_status start(lvn_tensor *y, const lvn_grad_options *o)
         y->node->grad = lvn_retain(o->grad_output);
         return LVN_OK;
     }
-    LVN_ARG(lvn_numel(y) == 1, "lvn_grad: y has %lld elements; give .grad_output, or take lvn_sum() of it", (long long)lvn_numel(y));
+    LVN_ARG(lvn_numel(y) == 1,
+            "lvn_grad: y has %lld elements; give .grad_output, or take lvn_sum() of it",
+            (long long)lvn_numel(y));
     y->node->grad = lvni_seed_gradient(y, 1.0);
     return y->node->grad == NULL ? lvn_last_error()->code : LVN_OK;
 }
 
-static lvn_status gradients(struct lvni_tape *tape, lvn_tensor *y, lvni_walk *walk, const lvn_grad_options *o)
+static lvn_status gradients(struct lvni_tape *tape, lvn_tensor *y, lvni_walk *walk,
+                            const lvn_grad_options *o)
 {
     LVN_TRY(lvni_tape_check_past(y, "lvn_grad"));
     LVN_ARG(!tape->walking, "lvn_grad cannot run inside a backward rule");
@@ -118,17 +126,20 @@ static lvn_status gradients(struct lvni_tape *tape, lvn_tensor *y, lvni_walk *wa
     tape->paused = paused;
     for (int k = 0; s == LVN_OK && k < walk->n; k++) {
         for (int j = 0; j < k && walk->grads[k] == NULL; j++) { /* asked for twice */
-            walk->grads[k] = walk->targets[j] == walk->targets[k] ? lvn_retain(walk->grads[j]) : NULL;
+            walk->grads[k] =
+                walk->targets[j] == walk->targets[k] ? lvn_retain(walk->grads[j]) : NULL;
         }
         if (walk->grads[k] == NULL) {
-            lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__, "lvn_grad: y does not depend on tensor %d of those asked for", k);
+            lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__,
+                          "lvn_grad: y does not depend on tensor %d of those asked for", k);
             s = LVN_ERR_INVALID;
         }
     }
     return s;
 }
 
-lvn_status lvn_grads_with(lvn_tensor *y, lvn_tensor *const *x, int n, lvn_tensor **grads, const lvn_grad_options *options)
+lvn_status lvn_grads_with(lvn_tensor *y, lvn_tensor *const *x, int n, lvn_tensor **grads,
+                          const lvn_grad_options *options)
 {
     lvn_grad_options o;
     const lvn_status read = lvni_options_copy("grad", &o, sizeof o, options);

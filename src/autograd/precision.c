@@ -1,5 +1,6 @@
-/* What public ops do before anything else (lvni_op_begin): look for failed inputs, and give inputs the types that the op table
- * asks for under the precision of the context. Casts are recorded, so gradients come back in the type of the original. */
+/* What public ops do before anything else (lvni_op_begin): look for failed inputs, and give inputs
+ * the types that the op table asks for under the precision of the context. Casts are recorded, so
+ * gradients come back in the type of the original. */
 #include "autograd/tape_impl.h"
 
 static lvn_status cast_backward(lvni_node *n, lvn_tensor *dy)
@@ -51,7 +52,8 @@ static lvn_dtype type_for(unsigned flags, const lvn_tensor *t, bool mixed)
     const lvni_ctx *ctx = lvni_ctx_get();
     const bool low = lvni_is_low(t->dtype), full = t->dtype == LVN_F32;
     if ((flags & LVNI_LOW) != 0 && full && lvni_is_low(ctx->low)) {
-        return ctx->low == LVN_BF16 && t->param >= 0 && (flags & LVNI_PARAMS) != 0 ? t->dtype : ctx->low;
+        return ctx->low == LVN_BF16 && t->param >= 0 && (flags & LVNI_PARAMS) != 0 ? t->dtype
+                                                                                   : ctx->low;
     }
     if ((flags & LVNI_FULL) != 0 && low) {
         return LVN_F32;
@@ -62,7 +64,9 @@ static lvn_dtype type_for(unsigned flags, const lvn_tensor *t, bool mixed)
 lvn_status lvni_op_constant(const char *op, const char *what, lvn_tensor *t)
 {
     if (lvni_records(&t, 1)) {
-        LVN_FAIL(LVN_ERR_UNSUPPORTED, "%s: %s requires a gradient, but gets none here; lvn_detach of it is a constant", op, what);
+        LVN_FAIL(LVN_ERR_UNSUPPORTED,
+                 "%s: %s requires a gradient, but gets none here; lvn_detach of it is a constant",
+                 op, what);
     }
     return LVN_OK;
 }

@@ -32,7 +32,8 @@ struct lvni_tape *lvni_tape_get(void)
     return ctx->tape;
 }
 
-/* A device computes later than ops return: its error becomes one of the scope that is open when it shows. */
+/* A device computes later than ops return: its error becomes one of the scope that is open when it
+ * shows. */
 static void fetch_device_error(struct lvni_tape *tape)
 {
     if (lvni_device_take_error() != LVN_OK) {
@@ -52,8 +53,8 @@ lvn_status lvn_scope_open(void)
     LVN_ARG(tape->depth < LVNI_SCOPES, "more than %d scopes are open", LVNI_SCOPES);
     tape->depth++;
     tape->scope[tape->depth] = (lvni_scope){.first = tape->n_tensors,
-                                             .failed = tape->scope[tape->depth - 1].failed,
-                                             .serial = lvn_last_error()->serial};
+                                            .failed = tape->scope[tape->depth - 1].failed,
+                                            .serial = lvn_last_error()->serial};
     return LVN_OK;
 }
 
@@ -102,7 +103,8 @@ bool lvni_scope_failed(void)
     return lvn_scope_status() != LVN_OK;
 }
 
-/* An op fails because of an error of this scope, or because it was given NULL: an error from before the scope is not its reason. */
+/* An op fails because of an error of this scope, or because it was given NULL: an error from before
+ * the scope is not its reason. */
 static void name_null(const struct lvni_tape *tape, const char *op)
 {
     const lvn_error *e = lvn_last_error();
@@ -112,7 +114,8 @@ static void name_null(const struct lvni_tape *tape, const char *op)
     if (e->code == LVN_OK) {
         lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__, "%s was given NULL", op);
     } else if (tape->depth > 0 && e->serial == tape->scope[tape->depth].serial) {
-        lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__, "%s was given NULL; the thread's last error before: %s", op, e->message);
+        lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__,
+                      "%s was given NULL; the thread's last error before: %s", op, e->message);
     }
 }
 
@@ -136,7 +139,8 @@ lvn_tensor *lvni_op_fail(const char *op)
 static bool grow(struct lvni_tape *tape)
 {
     const int64_t capacity = tape->capacity == 0 ? 256 : 2 * tape->capacity;
-    lvn_tensor **more = lvni_realloc(LVNI_TAG_TENSOR, tape->tensors, (size_t)capacity * sizeof *more);
+    lvn_tensor **more =
+        lvni_realloc(LVNI_TAG_TENSOR, tape->tensors, (size_t)capacity * sizeof *more);
     if (more == NULL) {
         return false;
     }

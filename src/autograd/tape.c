@@ -1,5 +1,5 @@
-/* Recording (tape.h). A node holds what its backward rule needs and nothing else: inputs are remembered as links, so that
- * an activation nobody needs is gone with its scope. */
+/* Recording (tape.h). A node holds what its backward rule needs and nothing else: inputs are
+ * remembered as links, so that an activation nobody needs is gone with its scope. */
 #include "autograd/tape_impl.h"
 
 #include "tensor/cache.h"
@@ -20,7 +20,8 @@ bool lvni_records(lvn_tensor *const *in, int n)
     return false;
 }
 
-lvni_node *lvni_record(const char *name, lvni_backward_rule backward, lvn_tensor *out, lvn_tensor *const *in, int n_in)
+lvni_node *lvni_record(const char *name, lvni_backward_rule backward, lvn_tensor *out,
+                       lvn_tensor *const *in, int n_in)
 {
     if (out == NULL || !lvni_records(in, n_in)) {
         return NULL;
@@ -77,10 +78,15 @@ static void node_free(lvni_node *node)
 lvn_status lvni_tape_check_past(const lvn_tensor *y, const char *who)
 {
     if (y->node == NULL && y->past_gone) {
-        LVN_FAIL(LVN_ERR_INVALID, "%s: the graph behind this tensor is gone: an earlier lvn_backward of its scope has used it up, or its scope was closed; "
-                 "run the forward pass again, or add losses up before lvn_backward; lvn_grad, called before it, keeps the graph", who);
+        LVN_FAIL(LVN_ERR_INVALID,
+                 "%s: the graph behind this tensor is gone: an earlier lvn_backward of its scope "
+                 "has used it up, or its scope was closed; "
+                 "run the forward pass again, or add losses up before lvn_backward; lvn_grad, "
+                 "called before it, keeps the graph",
+                 who);
     }
-    LVN_ARG(y->node != NULL, "%s: the tensor does not depend on anything that requires a gradient", who);
+    LVN_ARG(y->node != NULL, "%s: the tensor does not depend on anything that requires a gradient",
+            who);
     return LVN_OK;
 }
 

@@ -1,5 +1,6 @@
-/* Scopes and the eager tape of a thread. An op runs its kernel and records one node; lvn_backward walks the nodes in
- * reverse. Called by ops/ (record), nn/ and trainer/ (scopes, gradient sets). One tape per context, made at first use. */
+/* Scopes and the eager tape of a thread. An op runs its kernel and records one node; lvn_backward
+ * walks the nodes in reverse. Called by ops/ (record), nn/ and trainer/ (scopes, gradient sets).
+ * One tape per context, made at first use. */
 #ifndef LEVIN_AUTOGRAD_TAPE_H
 #define LEVIN_AUTOGRAD_TAPE_H
 
@@ -11,7 +12,8 @@
 enum { LVNI_NODE_IN = 8, LVNI_NODE_SAVED = 8, LVNI_FUNCTION_ATTR = 64 };
 
 typedef struct lvni_node lvni_node;
-/* Given dL/d(output), hand dL/d(input i) to lvni_grad_give for every input i that lvni_grad_wanted. */
+/* Given dL/d(output), hand dL/d(input i) to lvni_grad_give for every input i that
+ * lvni_grad_wanted. */
 typedef lvn_status (*lvni_backward_rule)(lvni_node *node, lvn_tensor *dy);
 
 /* Of a call of a user's op: the op, its attributes, the shapes of its inputs. */
@@ -23,19 +25,23 @@ typedef struct lvni_function_record {
 } lvni_function_record;
 
 struct lvni_node {
-    lvni_node_head head; /* first: the weak link to the output */
-    const char *name;    /* of the op, for errors */
-    lvni_backward_rule backward;    /* fused kernels */
-    lvni_backward_rule backward_ops; /* the same written with recorded ops, for create_graph; NULL: no second derivative */
-    lvni_node *previous, *next;     /* recorded before and after this one */
-    bool meets;                     /* its rule meets the other shards of the group: it runs in lvn_backward also without a gradient (dy NULL) */
-    unsigned wanted;                /* bit i: the walk wants the gradient of input i */
-    lvn_dtype dtype;                /* of the output, and so of its gradient */
+    lvni_node_head head;         /* first: the weak link to the output */
+    const char *name;            /* of the op, for errors */
+    lvni_backward_rule backward; /* fused kernels */
+    /* the same written with recorded ops, for create_graph; NULL: no second derivative */
+    lvni_backward_rule backward_ops;
+    lvni_node *previous, *next; /* recorded before and after this one */
+    /* its rule meets the other shards of the group: it runs in lvn_backward also without a gradient
+     * (dy NULL) */
+    bool meets;
+    unsigned wanted;                 /* bit i: the walk wants the gradient of input i */
+    lvn_dtype dtype;                 /* of the output, and so of its gradient */
     lvni_node *source[LVNI_NODE_IN]; /* node that made input i, or NULL */
-    lvn_tensor *leaf[LVNI_NODE_IN];  /* input i when it is a leaf that wants a gradient (held), or NULL */
+    /* input i when it is a leaf that wants a gradient (held), or NULL */
+    lvn_tensor *leaf[LVNI_NODE_IN];
     lvn_tensor *saved[LVNI_NODE_SAVED]; /* what the backward rule needs (held) */
-    lvn_tensor *grad;              /* dL/d(output) gathered so far (held) */
-    lvni_desc in_desc;             /* of input 0 */
+    lvn_tensor *grad;                   /* dL/d(output) gathered so far (held) */
+    lvni_desc in_desc;                  /* of input 0 */
     union {
         lvni_scale_attr scale;
         lvni_axes_attr axes;
@@ -89,21 +95,28 @@ enum { LVNI_GRADIENT_THERE = 1, LVNI_GRADIENT_ZEROS = 2 };
 typedef struct lvni_gradients {
     float *data;
     const int64_t *offset; /* of parameter i, in elements */
-    unsigned char *written; /* parameter i has its gradient, LVNI_GRADIENT_ZEROS when it is none (0: its slice holds rubbish) */
+    /* parameter i has its gradient, LVNI_GRADIENT_ZEROS when it is none (0: its slice holds
+     * rubbish) */
+    unsigned char *written;
     int n;
-    /* Told as soon as nothing can be added to the gradient of a parameter any more, while lvn_backward goes on with older nodes; NULL:
-     * nobody wants to know. Parameters that the tape does not mention are not told. */
+    /* Told as soon as nothing can be added to the gradient of a parameter any more, while
+     * lvn_backward goes on with older nodes; NULL: nobody wants to know. Parameters that the tape
+     * does not mention are not told. */
     void (*final)(void *user, int parameter);
     void *user;
-    const lvni_node **oldest; /* n entries, the walk's own: the last node that can add to parameter i; needed by `final` alone */
+    /* n entries, the walk's own: the last node that can add to parameter i; needed by `final`
+     * alone */
+    const lvni_node **oldest;
 } lvni_gradients;
 
 /* ---- recording ---- */
 /* True when one of the n inputs leads to something that wants a gradient and the thread records. */
 bool lvni_records(lvn_tensor *const *in, int n);
-/* A node for `out`; NULL without error when nothing needs to be recorded, NULL with the scope failed when memory is out
- * (*failed is set then). Inputs beyond n_in and absent inputs are NULL. */
-lvni_node *lvni_record(const char *name, lvni_backward_rule backward, lvn_tensor *out, lvn_tensor *const *in, int n_in);
+/* A node for `out`; NULL without error when nothing needs to be recorded, NULL with the scope
+ * failed when memory is out (*failed is set then). Inputs beyond n_in and absent inputs are
+ * NULL. */
+lvni_node *lvni_record(const char *name, lvni_backward_rule backward, lvn_tensor *out,
+                       lvn_tensor *const *in, int n_in);
 void lvni_save(lvni_node *node, int i, lvn_tensor *t); /* retains */
 
 /* ---- in backward rules ---- */
@@ -111,33 +124,38 @@ static inline bool lvni_grad_wanted(const lvni_node *node, int i)
 {
     return (node->wanted >> i & 1u) != 0;
 }
-/* Where the gradient of input i is best written: the parameter's own slice, or NULL (let lvni_run make a tensor). Owned by
- * the caller, who passes it on to lvni_grad_give. */
+/* Where the gradient of input i is best written: the parameter's own slice, or NULL (let lvni_run
+ * make a tensor). Owned by the caller, who passes it on to lvni_grad_give. */
 lvn_tensor *lvni_grad_dest(lvni_node *node, int i);
-/* The gradient that input i, a parameter, has already got in this walk, for a rule that can add to it in place; NULL when there is
- * none. Owned by the caller like that of lvni_grad_dest. */
+/* The gradient that input i, a parameter, has already got in this walk, for a rule that can add to
+ * it in place; NULL when there is none. Owned by the caller like that of lvni_grad_dest. */
 lvn_tensor *lvni_grad_written(lvni_node *node, int i);
-/* lvni_run for backward rules: on failure the outputs that lvni_grad_dest gave are released as well. */
+/* lvni_run for backward rules: on failure the outputs that lvni_grad_dest gave are released as
+ * well. */
 lvn_status lvni_grad_run(lvni_op op, lvni_args *args, unsigned want);
 /* Hand over (moves t, also on failure). A gradient of another float type than its input is cast. */
 lvn_status lvni_grad_give(lvni_node *node, int i, lvn_tensor *t);
 /* The same for rules written with ops: t belongs to the scope. NULL: the ops failed. */
 lvn_status lvni_grad_give_op(lvni_node *node, int i, lvn_tensor *t);
-/* Run a kernel whose outputs are the gradients of inputs 1 (weight) and 2 (bias), where wanted, and hand them over. */
+/* Run a kernel whose outputs are the gradients of inputs 1 (weight) and 2 (bias), where wanted, and
+ * hand them over. */
 lvn_status lvni_grad_weight_and_bias(lvni_node *node, lvni_op op, lvni_args *args);
 
 /* ---- what ops do ---- */
-/* The first thing in a public op: false when an input is NULL (`optional`: bit i allows it) or the scope has failed; the op then
- * returns lvni_op_fail(name). Gives the inputs the types that the table asks for (ops.def), by recorded casts. */
+/* The first thing in a public op: false when an input is NULL (`optional`: bit i allows it) or the
+ * scope has failed; the op then returns lvni_op_fail(name). Gives the inputs the types that the
+ * table asks for (ops.def), by recorded casts. */
 bool lvni_op_begin(lvni_op op, lvn_tensor **in, int n, unsigned optional);
-/* For an input that gets no gradient from the op: LVN_ERR_UNSUPPORTED when it would have to. NULL is fine. */
+/* For an input that gets no gradient from the op: LVN_ERR_UNSUPPORTED when it would have to. NULL
+ * is fine. */
 lvn_status lvni_op_constant(const char *op, const char *what, lvn_tensor *t);
 /* A recorded cast; x itself when it has the type. NULL when it fails. */
 lvn_tensor *lvni_cast(lvn_tensor *x, lvn_dtype dtype);
 /* The innermost scope has failed, or an input is NULL: the op must return NULL. */
 bool lvni_scope_failed(void);
 int lvni_scope_depth(void); /* open scopes; 0: outside of all */
-/* Mark the scope as failed with the thread's last error (first one wins); returns NULL for the op to return. */
+/* Mark the scope as failed with the thread's last error (first one wins); returns NULL for the op
+ * to return. */
 lvn_tensor *lvni_op_fail(const char *op);
 /* Give an op's result to the innermost scope; returns it. NULL passes through as a failure. */
 lvn_tensor *lvni_adopt(lvn_tensor *t);

@@ -22,10 +22,10 @@ typedef struct lvni_walk {
 
 struct lvni_tape {
     lvni_node *first, *last; /* oldest and newest node */
-    bool walking;    /* in lvn_backward or lvn_grad: rules may not start another walk */
-    lvni_walk *walk; /* of the lvn_grad in work, NULL in lvn_backward */
-    bool paused;     /* lvn_set_grad_enabled(false) */
-    int depth;       /* open scopes; scope[0] is the implicit one */
+    bool walking;            /* in lvn_backward or lvn_grad: rules may not start another walk */
+    lvni_walk *walk;         /* of the lvn_grad in work, NULL in lvn_backward */
+    bool paused;             /* lvn_set_grad_enabled(false) */
+    int depth;               /* open scopes; scope[0] is the implicit one */
     lvni_scope scope[LVNI_SCOPES + 1];
     lvn_tensor **tensors; /* of all open scopes, oldest first; NULL where kept */
     int64_t n_tensors, capacity;
@@ -37,7 +37,8 @@ struct lvni_tape *lvni_tape_get(void);
 void lvni_tape_drop_nodes(struct lvni_tape *tape);
 /* LVN_ERR_INVALID when y has no node: what happened to it, and what to do. who: "lvn_backward". */
 lvn_status lvni_tape_check_past(const lvn_tensor *y, const char *who);
-/* *sum += t, into a new tensor, since either side may be shared; recorded under create_graph. Moves t. */
+/* *sum += t, into a new tensor, since either side may be shared; recorded under create_graph. Moves
+ * t. */
 lvn_status lvni_accumulate(lvn_tensor **sum, lvn_tensor *t);
 /* A tensor of the type and shape of y (one element) that holds `seed`; owned by the caller. */
 lvn_tensor *lvni_seed_gradient(const lvn_tensor *y, double seed);

@@ -1,5 +1,5 @@
-/* Saves and loads checkpoints (checkpoint.h): turns the loop position into metadata and back. The file itself
- * is safetensors_{write,read}.c; which file to resume from is ckpt_newest.c. */
+/* Saves and loads checkpoints (checkpoint.h): turns the loop position into metadata and back. The
+ * file itself is safetensors_{write,read}.c; which file to resume from is ckpt_newest.c. */
 #include "ckpt/checkpoint.h"
 
 #include "core/alloc.h"
@@ -61,13 +61,15 @@ static void add_position(header *h, const lvni_ckpt_position *at)
 
 lvn_status lvni_ckpt_save(const char *path, const lvni_ckpt_content *c)
 {
-    LVN_ARG(path != NULL && c != NULL && c->n_extra >= 0, "saving a checkpoint needs a path and a content");
+    LVN_ARG(path != NULL && c != NULL && c->n_extra >= 0,
+            "saving a checkpoint needs a path and a content");
     for (int64_t i = 0; i < c->n_extra; i++) {
         LVN_ARG(c->extra[i].key != NULL && strncmp(c->extra[i].key, "levin.", 6) != 0,
                 "%s: metadata keys that begin with 'levin.' are reserved, '%s' is one", path,
                 c->extra[i].key != NULL ? c->extra[i].key : "(null)");
     }
-    header h = {.meta = lvni_calloc(LVNI_TAG_CKPT, OWN_KEYS + (size_t)c->n_extra, sizeof(lvni_st_meta))};
+    header h = {
+        .meta = lvni_calloc(LVNI_TAG_CKPT, OWN_KEYS + (size_t)c->n_extra, sizeof(lvni_st_meta))};
     if (h.meta == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -89,8 +91,9 @@ lvn_status lvni_ckpt_save(const char *path, const lvni_ckpt_content *c)
 
 static lvn_status wrong_value(const lvni_ckpt *c, const char *key, const char *text)
 {
-    LVN_FAIL(LVN_ERR_MISMATCH, "%s: its metadata %s is %s%s%s: no checkpoint of this version of levin",
-             c->path, key, text != NULL ? "'" : "", text != NULL ? text : "missing", text != NULL ? "'" : "");
+    LVN_FAIL(LVN_ERR_MISMATCH,
+             "%s: its metadata %s is %s%s%s: no checkpoint of this version of levin", c->path, key,
+             text != NULL ? "'" : "", text != NULL ? text : "missing", text != NULL ? "'" : "");
 }
 
 static lvn_status get_integer(const lvni_ckpt *c, const char *key, int64_t least, int64_t *out)
@@ -141,7 +144,8 @@ static lvn_status fill(lvni_ckpt *c, unsigned flags)
     const char *stored = lvni_st_meta_get(c->file, LVNI_CKPT_FORMAT);
     if (stored == NULL) {
         LVN_FAIL(LVN_ERR_MISMATCH,
-                 "%s is no levin checkpoint, it has weights only: a run cannot be resumed from it; start a "
+                 "%s is no levin checkpoint, it has weights only: a run cannot be resumed from it; "
+                 "start a "
                  "new run from these weights with weights=%s",
                  c->path, c->path);
     }
@@ -262,7 +266,7 @@ lvn_status lvni_ckpt_link(const char *from, const char *to)
         vfs->unlink(temp); /* rename leaves it when both names are the same file already */
     }
     lvni_free(temp);
-    /* No sync of the directory: after a power cut `to` is the old checkpoint or the new one, whole in both
-     * cases. */
+    /* No sync of the directory: after a power cut `to` is the old checkpoint or the new one, whole
+     * in both cases. */
     return done ? LVN_OK : copy_file(from, to);
 }

@@ -1,9 +1,11 @@
-/* A checkpoint: all that a run needs to go on, in one safetensors file. Called by trainer, export, predict
- * and eval.
+/* A checkpoint: all that a run needs to go on, in one safetensors file. Called by trainer, export,
+ * predict and eval.
  *
  * Names of tensors:  model/<name>           parameters and buffers
- *                    optim/<slot>/<name>    the optimizer's state of parameter <name>, slot = "exp_avg",
- * "momentum", ... trainer/<name>         whatever else the loop carries (averages, metric sums) Metadata: the
+ *                    optim/<slot>/<name>    the optimizer's state of parameter <name>, slot =
+ *                      "exp_avg",
+ * "momentum", ... trainer/<name>         whatever else the loop carries (averages, metric sums)
+ *   Metadata: the
  * keys below, then whatever the caller adds under keys that do not begin with "levin.". */
 #ifndef LEVIN_CKPT_CHECKPOINT_H
 #define LEVIN_CKPT_CHECKPOINT_H
@@ -36,7 +38,8 @@ typedef struct lvni_ckpt_position {
     int64_t samples_seen;
     double best_score; /* NaN: none yet */
     int64_t best_step; /* -1: none yet */
-    bool finished;     /* the run came to its end; resuming it does nothing unless the end was moved */
+    /* the run came to its end; resuming it does nothing unless the end was moved */
+    bool finished;
 } lvni_ckpt_position;
 
 /* What to save; everything borrowed for the call. */
@@ -58,27 +61,31 @@ typedef struct lvni_ckpt {
     char *path;
     lvni_ckpt_position at;
     const char *config, *scaler, *schedule; /* as above; scaler and schedule may be NULL */
-    lvni_st_file *file;                     /* the tensors; other metadata with lvni_st_meta_get() */
+    /* the tensors; other metadata with lvni_st_meta_get() */
+    lvni_st_file *file;
 } lvni_ckpt;
 
-/* Checksums verified. As lvni_st_open(), and LVN_ERR_MISMATCH when the file is sound but no checkpoint. */
+/* Checksums verified. As lvni_st_open(), and LVN_ERR_MISMATCH when the file is sound but no
+ * checkpoint. */
 lvn_status lvni_ckpt_load(const char *path, lvni_ckpt **out);
 /* The same without the tensors (position, config, names and shapes): fast on a large file. */
 lvn_status lvni_ckpt_peek(const char *path, lvni_ckpt **out);
 void lvni_ckpt_free(lvni_ckpt *ckpt); /* NULL is fine */
 
-/* The newest checkpoint in dir (files *.safetensors) that is whole: highest step, then last, then others,
- * then best. Damaged or unreadable ones are told to `warn` (may be NULL), one sentence each, and passed over.
- * LVN_ERR_NOT_FOUND: dir has none; LVN_ERR_CORRUPT: it has some and none is valid. */
-lvn_status lvni_ckpt_newest_valid(const char *dir, void (*warn)(void *user, const char *text), void *user,
-                                  lvni_ckpt **out);
+/* The newest checkpoint in dir (files *.safetensors) that is whole: highest step, then last, then
+ * others, then best. Damaged or unreadable ones are told to `warn` (may be NULL), one sentence
+ * each, and passed over. LVN_ERR_NOT_FOUND: dir has none; LVN_ERR_CORRUPT: it has some and none is
+ * valid. */
+lvn_status lvni_ckpt_newest_valid(const char *dir, void (*warn)(void *user, const char *text),
+                                  void *user, lvni_ckpt **out);
 
-/* What a user means by a path: of a run directory its last checkpoint (checkpoints/last.safetensors), else the path itself.
- * *file is freed by the caller (lvni_free). LVN_ERR_NOT_FOUND: a folder without a checkpoint. */
+/* What a user means by a path: of a run directory its last checkpoint
+ * (checkpoints/last.safetensors), else the path itself. *file is freed by the caller (lvni_free).
+ * LVN_ERR_NOT_FOUND: a folder without a checkpoint. */
 lvn_status lvni_ckpt_file_of(const char *path, char **file);
 
-/* Make `to` the same file as `from` (best from last): a hard link, or a synced copy where links are not to be
- * had. Replaces `to` in one step; on failure the old `to` stays. */
+/* Make `to` the same file as `from` (best from last): a hard link, or a synced copy where links are
+ * not to be had. Replaces `to` in one step; on failure the old `to` stays. */
 lvn_status lvni_ckpt_link(const char *from, const char *to);
 
 #endif

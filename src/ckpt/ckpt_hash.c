@@ -1,4 +1,5 @@
-/* The hashes of a checkpoint (ckpt_hash.h). Called by `levin ckpt hash` and by the tests of the law. */
+/* The hashes of a checkpoint (ckpt_hash.h). Called by `levin ckpt hash` and by the tests of the
+ * law. */
 #include "ckpt/ckpt_hash.h"
 
 #include "ckpt/checkpoint.h"
@@ -80,7 +81,8 @@ static void hash_state(const lvni_st_file *file, char hex[33])
     }
     for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++) {
         const char *value = lvni_st_meta_get(file, keys[k]);
-        if (value == NULL && strcmp(keys[k], LVNI_CKPT_EPOCH) == 0) { /* one hash under either name */
+        if (value == NULL && strcmp(keys[k], LVNI_CKPT_EPOCH) == 0) {
+            /* one hash under either name */
             value = lvni_st_meta_get(file, LVNI_CKPT_EPOCHS_DONE);
         }
         if (value != NULL) {
@@ -103,7 +105,8 @@ static lvn_status add_damaged(lvni_ckpt_hashes *out, const char *name)
 
 static lvn_status list_damaged(const lvni_st_file *file, lvni_ckpt_hashes *out)
 {
-    out->damaged = lvni_calloc(LVNI_TAG_CKPT, (size_t)lvni_st_count(file) + 1, sizeof *out->damaged);
+    out->damaged =
+        lvni_calloc(LVNI_TAG_CKPT, (size_t)lvni_st_count(file) + 1, sizeof *out->damaged);
     if (out->damaged == NULL) {
         return LVN_ERR_MEMORY;
     }

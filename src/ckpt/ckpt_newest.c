@@ -1,5 +1,6 @@
-/* Which checkpoint is meant by a run directory: to resume from, the newest that is whole (lvni_ckpt_newest_valid of checkpoint.h);
- * to look at or to take weights from, the last one (lvni_ckpt_file_of). */
+/* Which checkpoint is meant by a run directory: to resume from, the newest that is whole
+ * (lvni_ckpt_newest_valid of checkpoint.h); to look at or to take weights from, the last one
+ * (lvni_ckpt_file_of). */
 #include "ckpt/checkpoint.h"
 
 #include "core/alloc.h"
@@ -78,7 +79,8 @@ static lvn_status add(search *s, const char *name)
         }
         return status;
     }
-    s->list[s->n++] = (candidate){.path = path, .name = path + strlen(s->dir) + 1, .step = c->at.step};
+    s->list[s->n++] =
+        (candidate){.path = path, .name = path + strlen(s->dir) + 1, .step = c->at.step};
     lvni_ckpt_free(c);
     return LVN_OK;
 }
@@ -87,8 +89,8 @@ static lvn_status list_dir(search *s)
 {
     DIR *dir = opendir(s->dir);
     if (dir == NULL) {
-        LVN_FAIL(errno == ENOENT ? LVN_ERR_NOT_FOUND : LVN_ERR_IO, "%s: cannot list checkpoints: %s", s->dir,
-                 strerror(errno));
+        LVN_FAIL(errno == ENOENT ? LVN_ERR_NOT_FOUND : LVN_ERR_IO,
+                 "%s: cannot list checkpoints: %s", s->dir, strerror(errno));
     }
     lvn_status status = LVN_OK;
     for (const struct dirent *e = readdir(dir); e != NULL && status == LVN_OK; e = readdir(dir)) {
@@ -102,7 +104,9 @@ static lvn_status list_dir(search *s)
 
 static int rank_of(const char *name)
 {
-    return strcmp(name, "last.safetensors") == 0 ? 0 : strcmp(name, "best.safetensors") == 0 ? 2 : 1;
+    return strcmp(name, "last.safetensors") == 0   ? 0
+           : strcmp(name, "best.safetensors") == 0 ? 2
+                                                   : 1;
 }
 
 /* Steps and not times: copying a run's folder changes the times. */
@@ -135,14 +139,14 @@ static lvn_status load_first_valid(search *s, lvni_ckpt **out)
     if (s->n_refused == 0) {
         LVN_FAIL(LVN_ERR_NOT_FOUND, "%s: no checkpoint (*.safetensors) to resume from", s->dir);
     }
-    LVN_FAIL(
-        LVN_ERR_CORRUPT,
-        "%s: none of its %d checkpoint%s can be used (overwrite=true starts anew); the last one tried: %s",
-        s->dir, s->n_refused, lvni_plural(s->n_refused, "", "s"), lvn_last_error()->message);
+    LVN_FAIL(LVN_ERR_CORRUPT,
+             "%s: none of its %d checkpoint%s can be used (overwrite=true starts anew); the last "
+             "one tried: %s",
+             s->dir, s->n_refused, lvni_plural(s->n_refused, "", "s"), lvn_last_error()->message);
 }
 
-lvn_status lvni_ckpt_newest_valid(const char *dir, void (*warn)(void *user, const char *text), void *user,
-                                  lvni_ckpt **out)
+lvn_status lvni_ckpt_newest_valid(const char *dir, void (*warn)(void *user, const char *text),
+                                  void *user, lvni_ckpt **out)
 {
     *out = NULL;
     LVN_ARG(dir != NULL, "looking for a checkpoint needs a folder");
@@ -169,8 +173,11 @@ lvn_status lvni_ckpt_file_of(const char *path, char **file)
     if (is_dir && stat(*file, &info) != 0) {
         lvni_free(*file);
         *file = NULL;
-        LVN_FAIL(LVN_ERR_NOT_FOUND, "%s is a folder without checkpoints/last.safetensors: give a run directory that has a checkpoint, or a "
-                 "file", path);
+        LVN_FAIL(LVN_ERR_NOT_FOUND,
+                 "%s is a folder without checkpoints/last.safetensors: give a run directory that "
+                 "has a checkpoint, or a "
+                 "file",
+                 path);
     }
     return LVN_OK;
 }

@@ -1,13 +1,12 @@
 /* Safetensors files: named tensors and a map of strings in one file that any Python can open.
  *
  * The file: 8 bytes length of the header (little endian), the header (JSON: name -> {dtype, shape,
- * data_offsets}, and
- * "__metadata__" -> {text: text}), then the tensors without gaps. Called by ckpt/checkpoint, by export and by
- * whoever loads weights.
+ * data_offsets}, and "__metadata__" -> {text: text}), then the tensors without gaps. Called by
+ * ckpt/checkpoint, by export and by whoever loads weights.
  *
- * Levin's files carry two more metadata keys: "levin.checksums" (a JSON object: tensor name -> XXH3-64 of its
- * bytes, 16 hex digits) and "levin.header_checksum" (XXH3-64 over metadata, names, types and shapes). Files
- * without both are read too. */
+ * Levin's files carry two more metadata keys: "levin.checksums" (a JSON object: tensor name ->
+ * XXH3-64 of its bytes, 16 hex digits) and "levin.header_checksum" (XXH3-64 over metadata, names,
+ * types and shapes). Files without both are read too. */
 #ifndef LEVIN_CKPT_SAFETENSORS_H
 #define LEVIN_CKPT_SAFETENSORS_H
 
@@ -29,11 +28,11 @@ typedef struct lvni_st_meta {
 /* An entry for the writer with type and shape of `like`; borrows name and data. */
 lvni_st_tensor lvni_st_entry(const char *name, const lvn_tensor *like, const void *data);
 
-/* Write all tensors (in any order) under a temporary name, sync, rename to path. Tensors of 8-byte elements
- * come first, then 4, then 1, each in name order, and the data starts at a multiple of 64 bytes: so every
- * tensor is aligned without gaps, which the format forbids. LVN_ERR_INVALID: a name twice, empty or not
- * UTF-8, a bad shape, a reserved key; LVN_ERR_IO, LVN_ERR_MEMORY. On failure an older file at path stays as
- * it was. */
+/* Write all tensors (in any order) under a temporary name, sync, rename to path. Tensors of 8-byte
+ * elements come first, then 4, then 1, each in name order, and the data starts at a multiple of 64
+ * bytes: so every tensor is aligned without gaps, which the format forbids. LVN_ERR_INVALID: a name
+ * twice, empty or not UTF-8, a bad shape, a reserved key; LVN_ERR_IO, LVN_ERR_MEMORY. On failure an
+ * older file at path stays as it was. */
 lvn_status lvni_st_save(const char *path, const lvni_st_tensor *tensors, int64_t n_tensors,
                         const lvni_st_meta *meta, int64_t n_meta);
 
@@ -45,23 +44,26 @@ enum {
         2 /* do not read the tensors (with VERIFY: only the header's checksum is compared) */
 };
 
-/* Read a file into memory and check its form: sizes, ranges, overlaps, gaps. LVN_ERR_CORRUPT names the
- * tensor; LVN_ERR_UNSUPPORTED: a data type or a number of axes levin does not have; LVN_ERR_NOT_FOUND,
- * LVN_ERR_IO, LVN_ERR_MEMORY. */
+/* Read a file into memory and check its form: sizes, ranges, overlaps, gaps. LVN_ERR_CORRUPT names
+ * the tensor; LVN_ERR_UNSUPPORTED: a data type or a number of axes levin does not have;
+ * LVN_ERR_NOT_FOUND, LVN_ERR_IO, LVN_ERR_MEMORY. */
 lvn_status lvni_st_open(const char *path, unsigned flags, lvni_st_file **out);
 void lvni_st_close(lvni_st_file *file); /* NULL is fine; tensors and texts go with it */
 
 int64_t lvni_st_count(const lvni_st_file *file);
-/* Tensors in the byte order of their names. Data of levin's files is aligned to the element; that of others
- * may not be. */
+/* Tensors in the byte order of their names. Data of levin's files is aligned to the element; that
+ * of others may not be. */
 const lvni_st_tensor *lvni_st_at(const lvni_st_file *file, int64_t i);
-const lvni_st_tensor *lvni_st_find(const lvni_st_file *file, const char *name); /* NULL when there is none */
-const char *lvni_st_meta_get(const lvni_st_file *file, const char *key);        /* NULL when there is none */
-/* The elements as f32, into room for all of them. LVN_ERR_DTYPE: they are no floating-point numbers. */
+/* NULL when there is none */
+const lvni_st_tensor *lvni_st_find(const lvni_st_file *file, const char *name);
+/* NULL when there is none */
+const char *lvni_st_meta_get(const lvni_st_file *file, const char *key);
+/* The elements as f32, into room for all of them. LVN_ERR_DTYPE: they are no floating-point
+ * numbers. */
 lvn_status lvni_st_read_f32(const lvni_st_tensor *t, float *out);
 
-/* For tools that look at damaged files (opened without VERIFY): false when a stored checksum does not match.
- */
+/* For tools that look at damaged files (opened without VERIFY): false when a stored checksum does
+ * not match. */
 bool lvni_st_header_ok(const lvni_st_file *file);
 bool lvni_st_tensor_ok(const lvni_st_file *file, int64_t i);
 

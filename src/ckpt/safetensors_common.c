@@ -8,8 +8,8 @@
 #include <string.h>
 
 const char *const lvni_st_dtype_names[LVN_DTYPE_COUNT] = {
-    [LVN_F32] = "F32", [LVN_F64] = "F64", [LVN_I64] = "I64",
-    [LVN_I32] = "I32", [LVN_U8] = "U8",   [LVN_BOOL] = "BOOL", [LVN_BF16] = "BF16", [LVN_F16] = "F16",
+    [LVN_F32] = "F32", [LVN_F64] = "F64",   [LVN_I64] = "I64",   [LVN_I32] = "I32",
+    [LVN_U8] = "U8",   [LVN_BOOL] = "BOOL", [LVN_BF16] = "BF16", [LVN_F16] = "F16",
 };
 
 static void to_hex(uint64_t value, char hex[LVNI_ST_HEX])
@@ -27,7 +27,8 @@ void lvni_st_checksum(const void *data, size_t bytes, char hex[LVNI_ST_HEX])
 
 static void add_text(XXH3_state_t *state, const char *text)
 {
-    XXH3_64bits_update(state, text, strlen(text) + 1); /* the zero keeps "ab","c" and "a","bc" apart */
+    /* the zero keeps "ab","c" and "a","bc" apart */
+    XXH3_64bits_update(state, text, strlen(text) + 1);
 }
 
 static void add_number(XXH3_state_t *state, int64_t value)
@@ -39,10 +40,10 @@ static void add_number(XXH3_state_t *state, int64_t value)
     XXH3_64bits_update(state, bytes, sizeof bytes);
 }
 
-/* Over the meaning of the header and not over its text: a program that writes the same JSON in another way
- * breaks nothing. */
-void lvni_st_header_checksum(const lvni_st_tensor *tensors, int64_t n_tensors, const lvni_st_meta *meta,
-                             int64_t n_meta, char hex[LVNI_ST_HEX])
+/* Over the meaning of the header and not over its text: a program that writes the same JSON in
+ * another way breaks nothing. */
+void lvni_st_header_checksum(const lvni_st_tensor *tensors, int64_t n_tensors,
+                             const lvni_st_meta *meta, int64_t n_meta, char hex[LVNI_ST_HEX])
 {
     XXH3_state_t state;
     XXH3_INITSTATE(&state);
@@ -97,8 +98,10 @@ bool lvni_st_tensor_bytes(size_t element, int ndim, const int64_t *shape, size_t
             return false;
         }
         if (shape[i] == 0) {
-            empty = true; /* the other axes are still checked, so that an error does not hide behind a zero */
-        } else if (__builtin_mul_overflow(product, (size_t)shape[i], &product) || product > SIZE_MAX / 2) {
+            /* the other axes are still checked, so that an error does not hide behind a zero */
+            empty = true;
+        } else if (__builtin_mul_overflow(product, (size_t)shape[i], &product) ||
+                   product > SIZE_MAX / 2) {
             return false;
         }
     }

@@ -1,4 +1,5 @@
-/* Elements of a tensor in a file as f32, whatever floating type they were written in. Called by whoever loads weights of others. */
+/* Elements of a tensor in a file as f32, whatever floating type they were written in. Called by
+ * whoever loads weights of others. */
 #include "ckpt/safetensors.h"
 #include "core/half.h"
 
@@ -34,6 +35,9 @@ lvn_status lvni_st_read_f32(const lvni_st_tensor *t, float *out)
             out[i] = lvni_f16_to_f32(half_at(from, i));
         }
         return LVN_OK;
-    default: LVN_FAIL(LVN_ERR_DTYPE, "tensor %s has elements of type %s; weights are floating-point numbers", t->name, lvn_dtype_name(t->dtype));
+    default:
+        LVN_FAIL(LVN_ERR_DTYPE,
+                 "tensor %s has elements of type %s; weights are floating-point numbers", t->name,
+                 lvn_dtype_name(t->dtype));
     }
 }

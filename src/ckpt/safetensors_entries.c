@@ -1,5 +1,5 @@
-/* What the JSON of a safetensors file says of its tensors and texts (safetensors_file.h), each number checked against the file. The format:
- * the README of the safetensors project. */
+/* What the JSON of a safetensors file says of its tensors and texts (safetensors_file.h), each
+ * number checked against the file. The format: the README of the safetensors project. */
 #include "ckpt/safetensors_file.h"
 
 #include "core/alloc.h"
@@ -13,14 +13,16 @@ typedef struct range {
     const char *name;
 } range;
 
-/* Types of other programs: known, so that the message can tell damage from what levin does not have. */
+/* Types of other programs: known, so that the message can tell damage from what levin does not
+ * have. */
 static const struct {
     const char *name;
     size_t size;
-} foreign[] = {{"I8", 1},  {"I16", 2}, {"U16", 2},
-               {"U32", 4}, {"U64", 8}, {"C64", 8}, {"F8_E4M3", 1}, {"F8_E5M2", 1}};
+} foreign[] = {{"I8", 1},  {"I16", 2}, {"U16", 2},     {"U32", 4},
+               {"U64", 8}, {"C64", 8}, {"F8_E4M3", 1}, {"F8_E5M2", 1}};
 
-static lvn_status read_dtype(const lvni_st_file *f, lvni_st_tensor *t, const json_t *value, size_t *element)
+static lvn_status read_dtype(const lvni_st_file *f, lvni_st_tensor *t, const json_t *value,
+                             size_t *element)
 {
     const char *name = json_string_value(value);
     if (name == NULL) {
@@ -35,35 +37,40 @@ static lvn_status read_dtype(const lvni_st_file *f, lvni_st_tensor *t, const jso
     }
     for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++) {
         if (strcmp(name, foreign[i].name) == 0) {
-            LVN_FAIL(LVN_ERR_UNSUPPORTED,
-                     "%s: tensor '%s' has data type %s; levin reads F32, F64, I64, I32, U8 and BOOL: "
-                     "convert the file",
-                     f->path, t->name, name);
+            LVN_FAIL(
+                LVN_ERR_UNSUPPORTED,
+                "%s: tensor '%s' has data type %s; levin reads F32, F64, I64, I32, U8 and BOOL: "
+                "convert the file",
+                f->path, t->name, name);
         }
     }
-    LVN_FAIL(LVN_ERR_CORRUPT, "%s: tensor '%s' has the unknown data type '%s'", f->path, t->name, name);
+    LVN_FAIL(LVN_ERR_CORRUPT, "%s: tensor '%s' has the unknown data type '%s'", f->path, t->name,
+             name);
 }
 
-static lvn_status read_shape(const lvni_st_file *f, lvni_st_tensor *t, const json_t *value, size_t element)
+static lvn_status read_shape(const lvni_st_file *f, lvni_st_tensor *t, const json_t *value,
+                             size_t element)
 {
     if (!json_is_array(value)) {
         LVN_FAIL(LVN_ERR_CORRUPT, "%s: tensor '%s' has no shape", f->path, t->name);
     }
     const size_t ndim = json_array_size(value);
     if (ndim > LVN_MAX_NDIM) {
-        LVN_FAIL(LVN_ERR_UNSUPPORTED, "%s: tensor '%s' has %zu axes; levin has up to %d", f->path, t->name,
-                 ndim, LVN_MAX_NDIM);
+        LVN_FAIL(LVN_ERR_UNSUPPORTED, "%s: tensor '%s' has %zu axes; levin has up to %d", f->path,
+                 t->name, ndim, LVN_MAX_NDIM);
     }
     t->ndim = (int)ndim;
     for (size_t i = 0; i < ndim; i++) {
         const json_t *size = json_array_get(value, i);
         if (!json_is_integer(size) || json_integer_value(size) < 0) {
-            LVN_FAIL(LVN_ERR_CORRUPT, "%s: axis %zu of tensor '%s' has no valid size", f->path, i, t->name);
+            LVN_FAIL(LVN_ERR_CORRUPT, "%s: axis %zu of tensor '%s' has no valid size", f->path, i,
+                     t->name);
         }
         t->shape[i] = json_integer_value(size);
     }
     if (!lvni_st_tensor_bytes(element, t->ndim, t->shape, &t->bytes)) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "%s: the shape of tensor '%s' is too large for any file", f->path, t->name);
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s: the shape of tensor '%s' is too large for any file", f->path,
+                 t->name);
     }
     return LVN_OK;
 }
@@ -77,14 +84,15 @@ static lvn_status read_range(const lvni_st_file *f, const lvni_st_tensor *t, con
     }
     const json_int_t begin = json_integer_value(first), end = json_integer_value(last);
     if (begin < 0 || end < begin || (uint64_t)end > data_bytes) {
-        LVN_FAIL(LVN_ERR_CORRUPT,
-                 "%s: tensor '%s' lies at bytes %lld to %lld of %zu: the file is cut off or damaged", f->path,
-                 t->name, (long long)begin, (long long)end, data_bytes);
+        LVN_FAIL(
+            LVN_ERR_CORRUPT,
+            "%s: tensor '%s' lies at bytes %lld to %lld of %zu: the file is cut off or damaged",
+            f->path, t->name, (long long)begin, (long long)end, data_bytes);
     }
     *r = (range){.begin = (size_t)begin, .end = (size_t)end, .name = t->name};
     if (r->end - r->begin != t->bytes) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "%s: tensor '%s' has %zu bytes, but type and shape ask for %zu", f->path,
-                 t->name, r->end - r->begin, t->bytes);
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s: tensor '%s' has %zu bytes, but type and shape ask for %zu",
+                 f->path, t->name, r->end - r->begin, t->bytes);
     }
     return LVN_OK;
 }
@@ -111,8 +119,9 @@ static lvn_status check_cover(const lvni_st_file *f, range *ranges, size_t data_
                      ranges[i - 1].name, ranges[i].name, ranges[i].begin);
         }
         if (ranges[i].begin > at) {
-            LVN_FAIL(LVN_ERR_CORRUPT, "%s: bytes %zu to %zu, before tensor '%s', belong to no tensor",
-                     f->path, at, ranges[i].begin, ranges[i].name);
+            LVN_FAIL(LVN_ERR_CORRUPT,
+                     "%s: bytes %zu to %zu, before tensor '%s', belong to no tensor", f->path, at,
+                     ranges[i].begin, ranges[i].name);
         }
         at = ranges[i].end;
     }
@@ -161,7 +170,8 @@ static lvn_status read_entries(lvni_st_file *f, range *ranges, size_t data_bytes
         size_t element = 0;
         LVN_TRY(read_dtype(f, t, json_object_get(value, "dtype"), &element));
         LVN_TRY(read_shape(f, t, json_object_get(value, "shape"), element));
-        LVN_TRY(read_range(f, t, json_object_get(value, "data_offsets"), data_bytes, &ranges[f->n_tensors]));
+        LVN_TRY(read_range(f, t, json_object_get(value, "data_offsets"), data_bytes,
+                           &ranges[f->n_tensors]));
         f->n_tensors++;
     }
     return LVN_OK;

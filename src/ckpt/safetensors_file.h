@@ -1,4 +1,5 @@
-/* The inside of an open safetensors file, shared by safetensors_read.c and safetensors_entries.c. */
+/* The inside of an open safetensors file, shared by safetensors_read.c and
+ * safetensors_entries.c. */
 #ifndef LEVIN_CKPT_SAFETENSORS_FILE_H
 #define LEVIN_CKPT_SAFETENSORS_FILE_H
 
@@ -19,8 +20,9 @@ struct lvni_st_file {
 
 /* From f->root, an object: f->meta, sorted by key. LVN_ERR_CORRUPT, LVN_ERR_MEMORY. */
 lvn_status lvni_st_read_meta(lvni_st_file *f);
-/* From f->root: f->tensors, sorted by name, with their places in f->data where there is one; its data_bytes bytes are read later, and each
- * belongs to exactly one tensor. LVN_ERR_CORRUPT, LVN_ERR_UNSUPPORTED, LVN_ERR_MEMORY. */
+/* From f->root: f->tensors, sorted by name, with their places in f->data where there is one; its
+ * data_bytes bytes are read later, and each belongs to exactly one tensor. LVN_ERR_CORRUPT,
+ * LVN_ERR_UNSUPPORTED, LVN_ERR_MEMORY. */
 lvn_status lvni_st_read_tensors(lvni_st_file *f, size_t data_bytes);
 
 #endif

@@ -4,8 +4,9 @@
 
 #include "ckpt/safetensors.h"
 
-enum { LVNI_ST_HEX = 17 };                             /* 16 digits and the zero */
-#define LVNI_ST_MAX_HEADER ((size_t)16 << 20) /* bytes; a thousand times what a large network needs */
+enum { LVNI_ST_HEX = 17 }; /* 16 digits and the zero */
+#define LVNI_ST_MAX_HEADER                                                                         \
+    ((size_t)16 << 20) /* bytes; a thousand times what a large network needs */
 #define LVNI_ST_CHECKSUMS "levin.checksums"
 #define LVNI_ST_HEADER_CHECKSUM "levin.header_checksum"
 
@@ -13,10 +14,10 @@ extern const char *const lvni_st_dtype_names[LVN_DTYPE_COUNT]; /* "F32" ... as i
 
 /* XXH3-64 of some bytes as 16 lower-case hex digits. */
 void lvni_st_checksum(const void *data, size_t bytes, char hex[LVNI_ST_HEX]);
-/* The same over metadata (without the header's own checksum) and the description of the tensors. Both sorted
- * by name. */
-void lvni_st_header_checksum(const lvni_st_tensor *tensors, int64_t n_tensors, const lvni_st_meta *meta,
-                             int64_t n_meta, char hex[LVNI_ST_HEX]);
+/* The same over metadata (without the header's own checksum) and the description of the tensors.
+ * Both sorted by name. */
+void lvni_st_header_checksum(const lvni_st_tensor *tensors, int64_t n_tensors,
+                             const lvni_st_meta *meta, int64_t n_meta, char hex[LVNI_ST_HEX]);
 
 void lvni_st_sort_tensors(lvni_st_tensor *tensors, int64_t n); /* by bytes of the name */
 void lvni_st_sort_meta(lvni_st_meta *meta, int64_t n);         /* by bytes of the key */

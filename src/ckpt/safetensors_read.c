@@ -1,6 +1,6 @@
-/* Reads safetensors files (safetensors.h). Nothing in a file is believed: every number of the header is
- * checked against the file before it is used. Called by ckpt/checkpoint.c, ckpt/ckpt_hash.c and whoever loads
- * weights. */
+/* Reads safetensors files (safetensors.h). Nothing in a file is believed: every number of the
+ * header is checked against the file before it is used. Called by ckpt/checkpoint.c,
+ * ckpt/ckpt_hash.c and whoever loads weights. */
 #include "ckpt/safetensors_file.h"
 
 #include "core/alloc.h"
@@ -66,7 +66,8 @@ static lvn_status read_header(lvni_st_file *f, int fd, size_t file_bytes, size_t
 {
     unsigned char raw[LENGTH_BYTES];
     if (file_bytes < sizeof raw) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "%s: %zu bytes are too few for a safetensors file", f->path, file_bytes);
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s: %zu bytes are too few for a safetensors file", f->path,
+                 file_bytes);
     }
     LVN_TRY(read_exactly(fd, f->path, raw, sizeof raw));
     uint64_t length = 0;
@@ -74,13 +75,13 @@ static lvn_status read_header(lvni_st_file *f, int fd, size_t file_bytes, size_t
         length = length << 8 | raw[i];
     }
     if (length <= file_bytes - sizeof raw && length > LVNI_ST_MAX_HEADER) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "%s: a header of %llu bytes; at most %zu (16 MiB) are read", f->path,
-                 (unsigned long long)length, LVNI_ST_MAX_HEADER);
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s: a header of %llu bytes; at most %zu (16 MiB) are read",
+                 f->path, (unsigned long long)length, LVNI_ST_MAX_HEADER);
     }
     if (length > file_bytes - sizeof raw) {
         LVN_FAIL(LVN_ERR_CORRUPT,
-                 "%s: a header of %llu bytes in a file of %zu: cut off, or no safetensors file", f->path,
-                 (unsigned long long)length, file_bytes);
+                 "%s: a header of %llu bytes in a file of %zu: cut off, or no safetensors file",
+                 f->path, (unsigned long long)length, file_bytes);
     }
     char *text = lvni_alloc(LVNI_TAG_CKPT, (size_t)length);
     if (text == NULL) {
@@ -126,7 +127,8 @@ static lvn_status verify(const lvni_st_file *f)
 {
     if (!f->header_ok) {
         LVN_FAIL(LVN_ERR_CORRUPT,
-                 "%s: the header (names, types, shapes, metadata) does not match its checksum", f->path);
+                 "%s: the header (names, types, shapes, metadata) does not match its checksum",
+                 f->path);
     }
     for (int64_t i = 0; f->data != NULL && i < f->n_tensors; i++) {
         if (!lvni_st_tensor_ok(f, i)) {

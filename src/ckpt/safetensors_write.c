@@ -1,5 +1,5 @@
-/* Writes safetensors files (safetensors.h): checks the entries, lays out the data, makes the header, hands
- * all of it to an atomic file. Called by ckpt/checkpoint.c and by export. */
+/* Writes safetensors files (safetensors.h): checks the entries, lays out the data, makes the
+ * header, hands all of it to an atomic file. Called by ckpt/checkpoint.c and by export. */
 #include "ckpt/safetensors_impl.h"
 
 #include "core/alloc.h"
@@ -27,19 +27,22 @@ typedef struct writer {
 
 static lvn_status out_of_memory(const writer *w)
 {
-    LVN_FAIL(LVN_ERR_MEMORY, "cannot write %s: no host memory for its header of %lld tensors", w->path,
-             (long long)w->n_tensors);
+    LVN_FAIL(LVN_ERR_MEMORY, "cannot write %s: no host memory for its header of %lld tensors",
+             w->path, (long long)w->n_tensors);
 }
 
 static lvn_status check_tensor(const writer *w, lvni_st_tensor *t)
 {
-    LVN_ARG(t->name != NULL && t->name[0] != '\0', "%s: a tensor without a name cannot be saved", w->path);
+    LVN_ARG(t->name != NULL && t->name[0] != '\0', "%s: a tensor without a name cannot be saved",
+            w->path);
     LVN_ARG(lvni_utf8_valid(t->name), "%s: the tensor name '%s' is not UTF-8", w->path, t->name);
-    LVN_ARG(strcmp(t->name, "__metadata__") != 0, "%s: no tensor may be called __metadata__", w->path);
-    LVN_ARG((int)t->dtype >= 0 && t->dtype < LVN_DTYPE_COUNT, "%s: tensor '%s' has the unknown data type %d",
-            w->path, t->name, (int)t->dtype);
-    LVN_ARG(t->ndim >= 0 && t->ndim <= LVN_MAX_NDIM, "%s: tensor '%s' has %d axes; 0 to %d can be saved",
-            w->path, t->name, t->ndim, LVN_MAX_NDIM);
+    LVN_ARG(strcmp(t->name, "__metadata__") != 0, "%s: no tensor may be called __metadata__",
+            w->path);
+    LVN_ARG((int)t->dtype >= 0 && t->dtype < LVN_DTYPE_COUNT,
+            "%s: tensor '%s' has the unknown data type %d", w->path, t->name, (int)t->dtype);
+    LVN_ARG(t->ndim >= 0 && t->ndim <= LVN_MAX_NDIM,
+            "%s: tensor '%s' has %d axes; 0 to %d can be saved", w->path, t->name, t->ndim,
+            LVN_MAX_NDIM);
     LVN_ARG(lvni_st_tensor_bytes(lvn_dtype_size(t->dtype), t->ndim, t->shape, &t->bytes),
             "%s: tensor '%s' has a negative or too large shape", w->path, t->name);
     LVN_ARG(t->data != NULL || t->bytes == 0, "%s: tensor '%s' has no data", w->path, t->name);
@@ -49,8 +52,8 @@ static lvn_status check_tensor(const writer *w, lvni_st_tensor *t)
 static lvn_status check_meta(const writer *w, const lvni_st_meta *m)
 {
     LVN_ARG(m->key != NULL && m->value != NULL, "%s: metadata without key or value", w->path);
-    LVN_ARG(lvni_utf8_valid(m->key) && lvni_utf8_valid(m->value), "%s: the metadata '%s' is not UTF-8",
-            w->path, m->key);
+    LVN_ARG(lvni_utf8_valid(m->key) && lvni_utf8_valid(m->value),
+            "%s: the metadata '%s' is not UTF-8", w->path, m->key);
     LVN_ARG(strcmp(m->key, LVNI_ST_CHECKSUMS) != 0 && strcmp(m->key, LVNI_ST_HEADER_CHECKSUM) != 0,
             "%s: the metadata key '%s' is reserved for the writer", w->path, m->key);
     return LVN_OK;
@@ -75,12 +78,12 @@ static lvn_status take_lists(writer *w, const lvni_st_tensor *tensors, const lvn
     lvni_st_sort_tensors(w->tensors, w->n_tensors);
     lvni_st_sort_meta(w->meta, w->n_meta);
     for (int64_t i = 1; i < w->n_tensors; i++) {
-        LVN_ARG(strcmp(w->tensors[i - 1].name, w->tensors[i].name) != 0, "%s: two tensors are called '%s'",
-                w->path, w->tensors[i].name);
+        LVN_ARG(strcmp(w->tensors[i - 1].name, w->tensors[i].name) != 0,
+                "%s: two tensors are called '%s'", w->path, w->tensors[i].name);
     }
     for (int64_t i = 1; i < w->n_meta; i++) {
-        LVN_ARG(strcmp(w->meta[i - 1].key, w->meta[i].key) != 0, "%s: the metadata key '%s' is given twice",
-                w->path, w->meta[i].key);
+        LVN_ARG(strcmp(w->meta[i - 1].key, w->meta[i].key) != 0,
+                "%s: the metadata key '%s' is given twice", w->path, w->meta[i].key);
     }
     return LVN_OK;
 }
@@ -103,8 +106,8 @@ static lvn_status lay_out(writer *w)
     return LVN_OK;
 }
 
-/* The compact text of a JSON value in our own memory, after `lead` and before `tail` free bytes. NULL: no
- * memory. */
+/* The compact text of a JSON value in our own memory, after `lead` and before `tail` free bytes.
+ * NULL: no memory. */
 static char *dump(const json_t *value, size_t lead, size_t tail, size_t *bytes)
 {
     const size_t n = json_dumpb(value, NULL, 0, JSON_COMPACT);
@@ -144,7 +147,8 @@ static lvn_status add_checksums(writer *w)
     w->meta[w->n_meta++] = (lvni_st_meta){.key = LVNI_ST_CHECKSUMS, .value = w->checksums};
     lvni_st_sort_meta(w->meta, w->n_meta);
     lvni_st_header_checksum(w->tensors, w->n_tensors, w->meta, w->n_meta, w->header_checksum);
-    w->meta[w->n_meta++] = (lvni_st_meta){.key = LVNI_ST_HEADER_CHECKSUM, .value = w->header_checksum};
+    w->meta[w->n_meta++] =
+        (lvni_st_meta){.key = LVNI_ST_HEADER_CHECKSUM, .value = w->header_checksum};
     return LVN_OK;
 }
 
@@ -179,7 +183,8 @@ static bool fill_header(const writer *w, json_t *root)
         }
     }
     for (int64_t i = 0; i < w->n_tensors; i++) {
-        if (json_object_set_new(root, w->tensors[i].name, describe(&w->tensors[i], w->begin[i])) != 0) {
+        if (json_object_set_new(root, w->tensors[i].name, describe(&w->tensors[i], w->begin[i])) !=
+            0) {
             return false;
         }
     }

@@ -57,8 +57,8 @@ static bool ends_in(const char *path, const char *end)
     return n > k && strcasecmp(path + n - k, end) == 0;
 }
 
-/* The run directory of a checkpoint, "." for "checkpoints/last.safetensors"; false: it is in none.
- */
+/* The run directory of a checkpoint, "." for "checkpoints/last.safetensors"; false: it is in
+ * none. */
 static bool run_of(const char *path, char dir[PATH_MAX_BYTES])
 {
     static const char folder[] = "checkpoints";

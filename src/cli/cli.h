@@ -8,15 +8,19 @@ enum { LVNI_COMMAND_USES = 3 };
 
 typedef struct lvni_command {
     const char *name;
-    int (*run)(int n, const char *const *words); /* the words behind the name; returns an exit code */
-    bool computes;                               /* uses the cpu backend: the environment must be clean */
-    bool trains;                                 /* takes the signals that ask for a checkpoint, from the first moment on */
-    bool alone;                                  /* one rank's work: of several, rank 0 does it */
+    /* the words behind the name; returns an exit code */
+    int (*run)(int n, const char *const *words);
+    /* uses the cpu backend: the environment must be clean */
+    bool computes;
+    /* takes the signals that ask for a checkpoint, from the first moment on */
+    bool trains;
+    bool alone; /* one rank's work: of several, rank 0 does it */
     struct {
         const char *usage, *help; /* "levin ops [NAME]", and what that does */
     } use[LVNI_COMMAND_USES];     /* NULL: no more */
     const char *more;             /* what else there is to know; NULL: nothing */
-    const char *topic;            /* its keys are those of this topic of the help; NULL: it has none */
+    /* its keys are those of this topic of the help; NULL: it has none */
+    const char *topic;
     const lvni_option_table *(*tables)(size_t *n); /* its keys; NULL: those of the topic, or none */
 } lvni_command;
 
@@ -37,8 +41,8 @@ int lvni_help_key(const lvni_command *of, const char *key, const char *near);
 const char *lvni_command_near(const char *name);
 /* Usage, and all keys. */
 void lvni_command_print_help(const lvni_command *command);
-/* Of a command that is one rank's work: is this another rank? Then it leaves with *code. Rank 0 says that it does it (W203), or under LEVIN_STRICT=1
- * that nobody does. */
+/* Of a command that is one rank's work: is this another rank? Then it leaves with *code. Rank 0
+ * says that it does it (W203), or under LEVIN_STRICT=1 that nobody does. */
 bool lvni_command_is_done_elsewhere(const char *name, int *code);
 /* "usage: levin ops [NAME]" on standard error; LVNI_EXIT_USAGE. */
 int lvni_command_misused(const char *name);

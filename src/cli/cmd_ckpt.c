@@ -1,4 +1,5 @@
-/* levin ckpt hash FILE|RUN: two numbers for the tensors in a file (of a run directory: its last checkpoint); damage is told and gives exit code 1. */
+/* levin ckpt hash FILE|RUN: two numbers for the tensors in a file (of a run directory: its last
+ * checkpoint); damage is told and gives exit code 1. */
 #include "ckpt/checkpoint.h"
 #include "ckpt/ckpt_hash.h"
 #include "cli/cli.h"

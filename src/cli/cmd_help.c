@@ -8,7 +8,8 @@
 
 static void print_overview(FILE *out)
 {
-    fputs("levin " LEVIN_VERSION ": training of neural networks, the same bits on every layout\n\n", out);
+    fputs("levin " LEVIN_VERSION ": training of neural networks, the same bits on every layout\n\n",
+          out);
     for (int i = 0; i < lvni_n_commands; i++) {
         const lvni_command *c = &lvni_commands[i];
         for (int k = 0; k < LVNI_COMMAND_USES && c->use[k].usage != NULL; k++) {

@@ -1,4 +1,5 @@
-/* levin ops [NAME]: the op table as the program has it (kernels/ops.def): which kernel runs each type, and what an op takes. */
+/* levin ops [NAME]: the op table as the program has it (kernels/ops.def): which kernel runs each
+ * type, and what an op takes. */
 #include "cli/cli.h"
 #include "core/edit_distance.h"
 #include "core/escape.h"
@@ -10,12 +11,14 @@
 #include <stdio.h>
 #include <string.h>
 
-/* lvni_run takes the type of the first input: f64 goes to the reference, all others to the processor. */
+/* lvni_run takes the type of the first input: f64 goes to the reference, all others to the
+ * processor. */
 static const struct column {
     const char *type;
     const char *backend;
     unsigned own; /* flag of the op without which the processor works on f32 copies */
-} columns[] = {{"f32", "cpu", 0}, {"bf16", "cpu", LVNI_BF16}, {"f16", "cpu", LVNI_F16}, {"f64", "ref", 0}};
+} columns[] = {
+    {"f32", "cpu", 0}, {"bf16", "cpu", LVNI_BF16}, {"f16", "cpu", LVNI_F16}, {"f64", "ref", 0}};
 enum { COLUMNS = sizeof columns / sizeof *columns };
 
 static const char *kernel_of(const lvni_op_info *op, const struct column *c)
@@ -26,7 +29,10 @@ static const char *kernel_of(const lvni_op_info *op, const struct column *c)
 /* In which type an op runs under bf16-mixed and 16-mixed. */
 static const char *mixed(const lvni_op_info *op)
 {
-    return (op->flags & LVNI_LOW) != 0 ? "low" : (op->flags & LVNI_FULL) != 0 ? "f32" : (op->flags & LVNI_WIDEST) != 0 ? "widest" : "given";
+    return (op->flags & LVNI_LOW) != 0      ? "low"
+           : (op->flags & LVNI_FULL) != 0   ? "f32"
+           : (op->flags & LVNI_WIDEST) != 0 ? "widest"
+                                            : "given";
 }
 
 /* "2", or "2-3" when some may be left out. */
@@ -62,28 +68,38 @@ static void print_table(void)
         }
         printf(" %-7s%-5s%s\n", mixed(op), lvni_has_second((lvni_op)i) ? "yes" : "-", op->sentence);
     }
-    printf("%d ops. Under a type: the backend whose kernel takes it (copy: cpu, on f32 copies). mixed: the type under bf16-mixed and\n"
-           "16-mixed (low: bf16 or f16; widest: f32 when one input is; given: that of the inputs). 2nd: create_graph works.\n"
+    printf("%d ops. Under a type: the backend whose kernel takes it (copy: cpu, on f32 copies). "
+           "mixed: the type under bf16-mixed and\n"
+           "16-mixed (low: bf16 or f16; widest: f32 when one input is; given: that of the inputs). "
+           "2nd: create_graph works.\n"
            "`levin ops NAME` tells more of one\n",
            (int)LVNI_OP_COUNT);
 }
 
 static void print_op(const lvni_op_info *op)
 {
-    static const char *const left_out[] = {"", "; the last may be left out", "; the last two may be left out"};
+    static const char *const left_out[] = {"", "; the last may be left out",
+                                           "; the last two may be left out"};
     char in[16], out[16];
     printf("%s: %s\n", op->name, op->sentence);
-    printf("  inputs      %s%s\n", inputs(op, in), lvni_op_optional(op) > 2 ? "; as many as are given" : left_out[lvni_op_optional(op)]);
-    printf("  outputs     %s%s\n", outputs(op, out), (op->flags & LVNI_OPTIONAL_OUT) != 0 ? "; those after the first on demand" : "");
+    printf("  inputs      %s%s\n", inputs(op, in),
+           lvni_op_optional(op) > 2 ? "; as many as are given" : left_out[lvni_op_optional(op)]);
+    printf("  outputs     %s%s\n", outputs(op, out),
+           (op->flags & LVNI_OPTIONAL_OUT) != 0 ? "; those after the first on demand" : "");
     printf("  attributes  %s\n", op->attributes);
     for (int c = 0; c < COLUMNS; c++) {
         const char *kernel = kernel_of(op, &columns[c]);
-        printf("  %-10s  %s\n", columns[c].type, strcmp(kernel, "copy") == 0 ? "cpu, on f32 copies" : kernel);
+        printf("  %-10s  %s\n", columns[c].type,
+               strcmp(kernel, "copy") == 0 ? "cpu, on f32 copies" : kernel);
     }
     printf("  mixed       %s\n", mixed(op));
-    printf("  2nd         %s\n", lvni_has_second((lvni_op)(op - lvni_ops)) ? "its gradient has a gradient (create_graph)" : "no second derivative");
-    printf("  bits        %s\n", (op->flags & LVNI_REDUCING) != 0 ? "depend on wgrad_threads and on nothing else of the layout"
-                                                                : "the same on any number of threads, unless the attributes say otherwise");
+    printf("  2nd         %s\n", lvni_has_second((lvni_op)(op - lvni_ops))
+                                     ? "its gradient has a gradient (create_graph)"
+                                     : "no second derivative");
+    printf("  bits        %s\n",
+           (op->flags & LVNI_REDUCING) != 0
+               ? "depend on wgrad_threads and on nothing else of the layout"
+               : "the same on any number of threads, unless the attributes say otherwise");
 }
 
 static int unknown(const char *name)
@@ -98,8 +114,8 @@ static int unknown(const char *name)
         }
     }
     lvni_print(stderr, "error: there is no op %s%s%s%s; `levin ops` lists all\n", name,
-               near != NULL ? "; did you mean " : "",
-            near != NULL ? near : "", near != NULL ? "?" : "");
+               near != NULL ? "; did you mean " : "", near != NULL ? near : "",
+               near != NULL ? "?" : "");
     return LVNI_EXIT_USAGE;
 }
 

@@ -1,4 +1,5 @@
-/* levin slurm env|expand|compress: what the environment tells of this process, and host lists, without asking Slurm. */
+/* levin slurm env|expand|compress: what the environment tells of this process, and host lists,
+ * without asking Slurm. */
 #include "cli/cli.h"
 #include "core/alloc.h"
 #include "core/escape.h"
@@ -19,16 +20,19 @@ static int unknown_word(const char *command, const char *word)
     return LVNI_EXIT_USAGE;
 }
 
-/* Rather than nothing, and 0: the variable that was to hold it is unset. In quotes it is an empty list, which has no hosts. */
+/* Rather than nothing, and 0: the variable that was to hold it is unset. In quotes it is an empty
+ * list, which has no hosts. */
 static int no_list(const char *command)
 {
-    fprintf(stderr, "error: levin slurm %s: which hosts? Give a list such as 'n[08-10],login1'\n", command);
+    fprintf(stderr, "error: levin slurm %s: which hosts? Give a list such as 'n[08-10],login1'\n",
+            command);
     return LVNI_EXIT_USAGE;
 }
 
 typedef enum form { PLAIN, JSON, EXPORT } form;
 
-static lvn_status print_who(const lvni_who_options *options, form f, bool strict, lvni_notices *notices)
+static lvn_status print_who(const lvni_who_options *options, form f, bool strict,
+                            lvni_notices *notices)
 {
     lvni_who who;
     lvni_str out = {.len = 0};
@@ -39,7 +43,9 @@ static lvn_status print_who(const lvni_who_options *options, form f, bool strict
     s = lvni_who_check_address_here(&who, notices);
     s = s == LVN_OK && strict ? lvni_notices_refuse_warnings(notices) : s;
     if (s == LVN_OK) {
-        (f == JSON ? lvni_who_print_json : f == EXPORT ? lvni_who_print_export : lvni_who_print)(&who, &out);
+        (f == JSON     ? lvni_who_print_json
+         : f == EXPORT ? lvni_who_print_export
+                       : lvni_who_print)(&who, &out);
         s = lvni_str_status(&out);
     }
     if (s == LVN_OK) {
@@ -78,7 +84,8 @@ static int env(int n, const char *const *words)
 }
 
 /* All words behind the options, as one list of hosts. */
-static lvn_status expand_all(int n, const char *const *words, lvni_notices *notices, lvni_hosts *hosts)
+static lvn_status expand_all(int n, const char *const *words, lvni_notices *notices,
+                             lvni_hosts *hosts)
 {
     for (int i = 0; i < n; i++) {
         LVN_TRY(lvni_hosts_expand(hosts, words[i], notices));

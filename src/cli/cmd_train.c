@@ -19,7 +19,8 @@ static int check_recipe(int n, const char *const *words, const char *command)
     }
     for (size_t i = 0; n >= 1 && i < sizeof later / sizeof *later; i++) {
         if (strcmp(words[0], later[i]) == 0) {
-            lvni_print(stderr, "error: the recipe %s comes with a later version; this one has classify\n",
+            lvni_print(stderr,
+                       "error: the recipe %s comes with a later version; this one has classify\n",
                        words[0]);
             return LVNI_EXIT_USAGE;
         }
@@ -33,7 +34,8 @@ static int check_recipe(int n, const char *const *words, const char *command)
                    strcmp(command, "plan") == 0 ? "plan train" : command, words[0]);
         return LVNI_EXIT_USAGE;
     }
-    const bool near = lvni_edit_distance(words[0], "classify") <= lvni_edit_limit(words[0], "classify");
+    const bool near =
+        lvni_edit_distance(words[0], "classify") <= lvni_edit_limit(words[0], "classify");
     lvni_print(stderr, "error: unknown recipe %s; %s\n", words[0],
                near ? "did you mean classify?" : "this version has classify");
     return lvni_command_misused(command);

@@ -11,47 +11,85 @@
 #include <string.h>
 
 const lvni_command lvni_commands[] = {
-    {.name = "train", .run = lvni_cmd_train, .computes = true, .trains = true,
-     .use = {{"levin train classify data=DIR [key=value ...]", "train a classifier of pictures (one sub-folder per class)"}},
+    {.name = "train",
+     .run = lvni_cmd_train,
+     .computes = true,
+     .trains = true,
+     .use = {{"levin train classify data=DIR [key=value ...]",
+              "train a classifier of pictures (one sub-folder per class)"}},
      .more = "Recipes: classify. The run goes into out=DIR; resume=true goes on with it.",
-     .topic = "train.classify", .tables = lvni_classify_train_tables},
-    {.name = "predict", .run = lvni_cmd_predict, .computes = true,
-     .use = {{"levin predict model=out/x data=DIR output=F.csv", "label pictures with a trained model"},
-             {"levin predict model=resnet18 weights=W.safetensors data=X.npy output=logits.npy", "plain logits of an array of pictures"}},
-     .topic = "predict", .tables = lvni_classify_predict_tables},
-    {.name = "eval", .run = lvni_cmd_eval, .computes = true,
+     .topic = "train.classify",
+     .tables = lvni_classify_train_tables},
+    {.name = "predict",
+     .run = lvni_cmd_predict,
+     .computes = true,
+     .use = {{"levin predict model=out/x data=DIR output=F.csv",
+              "label pictures with a trained model"},
+             {"levin predict model=resnet18 weights=W.safetensors data=X.npy output=logits.npy",
+              "plain logits of an array of pictures"}},
+     .topic = "predict",
+     .tables = lvni_classify_predict_tables},
+    {.name = "eval",
+     .run = lvni_cmd_eval,
+     .computes = true,
      .use = {{"levin eval model=out/x data=DIR", "measure a trained model"}},
-     .topic = "eval", .tables = lvni_classify_eval_tables},
-    {.name = "export", .run = lvni_cmd_export, .alone = true,
-     .use = {{"levin export model=out/x output=W.safetensors", "weights with the names and layouts of PyTorch"}},
-     .topic = "export", .tables = lvni_export_tables},
-    {.name = "plan", .run = lvni_cmd_plan, .computes = true, .alone = true,
+     .topic = "eval",
+     .tables = lvni_classify_eval_tables},
+    {.name = "export",
+     .run = lvni_cmd_export,
+     .alone = true,
+     .use = {{"levin export model=out/x output=W.safetensors",
+              "weights with the names and layouts of PyTorch"}},
+     .topic = "export",
+     .tables = lvni_export_tables},
+    {.name = "plan",
+     .run = lvni_cmd_plan,
+     .computes = true,
+     .alone = true,
      .use = {{"levin plan train classify data=DIR ...", "what would run, without running it"}},
-     .more = "Prints how the batches are cut, the length of the run, the parameters, the memory it would take, and the keys that pin its bits;\n"
+     .more = "Prints how the batches are cut, the length of the run, the parameters, the memory it "
+             "would take, and the keys that pin its bits;\n"
              "writes nothing. What the training would refuse is refused here.",
      .topic = "train.classify"},
-    {.name = "slurm", .run = lvni_cmd_slurm,
-     .use = {{"levin slurm env [--json | --export] [--strict]", "who this process is among its ranks, and what told so"},
-             {"levin slurm expand [--first] LIST...", "the hosts of a list such as n[08-11], one a line"},
+    {.name = "slurm",
+     .run = lvni_cmd_slurm,
+     .use = {{"levin slurm env [--json | --export] [--strict]",
+              "who this process is among its ranks, and what told so"},
+             {"levin slurm expand [--first] LIST...",
+              "the hosts of a list such as n[08-11], one a line"},
              {"levin slurm compress HOST...", "the shortest list of these hosts"}},
-     .more = "env: --env-source NAME reads the variables of one launcher alone (levin torchrun ompi mvapich2 pals jsm flux pmi slurm single);\n"
-             "--export prints lines for a shell's eval. expand: --first prints the first host (exit code 1 when there is none), --count how many\n"
-             "there are, -0 ends each with a zero byte. Works without Slurm; docs/launch.md tells more."},
-    {.name = "launch", .run = lvni_cmd_launch,
-     .use = {{"levin launch -n 4 -- PROGRAM [ARGS...]", "any program as several ranks, with torchrun's environment"}},
-     .more = "Options are --key value or key=value; -n is --nproc, -q --quiet, -v --verbose. The first failure is named with its last lines, all\n"
+     .more = "env: --env-source NAME reads the variables of one launcher alone (levin torchrun "
+             "ompi mvapich2 pals jsm flux pmi slurm single);\n"
+             "--export prints lines for a shell's eval. expand: --first prints the first host "
+             "(exit code 1 when there is none), --count how many\n"
+             "there are, -0 ends each with a zero byte. Works without Slurm; docs/launch.md tells "
+             "more."},
+    {.name = "launch",
+     .run = lvni_cmd_launch,
+     .use = {{"levin launch -n 4 -- PROGRAM [ARGS...]",
+              "any program as several ranks, with torchrun's environment"}},
+     .more = "Options are --key value or key=value; -n is --nproc, -q --quiet, -v --verbose. The "
+             "first failure is named with its last lines, all\n"
              "others are stopped, and nothing is left behind. docs/launch.md tells more.",
-     .topic = "launch", .tables = lvni_launch_tables},
-    {.name = "ckpt", .run = lvni_cmd_ckpt, .alone = true,
-     .use = {{"levin ckpt hash FILE or RUN", "hashes of weights and state in a checkpoint, or in a run's last one"}},
-     .more = "`weights` is over parameters and buffers, `state` over all tensors and the position of the run: equal for equal runs on any layout.\n"
+     .topic = "launch",
+     .tables = lvni_launch_tables},
+    {.name = "ckpt",
+     .run = lvni_cmd_ckpt,
+     .alone = true,
+     .use = {{"levin ckpt hash FILE or RUN",
+              "hashes of weights and state in a checkpoint, or in a run's last one"}},
+     .more = "`weights` is over parameters and buffers, `state` over all tensors and the position "
+             "of the run: equal for equal runs on any layout.\n"
              "Exit code 1 when the checksum of a tensor does not match."},
-    {.name = "ops", .run = lvni_cmd_ops,
+    {.name = "ops",
+     .run = lvni_cmd_ops,
      .use = {{"levin ops [NAME]", "the kernel ops: types, backends, attributes"}},
      .more = "Without a name the table of all; with one, what that op takes."},
-    {.name = "help", .run = lvni_cmd_help,
+    {.name = "help",
+     .run = lvni_cmd_help,
      .use = {{"levin help [COMMAND] [KEY]", "all keys of a command with defaults, or one key"}},
-     .more = "`levin COMMAND --help` prints the same. KEY is a key, its beginning (optim), or its name in "
+     .more = "`levin COMMAND --help` prints the same. KEY is a key, its beginning (optim), or its "
+             "name in "
              "Lightning, timm, torchrun or Keras."},
 };
 const int lvni_n_commands = sizeof lvni_commands / sizeof *lvni_commands;
@@ -95,7 +133,8 @@ const char *lvni_command_near(const char *name)
 void lvni_command_print_help(const lvni_command *c)
 {
     for (int i = 0; i < LVNI_COMMAND_USES && c->use[i].usage != NULL; i++) {
-        printf("%s %s\n           %s\n", i == 0 ? "usage:" : "      ", c->use[i].usage, c->use[i].help);
+        printf("%s %s\n           %s\n", i == 0 ? "usage:" : "      ", c->use[i].usage,
+               c->use[i].help);
     }
     if (c->more != NULL) {
         printf("%s\n", c->more);

@@ -1,4 +1,5 @@
-/* levin COMMAND [key=value ...]: looks the command up and runs it. Nothing else happens before, but that of several ranks one does what is one rank's work. */
+/* levin COMMAND [key=value ...]: looks the command up and runs it. Nothing else happens before, but
+ * that of several ranks one does what is one rank's work. */
 #include "cli/cli.h"
 #include "core/escape.h"
 #include "core/exit_code.h"
@@ -34,7 +35,8 @@ static bool asks_for_help(const char *word)
 
 static int run(const lvni_command *c, int argc, char **argv)
 {
-    for (int i = 2; i < argc && strcmp(argv[i], "--") != 0; i++) { /* behind it stands another program, with a help of its own */
+    for (int i = 2; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        /* behind it stands another program, with a help of its own */
         if (asks_for_help(argv[i])) {
             lvni_command_print_help(c);
             return LVNI_EXIT_OK;
@@ -57,7 +59,8 @@ static int run(const lvni_command *c, int argc, char **argv)
     return c->run(argc - 2, (const char *const *)argv + 2);
 }
 
-/* Where somebody has closed a standard descriptor the next file or socket would get its number, and output would go there. */
+/* Where somebody has closed a standard descriptor the next file or socket would get its number, and
+ * output would go there. */
 static void open_standard(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
@@ -83,7 +86,8 @@ static int finish(int code)
 int main(int argc, char **argv)
 {
     open_standard();
-    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow (ulimit -f) is an error of the write, told as a full disk is */
+    /* a file that may not grow (ulimit -f) is an error of the write, told as a full disk is */
+    signal(SIGXFSZ, SIG_IGN);
     if (argc < 2) {
         fputs("error: a command is missing: levin COMMAND [key=value ...]\n", stderr);
         lvni_cmd_help(0, NULL);

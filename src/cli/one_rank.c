@@ -12,8 +12,10 @@ static bool warn(const char *name, int world)
 {
     lvni_notices note = {0};
     bool strict = false;
-    lvni_notice_warn(&note, 203, "levin %s is the work of one rank: rank 0 does it, the other%s of the %d ranks ha%s nothing to do", name,
-                     world > 2 ? "s" : "", world, world > 2 ? "ve" : "s");
+    lvni_notice_warn(&note, 203,
+                     "levin %s is the work of one rank: rank 0 does it, the other%s of the %d "
+                     "ranks ha%s nothing to do",
+                     name, world > 2 ? "s" : "", world, world > 2 ? "ve" : "s");
     lvn_status s = lvni_env_strict(environ, -1, &note, &strict);
     s = s == LVN_OK && strict ? lvni_notices_refuse_warnings(&note) : s;
     fputs(lvni_str_text(s == LVN_OK ? &note.warnings : &note.text), stderr);
@@ -28,7 +30,8 @@ bool lvni_command_is_done_elsewhere(const char *name, int *code)
     lvni_who who;
     const bool known = lvni_who_detect(environ, &o, &said, &who) == LVN_OK;
     lvni_notices_free(&said);
-    if (!known) { /* variables that contradict each other are no matter of a command without ranks */
+    if (!known) {
+        /* variables that contradict each other are no matter of a command without ranks */
         lvn_clear_error();
         return false;
     }

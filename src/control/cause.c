@@ -31,7 +31,8 @@ void lvni_cause_sentence(const lvni_cause *cause, char *out, size_t size)
 {
     static const char first[] = " failed first";
     char pid[32] = "", when[48] = "";
-    if (cause->kind == LVNI_CAUSE_PEER && strstr(cause->message, first) != NULL) { /* it only heard of it, and says of whom */
+    if (cause->kind == LVNI_CAUSE_PEER && strstr(cause->message, first) != NULL) {
+        /* it only heard of it, and says of whom */
         snprintf(out, size, "%s", cause->message);
         return;
     }
@@ -41,5 +42,6 @@ void lvni_cause_sentence(const lvni_cause *cause, char *out, size_t size)
     if (cause->step >= 0) {
         snprintf(when, sizeof when, " at step %lld", (long long)cause->step);
     }
-    snprintf(out, size, "rank %d (%s%s)%s%s: %s", cause->rank, cause->host, pid, first, when, cause->message);
+    snprintf(out, size, "rank %d (%s%s)%s%s: %s", cause->rank, cause->host, pid, first, when,
+             cause->message);
 }

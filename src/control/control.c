@@ -1,4 +1,5 @@
-/* A rank's connection from the caller's side (control.h): made, asked, ended. Its thread is in control_thread.c. */
+/* A rank's connection from the caller's side (control.h): made, asked, ended. Its thread is in
+ * control_thread.c. */
 #include "control_impl.h"
 
 #include "core/alloc.h"
@@ -33,7 +34,8 @@ static lvni_control *make(const lvni_control_options *o, const control_link *lin
     }
     c->rank = o->rank;
     c->world = o->world;
-    c->heartbeat_s = o->heartbeat_s < o->peer_timeout_s / 4 ? o->heartbeat_s : o->peer_timeout_s / 4;
+    c->heartbeat_s =
+        o->heartbeat_s < o->peer_timeout_s / 4 ? o->heartbeat_s : o->peer_timeout_s / 4;
     c->peer_timeout_s = o->peer_timeout_s;
     c->rdzv_timeout_s = o->rdzv_timeout_s;
     c->on_abort = o->on_abort;
@@ -67,8 +69,8 @@ static void free_control(lvni_control *c)
 lvn_status lvni_control_connect(const lvni_control_options *options, lvni_control **out)
 {
     *out = NULL;
-    LVN_ARG(options->world >= 1 && options->rank >= 0 && options->rank < options->world, "rank %d of %d does not exist", options->rank,
-            options->world);
+    LVN_ARG(options->world >= 1 && options->rank >= 0 && options->rank < options->world,
+            "rank %d of %d does not exist", options->rank, options->world);
     LVN_ARG(options->n_ports > 0 || options->rdzv_dir != NULL, "no port of the store was given");
     control_link link = {.fd = -1};
     LVN_TRY(lvni_control_find(options, &link));
@@ -82,7 +84,8 @@ lvn_status lvni_control_connect(const lvni_control_options *options, lvni_contro
     const int error = c->wake_fd < 0 ? errno : lvni_thread_start(&c->thread, lvni_control_run, c);
     if (error != 0) {
         free_control(c);
-        LVN_FAIL(error == ENOMEM ? LVN_ERR_MEMORY : LVN_ERR_IO, "the thread of the control channel cannot be started: %s", strerror(error));
+        LVN_FAIL(error == ENOMEM ? LVN_ERR_MEMORY : LVN_ERR_IO,
+                 "the thread of the control channel cannot be started: %s", strerror(error));
     }
     *out = c;
     return LVN_OK;
@@ -120,7 +123,8 @@ lvn_status lvni_control_check(const lvni_control *control)
     return is_over(control) ? over(control) : LVN_OK;
 }
 
-size_t lvni_control_begin_ask(lvni_control *c, lvni_str *frame, lvni_frame_type type, control_request *request)
+size_t lvni_control_begin_ask(lvni_control *c, lvni_str *frame, lvni_frame_type type,
+                              control_request *request)
 {
     *request = (control_request){.id = atomic_fetch_add(&c->next_id, 1)};
     const size_t at = lvni_frame_begin(frame, type);
@@ -132,7 +136,8 @@ size_t lvni_control_begin_ask(lvni_control *c, lvni_str *frame, lvni_frame_type 
 static void wait_answer(lvni_control *c, control_request *request, double timeout_s)
 {
     const double patience_s = timeout_s + c->peer_timeout_s + 1;
-    const struct timespec until = lvni_timespec(lvni_now_ns() + (uint64_t)((patience_s < 1e9 ? patience_s : 1e9) * 1e9));
+    const struct timespec until =
+        lvni_timespec(lvni_now_ns() + (uint64_t)((patience_s < 1e9 ? patience_s : 1e9) * 1e9));
     int error = 0;
     while (!request->done && !is_over(c) && error == 0) {
         error = pthread_cond_timedwait(&c->changed, &c->lock, &until);
@@ -144,7 +149,8 @@ static void wait_answer(lvni_control *c, control_request *request, double timeou
     *at = request->next;
 }
 
-lvn_status lvni_control_ask(lvni_control *c, lvni_str *frame, size_t at, control_request *request, double timeout_s)
+lvn_status lvni_control_ask(lvni_control *c, lvni_str *frame, size_t at, control_request *request,
+                            double timeout_s)
 {
     lvni_frame_end(frame, at);
     lvn_status status = lvni_str_status(frame);
@@ -182,8 +188,11 @@ static uint32_t milliseconds(double timeout_s)
 
 static lvn_status check_key(const char *key, size_t n)
 {
-    LVN_ARG(key[0] != '\0' && strlen(key) <= LVNI_CONTROL_MAX_KEY, "a key of the store has 1 to %d bytes: '%.80s'", LVNI_CONTROL_MAX_KEY, key);
-    LVN_ARG(n <= LVNI_CONTROL_MAX_VALUE, "a value of the store has at most %d bytes, '%.80s' has %zu", LVNI_CONTROL_MAX_VALUE, key, n);
+    LVN_ARG(key[0] != '\0' && strlen(key) <= LVNI_CONTROL_MAX_KEY,
+            "a key of the store has 1 to %d bytes: '%.80s'", LVNI_CONTROL_MAX_KEY, key);
+    LVN_ARG(n <= LVNI_CONTROL_MAX_VALUE,
+            "a value of the store has at most %d bytes, '%.80s' has %zu", LVNI_CONTROL_MAX_VALUE,
+            key, n);
     return LVN_OK;
 }
 
@@ -200,7 +209,8 @@ lvn_status lvni_control_set(lvni_control *control, const char *key, const void *
     return LVN_OK;
 }
 
-lvn_status lvni_control_get(lvni_control *control, const char *key, double timeout_s, char **bytes, size_t *n)
+lvn_status lvni_control_get(lvni_control *control, const char *key, double timeout_s, char **bytes,
+                            size_t *n)
 {
     *bytes = NULL;
     *n = 0;
@@ -257,7 +267,8 @@ static lvn_status split_parts(const char *bytes, size_t n, int world, lvni_bytes
     return LVN_OK;
 }
 
-lvn_status lvni_control_gather(lvni_control *control, const char *name, const void *bytes, size_t n, double timeout_s, lvni_bytes **out)
+lvn_status lvni_control_gather(lvni_control *control, const char *name, const void *bytes, size_t n,
+                               double timeout_s, lvni_bytes **out)
 {
     *out = NULL;
     LVN_TRY(check_key(name, n));

@@ -1,24 +1,32 @@
-/* A rank's side of the control channel: one TCP connection to the store (store.h), looked after by a thread of its own. It carries
- * no tensors. Over it the ranks find each other, exchange small facts, agree on the step to stop at, and learn who failed first.
+/* A rank's side of the control channel: one TCP connection to the store (store.h), looked after by
+ * a thread of its own. It carries no tensors. Over it the ranks find each other, exchange small
+ * facts, agree on the step to stop at, and learn who failed first.
  *
  * Who calls what when, on every rank:
- *   lvni_control_connect      once, as soon as rank, world and the store's address are known. On the store's host the store is
- *                             created first (lvni_store_create); that rank connects like all others.
- *   lvni_control_rendezvous   once, when the configuration is resolved and the checkpoint to resume from is chosen: gives the table
- *                             of all ranks, or the sentence that says who is missing or does not fit
- *   lvni_control_gather, _get, _set, _add, _barrier     for facts: addresses, memory handles, fingerprints
+ *   lvni_control_connect      once, as soon as rank, world and the store's address are known. On
+ *                             the store's host the store is created first (lvni_store_create); that
+ *                             rank connects like all others.
+ *   lvni_control_rendezvous   once, when the configuration is resolved and the checkpoint to resume
+ *                             from is chosen: gives the table of all ranks, or the sentence that
+ *                             says who is missing or does not fit
+ *   lvni_control_gather, _get, _set, _add, _barrier     for facts: addresses, memory handles,
+ *     fingerprints
  *   lvni_control_boundary     before every training step, the first included
  *   lvni_control_request_stop by whoever saw a signal or ran out of time
- *   lvni_control_fail         by whoever fails, before its process ends, also when it fails only because a peer is gone
- *   lvni_control_leave        at the end of a run that finished; lvni_control_destroy at the end of any
+ *   lvni_control_fail         by whoever fails, before its process ends, also when it fails only
+ *     because a peer is gone
+ *   lvni_control_leave        at the end of a run that finished; lvni_control_destroy at the end of
+ *     any
  *   lvni_store_wait, lvni_store_destroy on the store's host, after lvni_control_destroy
  *
- * A rank whose connection ends without lvni_control_leave or lvni_control_fail counts as lost, and the run is over: the store tells
- * everybody the cause, `on_abort` is called, and every later call here is LVN_ERR_PEER with a sentence that names rank, host and
- * step of the first cause. The same happens when the store falls silent or its connection breaks.
+ * A rank whose connection ends without lvni_control_leave or lvni_control_fail counts as lost, and
+ * the run is over: the store tells everybody the cause, `on_abort` is called, and every later call
+ * here is LVN_ERR_PEER with a sentence that names rank, host and step of the first cause. The same
+ * happens when the store falls silent or its connection breaks.
  *
- * Thread-safe, except connect and destroy. Errors whose message begins with "E1nn: " are those of the specification; the store's
- * host prints them, the others need not. lvni_exit_of_error (core/notice.h) gives the exit code. */
+ * Thread-safe, except connect and destroy. Errors whose message begins with "E1nn: " are those of
+ * the specification; the store's host prints them, the others need not. lvni_exit_of_error
+ * (core/notice.h) gives the exit code. */
 #ifndef LEVIN_CONTROL_CONTROL_H
 #define LEVIN_CONTROL_CONTROL_H
 
@@ -29,27 +37,28 @@ typedef struct lvni_control lvni_control;
 /* ---- Causes: why a run is over ---- */
 
 /* kind, name (as in error records) */
-#define LVNI_CAUSE_LIST(X)                                                                                              \
-    X(NONE, "none")                                                                                                     \
-    X(ERROR, "error")   /* the work itself: a bug, data, a full disk */                                                 \
-    X(NAN, "nan")       /* a value that is not finite */                                                                \
-    X(OOM, "oom")       /* host or device memory */                                                                     \
-    X(CUDA, "cuda")                                                                                                     \
-    X(NCCL, "nccl")                                                                                                     \
-    X(SIGNAL, "signal") /* killed, or lost: the connection broke or fell silent before any word */                      \
-    X(PEER, "peer")     /* fails only because another rank is gone: never the first cause where there is another */
+#define LVNI_CAUSE_LIST(X)                                                                         \
+    X(NONE, "none")                                                                                \
+    X(ERROR, "error") /* the work itself: a bug, data, a full disk */                              \
+    X(NAN, "nan")     /* a value that is not finite */                                             \
+    X(OOM, "oom")     /* host or device memory */                                                  \
+    X(CUDA, "cuda")                                                                                \
+    X(NCCL, "nccl")                                                                                \
+    X(SIGNAL, "signal") /* killed, or lost: the connection broke or fell silent before any word */ \
+    X(PEER, "peer") /* fails only because another rank is gone: never the first cause where there  \
+                       is another */
 
 typedef enum lvni_cause_kind {
 #define LVNI_CAUSE_ENUM(kind, name) LVNI_CAUSE_##kind,
     LVNI_CAUSE_LIST(LVNI_CAUSE_ENUM)
 #undef LVNI_CAUSE_ENUM
-    LVNI_CAUSE_COUNT
+        LVNI_CAUSE_COUNT
 } lvni_cause_kind;
 
 typedef struct lvni_cause {
     lvni_cause_kind kind;
     int rank;
-    int64_t step;     /* -1: before the first step, or not known */
+    int64_t step; /* -1: before the first step, or not known */
     int64_t pid;
     uint64_t time_ns; /* wall clock of the host that noticed */
     char host[64];
@@ -59,8 +68,9 @@ typedef struct lvni_cause {
 const char *lvni_cause_name(lvni_cause_kind kind); /* "nan"; "?" for none of them */
 /* The kind of failure that a status stands for, as in error records (core/error_record.h). */
 lvni_cause_kind lvni_cause_of_status(lvn_status status);
-/* "rank 2 (n08, pid 4711) failed first at step 812: MESSAGE": the one sentence for users. Cut to size, zero-terminated. Of a rank
- * that ends because of another one it is the sentence about that one. */
+/* "rank 2 (n08, pid 4711) failed first at step 812: MESSAGE": the one sentence for users. Cut to
+ * size, zero-terminated. Of a rank that ends because of another one it is the sentence about that
+ * one. */
 void lvni_cause_sentence(const lvni_cause *cause, char *out, size_t size);
 
 /* ---- Connecting ---- */
@@ -79,29 +89,35 @@ typedef enum lvni_auth {
 
 typedef struct lvni_control_options {
     /* From the identity. Everything is copied. */
-    const char *host;   /* of the store: name or address; NULL: 127.0.0.1 */
-    const int *ports;   /* candidates, tried in turn; one where the port is exact */
+    const char *host; /* of the store: name or address; NULL: 127.0.0.1 */
+    const int *ports; /* candidates, tried in turn; one where the port is exact */
     size_t n_ports;
-    const char *rdzv_dir; /* where no address is known: the store's own, of which a file there tells the rest. NULL: host and ports count */
+    /* where no address is known: the store's own, of which a file there tells the rest. NULL: host
+     * and ports count */
+    const char *rdzv_dir;
     int rank, world;
     const char *job_key, *run_id; /* equal on all ranks of a run; NULL counts as "" */
-    const char
-        *run_key; /* LEVIN_RUN_KEY: 32 hexadecimal digits, random, of this run alone; NULL: none */
+    /* LEVIN_RUN_KEY: 32 hexadecimal digits, random, of this run alone; NULL: none */
+    const char *run_key;
     const char *secret; /* LEVIN_TOKEN: who does not know it is a stranger; NULL: none */
-    const char
-        *key_dir; /* where the file of LVNI_AUTH_FILE is, without rdzv_dir; NULL: there is none */
+    /* where the file of LVNI_AUTH_FILE is, without rdzv_dir; NULL: there is none */
+    const char *key_dir;
     const char *munge_socket; /* NULL: MUNGE's own */
-    bool closed; /* LVNI_AUTH_OPEN is not taken */
+    bool closed;              /* LVNI_AUTH_OPEN is not taken */
     /* Seconds; lvni_control_options_init gives the values in brackets. */
-    double rdzv_timeout_s;   /* [300] for connecting, and again for the rendezvous */
+    double rdzv_timeout_s;     /* [300] for connecting, and again for the rendezvous */
     double greeting_timeout_s; /* [5] how long a server may take to prove that it is ours */
-    double munge_timeout_s; /* [10] how long MUNGE may make no credential here: E120 */
-    double taken_timeout_s; /* [30] with one port alone: how long it may be somebody else's. 0: as long as rdzv_timeout_s, for a store whose port was there first */
-    double waiting_first_s, waiting_every_s; /* [15, 30] lines that say for which store this rank waits */
-    double heartbeat_s;      /* [2], a quarter of peer_timeout_s at most */
-    double peer_timeout_s;   /* [10] a store silent for longer is lost */
-    /* Called once, on the channel's own thread (or in lvni_control_fail, when the store is silent), when the run is over: wake whoever waits for a peer (abort the transports). It may
-     * call lvni_control_cause and nothing else of this channel. NULL: none. */
+    double munge_timeout_s;    /* [10] how long MUNGE may make no credential here: E120 */
+    /* [30] with one port alone: how long it may be somebody else's. 0: as long as rdzv_timeout_s,
+     * for a store whose port was there first */
+    double taken_timeout_s;
+    /* [15, 30] lines that say for which store this rank waits */
+    double waiting_first_s, waiting_every_s;
+    double heartbeat_s;    /* [2], a quarter of peer_timeout_s at most */
+    double peer_timeout_s; /* [10] a store silent for longer is lost */
+    /* Called once, on the channel's own thread (or in lvni_control_fail, when the store is silent),
+     * when the run is over: wake whoever waits for a peer (abort the transports). It may call
+     * lvni_control_cause and nothing else of this channel. NULL: none. */
     void (*on_abort)(void *user, const lvni_cause *cause);
     /* Called in lvni_control_connect with these lines. NULL: none. */
     void (*say)(void *user, const char *line);
@@ -109,33 +125,40 @@ typedef struct lvni_control_options {
 } lvni_control_options;
 
 void lvni_control_options_init(lvni_control_options *options);
-/* Tries the candidates in turn, 50 ms apart, doubling to 1 s, with jitter, until a server proves that it belongs to this run; others are skipped.
- * LVN_ERR_TIMEOUT E114 (address, ports, the last error, what the name resolved to); LVN_ERR_USAGE E102 (another world), E115 (the rank is
- * taken), E116 (another protocol). On success a thread "lvn-control" runs until lvni_control_destroy. */
+/* Tries the candidates in turn, 50 ms apart, doubling to 1 s, with jitter, until a server proves
+ * that it belongs to this run; others are skipped. LVN_ERR_TIMEOUT E114 (address, ports, the last
+ * error, what the name resolved to); LVN_ERR_USAGE E102 (another world), E115 (the rank is taken),
+ * E116 (another protocol). On success a thread "lvn-control" runs until lvni_control_destroy. */
 lvn_status lvni_control_connect(const lvni_control_options *options, lvni_control **out);
-/* Says goodbye, so that the rank is not missed, and waits until the store has heard it. Collective operations of others that wait for
- * this rank fail. LVN_OK when the run is over already. */
+/* Says goodbye, so that the rank is not missed, and waits until the store has heard it. Collective
+ * operations of others that wait for this rank fail. LVN_OK when the run is over already. */
 lvn_status lvni_control_leave(lvni_control *control);
-/* Ends the thread and frees everything; NULL is fine. Without lvni_control_leave or lvni_control_fail before, the others take this rank for
- * lost. No other thread may be in a call. */
+/* Ends the thread and frees everything; NULL is fine. Without lvni_control_leave or
+ * lvni_control_fail before, the others take this rank for lost. No other thread may be in a
+ * call. */
 void lvni_control_destroy(lvni_control *control);
 
 /* ---- Rendezvous ---- */
 
 typedef struct lvni_facts {
-    int local_rank, node_rank; /* -1: not known; where one rank does not know, all are numbered by host */
+    /* -1: not known; where one rank does not know, all are numbered by host */
+    int local_rank, node_rank;
     const char *host, *boot_id;
     int64_t pid;
-    const char *version;     /* of the library */
-    const char *device;      /* UUID or PCI address; "" for none (cpu). Two ranks of one boot id with the same: E105 */
-    const char *driver;      /* "cuda 13.0 nccl 2.28" or "": told, not compared */
-    int cpus;                /* in the affinity mask */
-    int64_t resume_step;     /* -1: from the beginning. Different: E118 */
-    const char *config;      /* lines "key: value" of what must be equal; different: E117 with the first keys. NULL: nothing */
+    const char *version; /* of the library */
+    /* UUID or PCI address; "" for none (cpu). Two ranks of one boot id with the same: E105 */
+    const char *device;
+    const char *driver;  /* "cuda 13.0 nccl 2.28" or "": told, not compared */
+    int cpus;            /* in the affinity mask */
+    int64_t resume_step; /* -1: from the beginning. Different: E118 */
+    /* lines "key: value" of what must be equal; different: E117 with the first keys. NULL:
+     * nothing */
+    const char *config;
     const char *fingerprint; /* free text, told to everybody, not compared. NULL: "" */
 } lvni_facts;
 
-/* Host name, boot id, pid, version and cpus of this process; no device, from the beginning. The strings are static or inside `room`. */
+/* Host name, boot id, pid, version and cpus of this process; no device, from the beginning. The
+ * strings are static or inside `room`. */
 typedef struct lvni_facts_room {
     char host[64], boot_id[64];
 } lvni_facts_room;
@@ -143,14 +166,17 @@ void lvni_facts_init(lvni_facts *facts, lvni_facts_room *room);
 
 typedef struct lvni_member {
     int rank, local_rank, local_world, node_rank;
-    int host_index; /* equal for ranks of one host and boot id (who can share memory), numbered by their smallest rank */
+    /* equal for ranks of one host and boot id (who can share memory), numbered by their smallest
+     * rank */
+    int host_index;
     int cpus;
     int64_t pid;
     const char *host, *boot_id, *device, *driver, *fingerprint;
 } lvni_member;
 
-/* Waits for all ranks. LVN_ERR_TIMEOUT E113 (who is missing); LVN_ERR_USAGE E102, E115 to E118; LVN_ERR_RESOURCE E105; the same message
- * on all ranks. LVN_ERR_PEER when a rank that was there is gone. */
+/* Waits for all ranks. LVN_ERR_TIMEOUT E113 (who is missing); LVN_ERR_USAGE E102, E115 to E118;
+ * LVN_ERR_RESOURCE E105; the same message on all ranks. LVN_ERR_PEER when a rank that was there is
+ * gone. */
 lvn_status lvni_control_rendezvous(lvni_control *control, const lvni_facts *facts);
 /* After the rendezvous: `world` rows by rank, borrowed until destroy. NULL before. */
 const lvni_member *lvni_control_members(const lvni_control *control);
@@ -158,42 +184,53 @@ int lvni_control_rank(const lvni_control *control);
 int lvni_control_world(const lvni_control *control);
 int lvni_control_nodes(const lvni_control *control); /* 0 before the rendezvous */
 
-/* ---- Small facts. Keys are text of 1 to 255 bytes, values at most LVNI_CONTROL_MAX_VALUE. Timeouts are LVN_ERR_TIMEOUT. ---- */
+/* ---- Small facts. Keys are text of 1 to 255 bytes, values at most LVNI_CONTROL_MAX_VALUE.
+ * Timeouts are LVN_ERR_TIMEOUT. ---- */
 
 enum { LVNI_CONTROL_MAX_KEY = 255, LVNI_CONTROL_MAX_VALUE = 4 << 20 };
 
 lvn_status lvni_control_set(lvni_control *control, const char *key, const void *bytes, size_t n);
-/* Waits until somebody sets the key. *bytes is the caller's (lvni_free), zero-terminated behind its *n bytes. */
-lvn_status lvni_control_get(lvni_control *control, const char *key, double timeout_s, char **bytes, size_t *n);
-/* Adds to a counter that begins at 0 and gives what it is then. A key is a counter or a value, never both. */
+/* Waits until somebody sets the key. *bytes is the caller's (lvni_free), zero-terminated behind its
+ * *n bytes. */
+lvn_status lvni_control_get(lvni_control *control, const char *key, double timeout_s, char **bytes,
+                            size_t *n);
+/* Adds to a counter that begins at 0 and gives what it is then. A key is a counter or a value,
+ * never both. */
 lvn_status lvni_control_add(lvni_control *control, const char *key, int64_t n, int64_t *value);
-/* Every rank gives n bytes (its own n) and gets those of all, by rank. The same name may be used again afterwards. The timeout's message names who did
- * not come. *out is one block of the caller's (lvni_free): world entries, the bytes behind them. */
+/* Every rank gives n bytes (its own n) and gets those of all, by rank. The same name may be used
+ * again afterwards. The timeout's message names who did not come. *out is one block of the caller's
+ * (lvni_free): world entries, the bytes behind them. */
 typedef struct lvni_bytes {
     const char *data; /* zero-terminated behind its n bytes */
     size_t n;
 } lvni_bytes;
-lvn_status lvni_control_gather(lvni_control *control, const char *name, const void *bytes, size_t n, double timeout_s,
-                               lvni_bytes **out);
+lvn_status lvni_control_gather(lvni_control *control, const char *name, const void *bytes, size_t n,
+                               double timeout_s, lvni_bytes **out);
 lvn_status lvni_control_barrier(lvni_control *control, const char *name, double timeout_s);
 
 /* ---- Stopping together ---- */
 
-/* Asks all ranks to stop at one common step; `reason` is a signal number or what the caller makes of it, the first to ask wins. Returns at once. */
+/* Asks all ranks to stop at one common step; `reason` is a signal number or what the caller makes
+ * of it, the first to ask wins. Returns at once. */
 void lvni_control_request_stop(lvni_control *control, int reason);
-/* Before the step that follows `step` finished ones. One atomic store and load while nobody asked for a stop. Else holds until the common step is
- * known, and *stop tells whether it is reached: then no rank goes on, and all have finished the same number of steps. */
+/* Before the step that follows `step` finished ones. One atomic store and load while nobody asked
+ * for a stop. Else holds until the common step is known, and *stop tells whether it is reached:
+ * then no rank goes on, and all have finished the same number of steps. */
 lvn_status lvni_control_boundary(lvni_control *control, int64_t step, bool *stop);
-int lvni_control_stop_reason(lvni_control *control); /* of the first who asked, equal on all ranks once *stop was true; 0: nobody */
+/* of the first who asked, equal on all ranks once *stop was true; 0: nobody */
+int lvni_control_stop_reason(lvni_control *control);
 
 /* ---- Failing ---- */
 
-/* Reports this rank's failure and waits, a second at most, until the store has decided who was first: ask lvni_control_cause then. Only the first call
- * counts. message is cut to what a cause holds; step -1: that of the last boundary. */
-void lvni_control_fail(lvni_control *control, lvni_cause_kind kind, const char *message, int64_t step);
+/* Reports this rank's failure and waits, a second at most, until the store has decided who was
+ * first: ask lvni_control_cause then. Only the first call counts. message is cut to what a cause
+ * holds; step -1: that of the last boundary. */
+void lvni_control_fail(lvni_control *control, lvni_cause_kind kind, const char *message,
+                       int64_t step);
 /* Is the run over? One atomic load; cause (may be NULL) is filled when it is. */
 bool lvni_control_cause(const lvni_control *control, lvni_cause *cause);
-/* LVN_OK, or after the end of the run LVN_ERR_PEER with the sentence: for loops that wait for something else. */
+/* LVN_OK, or after the end of the run LVN_ERR_PEER with the sentence: for loops that wait for
+ * something else. */
 lvn_status lvni_control_check(const lvni_control *control);
 
 #endif

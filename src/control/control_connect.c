@@ -1,4 +1,5 @@
-/* How a rank finds its store among candidate ports: connects, lets the server prove itself, and tries on until the time is over. */
+/* How a rank finds its store among candidate ports: connects, lets the server prove itself, and
+ * tries on until the time is over. */
 #include "control_impl.h"
 
 #include "munge.h"
@@ -24,15 +25,16 @@ typedef struct search {
     const lvni_control_options *o;
     lvni_token key,
         found_key; /* of this attempt; of the run, where it is known from the beginning */
-    bool has_key;              /* a run key or a secret: what all ranks have, or none of them */
-    uint64_t munge_failed_ns;  /* since when MUNGE makes no credential here; 0: it does */
+    bool has_key;  /* a run key or a secret: what all ranks have, or none of them */
+    uint64_t munge_failed_ns; /* since when MUNGE makes no credential here; 0: it does */
     char munge_why[200];
     lvni_greet greet;
     uint64_t began_ns, until_ns;
-    uint64_t told_ns;   /* when the next line says that this rank still waits */
-    double patience_s;  /* with a server that says nothing */
-    bool answered;      /* this turn, somebody took a connection */
-    uint64_t taken_ns;  /* since when the only port there is always is somebody else's; 0: it is not */
+    uint64_t told_ns;  /* when the next line says that this rank still waits */
+    double patience_s; /* with a server that says nothing */
+    bool answered;     /* this turn, somebody took a connection */
+    /* since when the only port there is always is somebody else's; 0: it is not */
+    uint64_t taken_ns;
     char last[200];     /* what the last attempt ended with */
     char resolved[120]; /* what the name stands for */
     int port;           /* of this attempt */
@@ -92,7 +94,8 @@ static int connect_to(search *s, const struct addrinfo *a, uint64_t until_ns)
 }
 
 /* The next frame of a greeting. */
-static bool read_frame(search *s, int fd, lvni_frame_reader *in, uint64_t until_ns, lvni_frame *frame)
+static bool read_frame(search *s, int fd, lvni_frame_reader *in, uint64_t until_ns,
+                       lvni_frame *frame)
 {
     for (;;) {
         bool have = false;
@@ -289,9 +292,11 @@ static void note_resolved(search *s, const char *host, const struct addrinfo *ad
 {
     char text[INET6_ADDRSTRLEN] = "?";
     if (address != NULL) {
-        getnameinfo(address->ai_addr, address->ai_addrlen, text, sizeof text, NULL, 0, NI_NUMERICHOST);
+        getnameinfo(address->ai_addr, address->ai_addrlen, text, sizeof text, NULL, 0,
+                    NI_NUMERICHOST);
     }
-    snprintf(s->resolved, sizeof s->resolved, strcmp(host, text) == 0 ? "%.60s" : "%.60s (%s)", host, text);
+    snprintf(s->resolved, sizeof s->resolved, strcmp(host, text) == 0 ? "%.60s" : "%.60s (%s)",
+             host, text);
 }
 
 static found try_port(search *s, const char *host, int port, control_link *link)
@@ -316,7 +321,8 @@ static found try_port(search *s, const char *host, int port, control_link *link)
     return what;
 }
 
-/* Where the file says; on the store's own host first through loopback, which needs no network. Containers of one host share its boot id, not its loopback. */
+/* Where the file says; on the store's own host first through loopback, which needs no network.
+ * Containers of one host share its boot id, not its loopback. */
 static found try_file(search *s, control_link *link)
 {
     lvni_rdzv_where w;
@@ -325,7 +331,8 @@ static found try_file(search *s, control_link *link)
         note(s, false, "the file is not there");
         return NOT_HERE;
     }
-    found what = strcmp(w.boot_id, s->boot_id) == 0 ? try_port(s, "127.0.0.1", w.port, link) : NOT_HERE;
+    found what =
+        strcmp(w.boot_id, s->boot_id) == 0 ? try_port(s, "127.0.0.1", w.port, link) : NOT_HERE;
     for (int i = 0; i < w.n && what == NOT_HERE; i++) {
         what = try_port(s, w.address[i], w.port, link);
     }
@@ -350,11 +357,16 @@ static void print_ports(const search *s, char *out, size_t size)
 {
     out[0] = '\0';
     for (size_t i = 0, n = 0; s->o->rdzv_dir == NULL && i < s->o->n_ports && n < size - 16; i++) {
-        n += (size_t)snprintf(out + n, size - n, "%s %d", i > 0 ? "" : s->o->n_ports == 1 ? ", port" : ", ports", s->o->ports[i]);
+        n += (size_t)snprintf(out + n, size - n, "%s %d",
+                              i > 0                ? ""
+                              : s->o->n_ports == 1 ? ", port"
+                                                   : ", ports",
+                              s->o->ports[i]);
     }
 }
 
-/* The store names missing ranks (store_meet.c); that it is missing itself only those can say who wait for it. */
+/* The store names missing ranks (store_meet.c); that it is missing itself only those can say who
+ * wait for it. */
 static void tell_waiting(search *s, uint64_t now)
 {
     char ports[100], line[600];
@@ -363,8 +375,8 @@ static void tell_waiting(search *s, uint64_t now)
     }
     s->told_ns += (uint64_t)(s->o->waiting_every_s * 1e9);
     print_ports(s, ports, sizeof ports);
-    snprintf(line, sizeof line, "rank %d: waiting %.0f s for the store of this run at %s%s: %s", s->o->rank, (double)(now - s->began_ns) / 1e9, s->resolved,
-             ports, s->last);
+    snprintf(line, sizeof line, "rank %d: waiting %.0f s for the store of this run at %s%s: %s",
+             s->o->rank, (double)(now - s->began_ns) / 1e9, s->resolved, ports, s->last);
     s->o->say(s->o->user, line);
 }
 
@@ -373,12 +385,14 @@ static lvn_status not_found(const search *s)
     char ports[100];
     print_ports(s, ports, sizeof ports);
     LVN_FAIL(LVN_ERR_TIMEOUT,
-             "E114: rank %d found no store of this run within %.0f s\n  found: %s%s: %s\n  fix: does the rank that holds the store run? "
+             "E114: rank %d found no store of this run within %.0f s\n  found: %s%s: %s\n  fix: "
+             "does the rank that holds the store run? "
              "does this host reach it (name, interface, firewall)?",
              s->o->rank, s->o->rdzv_timeout_s, s->resolved, ports, s->last);
 }
 
-/* The store gets its exact port or none. So while somebody else has it, the rank that was to hold the store has given up, or will. */
+/* The store gets its exact port or none. So while somebody else has it, the rank that was to hold
+ * the store has given up, or will. */
 static bool is_taken(search *s, uint64_t now)
 {
     const bool exact = s->o->n_ports == 1 && s->o->rdzv_dir == NULL && s->o->taken_timeout_s > 0;
@@ -389,7 +403,8 @@ static bool is_taken(search *s, uint64_t now)
 static lvn_status another_program(const search *s)
 {
     LVN_FAIL(LVN_ERR_TIMEOUT,
-             "E114: rank %d found another program for %.0f s where the store of this run should be\n  found: %s, port %d: %s\n  fix: another MASTER_PORT, "
+             "E114: rank %d found another program for %.0f s where the store of this run should "
+             "be\n  found: %s, port %d: %s\n  fix: another MASTER_PORT, "
              "or leave it out; the rank that holds the store tells who has this one",
              s->o->rank, s->o->taken_timeout_s, s->resolved, s->o->ports[0], s->last);
 }
@@ -413,7 +428,10 @@ static lvn_status prepare(search *s)
     LVN_TRY(lvni_token_of_run(o->run_key != NULL ? &given : NULL, o->job_key, o->run_id, o->secret,
                               &s->found_key));
     LVN_TRY(lvni_token_random(&instance));
-    s->greet = (lvni_greet){.protocol = LVNI_CONTROL_PROTOCOL, .world = (uint32_t)o->world, .rank = (uint32_t)o->rank, .pid = (uint64_t)getpid()};
+    s->greet = (lvni_greet){.protocol = LVNI_CONTROL_PROTOCOL,
+                            .world = (uint32_t)o->world,
+                            .rank = (uint32_t)o->rank,
+                            .pid = (uint64_t)getpid()};
     memcpy(&s->greet.instance, instance.b, sizeof s->greet.instance);
     lvni_host_name(s->greet.host, sizeof s->greet.host);
     snprintf(s->greet.version, sizeof s->greet.version, "%s", lvn_version());
@@ -461,7 +479,8 @@ static lvn_status look(search *s, control_link *out)
         const struct timespec pause = lvni_timespec(jittered);
         nanosleep(&pause, NULL);
         wait_ns = wait_ns * 2 > longest_ns ? longest_ns : wait_ns * 2;
-        s->patience_s = s->patience_s * 2 > s->o->greeting_timeout_s ? s->o->greeting_timeout_s : s->patience_s * 2;
+        s->patience_s = s->patience_s * 2 > s->o->greeting_timeout_s ? s->o->greeting_timeout_s
+                                                                     : s->patience_s * 2;
     }
 }
 

@@ -32,8 +32,9 @@ static lvn_status hold(lvni_control *c, int64_t step, bool *stop)
     return lvni_control_check(c);
 }
 
-/* Both accesses are sequentially consistent: either this thread sees the mark, or the other, which sets the mark before it reads the step
- * (control_thread.c), sees this step and answers that its boundary is passed. */
+/* Both accesses are sequentially consistent: either this thread sees the mark, or the other, which
+ * sets the mark before it reads the step (control_thread.c), sees this step and answers that its
+ * boundary is passed. */
 lvn_status lvni_control_boundary(lvni_control *control, int64_t step, bool *stop)
 {
     *stop = false;
@@ -60,11 +61,16 @@ bool lvni_control_cause(const lvni_control *control, lvni_cause *cause)
     return is_over;
 }
 
-void lvni_control_fail(lvni_control *control, lvni_cause_kind kind, const char *message, int64_t step)
+void lvni_control_fail(lvni_control *control, lvni_cause_kind kind, const char *message,
+                       int64_t step)
 {
     enum { PATIENCE_NS = 1000000000 };
     const int64_t begun = atomic_load(&control->step);
-    lvni_cause own = {.kind = kind, .rank = control->rank, .step = step >= 0 || begun < 0 ? step : begun, .pid = getpid(), .time_ns = lvni_control_wall_ns()};
+    lvni_cause own = {.kind = kind,
+                      .rank = control->rank,
+                      .step = step >= 0 || begun < 0 ? step : begun,
+                      .pid = getpid(),
+                      .time_ns = lvni_control_wall_ns()};
     snprintf(own.message, sizeof own.message, "%s", message);
     lvni_host_name(own.host, sizeof own.host);
     const struct timespec until = lvni_timespec(lvni_now_ns() + PATIENCE_NS);
@@ -80,7 +86,8 @@ void lvni_control_fail(lvni_control *control, lvni_cause_kind kind, const char *
     }
     pthread_mutex_unlock(&control->lock);
     if (error != 0) {
-        lvni_control_over(control, &own); /* the store says nothing: for this rank it is its own failure */
+        /* the store says nothing: for this rank it is its own failure */
+        lvni_control_over(control, &own);
     }
 }
 

@@ -63,9 +63,12 @@ typedef struct control_link {
 } control_link;
 lvn_status lvni_control_find(const lvni_control_options *options, control_link *out);
 
-/* control.c: begins a frame with an id; sends it (freed) and waits. On success request->data is the answer, the caller's. */
-size_t lvni_control_begin_ask(lvni_control *c, lvni_str *frame, lvni_frame_type type, control_request *request);
-lvn_status lvni_control_ask(lvni_control *c, lvni_str *frame, size_t at, control_request *request, double timeout_s);
+/* control.c: begins a frame with an id; sends it (freed) and waits. On success request->data is the
+ * answer, the caller's. */
+size_t lvni_control_begin_ask(lvni_control *c, lvni_str *frame, lvni_frame_type type,
+                              control_request *request);
+lvn_status lvni_control_ask(lvni_control *c, lvni_str *frame, size_t at, control_request *request,
+                            double timeout_s);
 
 /* control_thread.c */
 void *lvni_control_run(void *control);

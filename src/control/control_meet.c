@@ -46,12 +46,14 @@ void lvni_facts_init(lvni_facts *facts, lvni_facts_room *room)
 
 static lvn_status check_facts(const lvni_facts *facts)
 {
-    const char *const texts[] = {facts->host, facts->boot_id, facts->version, facts->device, facts->driver, facts->fingerprint, facts->config};
+    const char *const texts[] = {facts->host,   facts->boot_id,     facts->version, facts->device,
+                                 facts->driver, facts->fingerprint, facts->config};
     size_t bytes = 0;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         bytes += texts[i] == NULL ? 0 : strlen(texts[i]);
     }
-    LVN_ARG(bytes <= LVNI_CONTROL_MAX_VALUE, "the facts of a rank have at most %d bytes, not %zu", LVNI_CONTROL_MAX_VALUE, bytes);
+    LVN_ARG(bytes <= LVNI_CONTROL_MAX_VALUE, "the facts of a rank have at most %d bytes, not %zu",
+            LVNI_CONTROL_MAX_VALUE, bytes);
     return LVN_OK;
 }
 
@@ -63,10 +65,12 @@ lvn_status lvni_control_rendezvous(lvni_control *control, const lvni_facts *fact
     control_request request;
     const size_t at = lvni_control_begin_ask(control, &frame, LVNI_FRAME_FACTS, &request);
     lvni_put_facts(&frame, facts);
-    LVN_TRY(lvni_control_ask(control, &frame, at, &request, control->rdzv_timeout_s)); /* the store's own time is over before */
+    /* the store's own time is over before */
+    LVN_TRY(lvni_control_ask(control, &frame, at, &request, control->rdzv_timeout_s));
     lvni_member *members = NULL;
     int nodes = 0;
-    const lvn_status status = lvni_scan_table(request.data, request.n, control->world, &members, &nodes);
+    const lvn_status status =
+        lvni_scan_table(request.data, request.n, control->world, &members, &nodes);
     if (status != LVN_OK) {
         lvni_free(request.data);
         return status;

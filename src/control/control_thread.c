@@ -1,4 +1,5 @@
-/* The thread of a rank's connection: sends what others leave for it, takes answers in, keeps both ends awake, and is the first to learn that the run is over. */
+/* The thread of a rank's connection: sends what others leave for it, takes answers in, keeps both
+ * ends awake, and is the first to learn that the run is over. */
 #include "control_impl.h"
 
 #include "core/alloc.h"
@@ -46,7 +47,10 @@ void lvni_control_over(lvni_control *c, const lvni_cause *cause)
 static void lose_store(lvni_control *c, const char *why)
 {
     const int64_t step = atomic_load(&c->step);
-    lvni_cause cause = {.kind = LVNI_CAUSE_SIGNAL, .rank = c->store_rank, .step = step < 0 ? -1 : step, .time_ns = lvni_control_wall_ns()};
+    lvni_cause cause = {.kind = LVNI_CAUSE_SIGNAL,
+                        .rank = c->store_rank,
+                        .step = step < 0 ? -1 : step,
+                        .time_ns = lvni_control_wall_ns()};
     snprintf(cause.host, sizeof cause.host, "%s", c->store_host);
     snprintf(cause.message, sizeof cause.message, "the store in its process is lost: %s", why);
     c->broken = true;
@@ -56,7 +60,8 @@ static void lose_store(lvni_control *c, const char *why)
 static void lose_connection(lvni_control *c, int error)
 {
     const bool ended = error == 0 || error == ECONNRESET || error == EPIPE;
-    lose_store(c, ended ? "its connection ended without a word: it was killed or crashed" : strerror(error));
+    lose_store(c, ended ? "its connection ended without a word: it was killed or crashed"
+                        : strerror(error));
 }
 
 /* ---- Frames in ---- */
@@ -90,7 +95,8 @@ static void on_reply(lvni_control *c, const lvni_frame *frame)
     lvni_free(data);
 }
 
-/* The order matters: first the mark, then the step. Whoever passes a boundary without seeing the mark has stored its step before (lvni_control_boundary). */
+/* The order matters: first the mark, then the step. Whoever passes a boundary without seeing the
+ * mark has stored its step before (lvni_control_boundary). */
 static void on_stop_ask(lvni_control *c, const lvni_frame *frame)
 {
     lvni_scan scan = lvni_scan_of(frame);
@@ -129,8 +135,11 @@ static void on_frame(lvni_control *c, const lvni_frame *frame)
     case LVNI_FRAME_BEAT: break;
     case LVNI_FRAME_ABORT:
         if (lvni_scan_cause(frame, &cause)) {
-            /* Of a rank that was lost the store knows the step of its last heartbeat. Ranks take their steps together: this one's is nearer. */
-            cause.step = cause.kind == LVNI_CAUSE_SIGNAL && atomic_load(&c->step) > cause.step ? atomic_load(&c->step) : cause.step;
+            /* Of a rank that was lost the store knows the step of its last heartbeat. Ranks take
+             * their steps together: this one's is nearer. */
+            cause.step = cause.kind == LVNI_CAUSE_SIGNAL && atomic_load(&c->step) > cause.step
+                             ? atomic_load(&c->step)
+                             : cause.step;
             lvni_control_over(c, &cause);
             break;
         }
@@ -192,7 +201,8 @@ static void transmit(lvni_control *c)
         return;
     }
     while (c->sent < c->sending.len) {
-        const ssize_t n = send(c->fd, c->sending.data + c->sent, c->sending.len - c->sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+        const ssize_t n = send(c->fd, c->sending.data + c->sent, c->sending.len - c->sent,
+                               MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n < 0 && errno == EINTR) {
             continue;
         }
@@ -231,7 +241,8 @@ static void listen_for_silence(lvni_control *c, uint64_t now)
     c->turn_ns = now;
     if (now > c->heard_ns && now - c->heard_ns > limit) {
         char why[100];
-        snprintf(why, sizeof why, "nothing was heard from it for %.1f s: stopped, hung or cut off", c->peer_timeout_s);
+        snprintf(why, sizeof why, "nothing was heard from it for %.1f s: stopped, hung or cut off",
+                 c->peer_timeout_s);
         lose_store(c, why);
     }
 }
@@ -257,7 +268,8 @@ void *lvni_control_run(void *control)
         if (ending) {
             break;
         }
-        struct pollfd p[2] = {{.fd = c->wake_fd, .events = POLLIN}, {.fd = c->broken ? -1 : c->fd, .events = POLLIN}};
+        struct pollfd p[2] = {{.fd = c->wake_fd, .events = POLLIN},
+                              {.fd = c->broken ? -1 : c->fd, .events = POLLIN}};
         if (more || c->sent < c->sending.len) {
             p[1].events |= POLLOUT;
         }

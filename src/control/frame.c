@@ -45,9 +45,11 @@ lvn_status lvni_frame_next(lvni_frame_reader *reader, lvni_frame *out, bool *hav
     const unsigned char *head = reader->data + reader->used;
     const size_t n = u32_at(head);
     const unsigned type = head[4] | (unsigned)head[5] << 8;
-    if (n > reader->limit || type == LVNI_FRAME_NONE || type >= LVNI_FRAME_COUNT || head[6] != 0 || head[7] != 0) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "no frame of the control channel: %zu bytes of type %u (at most %zu are taken)", n, type,
-                 reader->limit);
+    if (n > reader->limit || type == LVNI_FRAME_NONE || type >= LVNI_FRAME_COUNT || head[6] != 0 ||
+        head[7] != 0) {
+        LVN_FAIL(LVN_ERR_CORRUPT,
+                 "no frame of the control channel: %zu bytes of type %u (at most %zu are taken)", n,
+                 type, reader->limit);
     }
     if (reader->len - reader->used - LVNI_FRAME_HEAD < n) {
         return LVN_OK;
@@ -119,7 +121,7 @@ void lvni_scan_text(lvni_scan *scan, char *out, size_t size)
 lvn_status lvni_scan_status(lvni_scan *scan)
 {
     switch ((int)lvni_scan_u32(scan)) {
-#define STATUS(code, number, text) \
+#define STATUS(code, number, text)                                                                 \
     case number: return code;
         LVN_STATUS_LIST(STATUS)
 #undef STATUS

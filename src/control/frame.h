@@ -1,5 +1,6 @@
-/* What travels over the control channel: frames of a fixed head and a body, numbers little endian. Reading them from a stream that may hold anything,
- * and putting bodies together and apart. Called by both ends; knows no meaning of a body (message.h does).
+/* What travels over the control channel: frames of a fixed head and a body, numbers little endian.
+ * Reading them from a stream that may hold anything, and putting bodies together and apart. Called
+ * by both ends; knows no meaning of a body (message.h does).
  *   u32 bytes of the body   u16 type   u16 zero   body */
 #ifndef LEVIN_CONTROL_FRAME_H
 #define LEVIN_CONTROL_FRAME_H
@@ -32,12 +33,12 @@ typedef enum lvni_frame_type {
 #define LVNI_FRAME_ENUM(name) LVNI_FRAME_##name,
     LVNI_FRAME_LIST(LVNI_FRAME_ENUM)
 #undef LVNI_FRAME_ENUM
-    LVNI_FRAME_COUNT
+        LVNI_FRAME_COUNT
 } lvni_frame_type;
 
 enum {
     LVNI_FRAME_HEAD = 8,
-    LVNI_FRAME_MAX_GREETING = 1024,   /* body, until the other end has proved who it is */
+    LVNI_FRAME_MAX_GREETING = 1024,    /* body, until the other end has proved who it is */
     LVNI_FRAME_MAX_TO_STORE = 8 << 20, /* a value, or the facts with the configuration */
     LVNI_FRAME_MAX_TO_RANK = 512 << 20 /* a gather of all ranks */
 };
@@ -50,7 +51,8 @@ typedef struct lvni_frame {
     size_t n;
 } lvni_frame;
 
-/* A zeroed one with its limit set is empty. Memory grows with what has arrived, never with what is announced. */
+/* A zeroed one with its limit set is empty. Memory grows with what has arrived, never with what is
+ * announced. */
 typedef struct lvni_frame_reader {
     size_t limit; /* bytes of a body */
     unsigned char *data;
@@ -58,11 +60,13 @@ typedef struct lvni_frame_reader {
 } lvni_frame_reader;
 
 lvn_status lvni_frame_push(lvni_frame_reader *reader, const void *bytes, size_t n);
-/* *have: a whole frame is there. LVN_ERR_CORRUPT: this stream speaks something else; do not go on. */
+/* *have: a whole frame is there. LVN_ERR_CORRUPT: this stream speaks something else; do not go
+ * on. */
 lvn_status lvni_frame_next(lvni_frame_reader *reader, lvni_frame *out, bool *have);
 void lvni_frame_reader_free(lvni_frame_reader *reader);
 
-/* A body from its beginning. After the first read beyond the end everything is 0 or empty and `bad` stays set. */
+/* A body from its beginning. After the first read beyond the end everything is 0 or empty and `bad`
+ * stays set. */
 typedef struct lvni_scan {
     const unsigned char *at;
     size_t left;
@@ -72,13 +76,19 @@ typedef struct lvni_scan {
 lvni_scan lvni_scan_of(const lvni_frame *frame);
 uint32_t lvni_scan_u32(lvni_scan *scan);
 uint64_t lvni_scan_u64(lvni_scan *scan);
-const unsigned char *lvni_scan_raw(lvni_scan *scan, size_t n);   /* n bytes, NULL when there are fewer */
-const char *lvni_scan_bytes(lvni_scan *scan, size_t *n);         /* a u32 length and so many bytes */
-void lvni_scan_text(lvni_scan *scan, char *out, size_t size);    /* the same as zero-terminated text; too long, or a zero inside: bad */
-lvn_status lvni_scan_status(lvni_scan *scan);                   /* a u32; what is no status is LVN_ERR_INTERNAL */
-bool lvni_scan_done(const lvni_scan *scan);                      /* all was there, nothing is left */
+/* n bytes, NULL when there are fewer */
+const unsigned char *lvni_scan_raw(lvni_scan *scan, size_t n);
+/* a u32 length and so many bytes */
+const char *lvni_scan_bytes(lvni_scan *scan, size_t *n);
+/* the same as zero-terminated text; too long, or a zero inside: bad */
+void lvni_scan_text(lvni_scan *scan, char *out, size_t size);
+/* a u32; what is no status is LVN_ERR_INTERNAL */
+lvn_status lvni_scan_status(lvni_scan *scan);
+/* all was there, nothing is left */
+bool lvni_scan_done(const lvni_scan *scan);
 
-/* ---- Writing, into a string of bytes. Failed allocations show in lvni_str_status at the end. ---- */
+/* ---- Writing, into a string of bytes. Failed allocations show in lvni_str_status at the end.
+ * ---- */
 
 size_t lvni_frame_begin(lvni_str *out, lvni_frame_type type);
 void lvni_frame_end(lvni_str *out, size_t begin); /* begin: what lvni_frame_begin gave */

@@ -73,7 +73,8 @@ lvni_token lvni_greet_proof(const lvni_token *key, const lvni_token *store_nonce
     return lvni_siphash(key, text, sizeof text);
 }
 
-lvni_token lvni_store_proof(const lvni_token *key, const lvni_token *store_nonce, const lvni_token *rank_nonce)
+lvni_token lvni_store_proof(const lvni_token *key, const lvni_token *store_nonce,
+                            const lvni_token *rank_nonce)
 {
     unsigned char text[5 + 32];
     memcpy(text, "store", 5);
@@ -141,7 +142,8 @@ bool lvni_scan_cause(const lvni_frame *frame, lvni_cause *cause)
 {
     lvni_scan scan = lvni_scan_of(frame);
     const uint32_t kind = lvni_scan_u32(&scan);
-    cause->kind = kind > LVNI_CAUSE_NONE && kind < LVNI_CAUSE_COUNT ? (lvni_cause_kind)kind : LVNI_CAUSE_NONE;
+    cause->kind =
+        kind > LVNI_CAUSE_NONE && kind < LVNI_CAUSE_COUNT ? (lvni_cause_kind)kind : LVNI_CAUSE_NONE;
     cause->rank = (int)lvni_scan_u32(&scan);
     cause->step = (int64_t)lvni_scan_u64(&scan);
     cause->pid = (int64_t)lvni_scan_u64(&scan);

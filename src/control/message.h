@@ -1,5 +1,5 @@
-/* The bodies of frames that hold more than a number: greeting, facts, table, cause. One function puts each together, one takes it apart and says
- * whether it was one. Called by both ends. */
+/* The bodies of frames that hold more than a number: greeting, facts, table, cause. One function
+ * puts each together, one takes it apart and says whether it was one. Called by both ends. */
 #ifndef LEVIN_CONTROL_MESSAGE_H
 #define LEVIN_CONTROL_MESSAGE_H
 
@@ -17,7 +17,8 @@ bool lvni_scan_hello(const lvni_frame *frame, lvni_token *nonce, lvni_auth *how)
  * are escaped. */
 typedef struct lvni_greet {
     uint32_t protocol, world, rank;
-    uint64_t instance; /* random, of one lvni_control_connect: tells its second attempt from another process */
+    /* random, of one lvni_control_connect: tells its second attempt from another process */
+    uint64_t instance;
     uint64_t pid;
     char host[64], version[32];
     lvni_token nonce, proof;
@@ -46,17 +47,19 @@ typedef enum lvni_deny {
 #define LVNI_DENY_ENUM(name, text) LVNI_DENY_##name,
     LVNI_DENY_LIST(LVNI_DENY_ENUM)
 #undef LVNI_DENY_ENUM
-    LVNI_DENY_COUNT
+        LVNI_DENY_COUNT
 } lvni_deny;
 const char *lvni_deny_text(uint32_t deny); /* of any number */
 
 /* WELCOME and REFUSE begin with this. */
-lvni_token lvni_store_proof(const lvni_token *key, const lvni_token *store_nonce, const lvni_token *rank_nonce);
+lvni_token lvni_store_proof(const lvni_token *key, const lvni_token *store_nonce,
+                            const lvni_token *rank_nonce);
 
 void lvni_put_cause(lvni_str *out, lvni_frame_type type, const lvni_cause *cause);
 bool lvni_scan_cause(const lvni_frame *frame, lvni_cause *cause);
 
-/* FACTS, behind its id. The texts are borrowed from what they were read from and end with a zero. */
+/* FACTS, behind its id. The texts are borrowed from what they were read from and end with a
+ * zero. */
 typedef struct lvni_facts_seen {
     lvni_facts facts;
     lvni_token config_hash;

@@ -1,4 +1,5 @@
-/* The table of all ranks as one body (message.h): first the different texts, then one row of numbers per rank. With 1,024 ranks it travels 1,024 times. */
+/* The table of all ranks as one body (message.h): first the different texts, then one row of
+ * numbers per rank. With 1,024 ranks it travels 1,024 times. */
 #include "message.h"
 
 #include "core/alloc.h"
@@ -24,7 +25,8 @@ static uint32_t index_of(pool *p, const char *text)
 {
     static const lvni_token no_key = {{0}};
     const lvni_token hash = lvni_siphash(&no_key, text, strlen(text));
-    uint32_t at = ((uint32_t)hash.b[0] | (uint32_t)hash.b[1] << 8 | (uint32_t)hash.b[2] << 16) & p->mask;
+    uint32_t at =
+        ((uint32_t)hash.b[0] | (uint32_t)hash.b[1] << 8 | (uint32_t)hash.b[2] << 16) & p->mask;
     while (p->slot[at] >= 0) {
         if (strcmp(p->texts[p->slot[at]], text) == 0) {
             return (uint32_t)p->slot[at];
@@ -40,7 +42,8 @@ static void put_rows(lvni_str *out, pool *p, const lvni_member *members, int wor
 {
     for (int r = 0; r < world; r++) {
         const lvni_member *m = &members[r];
-        const int numbers[6] = {m->rank, m->local_rank, m->local_world, m->node_rank, m->host_index, m->cpus};
+        const int numbers[6] = {m->rank,      m->local_rank, m->local_world,
+                                m->node_rank, m->host_index, m->cpus};
         for (int i = 0; i < 6; i++) {
             lvni_put_u32(out, (uint32_t)numbers[i]);
         }
@@ -96,12 +99,14 @@ static bool scan_texts(lvni_scan *scan, const char **texts, uint32_t n)
 
 static bool scan_row(lvni_scan *scan, const char *const *texts, uint32_t n_texts, lvni_member *m)
 {
-    int *const numbers[6] = {&m->rank, &m->local_rank, &m->local_world, &m->node_rank, &m->host_index, &m->cpus};
+    int *const numbers[6] = {&m->rank,      &m->local_rank, &m->local_world,
+                             &m->node_rank, &m->host_index, &m->cpus};
     for (int i = 0; i < 6; i++) {
         *numbers[i] = (int)lvni_scan_u32(scan);
     }
     m->pid = (int64_t)lvni_scan_u64(scan);
-    const char **const places[TEXTS] = {&m->host, &m->boot_id, &m->device, &m->driver, &m->fingerprint};
+    const char **const places[TEXTS] = {&m->host, &m->boot_id, &m->device, &m->driver,
+                                        &m->fingerprint};
     for (int i = 0; i < TEXTS; i++) {
         const uint32_t at = lvni_scan_u32(scan);
         if (at >= n_texts) {
@@ -120,7 +125,8 @@ lvn_status lvni_scan_table(const char *bytes, size_t n, int world, lvni_member *
     const uint32_t n_texts = lvni_scan_u32(&scan);
     bool good = !scan.bad && *nodes > 0 && *nodes <= world && n_texts <= TEXTS * (uint32_t)world;
     const char **texts = good ? lvni_calloc(LVNI_TAG_CONTROL, n_texts + 1, sizeof *texts) : NULL;
-    lvni_member *members = good ? lvni_calloc(LVNI_TAG_CONTROL, (size_t)world, sizeof *members) : NULL;
+    lvni_member *members =
+        good ? lvni_calloc(LVNI_TAG_CONTROL, (size_t)world, sizeof *members) : NULL;
     const bool room = !good || (texts != NULL && members != NULL);
     if (texts != NULL && members != NULL) {
         good = scan_texts(&scan, texts, n_texts) && scan.left == (size_t)world * ROW;

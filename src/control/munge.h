@@ -10,8 +10,8 @@
 enum { LVNI_CREDENTIAL_MAX = 640 }; /* bytes of one with the payloads of a greeting */
 
 /* Makes a credential that carries n bytes and that only processes of this one's user can decode,
- * appended to out. LVN_ERR_NOT_FOUND: no library or no daemon, and why. socket NULL: MUNGE's own.
- */
+ * appended to out. LVN_ERR_NOT_FOUND: no library or no daemon, and why. socket NULL: MUNGE's
+ * own. */
 lvn_status lvni_munge_encode(const char *socket, const void *bytes, size_t n, lvni_str *out);
 
 typedef enum lvni_munge_result {

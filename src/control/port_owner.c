@@ -1,4 +1,5 @@
-/* port_owner.h: the socket's inode from /proc/net, then the process that holds a descriptor of it. */
+/* port_owner.h: the socket's inode from /proc/net, then the process that holds a descriptor of
+ * it. */
 #include "port_owner.h"
 
 #include <ctype.h>
@@ -19,7 +20,8 @@ static unsigned long inode_of(const char *table, int port)
         /* "  0: 00000000:1F90 00000000:0000 0A tx:rx tr:when retransmits uid timeout inode" */
         char *words[10];
         int n = 0;
-        for (char *save = NULL, *w = strtok_r(line, " \n", &save); w != NULL && n < 10; w = strtok_r(NULL, " \n", &save)) {
+        for (char *save = NULL, *w = strtok_r(line, " \n", &save); w != NULL && n < 10;
+             w = strtok_r(NULL, " \n", &save)) {
             words[n++] = w;
         }
         const char *colon = n == 10 ? strchr(words[1], ':') : NULL;
@@ -40,7 +42,8 @@ static int holds(const char *pid, const char *socket_name)
     snprintf(path, sizeof path, "/proc/%.20s/fd", pid);
     DIR *dir = opendir(path);
     int found = 0;
-    for (const struct dirent *d = dir == NULL ? NULL : readdir(dir); d != NULL && !found; d = readdir(dir)) {
+    for (const struct dirent *d = dir == NULL ? NULL : readdir(dir); d != NULL && !found;
+         d = readdir(dir)) {
         const ssize_t n = readlinkat(dirfd(dir), d->d_name, target, sizeof target - 1);
         if (n > 0) {
             target[n] = '\0';
@@ -67,7 +70,8 @@ static void describe(const char *pid, char *out, size_t size)
         n--;
     }
     for (ssize_t i = 0; i < n; i++) {
-        command[i] = isprint((unsigned char)command[i]) ? command[i] : ' '; /* zeros stand between the words */
+        /* zeros stand between the words */
+        command[i] = isprint((unsigned char)command[i]) ? command[i] : ' ';
     }
     command[n] = '\0';
     snprintf(out, size, "pid %.20s (%s)", pid, command);

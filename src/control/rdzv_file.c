@@ -20,12 +20,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-lvn_status lvni_rdzv_file_path(const char *dir, const char *job_key, const char *run_id, const char *secret, int world, lvni_str *out)
+lvn_status lvni_rdzv_file_path(const char *dir, const char *job_key, const char *run_id,
+                               const char *secret, int world, lvni_str *out)
 {
     lvni_token key;
     char text[48];
     LVN_TRY(lvni_token_of_run(NULL, job_key, run_id, secret, &key));
-    const int n = snprintf(text, sizeof text, "name of %d ranks, protocol %d", world, LVNI_CONTROL_PROTOCOL);
+    const int n =
+        snprintf(text, sizeof text, "name of %d ranks, protocol %d", world, LVNI_CONTROL_PROTOCOL);
     const lvni_token name = lvni_siphash(&key, text, (size_t)n); /* tells nothing about the key */
     lvni_str_printf(out, "%s/", dir);
     for (size_t i = 0; i < sizeof name.b; i++) {
@@ -46,14 +48,20 @@ static void put_addresses(lvni_str *out)
     for (int family = 0; family < 2; family++) {
         for (const struct ifaddrs *a = all; a != NULL && n < LVNI_RDZV_ADDRESSES; a = a->ifa_next) {
             char text[INET6_ADDRSTRLEN] = "";
-            if (a->ifa_addr == NULL || a->ifa_addr->sa_family != (family == 0 ? AF_INET : AF_INET6) || (a->ifa_flags & IFF_LOOPBACK) != 0) {
+            if (a->ifa_addr == NULL ||
+                a->ifa_addr->sa_family != (family == 0 ? AF_INET : AF_INET6) ||
+                (a->ifa_flags & IFF_LOOPBACK) != 0) {
                 continue;
             }
             if (family == 0) {
-                inet_ntop(AF_INET, &((const struct sockaddr_in *)(const void *)a->ifa_addr)->sin_addr, text, sizeof text);
+                inet_ntop(AF_INET,
+                          &((const struct sockaddr_in *)(const void *)a->ifa_addr)->sin_addr, text,
+                          sizeof text);
             } else {
-                const struct in6_addr *six = &((const struct sockaddr_in6 *)(const void *)a->ifa_addr)->sin6_addr;
-                inet_ntop(AF_INET6, IN6_IS_ADDR_LINKLOCAL(six) ? &in6addr_any : six, text, sizeof text);
+                const struct in6_addr *six =
+                    &((const struct sockaddr_in6 *)(const void *)a->ifa_addr)->sin6_addr;
+                inet_ntop(AF_INET6, IN6_IS_ADDR_LINKLOCAL(six) ? &in6addr_any : six, text,
+                          sizeof text);
             }
             if (strcmp(text, "::") != 0) {
                 lvni_str_printf(out, "%s\n", text);
@@ -71,8 +79,9 @@ static bool put_bound(lvni_str *out, int fd)
     socklen_t size = sizeof at;
     char text[64] = "";
     if (getsockname(fd, (struct sockaddr *)&at, &size) != 0 ||
-        getnameinfo((const struct sockaddr *)&at, size, text, sizeof text, NULL, 0, NI_NUMERICHOST) != 0 || strcmp(text, "0.0.0.0") == 0 ||
-        strcmp(text, "::") == 0) {
+        getnameinfo((const struct sockaddr *)&at, size, text, sizeof text, NULL, 0,
+                    NI_NUMERICHOST) != 0 ||
+        strcmp(text, "0.0.0.0") == 0 || strcmp(text, "::") == 0) {
         return false;
     }
     lvni_str_printf(out, "%s\n", text);
@@ -84,8 +93,10 @@ lvn_status lvni_rdzv_file_check(const char *dir)
     struct stat info;
     const bool there = stat(dir, &info) == 0;
     if (there ? !S_ISDIR(info.st_mode) : errno == ENOTDIR) {
-        LVN_FAIL(LVN_ERR_USAGE, "rdzv=file:%s: %s; give a directory that all ranks see, which is made where it is not there", dir,
-                 there ? "this is a file" : "a part of this path is a file");
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "rdzv=file:%s: %s; give a directory that all ranks see, which is made where it is "
+                 "not there",
+                 dir, there ? "this is a file" : "a part of this path is a file");
     }
     return LVN_OK;
 }
@@ -172,7 +183,8 @@ lvn_status lvni_rdzv_file_write(const char *path, int port, int fd, const lvni_t
     lvni_str s = {0}, dir = {0};
     lvni_facts_init(&facts, &room);
     lvni_str_append_n(&dir, path, (size_t)(strrchr(path, '/') - path));
-    lvni_str_printf(&s, "%s %d %lld %s\n", room.host, port, (long long)getpid(), room.boot_id[0] == '\0' ? "-" : room.boot_id);
+    lvni_str_printf(&s, "%s %d %lld %s\n", room.host, port, (long long)getpid(),
+                    room.boot_id[0] == '\0' ? "-" : room.boot_id);
     if (key != NULL) {
         char text[LVNI_TOKEN_TEXT];
         lvni_token_print(key, text);
@@ -235,10 +247,14 @@ bool lvni_rdzv_file_read(const char *path, lvni_rdzv_where *out)
     bool key = false;
     char *save = NULL;
     const char *line = strtok_r(text, "\n", &save);
-    const bool good = line != NULL && sscanf(line, "%63s %d %lld %63s", out->host, &port, &pid, out->boot_id) == 4 && port > 0 && port < 65536;
+    const bool good =
+        line != NULL &&
+        sscanf(line, "%63s %d %lld %63s", out->host, &port, &pid, out->boot_id) == 4 && port > 0 &&
+        port < 65536;
     out->port = port;
     out->pid = pid;
-    for (line = strtok_r(NULL, "\n", &save); good && line != NULL && out->n < LVNI_RDZV_ADDRESSES; line = strtok_r(NULL, "\n", &save)) {
+    for (line = strtok_r(NULL, "\n", &save); good && line != NULL && out->n < LVNI_RDZV_ADDRESSES;
+         line = strtok_r(NULL, "\n", &save)) {
         if (strncmp(line, "key ", 4) == 0 && !key) {
             key = true;
             take_key(line + 4, out);
@@ -255,9 +271,11 @@ bool lvni_rdzv_file_read(const char *path, lvni_rdzv_where *out)
 
 void lvni_rdzv_remove_dirs(char *path, size_t made)
 {
-    for (char *slash; made > 0 && (slash = strrchr(path, '/')) != NULL && (size_t)(slash - path) >= made;) {
+    for (char *slash;
+         made > 0 && (slash = strrchr(path, '/')) != NULL && (size_t)(slash - path) >= made;) {
         *slash = '\0';
-        if (rmdir(path) != 0 && errno != ENOENT) { /* made half way: those below are not there yet */
+        if (rmdir(path) != 0 && errno != ENOENT) {
+            /* made half way: those below are not there yet */
             return;
         }
     }

@@ -24,7 +24,8 @@ typedef struct lvni_rdzv_where {
 } lvni_rdzv_where;
 
 /* "DIR/<hash of job key, run id, secret and world>.addr", appended to out. */
-lvn_status lvni_rdzv_file_path(const char *dir, const char *job_key, const char *run_id, const char *secret, int world, lvni_str *out);
+lvn_status lvni_rdzv_file_path(const char *dir, const char *job_key, const char *run_id,
+                               const char *secret, int world, lvni_str *out);
 /* LVN_ERR_USAGE where a file is in the place of the directory. */
 lvn_status lvni_rdzv_file_check(const char *dir);
 /* This host and process, the key (NULL: none), and the address that the socket is bound to (fd -1:
@@ -36,7 +37,8 @@ lvn_status lvni_rdzv_file_write(const char *path, int port, int fd, const lvni_t
                                 size_t *made);
 /* False: it is not there, or is no such file. */
 bool lvni_rdzv_file_read(const char *path, lvni_rdzv_where *out);
-/* Where it is still the one that this process wrote; and the directories that were made for it, as far as nothing else is in them. */
+/* Where it is still the one that this process wrote; and the directories that were made for it, as
+ * far as nothing else is in them. */
 void lvni_rdzv_file_remove(const char *path, int port, size_t made);
 /* Only the directories; path is cut. May be called in a signal handler. */
 void lvni_rdzv_remove_dirs(char *path, size_t made);

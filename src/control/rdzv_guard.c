@@ -1,4 +1,5 @@
-/* rdzv_guard.h. What runs in the handler is limited to what a handler may do: it looks at atomics, and calls stat, unlink and rmdir. */
+/* rdzv_guard.h. What runs in the handler is limited to what a handler may do: it looks at atomics,
+ * and calls stat, unlink and rmdir. */
 #include "rdzv_guard.h"
 
 #include "rdzv_file.h"
@@ -18,9 +19,10 @@ enum { TAKEN = sizeof taken / sizeof *taken, FREE = 0, CHANGING, BEGUN, WRITTEN 
 static _Atomic int state; /* who has made it CHANGING may touch what follows, and nobody else */
 static char guarded[4096], temporary[4096 + 32];
 static size_t made_from;
-static bool was_there;         /* before: what an earlier run has left, or another one has put there, is not this one's */
-static struct stat old, ours;  /* ours: from WRITTEN on */
-static pid_t owner;            /* not one of its children */
+/* before: what an earlier run has left, or another one has put there, is not this one's */
+static bool was_there;
+static struct stat old, ours; /* ours: from WRITTEN on */
+static pid_t owner;           /* not one of its children */
 static struct sigaction before[TAKEN];
 
 static bool same_file(const struct stat *a, const struct stat *b)
@@ -32,11 +34,13 @@ static void remove_file(void)
 {
     struct stat there;
     int now = atomic_load(&state);
-    if (getpid() != owner || (now != BEGUN && now != WRITTEN) || !atomic_compare_exchange_strong(&state, &now, CHANGING)) {
+    if (getpid() != owner || (now != BEGUN && now != WRITTEN) ||
+        !atomic_compare_exchange_strong(&state, &now, CHANGING)) {
         return;
     }
     unlink(temporary);
-    if (stat(guarded, &there) == 0 && (now == WRITTEN ? same_file(&there, &ours) : !was_there || !same_file(&there, &old))) {
+    if (stat(guarded, &there) == 0 &&
+        (now == WRITTEN ? same_file(&there, &ours) : !was_there || !same_file(&there, &old))) {
         unlink(guarded);
     }
     lvni_rdzv_remove_dirs(guarded, made_from);
@@ -70,7 +74,8 @@ static bool is_mine(const struct sigaction *action)
 static void take(int i)
 {
     struct sigaction now, action;
-    if (sigaction(taken[i], NULL, &now) != 0 || is_mine(&now) || ((now.sa_flags & SA_SIGINFO) == 0 && now.sa_handler == SIG_IGN)) {
+    if (sigaction(taken[i], NULL, &now) != 0 || is_mine(&now) ||
+        ((now.sa_flags & SA_SIGINFO) == 0 && now.sa_handler == SIG_IGN)) {
         return;
     }
     before[i] = now;
@@ -84,13 +89,15 @@ static void take(int i)
 void lvni_rdzv_guard_begin(const char *path, size_t made)
 {
     int want = FREE;
-    if (strlen(path) >= sizeof guarded || !atomic_compare_exchange_strong(&state, &want, CHANGING)) {
+    if (strlen(path) >= sizeof guarded ||
+        !atomic_compare_exchange_strong(&state, &want, CHANGING)) {
         return;
     }
     made_from = made;
     owner = getpid();
     snprintf(guarded, sizeof guarded, "%s", path);
-    snprintf(temporary, sizeof temporary, "%s.tmp-%ld", path, (long)owner); /* as lvni_file_write names it */
+    /* as lvni_file_write names it */
+    snprintf(temporary, sizeof temporary, "%s.tmp-%ld", path, (long)owner);
     was_there = stat(path, &old) == 0;
     for (int i = 0; i < TAKEN; i++) {
         take(i);

@@ -35,7 +35,8 @@ static lvn_status copy_hosts(lvni_store *store, const char *const *hosts)
     if (hosts == NULL) {
         return LVN_OK;
     }
-    store->rank_hosts = lvni_calloc(LVNI_TAG_CONTROL, (size_t)store->o.world, sizeof *store->rank_hosts);
+    store->rank_hosts =
+        lvni_calloc(LVNI_TAG_CONTROL, (size_t)store->o.world, sizeof *store->rank_hosts);
     for (int r = 0; store->rank_hosts != NULL && r < store->o.world; r++) {
         store->rank_hosts[r] = lvni_strdup(LVNI_TAG_CONTROL, hosts[r]);
         if (store->rank_hosts[r] == NULL) {
@@ -114,8 +115,9 @@ static void *serve(void *arg)
 static uint64_t tick_ms(const lvni_store_options *o)
 {
     double least = 0.5;
-    const double times[] = {o->rdzv_timeout_s / 4,     o->waiting_first_s / 4, o->waiting_every_s / 4,
-                            o->greeting_timeout_s / 4, o->heartbeat_s / 2,     o->peer_timeout_s / 8};
+    const double times[] = {o->rdzv_timeout_s / 4,  o->waiting_first_s / 4,
+                            o->waiting_every_s / 4, o->greeting_timeout_s / 4,
+                            o->heartbeat_s / 2,     o->peer_timeout_s / 8};
     for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
         least = times[i] < least ? times[i] : least;
     }
@@ -171,7 +173,8 @@ static lvn_status start(lvni_store *store, int *fd)
     }
     if (error != 0) {
         close_loop(store);
-        LVN_FAIL(error == UV_ENOMEM ? LVN_ERR_MEMORY : LVN_ERR_IO, "the store cannot be started: %s", uv_strerror(error));
+        LVN_FAIL(error == UV_ENOMEM ? LVN_ERR_MEMORY : LVN_ERR_IO,
+                 "the store cannot be started: %s", uv_strerror(error));
     }
     return LVN_OK;
 }
@@ -219,7 +222,8 @@ static lvn_status prepare(lvni_store *store, const lvni_store_options *o)
         store->ranks[r].step = -1;
     }
     lvni_host_name(store->host, sizeof store->host);
-    snprintf(store->reached_at, sizeof store->reached_at, "%s", o->address != NULL ? o->address : store->host);
+    snprintf(store->reached_at, sizeof store->reached_at, "%s",
+             o->address != NULL ? o->address : store->host);
     store->begin_ns = store->tick_ns = lvni_now_ns();
     store->waiting_ns = store->begin_ns + lvni_store_ns(o->waiting_first_s);
     return LVN_OK;
@@ -238,7 +242,8 @@ static lvn_status write_file(lvni_store *store, int fd)
 
 static lvn_status create(const lvni_store_options *o, int *fd, lvni_store **out)
 {
-    LVN_ARG(o->world >= 1 && o->world <= LVNI_CONTROL_MAX_WORLD, "a store serves 1 to %d ranks, not %d", LVNI_CONTROL_MAX_WORLD, o->world);
+    LVN_ARG(o->world >= 1 && o->world <= LVNI_CONTROL_MAX_WORLD,
+            "a store serves 1 to %d ranks, not %d", LVNI_CONTROL_MAX_WORLD, o->world);
     int port = 0;
     if (*fd < 0) {
         LVN_TRY(lvni_store_listen(o->address, o->ports, o->n_ports, fd, &port));
@@ -251,7 +256,8 @@ static lvn_status create(const lvni_store_options *o, int *fd, lvni_store **out)
         return LVN_ERR_MEMORY;
     }
     store->o = *o;
-    store->o.heartbeat_s = o->heartbeat_s < o->peer_timeout_s / 4 ? o->heartbeat_s : o->peer_timeout_s / 4;
+    store->o.heartbeat_s =
+        o->heartbeat_s < o->peer_timeout_s / 4 ? o->heartbeat_s : o->peer_timeout_s / 4;
     store->port = port;
     pthread_mutex_init(&store->lock, NULL);
     lvni_cond_init(&store->changed);
@@ -289,7 +295,8 @@ int lvni_store_port(const lvni_store *store)
 
 lvn_status lvni_store_wait(lvni_store *store, double timeout_s)
 {
-    const struct timespec until = lvni_timespec(timeout_s < 0 ? 0 : lvni_now_ns() + lvni_store_ns(timeout_s));
+    const struct timespec until =
+        lvni_timespec(timeout_s < 0 ? 0 : lvni_now_ns() + lvni_store_ns(timeout_s));
     int error = 0;
     pthread_mutex_lock(&store->lock);
     while (store->connected > 0 && error == 0) {
@@ -299,7 +306,8 @@ lvn_status lvni_store_wait(lvni_store *store, double timeout_s)
     const int left = store->connected;
     pthread_mutex_unlock(&store->lock);
     if (left > 0) {
-        LVN_FAIL(LVN_ERR_TIMEOUT, "%d ranks are still connected to the store after %.1f s", left, timeout_s);
+        LVN_FAIL(LVN_ERR_TIMEOUT, "%d ranks are still connected to the store after %.1f s", left,
+                 timeout_s);
     }
     return LVN_OK;
 }

@@ -1,4 +1,5 @@
-/* What the store finds in the facts of all ranks: who does not fit, and the numbers of nodes and local ranks. Called once, when the last rank is there. */
+/* What the store finds in the facts of all ranks: who does not fit, and the numbers of nodes and
+ * local ranks. Called once, when the last rank is there. */
 #include "store_impl.h"
 
 #include <string.h>
@@ -15,7 +16,8 @@ static lvn_status check_versions(const lvni_store *store)
         const lvni_facts *b = facts_of(store, r);
         if (strcmp(a->version, b->version) != 0) {
             LVN_FAIL(LVN_ERR_USAGE,
-                     "E116: the ranks run different versions of levin\n  found: rank 0 (%s): %s; rank %d (%s): %s\n  fix: install one version "
+                     "E116: the ranks run different versions of levin\n  found: rank 0 (%s): %s; "
+                     "rank %d (%s): %s\n  fix: install one version "
                      "of levin on all nodes",
                      a->host, a->version, r, b->host, b->version);
         }
@@ -30,7 +32,8 @@ static lvn_status check_resume(const lvni_store *store)
         const lvni_facts *b = facts_of(store, r);
         if (a->resume_step != b->resume_step) {
             LVN_FAIL(LVN_ERR_USAGE,
-                     "E118: the ranks resume from different steps (-1: from the beginning)\n  found: rank 0 (%s): step %lld; rank %d (%s): step "
+                     "E118: the ranks resume from different steps (-1: from the beginning)\n  "
+                     "found: rank 0 (%s): step %lld; rank %d (%s): step "
                      "%lld\n  fix: do all nodes see the same run directory?",
                      a->host, (long long)a->resume_step, r, b->host, (long long)b->resume_step);
         }
@@ -46,7 +49,8 @@ static lvn_status check_devices(const lvni_store *store)
             const lvni_facts *b = facts_of(store, q);
             if (strcmp(a->device, b->device) == 0 && strcmp(a->boot_id, b->boot_id) == 0) {
                 LVN_FAIL(LVN_ERR_RESOURCE,
-                         "E105: two ranks use one device\n  found: ranks %d and %d on %s: %s\n  fix: check CUDA_VISIBLE_DEVICES and "
+                         "E105: two ranks use one device\n  found: ranks %d and %d on %s: %s\n  "
+                         "fix: check CUDA_VISIBLE_DEVICES and "
                          "--gpus-per-task; allow_shared_device=true lets ranks share one",
                          r, q, a->host, a->device);
             }
@@ -55,7 +59,8 @@ static lvn_status check_devices(const lvni_store *store)
     return LVN_OK;
 }
 
-/* ---- Configurations: lines "key: value"; what is indented or begins with '-' belongs to the key before it. ---- */
+/* ---- Configurations: lines "key: value"; what is indented or begins with '-' belongs to the key
+ * before it. ---- */
 
 typedef struct config_entry {
     const char *key, *value;
@@ -129,7 +134,8 @@ static void put_differences(lvni_str *out, const char *a, const char *b)
         config_entry e, other;
         while (next_entry(&at, &e)) {
             const bool found = find_entry(turn == 0 ? b : a, &e, &other);
-            const bool same = found && e.value_len == other.value_len && memcmp(e.value, other.value, e.value_len) == 0;
+            const bool same = found && e.value_len == other.value_len &&
+                              memcmp(e.value, other.value, e.value_len) == 0;
             if (same || (turn == 1 && found) || ++n > KEYS) {
                 continue;
             }
@@ -151,7 +157,8 @@ static const char *config_of(const lvni_store *store, int rank)
     const lvni_facts_seen *seen = &store->ranks[rank].facts;
     for (int r = 0; r < store->o.world; r++) {
         const lvni_facts_seen *other = &store->ranks[r].facts;
-        if (other->facts.config != NULL && lvni_token_equal(&other->config_hash, &seen->config_hash)) {
+        if (other->facts.config != NULL &&
+            lvni_token_equal(&other->config_hash, &seen->config_hash)) {
             return other->facts.config;
         }
     }
@@ -161,13 +168,15 @@ static const char *config_of(const lvni_store *store, int rank)
 static lvn_status check_configs(const lvni_store *store)
 {
     for (int r = 1; r < store->o.world; r++) {
-        if (lvni_token_equal(&store->ranks[0].facts.config_hash, &store->ranks[r].facts.config_hash)) {
+        if (lvni_token_equal(&store->ranks[0].facts.config_hash,
+                             &store->ranks[r].facts.config_hash)) {
             continue;
         }
         lvni_str s = {0};
         put_differences(&s, config_of(store, 0), config_of(store, r));
         lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
-                      "E117: the ranks have different configurations\n  found: rank 0 (%s) / rank %d (%s): %s\n  fix: give all ranks the same "
+                      "E117: the ranks have different configurations\n  found: rank 0 (%s) / rank "
+                      "%d (%s): %s\n  fix: give all ranks the same "
                       "options and files",
                       facts_of(store, 0)->host, r, facts_of(store, r)->host, lvni_str_text(&s));
         lvni_str_free(&s);
@@ -201,9 +210,16 @@ void lvni_store_number(const lvni_store *store, lvni_member *members, int *nodes
     bool told = true; /* one rank that does not know its numbers, and all are numbered by host */
     for (int r = 0; r < world; r++) {
         const lvni_facts *f = facts_of(store, r);
-        members[r] = (lvni_member){.rank = r, .cpus = f->cpus, .pid = f->pid, .host = f->host, .boot_id = f->boot_id,
-                                   .device = f->device, .driver = f->driver, .fingerprint = f->fingerprint};
-        told = told && f->local_rank >= 0 && f->node_rank >= 0 && f->local_rank < world && f->node_rank < world;
+        members[r] = (lvni_member){.rank = r,
+                                   .cpus = f->cpus,
+                                   .pid = f->pid,
+                                   .host = f->host,
+                                   .boot_id = f->boot_id,
+                                   .device = f->device,
+                                   .driver = f->driver,
+                                   .fingerprint = f->fingerprint};
+        told = told && f->local_rank >= 0 && f->node_rank >= 0 && f->local_rank < world &&
+               f->node_rank < world;
     }
     number_hosts(store, members);
     *nodes = 0;
@@ -232,8 +248,10 @@ static lvn_status check_places(const lvni_store *store)
             const lvni_facts *b = facts_of(store, q);
             if (a->local_rank == b->local_rank && a->node_rank == b->node_rank) {
                 LVN_FAIL(LVN_ERR_USAGE,
-                         "E102: two ranks have the same place\n  found: rank %d (%s, pid %lld) and rank %d (%s, pid %lld): local rank %d on node %d",
-                         r, a->host, (long long)a->pid, q, b->host, (long long)b->pid, a->local_rank, a->node_rank);
+                         "E102: two ranks have the same place\n  found: rank %d (%s, pid %lld) and "
+                         "rank %d (%s, pid %lld): local rank %d on node %d",
+                         r, a->host, (long long)a->pid, q, b->host, (long long)b->pid,
+                         a->local_rank, a->node_rank);
             }
         }
     }

@@ -98,7 +98,8 @@ static void on_fail(store_conn *conn, const lvni_frame *frame)
         lvni_store_drop(conn, "it reported a failure that cannot be read");
         return;
     }
-    conn->store->ranks[conn->rank].state = RANK_GONE; /* the end of its connection is no news then */
+    /* the end of its connection is no news then */
+    conn->store->ranks[conn->rank].state = RANK_GONE;
     lvni_store_report(conn->store, &cause);
 }
 
@@ -115,7 +116,9 @@ static void on_rank_frame(store_conn *conn, const lvni_frame *frame)
     case LVNI_FRAME_BEAT: store->ranks[conn->rank].step = (int64_t)lvni_scan_u64(&scan); break;
     case LVNI_FRAME_FAIL: on_fail(conn, frame); break;
     case LVNI_FRAME_STOP_ASK: lvni_store_stop_ask(store, (int)lvni_scan_u32(&scan)); break;
-    case LVNI_FRAME_STOP_STEP: lvni_store_stop_step(store, conn->rank, (int64_t)lvni_scan_u64(&scan)); break;
+    case LVNI_FRAME_STOP_STEP:
+        lvni_store_stop_step(store, conn->rank, (int64_t)lvni_scan_u64(&scan));
+        break;
     case LVNI_FRAME_BYE: on_bye(conn, frame); break;
     default: lvni_store_drop(conn, "it sent a frame that only the store sends"); break;
     }
@@ -135,8 +138,10 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 {
     store_conn *conn = stream->data;
     if (n < 0) {
-        lvni_store_drop(conn, n == UV_EOF || n == UV_ECONNRESET ? "its connection to the store ended without a word: it was killed or crashed"
-                                                               : "its connection to the store broke");
+        lvni_store_drop(
+            conn, n == UV_EOF || n == UV_ECONNRESET
+                      ? "its connection to the store ended without a word: it was killed or crashed"
+                      : "its connection to the store broke");
         return;
     }
     conn->heard_ns = lvni_now_ns();

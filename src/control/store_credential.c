@@ -112,7 +112,8 @@ void lvni_store_check_credential(store_conn *conn, const lvni_greet *greet)
     }
 }
 
-/* One that waits for its turn ends now: strangers that come and go leave no queue before the ranks. */
+/* One that waits for its turn ends now: strangers that come and go leave no queue before the
+ * ranks. */
 void lvni_store_cancel_check(store_conn *conn)
 {
     if (conn->check != NULL) {

@@ -60,7 +60,8 @@ static void free_gather(const lvni_store *store, store_gather *gather)
 }
 
 /* Ends a gather for all who wait in it: with the answer, or with a status and a message. */
-static void end_gather(lvni_store *store, store_gather *gather, store_blob *answer, lvn_status status, const char *message)
+static void end_gather(lvni_store *store, store_gather *gather, store_blob *answer,
+                       lvn_status status, const char *message)
 {
     unlink_gather(store, gather); /* answers may drop connections, which look at the list */
     for (int r = 0; r < store->o.world; r++) {
@@ -80,7 +81,8 @@ static void end_gather(lvni_store *store, store_gather *gather, store_blob *answ
 static void complete_gather(lvni_store *store, store_gather *gather)
 {
     if (gather->bytes + 4 * (size_t)store->o.world + 64 > LVNI_FRAME_MAX_TO_RANK) {
-        end_gather(store, gather, NULL, LVN_ERR_INVALID, "a gather holds at most 512 MiB of all ranks together");
+        end_gather(store, gather, NULL, LVN_ERR_INVALID,
+                   "a gather holds at most 512 MiB of all ranks together");
         return;
     }
     lvni_str s = {0};
@@ -89,7 +91,8 @@ static void complete_gather(lvni_store *store, store_gather *gather)
     }
     store_blob *answer = lvni_store_blob(&s);
     lvni_str_free(&s);
-    end_gather(store, gather, answer, LVN_ERR_MEMORY, "the store has no memory for what the ranks gather");
+    end_gather(store, gather, answer, LVN_ERR_MEMORY,
+               "the store has no memory for what the ranks gather");
     lvni_store_unref(answer);
 }
 
@@ -107,7 +110,8 @@ static int missing_for_good(const lvni_store *store, const store_gather *gather)
 static void end_without(lvni_store *store, store_gather *gather, int rank)
 {
     char message[LVNI_CONTROL_MAX_KEY + 100];
-    snprintf(message, sizeof message, "gather '%s' cannot end: rank %d has left the run", gather->name, rank);
+    snprintf(message, sizeof message, "gather '%s' cannot end: rank %d has left the run",
+             gather->name, rank);
     end_gather(store, gather, NULL, LVN_ERR_PEER, message);
 }
 
@@ -125,12 +129,14 @@ void lvni_store_gather(store_conn *conn, const lvni_frame *frame)
     store_gather *gather = gather_of(store, r.key);
     gather_part *part = gather == NULL ? NULL : &gather->parts[conn->rank];
     if (part != NULL && part->here) {
-        lvni_store_reply(conn, r.id, LVN_ERR_INVALID, "this rank is in a gather of the same name already");
+        lvni_store_reply(conn, r.id, LVN_ERR_INVALID,
+                         "this rank is in a gather of the same name already");
         return;
     }
     char *data = part == NULL ? NULL : lvni_alloc(LVNI_TAG_CONTROL, n);
     if (part == NULL || data == NULL) {
-        lvni_store_reply(conn, r.id, LVN_ERR_MEMORY, "the store has no memory for a part of a gather");
+        lvni_store_reply(conn, r.id, LVN_ERR_MEMORY,
+                         "the store has no memory for a part of a gather");
         return;
     }
     memcpy(data, bytes, n);
@@ -176,7 +182,8 @@ void lvni_store_gathers_tick(lvni_store *store, uint64_t now_ns)
         const void *const arg[2] = {g, store->ranks};
         lvni_str_printf(&s, "gather '%s': ", g->name);
         lvni_store_name_ranks(store, &s, not_in_gather, arg);
-        lvni_str_printf(&s, " did not come within %.1f s", (double)(g->until_ns - g->began_ns) / 1e9);
+        lvni_str_printf(&s, " did not come within %.1f s",
+                        (double)(g->until_ns - g->began_ns) / 1e9);
         end_gather(store, g, NULL, LVN_ERR_TIMEOUT, lvni_str_text(&s));
         lvni_str_free(&s);
         g = store->gathers;

@@ -113,7 +113,8 @@ void lvni_store_greeted(store_conn *conn, const lvni_frame *frame)
     lvni_store *store = conn->store;
     lvni_greet greet;
     const bool munge = store->auth == LVNI_AUTH_MUNGE;
-    if (conn->check != NULL || !lvni_scan_greet(frame, &greet) || (greet.credential_n > 0) != munge) {
+    if (conn->check != NULL || !lvni_scan_greet(frame, &greet) ||
+        (greet.credential_n > 0) != munge) {
         lvni_store_turn_away(conn, "it speaks something else");
     } else if (munge) {
         lvni_store_check_credential(conn, &greet);

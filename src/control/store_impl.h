@@ -32,7 +32,7 @@ typedef struct store_rank {
     rank_state state;
     store_conn *conn;
     lvni_greet greet;
-    int64_t step;  /* of its last heartbeat; -1: not in a step */
+    int64_t step;   /* of its last heartbeat; -1: not in a step */
     bool stop_told; /* it has answered the question for its step */
     bool have_facts;
     uint32_t facts_id; /* the request that waits for the table */
@@ -51,8 +51,9 @@ struct store_conn {
     lvni_store *store;
     store_list *list; /* of the store's, the one that it is in */
     store_conn *next, *prev;
-    int rank;       /* -1: has not greeted */
-    bool confirmed; /* has sent something after its greeting: from then on its end is the rank's end */
+    int rank; /* -1: has not greeted */
+    /* has sent something after its greeting: from then on its end is the rank's end */
+    bool confirmed;
     bool parting; /* what is sent now is the last */
     bool closing, closed;
     store_check *check; /* a thread looks at its credential, or will; NULL: none */
@@ -77,14 +78,14 @@ enum { STORE_BUCKETS = 4096, STORE_READ = 64 << 10 };
 struct lvni_store {
     lvni_store_options o; /* its texts are not kept, but for rank_hosts */
     char **rank_hosts;
-    lvni_str file; /* rdzv_file.h; empty: none */
+    lvni_str file;    /* rdzv_file.h; empty: none */
     size_t made_dirs; /* for it: lvni_rdzv_file_write */
     char host[64];
     char reached_at[256]; /* the address that ranks were given, else the host's name */
     lvni_auth auth;
-    lvni_token key, file_key; /* but for MUNGE; of FILE: what the file has */
+    lvni_token key, file_key;              /* but for MUNGE; of FILE: what the file has */
     char *job_key, *run_id, *munge_socket; /* for MUNGE */
-    uint64_t munge_failed_ns; /* since when MUNGE does not answer; 0: it does */
+    uint64_t munge_failed_ns;              /* since when MUNGE does not answer; 0: it does */
     char munge_why[200];
     int port;
 
@@ -101,8 +102,8 @@ struct lvni_store {
     int max_strangers;
     store_refusals refusals;
     uint64_t misfit_ns; /* until when no line tells of another rank that does not fit */
-    store_rank *ranks; /* world */
-    char *read_room;   /* STORE_READ bytes: one read at a time */
+    store_rank *ranks;  /* world */
+    char *read_room;    /* STORE_READ bytes: one read at a time */
     uint64_t begin_ns, tick_ns, waiting_ns;
     uint64_t woke_ns; /* when this process last went on after it had stood still; 0: never did */
 
@@ -132,7 +133,8 @@ struct lvni_store {
 
 /* store_conn.c */
 void lvni_store_on_connection(uv_stream_t *listener, int status);
-void lvni_store_drop(store_conn *conn, const char *why); /* why: what is said of its rank, which is then lost */
+/* why: what is said of its rank, which is then lost */
+void lvni_store_drop(store_conn *conn, const char *why);
 void lvni_store_count(lvni_store *store, int difference); /* of connected ranks */
 
 void lvni_store_settle_in(store_conn *conn); /* it is a rank's now */
@@ -165,7 +167,8 @@ bool lvni_store_may_tell_misfit(lvni_store *store);
 store_blob *lvni_store_blob(lvni_str *take); /* NULL: no memory. Holds one reference */
 void lvni_store_unref(store_blob *blob);
 void lvni_store_send_str(store_conn *conn, lvni_str *take);
-void lvni_store_broadcast(lvni_store *store, lvni_str *take); /* to every rank with a connection that has not left */
+/* to every rank with a connection that has not left */
+void lvni_store_broadcast(lvni_store *store, lvni_str *take);
 /* REPLY: status with a message, or rest (may be NULL) as the answer. */
 void lvni_store_reply(store_conn *conn, uint32_t id, lvn_status status, const char *message);
 void lvni_store_answer(store_conn *conn, uint32_t id, store_blob *rest);
@@ -175,8 +178,8 @@ void lvni_store_take_facts(store_conn *conn, const lvni_frame *frame);
 void lvni_store_refuse_all(lvni_store *store, lvn_status status, const char *message);
 void lvni_store_meet_tick(lvni_store *store, uint64_t now_ns);
 /* "ranks 4-7 (node n09), 9 (node n10)" of those with want(rank, arg). */
-void lvni_store_name_ranks(const lvni_store *store, lvni_str *out, bool (*want)(const store_rank *rank, const void *arg),
-                           const void *arg);
+void lvni_store_name_ranks(const lvni_store *store, lvni_str *out,
+                           bool (*want)(const store_rank *rank, const void *arg), const void *arg);
 
 /* store_check.c: over the facts of all ranks. */
 lvn_status lvni_store_check(const lvni_store *store); /* E102, E105, E116 to E118 */

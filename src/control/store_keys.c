@@ -1,4 +1,5 @@
-/* Keys, counters and who waits for them. Ranks are trusted, but not with all of the memory: the sum of all values is bounded. */
+/* Keys, counters and who waits for them. Ranks are trusted, but not with all of the memory: the sum
+ * of all values is bounded. */
 #include "store_impl.h"
 
 #include "core/alloc.h"
@@ -126,7 +127,8 @@ void lvni_store_add(store_conn *conn, const lvni_frame *frame)
     store_entry *entry = entry_of(conn->store, r.key, true);
     if (entry == NULL || entry->value != NULL) {
         lvni_store_reply(conn, r.id, entry == NULL ? LVN_ERR_MEMORY : LVN_ERR_INVALID,
-                         entry == NULL ? "the store has no memory for the counter" : "the key is a value, not a counter");
+                         entry == NULL ? "the store has no memory for the counter"
+                                       : "the key is a value, not a counter");
         return;
     }
     entry->counter = true;
@@ -158,11 +160,17 @@ void lvni_store_get(store_conn *conn, const lvni_frame *frame)
     }
     store_get *get = entry != NULL && entry->counter ? NULL : LVNI_NEW(LVNI_TAG_CONTROL, store_get);
     if (get == NULL) {
-        lvni_store_reply(conn, r.id, LVN_ERR_INVALID, entry != NULL ? "the key is a counter" : "the store has no memory to wait for the key");
+        lvni_store_reply(conn, r.id, LVN_ERR_INVALID,
+                         entry != NULL ? "the key is a counter"
+                                       : "the store has no memory to wait for the key");
         return;
     }
     const uint64_t now = lvni_now_ns();
-    *get = (store_get){.next = store->gets, .conn = conn, .id = r.id, .asked_ns = now, .until_ns = now + (uint64_t)ms * 1000000};
+    *get = (store_get){.next = store->gets,
+                       .conn = conn,
+                       .id = r.id,
+                       .asked_ns = now,
+                       .until_ns = now + (uint64_t)ms * 1000000};
     snprintf(get->key, sizeof get->key, "%s", r.key);
     store->gets = get;
 }
@@ -177,7 +185,8 @@ void lvni_store_keys_tick(lvni_store *store, uint64_t now_ns)
         }
         *at = get->next;
         char message[LVNI_CONTROL_MAX_KEY + 80];
-        snprintf(message, sizeof message, "nobody set the key '%s' within %.1f s", get->key, (double)(get->until_ns - get->asked_ns) / 1e9);
+        snprintf(message, sizeof message, "nobody set the key '%s' within %.1f s", get->key,
+                 (double)(get->until_ns - get->asked_ns) / 1e9);
         lvni_store_reply(get->conn, get->id, LVN_ERR_TIMEOUT, message);
         lvni_free(get);
         at = &store->gets;

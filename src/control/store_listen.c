@@ -1,4 +1,5 @@
-/* The listening socket: an address or all of them, the first free of several ports, and what to say when there is none. */
+/* The listening socket: an address or all of them, the first free of several ports, and what to say
+ * when there is none. */
 #include "store.h"
 
 #include "port_owner.h"
@@ -27,7 +28,8 @@ static int listen_at(const struct sockaddr *address, socklen_t size)
     const int on = 1, off = 0;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (address->sa_family == AF_INET6) {
-        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off); /* IPv4 too, where the address is the wildcard */
+        /* IPv4 too, where the address is the wildcard */
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
     }
     if (bind(fd, address, size) != 0 || listen(fd, BACKLOG) != 0) {
         const int error = errno;
@@ -40,12 +42,15 @@ static int listen_at(const struct sockaddr *address, socklen_t size)
 
 static int listen_everywhere(int port)
 {
-    const struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port), .sin6_addr = in6addr_any};
+    const struct sockaddr_in6 six = {
+        .sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port), .sin6_addr = in6addr_any};
     const int fd = listen_at((const struct sockaddr *)&six, sizeof six);
     if (fd >= 0 || (errno != EAFNOSUPPORT && errno != EADDRNOTAVAIL)) {
         return fd;
     }
-    const struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_ANY)};
+    const struct sockaddr_in four = {.sin_family = AF_INET,
+                                     .sin_port = htons((uint16_t)port),
+                                     .sin_addr.s_addr = htonl(INADDR_ANY)};
     return listen_at((const struct sockaddr *)&four, sizeof four); /* a host without IPv6 */
 }
 
@@ -76,9 +81,12 @@ static void put_own_addresses(lvni_str *out)
     for (const struct ifaddrs *a = all; a != NULL; a = a->ifa_next) {
         char text[INET6_ADDRSTRLEN] = "";
         if (a->ifa_addr != NULL && a->ifa_addr->sa_family == AF_INET) {
-            inet_ntop(AF_INET, &((const struct sockaddr_in *)(const void *)a->ifa_addr)->sin_addr, text, sizeof text);
+            inet_ntop(AF_INET, &((const struct sockaddr_in *)(const void *)a->ifa_addr)->sin_addr,
+                      text, sizeof text);
         } else if (a->ifa_addr != NULL && a->ifa_addr->sa_family == AF_INET6) {
-            inet_ntop(AF_INET6, &((const struct sockaddr_in6 *)(const void *)a->ifa_addr)->sin6_addr, text, sizeof text);
+            inet_ntop(AF_INET6,
+                      &((const struct sockaddr_in6 *)(const void *)a->ifa_addr)->sin6_addr, text,
+                      sizeof text);
         }
         lvni_str_printf(out, text[0] == '\0' ? "%s" : " %s", text);
     }
@@ -90,7 +98,8 @@ static lvn_status not_ours(const char *address, const char *why)
     lvni_str own = {0};
     put_own_addresses(&own);
     lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
-                  "E111: the master address %s is not this host's (%s)\n  found: own addresses:%.500s\n  fix: unset MASTER_ADDR, or start the "
+                  "E111: the master address %s is not this host's (%s)\n  found: own "
+                  "addresses:%.500s\n  fix: unset MASTER_ADDR, or start the "
                   "store's rank on that host",
                   address, why, lvni_str_text(&own));
     lvni_str_free(&own);
@@ -101,7 +110,9 @@ static lvn_status none_free(const char *address, const int *ports, size_t n, int
 {
     const char *where = address == NULL ? "every interface" : address;
     if (error != EADDRINUSE) {
-        LVN_FAIL(LVN_ERR_RESOURCE, "E110: cannot listen on port %d of %s: %s\n  fix: another --master-port%s", ports[n - 1], where, strerror(error),
+        LVN_FAIL(LVN_ERR_RESOURCE,
+                 "E110: cannot listen on port %d of %s: %s\n  fix: another --master-port%s",
+                 ports[n - 1], where, strerror(error),
                  error == EACCES ? "; below 1024 it needs privileges" : "");
     }
     lvni_str list = {0};
@@ -110,7 +121,9 @@ static lvn_status none_free(const char *address, const int *ports, size_t n, int
         lvni_port_owner(ports[i], owner, sizeof owner);
         lvni_str_printf(&list, "%s port %d: %s", i > 0 ? ";" : "", ports[i], owner);
     }
-    lvn_error_set(LVN_ERR_RESOURCE, __FILE__, __LINE__, "E110: %s on %s\n  found:%.700s\n  fix: another MASTER_PORT (levin launch --master-port), or leave it out",
+    lvn_error_set(LVN_ERR_RESOURCE, __FILE__, __LINE__,
+                  "E110: %s on %s\n  found:%.700s\n  fix: another MASTER_PORT (levin launch "
+                  "--master-port), or leave it out",
                   n == 1 ? "the port is busy" : "all ports are busy", where, lvni_str_text(&list));
     lvni_str_free(&list);
     return LVN_ERR_RESOURCE;
@@ -127,14 +140,17 @@ lvn_status lvni_store_port_of(int fd, int *port)
 {
     struct sockaddr_storage at = {.ss_family = AF_UNSPEC};
     socklen_t size = sizeof at;
-    if (getsockname(fd, (struct sockaddr *)&at, &size) != 0 || (at.ss_family != AF_INET && at.ss_family != AF_INET6)) {
+    if (getsockname(fd, (struct sockaddr *)&at, &size) != 0 ||
+        (at.ss_family != AF_INET && at.ss_family != AF_INET6)) {
         LVN_FAIL(LVN_ERR_IO, "descriptor %d, given for the store, is no TCP socket", fd);
     }
-    *port = ntohs(at.ss_family == AF_INET6 ? ((const struct sockaddr_in6 *)&at)->sin6_port : ((const struct sockaddr_in *)&at)->sin_port);
+    *port = ntohs(at.ss_family == AF_INET6 ? ((const struct sockaddr_in6 *)&at)->sin6_port
+                                           : ((const struct sockaddr_in *)&at)->sin_port);
     return LVN_OK;
 }
 
-lvn_status lvni_store_listen(const char *address, const int *ports, size_t n_ports, int *fd, int *port)
+lvn_status lvni_store_listen(const char *address, const int *ports, size_t n_ports, int *fd,
+                             int *port)
 {
     LVN_ARG(n_ports > 0, "no port to listen on was given");
     struct addrinfo *found = NULL;
@@ -151,7 +167,9 @@ lvn_status lvni_store_listen(const char *address, const int *ports, size_t n_por
         freeaddrinfo(found);
     }
     if (made < 0) {
-        return error == EADDRNOTAVAIL && address != NULL ? not_ours(address, strerror(error)) : none_free(address, ports, n_ports, error);
+        return error == EADDRNOTAVAIL && address != NULL
+                   ? not_ours(address, strerror(error))
+                   : none_free(address, ports, n_ports, error);
     }
     const lvn_status status = lvni_store_port_of(made, port);
     if (status != LVN_OK) {

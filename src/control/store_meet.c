@@ -1,4 +1,5 @@
-/* The rendezvous: facts come in, lines name who is missing, and when all are there everybody gets the table, or the sentence that says what does not fit. */
+/* The rendezvous: facts come in, lines name who is missing, and when all are there everybody gets
+ * the table, or the sentence that says what does not fit. */
 #include "store_impl.h"
 
 #include "core/alloc.h"
@@ -18,7 +19,8 @@ static void put_ranges(const lvni_store *store, lvni_str *out, bool *todo, const
         }
         int last = r;
         todo[r] = false;
-        while (last + 1 < world && todo[last + 1] && (host == NULL || strcmp(store->rank_hosts[last + 1], host) == 0)) {
+        while (last + 1 < world && todo[last + 1] &&
+               (host == NULL || strcmp(store->rank_hosts[last + 1], host) == 0)) {
             todo[++last] = false;
         }
         lvni_str_printf(out, last > r ? "%s%d-%d" : "%s%d", first ? "" : ",", r, last);
@@ -27,7 +29,8 @@ static void put_ranges(const lvni_store *store, lvni_str *out, bool *todo, const
     }
 }
 
-void lvni_store_name_ranks(const lvni_store *store, lvni_str *out, bool (*want)(const store_rank *rank, const void *arg), const void *arg)
+void lvni_store_name_ranks(const lvni_store *store, lvni_str *out,
+                           bool (*want)(const store_rank *rank, const void *arg), const void *arg)
 {
     enum { HOSTS = 8 };
     const int world = store->o.world;
@@ -84,15 +87,18 @@ void lvni_store_refuse_all(lvni_store *store, lvn_status status, const char *mes
     }
 }
 
-/* The texts into memory of their own. A configuration that another rank has brought already is not kept again. */
-static bool keep_facts(lvni_store *store, store_rank *rank, const lvni_facts_seen *seen, const unsigned char *body, size_t n)
+/* The texts into memory of their own. A configuration that another rank has brought already is not
+ * kept again. */
+static bool keep_facts(lvni_store *store, store_rank *rank, const lvni_facts_seen *seen,
+                       const unsigned char *body, size_t n)
 {
     const char *from = (const char *)body;
     size_t keep = n;
     bool known = false;
     for (int r = 0; r < store->o.world && !known; r++) {
         const store_rank *other = &store->ranks[r];
-        known = other->have_facts && other->facts.facts.config != NULL && lvni_token_equal(&other->facts.config_hash, &seen->config_hash);
+        known = other->have_facts && other->facts.facts.config != NULL &&
+                lvni_token_equal(&other->facts.config_hash, &seen->config_hash);
     }
     if (known) {
         keep = (size_t)(seen->facts.config - from);
@@ -104,7 +110,8 @@ static bool keep_facts(lvni_store *store, store_rank *rank, const lvni_facts_see
     memcpy(block, body, keep);
     rank->facts = *seen;
     lvni_facts *f = &rank->facts.facts;
-    const char **const texts[] = {&f->host, &f->boot_id, &f->version, &f->device, &f->driver, &f->fingerprint, &f->config};
+    const char **const texts[] = {&f->host,   &f->boot_id,     &f->version, &f->device,
+                                  &f->driver, &f->fingerprint, &f->config};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         *texts[i] = block + (*texts[i] - from);
     }
@@ -183,14 +190,17 @@ void lvni_store_meet_tick(lvni_store *store, uint64_t now_ns)
     if (waited >= store->o.rdzv_timeout_s) {
         lvni_store_name_ranks(store, &missing, has_no_facts, NULL);
         lvni_str_printf(&line,
-                        "E113: not all ranks came within %.0f s\n  found: %s missing; %d of %d present\n  fix: look at the output of those "
+                        "E113: not all ranks came within %.0f s\n  found: %s missing; %d of %d "
+                        "present\n  fix: look at the output of those "
                         "that are missing, and whether their hosts reach %s, port %d",
-                        store->o.rdzv_timeout_s, lvni_str_text(&missing), store->n_facts, world, store->reached_at, store->port);
+                        store->o.rdzv_timeout_s, lvni_str_text(&missing), store->n_facts, world,
+                        store->reached_at, store->port);
         lvni_store_refuse_all(store, LVN_ERR_TIMEOUT, lvni_str_text(&line));
     } else if (now_ns >= store->waiting_ns) {
         store->waiting_ns += lvni_store_ns(store->o.waiting_every_s);
         lvni_store_name_ranks(store, &missing, has_no_facts, NULL);
-        lvni_str_printf(&line, "waiting %.0f s for %s; %d of %d present", waited, lvni_str_text(&missing), store->n_facts, world);
+        lvni_str_printf(&line, "waiting %.0f s for %s; %d of %d present", waited,
+                        lvni_str_text(&missing), store->n_facts, world);
         if (store->o.say != NULL && lvni_str_status(&line) == LVN_OK) {
             store->o.say(store->o.user, lvni_str_text(&line));
         }

@@ -1,5 +1,5 @@
-/* What the store sends: bytes shared by many connections, queued by libuv up to a bound, so that no client is waited for. All on the store's
- * thread (store.c). */
+/* What the store sends: bytes shared by many connections, queued by libuv up to a bound, so that no
+ * client is waited for. All on the store's thread (store.c). */
 #include "store_impl.h"
 
 #include "core/alloc.h"
@@ -74,8 +74,9 @@ static void send_blobs(store_conn *conn, store_blob *head, store_blob *rest)
     write->rest = ref(rest);
     write->last = conn->parting;
     conn->said_ns = lvni_now_ns();
-    const uv_buf_t bufs[2] = {uv_buf_init(head->data, (unsigned)head->n),
-                              uv_buf_init(rest == NULL ? NULL : rest->data, rest == NULL ? 0 : (unsigned)rest->n)};
+    const uv_buf_t bufs[2] = {
+        uv_buf_init(head->data, (unsigned)head->n),
+        uv_buf_init(rest == NULL ? NULL : rest->data, rest == NULL ? 0 : (unsigned)rest->n)};
     if (uv_write(&write->req, stream, bufs, rest == NULL ? 1 : 2, on_written) != 0) {
         lvni_store_unref(write->head);
         lvni_store_unref(write->rest);

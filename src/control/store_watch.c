@@ -24,7 +24,8 @@ static void decide(lvni_store *store, const lvni_cause *cause)
     lvni_store_broadcast(store, &s);
 }
 
-/* The first cause that is not of kind peer wins at once. One of kind peer says that there is a real one: it may come for a short while. */
+/* The first cause that is not of kind peer wins at once. One of kind peer says that there is a real
+ * one: it may come for a short while. */
 void lvni_store_report(lvni_store *store, const lvni_cause *cause)
 {
     if (store->over || store->phase == STORE_REFUSED) {
@@ -35,7 +36,8 @@ void lvni_store_report(lvni_store *store, const lvni_cause *cause)
     } else if (!store->suspected) {
         store->suspected = true;
         store->suspect = *cause;
-        uv_timer_start(&store->settle, lvni_store_on_settle, (uint64_t)(store->o.settle_s * 1e3), 0);
+        uv_timer_start(&store->settle, lvni_store_on_settle, (uint64_t)(store->o.settle_s * 1e3),
+                       0);
     }
 }
 
@@ -59,12 +61,15 @@ static bool was_given_up(const lvni_store *store, uint64_t now)
     return now - store->tick_ns >= lvni_store_ns(store->o.peer_timeout_s - store->o.heartbeat_s);
 }
 
-/* Its connection is gone. Those who lost patience with this process have left because of it, and are seen to be gone when it goes on. */
+/* Its connection is gone. Those who lost patience with this process have left because of it, and
+ * are seen to be gone when it goes on. */
 void lvni_store_lost(lvni_store *store, int rank, const char *why)
 {
     store->ranks[rank].state = RANK_GONE;
     const uint64_t now_ns = lvni_now_ns();
-    const bool own = rank != store->o.rank && (was_given_up(store, now_ns) || (store->woke_ns != 0 && now_ns - store->woke_ns < lvni_store_ns(1)));
+    const bool own = rank != store->o.rank &&
+                     (was_given_up(store, now_ns) ||
+                      (store->woke_ns != 0 && now_ns - store->woke_ns < lvni_store_ns(1)));
     const store_rank *lost = &store->ranks[own ? store->o.rank : rank];
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
@@ -74,17 +79,22 @@ void lvni_store_lost(lvni_store *store, int rank, const char *why)
                         .pid = (int64_t)lost->greet.pid,
                         .time_ns = (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec};
     snprintf(cause.host, sizeof cause.host, "%s", lost->greet.host);
-    snprintf(cause.message, sizeof cause.message, "%s", own ? "its process stood still until the others gave it up: it was stopped, or had no processor" : why);
+    snprintf(cause.message, sizeof cause.message, "%s",
+             own ? "its process stood still until the others gave it up: it was stopped, or had no "
+                   "processor"
+                 : why);
     lvni_store_report(store, &cause);
 }
 
-/* ---- Stopping together ----
- * A rank answers at once with the last boundary it has passed, from its own thread, also while its step waits for another rank; and holds at its next
- * boundary. The common step is one more than the largest answer: every rank still has it before it, and none holds below another's step for ever. */
+/* ---- Stopping together ---- A rank answers at once with the last boundary it has passed, from its
+ * own thread, also while its step waits for another rank; and holds at its next boundary. The
+ * common step is one more than the largest answer: every rank still has it before it, and none
+ * holds below another's step for ever. */
 
 static void put_stop(lvni_store *store, lvni_str *out)
 {
-    const size_t at = lvni_frame_begin(out, store->stop == STOP_ASKING ? LVNI_FRAME_STOP_ASK : LVNI_FRAME_STOP_AT);
+    const size_t at = lvni_frame_begin(out, store->stop == STOP_ASKING ? LVNI_FRAME_STOP_ASK
+                                                                       : LVNI_FRAME_STOP_AT);
     lvni_put_u32(out, (uint32_t)store->stop_reason);
     if (store->stop == STOP_AGREED) {
         lvni_put_u64(out, (uint64_t)store->stop_at);
@@ -146,11 +156,13 @@ void lvni_store_tell_newcomer(store_conn *conn)
 
 /* ---- Time ---- */
 
-/* Its connection is open. All hear of it, and so does it itself, should it go on some day: what is sent now is the last. */
+/* Its connection is open. All hear of it, and so does it itself, should it go on some day: what is
+ * sent now is the last. */
 static void lose_silent(store_conn *conn, const char *why)
 {
     lvni_store *store = conn->store;
-    const bool first = !store->over && store->phase != STORE_REFUSED && conn->confirmed && store->ranks[conn->rank].state == RANK_HERE;
+    const bool first = !store->over && store->phase != STORE_REFUSED && conn->confirmed &&
+                       store->ranks[conn->rank].state == RANK_HERE;
     if (!first) { /* it knows what there is to know, or has not taken it in since the last tick */
         lvni_store_drop(conn, why);
         return;
@@ -170,8 +182,10 @@ static void watch_conn(store_conn *conn, uint64_t now)
         if (now - conn->opened_ns > lvni_store_ns(store->o.greeting_timeout_s)) {
             lvni_store_turn_away(conn, "no proof in time");
         }
-    } else if (now > conn->heard_ns && now - conn->heard_ns > lvni_store_ns(store->o.peer_timeout_s)) {
-        snprintf(why, sizeof why, "nothing was heard from it for %.1f s: stopped, hung or cut off", store->o.peer_timeout_s);
+    } else if (now > conn->heard_ns &&
+               now - conn->heard_ns > lvni_store_ns(store->o.peer_timeout_s)) {
+        snprintf(why, sizeof why, "nothing was heard from it for %.1f s: stopped, hung or cut off",
+                 store->o.peer_timeout_s);
         lose_silent(conn, why);
     } else if (now > conn->said_ns && now - conn->said_ns >= lvni_store_ns(store->o.heartbeat_s)) {
         lvni_str s = {0};

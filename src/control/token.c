@@ -43,11 +43,12 @@ static uint64_t word(const unsigned char *p, size_t n)
 lvni_token lvni_siphash(const lvni_token *key, const void *bytes, size_t n)
 {
     const uint64_t k0 = word(key->b, 8), k1 = word(key->b + 8, 8);
-    uint64_t v[4] = {k0 ^ 0x736f6d6570736575U, k1 ^ 0x646f72616e646f6dU ^ 0xee, k0 ^ 0x6c7967656e657261U,
-                     k1 ^ 0x7465646279746573U};
+    uint64_t v[4] = {k0 ^ 0x736f6d6570736575U, k1 ^ 0x646f72616e646f6dU ^ 0xee,
+                     k0 ^ 0x6c7967656e657261U, k1 ^ 0x7465646279746573U};
     const unsigned char *p = bytes;
     for (size_t i = 0; i <= n / 8; i++) { /* the last word holds what is left and the length */
-        const uint64_t m = i < n / 8 ? word(p + 8 * i, 8) : word(p + 8 * i, n % 8) | (uint64_t)n << 56;
+        const uint64_t m =
+            i < n / 8 ? word(p + 8 * i, 8) : word(p + 8 * i, n % 8) | (uint64_t)n << 56;
         v[3] ^= m;
         rounds(v, 2);
         v[0] ^= m;

@@ -1,6 +1,8 @@
-/* How the two ends of the control channel know that they belong to the same run: each proves that it knows the run's key without showing it,
- * over the nonces of both. Called when a connection begins. The hash is SipHash-2-4 with 128 bits (Aumasson and Bernstein 2012), a keyed function
- * made for this: who listens at a candidate port and is asked learns nothing that opens the real store. */
+/* How the two ends of the control channel know that they belong to the same run: each proves that
+ * it knows the run's key without showing it, over the nonces of both. Called when a connection
+ * begins. The hash is SipHash-2-4 with 128 bits (Aumasson and Bernstein 2012), a keyed function
+ * made for this: who listens at a candidate port and is asked learns nothing that opens the real
+ * store. */
 #ifndef LEVIN_CONTROL_TOKEN_H
 #define LEVIN_CONTROL_TOKEN_H
 
@@ -23,6 +25,7 @@ void lvni_token_print(const lvni_token *token,
 lvn_status lvni_token_given(const char *text,
                             lvni_token *out); /* LVN_ERR_USAGE, without the text: not 32 of them */
 bool lvni_token_scan(const char *text, lvni_token *out); /* false: not 32 hexadecimal digits */
-bool lvni_token_equal(const lvni_token *a, const lvni_token *b); /* takes the same time wherever they differ */
+/* takes the same time wherever they differ */
+bool lvni_token_equal(const lvni_token *a, const lvni_token *b);
 
 #endif

@@ -1,4 +1,5 @@
-/* Counted, failable allocation (alloc.h). Each block carries a 64-byte header with its size and tag. */
+/* Counted, failable allocation (alloc.h). Each block carries a 64-byte header with its size and
+ * tag. */
 #include "core/alloc.h"
 
 #include <stdatomic.h>
@@ -27,8 +28,8 @@ static void count(counters *c, size_t bytes)
     atomic_fetch_add_explicit(&c->calls, 1, memory_order_relaxed);
     const uint64_t live = atomic_fetch_add_explicit(&c->live, bytes, memory_order_relaxed) + bytes;
     uint64_t peak = atomic_load_explicit(&c->peak, memory_order_relaxed);
-    while (live > peak && !atomic_compare_exchange_weak_explicit(&c->peak, &peak, live, memory_order_relaxed,
-                                                                 memory_order_relaxed)) {
+    while (live > peak && !atomic_compare_exchange_weak_explicit(
+                              &c->peak, &peak, live, memory_order_relaxed, memory_order_relaxed)) {
     }
 }
 
@@ -43,7 +44,8 @@ static bool must_fail(void)
 
 static void *out_of_memory(size_t bytes)
 {
-    lvn_error_set(LVN_ERR_MEMORY, __FILE__, __LINE__, "cannot allocate %zu bytes of host memory", bytes);
+    lvn_error_set(LVN_ERR_MEMORY, __FILE__, __LINE__, "cannot allocate %zu bytes of host memory",
+                  bytes);
     return NULL;
 }
 

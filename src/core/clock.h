@@ -1,4 +1,5 @@
-/* Time since an arbitrary start, for durations and rates: never goes back, does not follow the wall clock. */
+/* Time since an arbitrary start, for durations and rates: never goes back, does not follow the wall
+ * clock. */
 #ifndef LEVIN_CORE_CLOCK_H
 #define LEVIN_CORE_CLOCK_H
 

@@ -54,8 +54,8 @@ static lvn_status resolve_alias(const lvni_config *config, lvni_slot *slot)
 {
     const lvni_slot *other = lvni_config_find(config, slot->row->alias_of);
     if (other == NULL || other->row->alias_of != NULL) {
-        LVN_FAIL(LVN_ERR_INTERNAL, "option table: `%s` is an alias of `%s`, which is no row", slot->row->name,
-                 slot->row->alias_of);
+        LVN_FAIL(LVN_ERR_INTERNAL, "option table: `%s` is an alias of `%s`, which is no row",
+                 slot->row->name, slot->row->alias_of);
     }
     slot->target = other->row;
     return LVN_OK;
@@ -73,10 +73,11 @@ static lvn_status load_default(lvni_slot *slot)
     }
     slot->target = row;
     slot->layer = LVNI_LAYER_DEFAULT;
-    const lvn_status status =
-        lvni_option_parse(row, row->fallback != NULL ? row->fallback : "", false, "default", &slot->value);
+    const lvn_status status = lvni_option_parse(row, row->fallback != NULL ? row->fallback : "",
+                                                false, "default", &slot->value);
     if (status == LVN_ERR_USAGE) {
-        LVN_FAIL(LVN_ERR_INTERNAL, "option table: the default of `%s` does not fit its own row", row->name);
+        LVN_FAIL(LVN_ERR_INTERNAL, "option table: the default of `%s` does not fit its own row",
+                 row->name);
     }
     return status;
 }
@@ -111,7 +112,8 @@ lvn_status lvni_config_create(const lvni_option_table *tables, size_t n_tables, 
         return LVN_ERR_MEMORY;
     }
     config->slots = lvni_calloc(LVNI_TAG_CONFIG, rows, sizeof *config->slots);
-    const lvn_status status = config->slots == NULL ? LVN_ERR_MEMORY : fill_slots(config, tables, n_tables);
+    const lvn_status status =
+        config->slots == NULL ? LVN_ERR_MEMORY : fill_slots(config, tables, n_tables);
     if (status != LVN_OK) {
         lvni_config_destroy(config);
         return status;
@@ -141,9 +143,10 @@ void lvni_config_set_help(lvni_config *config, const char *command)
 
 /* ---- one assignment ---- */
 
-/* On a command line the last one wins, but two names of one key (an alias and the present name) that disagree
- * are a mistake. */
-static lvn_status check_repeated(const lvni_slot *slot, const lvni_assignment *a, const lvni_value *value)
+/* On a command line the last one wins, but two names of one key (an alias and the present name)
+ * that disagree are a mistake. */
+static lvn_status check_repeated(const lvni_slot *slot, const lvni_assignment *a,
+                                 const lvni_value *value)
 {
     if (slot->spelled == NULL || slot->layer != a->layer || slot->source != a->source ||
         same_key(slot->spelled, a->key) || lvni_value_equal(slot->row, &slot->value, value)) {
@@ -195,8 +198,8 @@ static lvn_status store(lvni_slot *slot, const lvni_assignment *a, lvni_value *v
  * one that was asked for. What the program writes itself says null where there is none. */
 static lvn_status check_path(const lvni_option *row, const lvni_assignment *a)
 {
-    const bool given = a->layer == LVNI_LAYER_WORDS || a->layer == LVNI_LAYER_FILE ||
-                       a->layer == LVNI_LAYER_JOB;
+    const bool given =
+        a->layer == LVNI_LAYER_WORDS || a->layer == LVNI_LAYER_FILE || a->layer == LVNI_LAYER_JOB;
     const char *text = a->text;
     if (!a->quoted) { /* in quotes a name may be made of blanks */
         text += strspn(text, " \t\r\n");
@@ -218,7 +221,8 @@ lvn_status lvni_config_assign(lvni_config *config, const lvni_assignment *a)
     const lvni_option *row = slot->row;
     LVN_TRY(check_path(row, a));
     if (a->once && slot->seen_source == a->source) {
-        LVN_FAIL(LVN_ERR_USAGE, "`%.80s`: this file sets `%s` already, by this or another name  (%s)", a->key,
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "`%.80s`: this file sets `%s` already, by this or another name  (%s)", a->key,
                  row->name, a->origin);
     }
     slot->seen_source = a->source;
@@ -231,7 +235,8 @@ lvn_status lvni_config_assign(lvni_config *config, const lvni_assignment *a)
     return store(slot, a, &value);
 }
 
-lvn_status lvni_config_set(lvni_config *config, const char *name, const char *text, const char *origin)
+lvn_status lvni_config_set(lvni_config *config, const char *name, const char *text,
+                           const char *origin)
 {
     return lvni_config_assign(config, &(lvni_assignment){.key = name,
                                                          .text = text,
@@ -248,8 +253,8 @@ static lvn_status check_later_key(const lvni_slot *slot)
         return LVN_OK;
     }
     lvni_value usual;
-    LVN_TRY(lvni_option_parse(slot->row, slot->row->fallback != NULL ? slot->row->fallback : "", false,
-                              "default", &usual));
+    LVN_TRY(lvni_option_parse(slot->row, slot->row->fallback != NULL ? slot->row->fallback : "",
+                              false, "default", &usual));
     const bool same = lvni_value_equal(slot->row, &slot->value, &usual);
     lvni_value_free(&usual);
     return same ? LVN_OK : lvni_option_fail_later(slot->row, &slot->value, slot->origin);

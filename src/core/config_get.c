@@ -1,4 +1,5 @@
-/* Asking a configuration for its values (config.h): what cannot be answered is a mistake of levin, and ends it. */
+/* Asking a configuration for its values (config.h): what cannot be answered is a mistake of levin,
+ * and ends it. */
 #include "core/config_impl.h"
 
 #include <stdio.h>
@@ -31,7 +32,8 @@ static const lvni_value *typed(const lvni_config *config, const char *name, lvni
     return &slot->value;
 }
 
-static const lvni_value *set_value(const lvni_config *config, const char *name, lvni_option_type type)
+static const lvni_value *set_value(const lvni_config *config, const char *name,
+                                   lvni_option_type type)
 {
     const lvni_value *value = typed(config, name, type);
     if (!value->set || value->later) {
@@ -107,7 +109,9 @@ bool lvni_config_says(const lvni_config *config, const char *name)
 
 int lvni_config_told(const lvni_config *config, const char *name)
 {
-    return !lvni_config_has(config, name) || lvni_config_layer(config, name) == LVNI_LAYER_DEFAULT ? -1 : lvni_config_bool(config, name);
+    return !lvni_config_has(config, name) || lvni_config_layer(config, name) == LVNI_LAYER_DEFAULT
+               ? -1
+               : lvni_config_bool(config, name);
 }
 
 bool lvni_config_is_set(const lvni_config *config, const char *name)

@@ -1,4 +1,5 @@
-/* The inside of a configuration, shared by config.c, config_get.c, config_words.c, config_yaml.c and config_write.c. */
+/* The inside of a configuration, shared by config.c, config_get.c, config_words.c, config_yaml.c
+ * and config_write.c. */
 #ifndef LEVIN_CORE_CONFIG_IMPL_H
 #define LEVIN_CORE_CONFIG_IMPL_H
 
@@ -12,7 +13,8 @@ typedef struct lvni_slot {
     char *origin;
     char *spelled; /* the key as it was written */
     lvni_layer layer;
-    int source;      /* which file or command line the value is from: two spellings in one must agree */
+    /* which file or command line the value is from: two spellings in one must agree */
+    int source;
     int seen_source; /* the last one that named the key, whether its value won or not */
 } lvni_slot;
 
@@ -23,7 +25,8 @@ struct lvni_config {
     const char *help_command;
 };
 
-/* One key and value of a layer. The key may have '-' for '_'. `back`: give the default back (~key). */
+/* One key and value of a layer. The key may have '-' for '_'. `back`: give the default back
+ * (~key). */
 typedef struct lvni_assignment {
     const char *key, *text;
     bool quoted, back;

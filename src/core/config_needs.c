@@ -1,4 +1,5 @@
-/* Options that do nothing with the others as they are (the rows' .needs; option.h). Called by the commands after lvni_config_finish. */
+/* Options that do nothing with the others as they are (the rows' .needs; option.h). Called by the
+ * commands after lvni_config_finish. */
 #include "core/config_impl.h"
 
 #include <string.h>
@@ -25,13 +26,15 @@ static bool is_open(const lvni_slot *slot)
     return !slot->value.set && (slot->row->flags & LVNI_OPT_AUTO) != 0;
 }
 
-static lvn_status find(const lvni_config *config, const lvni_option *row, const char *key, size_t n, const lvni_slot **out)
+static lvn_status find(const lvni_config *config, const lvni_option *row, const char *key, size_t n,
+                       const lvni_slot **out)
 {
     char name[80];
     snprintf(name, sizeof name, "%.*s", (int)n, key);
     *out = lvni_config_find(config, name);
     if (*out == NULL || (*out)->row->alias_of != NULL) {
-        LVN_FAIL(LVN_ERR_INTERNAL, "option table: `%s` needs `%s`, which is no row of this command", row->name, name);
+        LVN_FAIL(LVN_ERR_INTERNAL, "option table: `%s` needs `%s`, which is no row of this command",
+                 row->name, name);
     }
     return LVN_OK;
 }
@@ -51,7 +54,8 @@ static bool has_word(const char *words, size_t n, const char *word)
 }
 
 /* "optim.name=sgd|lars" */
-static lvn_status check_value(const lvni_config *config, const lvni_option *row, const char *term, size_t n, lvni_str *missing)
+static lvn_status check_value(const lvni_config *config, const lvni_option *row, const char *term,
+                              size_t n, lvni_str *missing)
 {
     const size_t key = strcspn(term, "=");
     const lvni_slot *other;
@@ -68,7 +72,8 @@ static lvn_status check_value(const lvni_config *config, const lvni_option *row,
 }
 
 /* "ema.decay", or "augment.hue|augment.contrast": one of them is on. */
-static lvn_status check_on(const lvni_config *config, const lvni_option *row, const char *term, size_t n, lvni_str *missing)
+static lvn_status check_on(const lvni_config *config, const lvni_option *row, const char *term,
+                           size_t n, lvni_str *missing)
 {
     bool several = false;
     for (const char *p = term; p < term + n;) {
@@ -94,7 +99,8 @@ static lvn_status find_missing(const lvni_config *config, const lvni_option *row
     for (const char *term = row->needs; *term != '\0' && missing->len == 0;) {
         const size_t n = strcspn(term, "&");
         const bool has_value = memchr(term, '=', n) != NULL;
-        LVN_TRY(has_value ? check_value(config, row, term, n, missing) : check_on(config, row, term, n, missing));
+        LVN_TRY(has_value ? check_value(config, row, term, n, missing)
+                          : check_on(config, row, term, n, missing));
         term += n + (term[n] == '&' ? 1 : 0);
     }
     return lvni_str_status(missing);
@@ -109,7 +115,8 @@ static bool is_off(const lvni_slot *slot)
 static lvn_status is_default(const lvni_slot *slot, bool *same)
 {
     lvni_value usual;
-    LVN_TRY(lvni_option_parse(slot->row, slot->row->fallback != NULL ? slot->row->fallback : "", false, "default", &usual));
+    LVN_TRY(lvni_option_parse(slot->row, slot->row->fallback != NULL ? slot->row->fallback : "",
+                              false, "default", &usual));
     *same = lvni_value_equal(slot->row, &slot->value, &usual);
     lvni_value_free(&usual);
     return LVN_OK;
@@ -129,7 +136,8 @@ static lvn_status check_slot(const lvni_config *config, const lvni_slot *slot, l
     if (s == LVN_OK && missing.len > 0 && slot->layer == LVNI_LAYER_WORDS) {
         s = refuse(slot, lvni_str_text(&missing));
     } else if (s == LVN_OK && missing.len > 0) {
-        lvni_str_printf(warnings, "%s %s: this has no effect %s  (%s)\n", slot->row->name, slot->value.text, lvni_str_text(&missing), slot->origin);
+        lvni_str_printf(warnings, "%s %s: this has no effect %s  (%s)\n", slot->row->name,
+                        slot->value.text, lvni_str_text(&missing), slot->origin);
     }
     lvni_str_free(&missing);
     return s;

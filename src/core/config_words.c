@@ -86,7 +86,8 @@ static lvn_status split_dashes(const lvni_config *config, int left, const char *
         return lvni_config_unknown(config, out->key, origin);
     }
     if (next == NULL || strncmp(next, "--", 2) == 0) {
-        LVN_FAIL(LVN_ERR_USAGE, "`%.80s` needs a value: %.80s=VALUE  (%s)", words[0], out->key, origin);
+        LVN_FAIL(LVN_ERR_USAGE, "`%.80s` needs a value: %.80s=VALUE  (%s)", words[0], out->key,
+                 origin);
     }
     out->text = next;
     out->used = 2;

@@ -1,6 +1,6 @@
 /* The written forms of a configuration (config.h): config.yaml of a run directory, the JSON inside
- * checkpoints, and the lines that the ranks of a run compare. All are read back by config_yaml.c to the
- * same values, the last of them only in the same directory. */
+ * checkpoints, and the lines that the ranks of a run compare. All are read back by config_yaml.c to
+ * the same values, the last of them only in the same directory. */
 #include "core/config_impl.h"
 
 #include "core/escape.h"
@@ -33,14 +33,16 @@ static void write_float(lvni_str *out, double value, enum form form)
     lvni_str_free(&text);
 }
 
-/* Words that need no quotes: a letter or / first, and nothing that means something to YAML or to the value
- * grammar. */
+/* Words that need no quotes: a letter or / first, and nothing that means something to YAML or to
+ * the value grammar. */
 static bool plain_word(const lvni_option *row, const char *text)
 {
     static const char first[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ/";
-    static const char rest[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/_.+-";
+    static const char rest[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/_.+-";
     static const char words[] = "null|none|auto|true|false|yes|no|on|off|y|n|inf|nan";
-    const bool plain = text[0] != '\0' && strchr(first, text[0]) != NULL && text[strspn(text, rest)] == '\0';
+    const bool plain =
+        text[0] != '\0' && strchr(first, text[0]) != NULL && text[strspn(text, rest)] == '\0';
     return plain && lvni_option_word_index(words, text, strlen(text)) < 0 &&
            (row->spellings == NULL || row->type == LVNI_OPT_CHOICE);
 }
@@ -87,7 +89,8 @@ static void write_path(lvni_str *out, const lvni_option *row, const char *text, 
     lvni_str_free(&path);
 }
 
-static void write_list(lvni_str *out, const lvni_option *row, const lvni_value *value, enum form form)
+static void write_list(lvni_str *out, const lvni_option *row, const lvni_value *value,
+                       enum form form)
 {
     lvni_str_char(out, '[');
     for (size_t i = 0; i < value->n; i++) {
@@ -103,7 +106,8 @@ static void write_list(lvni_str *out, const lvni_option *row, const lvni_value *
     lvni_str_char(out, ']');
 }
 
-static void write_value(lvni_str *out, const lvni_option *row, const lvni_value *value, enum form form)
+static void write_value(lvni_str *out, const lvni_option *row, const lvni_value *value,
+                        enum form form)
 {
     if (!value->set) {
         lvni_str_append(out, form != JSON && (row->flags & LVNI_OPT_AUTO) != 0 ? "auto" : "null");
@@ -125,10 +129,12 @@ static void write_value(lvni_str *out, const lvni_option *row, const lvni_value 
 /* Unset rows are left out where reading nothing gives the same again. */
 static bool saved(const lvni_slot *slot)
 {
-    if (slot->row->alias_of != NULL || (slot->row->flags & (LVNI_OPT_NOT_SAVED | LVNI_OPT_LAYOUT)) != 0 || slot->value.later) {
+    if (slot->row->alias_of != NULL ||
+        (slot->row->flags & (LVNI_OPT_NOT_SAVED | LVNI_OPT_LAYOUT)) != 0 || slot->value.later) {
         return false;
     }
-    return slot->value.set || (slot->row->flags & LVNI_OPT_AUTO) != 0 || slot->layer != LVNI_LAYER_DEFAULT;
+    return slot->value.set || (slot->row->flags & LVNI_OPT_AUTO) != 0 ||
+           slot->layer != LVNI_LAYER_DEFAULT;
 }
 
 static void write_lines(const lvni_config *config, enum form form, lvni_str *out)
@@ -145,7 +151,8 @@ static void write_lines(const lvni_config *config, enum form form, lvni_str *out
 
 lvn_status lvni_config_write_yaml(const lvni_config *config, lvni_str *out)
 {
-    lvni_str_append(out, "# The whole configuration of a levin run; config=THIS_FILE repeats it.\n");
+    lvni_str_append(out,
+                    "# The whole configuration of a levin run; config=THIS_FILE repeats it.\n");
     write_lines(config, YAML, out);
     return lvni_str_status(out);
 }

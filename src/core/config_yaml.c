@@ -1,6 +1,6 @@
-/* YAML (and JSON) files into a configuration (config.h): nested maps become dotted keys, sequences lists.
- * What is refused on purpose, with its line: anchors, aliases, tags, several documents, lists of lists or
- * maps, a key twice. Limits: 1 MiB, 16 levels, 4096 elements of a list. */
+/* YAML (and JSON) files into a configuration (config.h): nested maps become dotted keys, sequences
+ * lists. What is refused on purpose, with its line: anchors, aliases, tags, several documents,
+ * lists of lists or maps, a key twice. Limits: 1 MiB, 16 levels, 4096 elements of a list. */
 #include "core/config_impl.h"
 
 #include "core/alloc.h"
@@ -145,7 +145,8 @@ static lvn_status read_items(reader *r, lvni_str *out)
         lvn_status status = LVN_OK;
         const bool end = event.type == YAML_SEQUENCE_END_EVENT;
         if (!end && event.type != YAML_SCALAR_EVENT) {
-            status = refuse(r, event.start_mark, "a list holds plain values only, no lists and no maps");
+            status =
+                refuse(r, event.start_mark, "a list holds plain values only, no lists and no maps");
         } else if (!end && n >= ITEMS_MAX) {
             status = refuse(r, event.start_mark, "the list has more than 4096 elements");
         } else if (!end) {
@@ -172,8 +173,8 @@ static lvn_status read_list(reader *r, yaml_mark_t mark)
     return status;
 }
 
-/* `keys` holds "\na\nb\n": the keys of one map. Only known keys and beginnings of known keys get this far, so
- * it stays short whatever the file holds. */
+/* `keys` holds "\na\nb\n": the keys of one map. Only known keys and beginnings of known keys get
+ * this far, so it stays short whatever the file holds. */
 static lvn_status add_key(reader *r, const yaml_event_t *event, lvni_str *keys)
 {
     char key[KEY_MAX + 2];
@@ -191,7 +192,8 @@ static lvn_status add_key(reader *r, const yaml_event_t *event, lvni_str *keys)
     for (const char *p = lvni_str_text(keys); *p != '\0'; p = strchr(p, '\n') + 1) {
         if (strncmp(p, key, n + 1) == 0) {
             char what[KEY_MAX + 64];
-            snprintf(what, sizeof what, "the key `%.128s` stands twice in one map", scalar_text(event));
+            snprintf(what, sizeof what, "the key `%.128s` stands twice in one map",
+                     scalar_text(event));
             return refuse(r, event->start_mark, what);
         }
     }
@@ -228,8 +230,8 @@ static lvn_status read_value(reader *r, int depth)
     if (event.type == YAML_SCALAR_EVENT) {
         unescape_path(r, &event);
         const char *text = scalar_text(&event);
-        const bool empty =
-            !scalar_quoted(&event) && (*text == '\0' || strcmp(text, "~") == 0 || strcmp(text, "null") == 0);
+        const bool empty = !scalar_quoted(&event) &&
+                           (*text == '\0' || strcmp(text, "~") == 0 || strcmp(text, "null") == 0);
         const bool section = lvni_config_find(r->config, lvni_str_text(&r->path)) == NULL &&
                              lvni_config_is_prefix(r->config, lvni_str_text(&r->path));
         status = empty && section ? LVN_OK : assign(r, text, scalar_quoted(&event), mark);
@@ -286,7 +288,8 @@ static lvn_status read_stream(reader *r)
         lvn_status status = LVN_OK;
         end = event.type == YAML_STREAM_END_EVENT;
         if (event.type == YAML_DOCUMENT_START_EVENT && seen) {
-            status = refuse(r, event.start_mark, "a second document; one file holds one configuration");
+            status =
+                refuse(r, event.start_mark, "a second document; one file holds one configuration");
         } else if (event.type == YAML_MAPPING_START_EVENT) {
             status = read_map(r, 1);
         } else if (event.type == YAML_SEQUENCE_START_EVENT ||
@@ -300,8 +303,8 @@ static lvn_status read_stream(reader *r)
     return LVN_OK;
 }
 
-lvn_status lvni_config_load_yaml(lvni_config *config, lvni_layer layer, const char *name, const char *text,
-                                 size_t bytes)
+lvn_status lvni_config_load_yaml(lvni_config *config, lvni_layer layer, const char *name,
+                                 const char *text, size_t bytes)
 {
     if (bytes > FILE_MAX) {
         LVN_FAIL(LVN_ERR_USAGE, "%.280s: larger than the 1 MiB a configuration may have", name);

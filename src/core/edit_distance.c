@@ -30,7 +30,8 @@ size_t lvni_edit_distance(const char *a, const char *b)
         const size_t *two = rows[(i + 1) % 3];
         now[0] = i;
         for (size_t j = 1; j <= m; j++) {
-            now[j] = least(least(one[j], now[j - 1]) + 1, one[j - 1] + (same(a[i - 1], b[j - 1]) ? 0 : 1));
+            now[j] = least(least(one[j], now[j - 1]) + 1,
+                           one[j - 1] + (same(a[i - 1], b[j - 1]) ? 0 : 1));
             if (i > 1 && j > 1 && same(a[i - 1], b[j - 2]) && same(a[i - 2], b[j - 1])) {
                 now[j] = least(now[j], two[j - 2] + 1);
             }

@@ -1,5 +1,6 @@
-/* Error records (error_record.h). The half that signal handlers run touches nothing but static buffers and system calls that may be
- * made there; all that could need memory is prepared by lvni_error_record_begin. */
+/* Error records (error_record.h). The half that signal handlers run touches nothing but static
+ * buffers and system calls that may be made there; all that could need memory is prepared by
+ * lvni_error_record_begin. */
 #include "core/error_record.h"
 
 #include "core/alloc.h"
@@ -23,9 +24,11 @@
 
 enum { RECORD_MAX = 1 << 20 };
 
-static char record_path[PATH_MAX], record_part[PATH_MAX]; /* the file, and the name it has while it is written */
-static char head[1024];                                   /* {"rank": 3, "host": "n08", "pid": 4711 */
-static atomic_bool written = true;                        /* nowhere to write counts as written */
+/* the file, and the name it has while it is written */
+static char record_path[PATH_MAX], record_part[PATH_MAX];
+/* {"rank": 3, "host": "n08", "pid": 4711 */
+static char head[1024];
+static atomic_bool written = true; /* nowhere to write counts as written */
 
 const char *lvni_error_record_kind(lvn_status status)
 {
@@ -63,7 +66,8 @@ lvn_status lvni_error_record_begin(const char *path, int rank)
     LVN_TRY(status);
     const int m = snprintf(record_part, sizeof record_part, "%s.tmp-%ld", path, (long)getpid());
     if (n >= (int)sizeof head || m >= (int)sizeof record_part) {
-        LVN_FAIL(LVN_ERR_INVALID, "the path of the error record is too long (%d bytes): %.80s...", m, path);
+        LVN_FAIL(LVN_ERR_INVALID, "the path of the error record is too long (%d bytes): %.80s...",
+                 m, path);
     }
     snprintf(record_path, sizeof record_path, "%s", path);
     atomic_store(&written, false);
@@ -77,8 +81,9 @@ lvn_status lvni_error_record_write(const lvn_error *error, int code)
     }
     const char *message = error->message[0] != '\0' ? error->message : lvn_status_text(error->code);
     lvni_str s = {0};
-    lvni_str_printf(&s, "%s, \"time_ns\": %llu, \"kind\": \"%s\", \"code\": %d, \"message\": ", head, (unsigned long long)wall_clock_ns(),
-                    lvni_error_record_kind(error->code), code);
+    lvni_str_printf(&s,
+                    "%s, \"time_ns\": %llu, \"kind\": \"%s\", \"code\": %d, \"message\": ", head,
+                    (unsigned long long)wall_clock_ns(), lvni_error_record_kind(error->code), code);
     lvni_str_json(&s, message);
     char where[320] = "";
     if (error->file != NULL) {
@@ -105,11 +110,13 @@ lvn_status lvni_error_record_write(const lvn_error *error, int code)
 static const struct fatal {
     int number;
     const char *name, *meaning;
-} fatal[] = {{SIGSEGV, "SIGSEGV", "invalid memory access"},
-             {SIGBUS, "SIGBUS", "memory that is not there: a full disk or /dev/shm under a mapping, a file that was cut"},
-             {SIGFPE, "SIGFPE", "impossible integer arithmetic"},
-             {SIGILL, "SIGILL", "an instruction this processor does not have"},
-             {SIGABRT, "SIGABRT", "the program gave up"}};
+} fatal[] = {
+    {SIGSEGV, "SIGSEGV", "invalid memory access"},
+    {SIGBUS, "SIGBUS",
+     "memory that is not there: a full disk or /dev/shm under a mapping, a file that was cut"},
+    {SIGFPE, "SIGFPE", "impossible integer arithmetic"},
+    {SIGILL, "SIGILL", "an instruction this processor does not have"},
+    {SIGABRT, "SIGABRT", "the program gave up"}};
 enum { FATAL = sizeof fatal / sizeof *fatal };
 static struct sigaction before[FATAL];
 
@@ -166,14 +173,16 @@ static void record_signal(const struct fatal *f, const siginfo_t *info)
     put(&t, f->meaning);
     put(&t, ")");
     if (info->si_code > 0 && f->number != SIGABRT) {
-        put(&t, f->number == SIGFPE || f->number == SIGILL ? " in the instruction at 0x" : " at address 0x");
+        put(&t, f->number == SIGFPE || f->number == SIGILL ? " in the instruction at 0x"
+                                                           : " at address 0x");
         put_number(&t, (uint64_t)(uintptr_t)info->si_addr, 16);
     }
     put(&t, "\", \"where\": \"\", \"stack\": []}\n");
     put_file(&t);
 }
 
-/* Whatever was set before takes over: the instruction is repeated on return, a signal that was sent is sent again. */
+/* Whatever was set before takes over: the instruction is repeated on return, a signal that was sent
+ * is sent again. */
 static void on_fatal(int number, siginfo_t *info, void *context)
 {
     (void)context;
@@ -194,7 +203,8 @@ static void on_fatal(int number, siginfo_t *info, void *context)
 
 lvn_status lvni_error_record_catch_signals(void)
 {
-    static char alternative[LVNI_SIGNAL_STACK]; /* of this thread; others get theirs where they start */
+    /* of this thread; others get theirs where they start */
+    static char alternative[LVNI_SIGNAL_STACK];
     const stack_t stack = {.ss_sp = alternative, .ss_size = sizeof alternative};
     stack_t old;
     if (sigaltstack(NULL, &old) == 0 && (old.ss_flags & SS_DISABLE) != 0) {
@@ -253,7 +263,9 @@ lvn_status lvni_error_record_read(const char *path, lvni_error_record *out)
     }
     json_decref(root);
     if (!good) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "%s is no error record (a JSON object with rank, time_ns, kind, code and message)", path);
+        LVN_FAIL(LVN_ERR_CORRUPT,
+                 "%s is no error record (a JSON object with rank, time_ns, kind, code and message)",
+                 path);
     }
     return LVN_OK;
 }

@@ -11,10 +11,10 @@ typedef struct lvni_foreign {
     /* "wd|w_decay": names; "-b": a short option; "kd_*": all that begin so; "strategy=fsdp": a
      * value of a row here. Lower case, '_' for '-'. */
     const char *names;
-    const char
-        *key; /* the row here that takes the same values and means the same; NULL: there is none */
-    const char
-        *hint; /* without key: what to do, with the keys of here in braces: "use {max_steps}=5" */
+    /* the row here that takes the same values and means the same; NULL: there is none */
+    const char *key;
+    /* without key: what to do, with the keys of here in braces: "use {max_steps}=5" */
+    const char *hint;
 } lvni_foreign;
 
 extern const lvni_foreign lvni_foreign_table[];

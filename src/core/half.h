@@ -1,5 +1,6 @@
-/* bf16 and f16 as bit patterns, rounded to nearest, ties to even, NaN kept; the same bits on every machine. bf16 is the upper half of an
- * f32; f16 is IEEE 754 binary16 (largest 65504, beyond it infinity; smallest subnormal 2^-24, kept: 16-bit numbers are not flushed). */
+/* bf16 and f16 as bit patterns, rounded to nearest, ties to even, NaN kept; the same bits on every
+ * machine. bf16 is the upper half of an f32; f16 is IEEE 754 binary16 (largest 65504, beyond it
+ * infinity; smallest subnormal 2^-24, kept: 16-bit numbers are not flushed). */
 #ifndef LEVIN_CORE_HALF_H
 #define LEVIN_CORE_HALF_H
 
@@ -55,7 +56,8 @@ static inline uint16_t lvni_f32_to_f16(float f)
     if (magnitude >= 0x477ff000u) { /* 65520 and above round to infinity */
         return (uint16_t)(sign | 0x7c00u);
     }
-    if (magnitude < 0x38800000u) { /* below 2^-14: units of 2^-24; adding 0.5 puts that unit at the last bit of the sum */
+    if (magnitude < 0x38800000u) {
+        /* below 2^-14: units of 2^-24; adding 0.5 puts that unit at the last bit of the sum */
         return (uint16_t)(sign | (lvni_f32_bits(lvni_bits_f32(magnitude) + 0.5f) - 0x3f000000u));
     }
     return (uint16_t)(sign | (magnitude - (112u << 23) + 0xfffu + (magnitude >> 13 & 1u)) >> 13);

@@ -21,8 +21,8 @@ enum { LVNI_JSON_MAX_DEPTH = 64 };
  * LVN_ERR_CORRUPT: not JSON, nested too deep or too costly; LVN_ERR_MEMORY. */
 lvn_status lvni_json_read(const char *path, const char *part, const char *text, size_t n,
                           size_t flags, lvni_json_source source, json_t **out);
-/* The same of a text whose damage does not matter: NULL for what cannot be read; text may be NULL.
- */
+/* The same of a text whose damage does not matter: NULL for what cannot be read; text may be
+ * NULL. */
 json_t *lvni_json_try(const char *text, lvni_json_source source);
 
 #endif

@@ -1,4 +1,5 @@
-/* Reading /proc and /sys (machine_memory.h). What is not there, or does not look as expected, is no limit. */
+/* Reading /proc and /sys (machine_memory.h). What is not there, or does not look as expected, is no
+ * limit. */
 #include "core/machine_memory.h"
 
 #include <inttypes.h>
@@ -47,7 +48,8 @@ static uint64_t limit_of(const char *root, const char *group)
 {
     char path[PATH + 64];
     uint64_t bytes = UINT64_MAX;
-    if (snprintf(path, sizeof path, "%s/sys/fs/cgroup%s/memory.max", root, group) >= (int)sizeof path) {
+    if (snprintf(path, sizeof path, "%s/sys/fs/cgroup%s/memory.max", root, group) >=
+        (int)sizeof path) {
         return UINT64_MAX;
     }
     FILE *f = fopen(path, "re");

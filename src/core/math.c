@@ -1,4 +1,5 @@
-/* Own exp, log, cos, pow, tanh, erf in double precision (math.h). Compiled without contraction, so no compiler fuses what is written apart. */
+/* Own exp, log, cos, pow, tanh, erf in double precision (math.h). Compiled without contraction, so
+ * no compiler fuses what is written apart. */
 #include "core/math.h"
 
 #include <math.h>
@@ -19,9 +20,11 @@ static uint64_t to_bits(double d)
     return b;
 }
 
-static const double LN2_HI = 0x1.62e42fefa38p-1, LN2_LO = 0x1.ef35793c7673p-45; /* HI has 11 zero bits at its end */
+/* HI has 11 zero bits at its end */
+static const double LN2_HI = 0x1.62e42fefa38p-1, LN2_LO = 0x1.ef35793c7673p-45;
 
-/* exp(x) = 2^k exp(r), |r| <= ln2 / 2; Taylor series of exp(r) to the term r^13 / 13! (error below 2^-57). */
+/* exp(x) = 2^k exp(r), |r| <= ln2 / 2; Taylor series of exp(r) to the term r^13 / 13! (error below
+ * 2^-57). */
 double lvni_exp(double x)
 {
     if (!(x < 709.782712893384)) {
@@ -35,18 +38,28 @@ double lvni_exp(double x)
     const int k = (int)kd;
     const double r = (x - kd * LN2_HI) - kd * LN2_LO;
     double p = 1.0 / 6227020800.0;
-    static const double inverse[] = {1.0 / 479001600.0, 1.0 / 39916800.0, 1.0 / 3628800.0, 1.0 / 362880.0,
-                                     1.0 / 40320.0,     1.0 / 5040.0,     1.0 / 720.0,     1.0 / 120.0,
-                                     1.0 / 24.0,        1.0 / 6.0,        0.5};
+    static const double inverse[] = {1.0 / 479001600.0,
+                                     1.0 / 39916800.0,
+                                     1.0 / 3628800.0,
+                                     1.0 / 362880.0,
+                                     1.0 / 40320.0,
+                                     1.0 / 5040.0,
+                                     1.0 / 720.0,
+                                     1.0 / 120.0,
+                                     1.0 / 24.0,
+                                     1.0 / 6.0,
+                                     0.5};
     for (unsigned i = 0; i < sizeof inverse / sizeof *inverse; i++) {
         p = p * r + inverse[i];
     }
     const double e = 1.0 + (r + r * r * p);
     const int half = k / 2; /* two factors: 2^k itself may not be a normal number */
-    return e * from_bits((uint64_t)(1023 + half) << 52) * from_bits((uint64_t)(1023 + k - half) << 52);
+    return e * from_bits((uint64_t)(1023 + half) << 52) *
+           from_bits((uint64_t)(1023 + k - half) << 52);
 }
 
-/* log(x) = k ln2 + log(m), m in [sqrt(1/2), sqrt(2)); log(m) = 2 artanh(s), s = (m-1)/(m+1), series to s^21. */
+/* log(x) = k ln2 + log(m), m in [sqrt(1/2), sqrt(2)); log(m) = 2 artanh(s), s = (m-1)/(m+1), series
+ * to s^21. */
 double lvni_log(double x)
 {
     if (!(x > 0.0)) {
@@ -71,7 +84,8 @@ double lvni_log(double x)
     const double s = f / (2.0 + f);
     const double z = s * s;
     static const double inverse[] = {1.0 / 21.0, 1.0 / 19.0, 1.0 / 17.0, 1.0 / 15.0, 1.0 / 13.0,
-                                     1.0 / 11.0, 1.0 / 9.0,  1.0 / 7.0,  1.0 / 5.0,  1.0 / 3.0}; /* no division in the loop */
+                                     /* no division in the loop */
+                                     1.0 / 11.0, 1.0 / 9.0, 1.0 / 7.0, 1.0 / 5.0, 1.0 / 3.0};
     double p = 1.0 / 23.0;
     for (unsigned i = 0; i < sizeof inverse / sizeof *inverse; i++) {
         p = p * z + inverse[i];
@@ -132,9 +146,12 @@ double lvni_cos2pi(double x)
     }
 }
 
-/* ---- pow: the logarithm as a sum of two doubles, so that y log x is right to the last place ---- */
+/* ---- pow: the logarithm as a sum of two doubles, so that y log x is right to the last place
+ * ---- */
 
-typedef struct two { double hi, lo; } two;
+typedef struct two {
+    double hi, lo;
+} two;
 
 static two two_sum(double a, double b)
 {
@@ -151,7 +168,8 @@ static two two_product(double a, double b)
     return (two){p, ((ah * bh - p) + ah * bl + al * bh) + al * bl};
 }
 
-/* log x of a positive finite x: 2 s + 2 s (z / 3 + z^2 / 5 + ...), z = s^2, s = (m - 1) / (m + 1) with the remainder of the division. */
+/* log x of a positive finite x: 2 s + 2 s (z / 3 + z^2 / 5 + ...), z = s^2, s = (m - 1) / (m + 1)
+ * with the remainder of the division. */
 static two log_two(double x)
 {
     int k = 0;
@@ -215,13 +233,15 @@ double lvni_pow(double x, double y)
     if (x < 0.0 && kind == 0 && a != inf) {
         return (double)NAN;
     }
-    const double size = a == 0.0 || a == inf ? ((a == 0.0) == (y < 0.0) ? inf : 0.0) : pow_positive(a, y);
+    const double size =
+        a == 0.0 || a == inf ? ((a == 0.0) == (y < 0.0) ? inf : 0.0) : pow_positive(a, y);
     return kind == 1 ? copysign(size, x) : size;
 }
 
 /* ---- tanh, erf ---- */
 
-/* Lambert's continued fraction x / (1 + x^2 / (3 + x^2 / (5 + ...))) near 0, 1 - 2 / (e^2x + 1) beyond. */
+/* Lambert's continued fraction x / (1 + x^2 / (3 + x^2 / (5 + ...))) near 0, 1 - 2 / (e^2x + 1)
+ * beyond. */
 double lvni_tanh(double x)
 {
     const double a = fabs(x);
@@ -237,7 +257,8 @@ double lvni_tanh(double x)
 
 static const double ROOT_PI = 1.7724538509055160273;
 
-/* Abramowitz & Stegun 7.1.14, x >= 2: e^(-x^2) / sqrt(pi) / (x + (1/2) / (x + (2/2) / (x + (3/2) / ...))) */
+/* Abramowitz & Stegun 7.1.14, x >= 2: e^(-x^2) / sqrt(pi) / (x + (1/2) / (x + (2/2) / (x + (3/2) /
+ * ...))) */
 static double erfc_fraction(double x)
 {
     double t = x;
@@ -247,7 +268,8 @@ static double erfc_fraction(double x)
     return lvni_exp(-x * x) / (ROOT_PI * t);
 }
 
-/* Abramowitz & Stegun 7.1.6 below 2: 2 / sqrt(pi) e^(-x^2) (x + 2 x^3 / 3 + 4 x^5 / 15 + ...), all terms of one sign. */
+/* Abramowitz & Stegun 7.1.6 below 2: 2 / sqrt(pi) e^(-x^2) (x + 2 x^3 / 3 + 4 x^5 / 15 + ...), all
+ * terms of one sign. */
 double lvni_erf(double x)
 {
     const double a = fabs(x);

@@ -17,9 +17,9 @@ static const struct kind {
     lvn_status status;
     lvni_exit_code exit;
 } kinds[] = {
-    {105, LVN_ERR_NOT_FOUND, LVNI_EXIT_RESOURCE},  {106, LVN_ERR_NOT_FOUND, LVNI_EXIT_RESOURCE},
-    {110, LVN_ERR_NOT_FOUND, LVNI_EXIT_RESOURCE},  {113, LVN_ERR_TIMEOUT, LVNI_EXIT_RENDEZVOUS},
-    {114, LVN_ERR_TIMEOUT, LVNI_EXIT_RENDEZVOUS},  {120, LVN_ERR_NOT_FOUND, LVNI_EXIT_RESOURCE},
+    {105, LVN_ERR_NOT_FOUND, LVNI_EXIT_RESOURCE}, {106, LVN_ERR_NOT_FOUND, LVNI_EXIT_RESOURCE},
+    {110, LVN_ERR_NOT_FOUND, LVNI_EXIT_RESOURCE}, {113, LVN_ERR_TIMEOUT, LVNI_EXIT_RENDEZVOUS},
+    {114, LVN_ERR_TIMEOUT, LVNI_EXIT_RENDEZVOUS}, {120, LVN_ERR_NOT_FOUND, LVNI_EXIT_RESOURCE},
 };
 
 static const struct kind *kind_of(int code)
@@ -102,13 +102,15 @@ lvn_status lvni_notices_refuse_warnings(lvni_notices *n)
         lvni_str_append(&n->text, "levin: error ");
         lvni_str_append_n(&n->text, line + skip, (size_t)(end + 1 - line) - skip);
     }
-    lvni_notice_fix(n, "warnings are errors here (strict=true, or LEVIN_STRICT=1): mend what they say, or say strict=false");
+    lvni_notice_fix(n, "warnings are errors here (strict=true, or LEVIN_STRICT=1): mend what they "
+                       "say, or say strict=false");
     n->error = (int)strtol(first + 1, NULL, 10);
     n->own = false;
     n->n_warnings = 0;
     lvni_str_clear(&n->warnings);
     LVN_TRY(lvni_str_status(&n->text));
-    return lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__, "%s (warnings are errors: strict)", first);
+    return lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__, "%s (warnings are errors: strict)",
+                         first);
 }
 
 lvni_exit_code lvni_notices_exit(const lvni_notices *n)
@@ -119,12 +121,14 @@ lvni_exit_code lvni_notices_exit(const lvni_notices *n)
 static bool is_numbered(const lvn_error *error)
 {
     const char *m = error->message;
-    return (m[0] == 'E' || m[0] == 'W') && isdigit((unsigned char)m[1]) && isdigit((unsigned char)m[2]) && isdigit((unsigned char)m[3]) && m[4] == ':';
+    return (m[0] == 'E' || m[0] == 'W') && isdigit((unsigned char)m[1]) &&
+           isdigit((unsigned char)m[2]) && isdigit((unsigned char)m[3]) && m[4] == ':';
 }
 
 lvni_exit_code lvni_exit_of_error(const lvn_error *error)
 {
-    return is_numbered(error) ? kind_of((int)strtol(error->message + 1, NULL, 10))->exit : lvni_exit_of_status(error->code);
+    return is_numbered(error) ? kind_of((int)strtol(error->message + 1, NULL, 10))->exit
+                              : lvni_exit_of_status(error->code);
 }
 
 const char *lvni_error_prefix(const lvn_error *error)

@@ -65,7 +65,8 @@ bool lvni_value_equal(const lvni_option *row, const lvni_value *a, const lvni_va
     case LVNI_OPT_STRING:
     case LVNI_OPT_PATH: return strcmp(a->text, b->text) == 0;
     case LVNI_OPT_CHOICE: return a->choice == b->choice;
-    case LVNI_OPT_INT_LIST: return a->n == b->n && memcmp(a->ints, b->ints, a->n * sizeof *a->ints) == 0;
+    case LVNI_OPT_INT_LIST:
+        return a->n == b->n && memcmp(a->ints, b->ints, a->n * sizeof *a->ints) == 0;
     case LVNI_OPT_FLOAT_LIST:
         return a->n == b->n && memcmp(a->floats, b->floats, a->n * sizeof *a->floats) == 0;
     case LVNI_OPT_STRING_LIST: return a->n == b->n && same_strings(a, b);
@@ -128,7 +129,8 @@ static bool read_int(const char *text, int64_t *out)
     return errno == 0;
 }
 
-/* Decimal only: strtod would also take hexadecimal numbers and NaN. Too small is 0, too large is refused. */
+/* Decimal only: strtod would also take hexadecimal numbers and NaN. Too small is 0, too large is
+ * refused. */
 static bool read_float(const char *text, double *out)
 {
     const char *p = text + (*text == '-' || *text == '+' ? 1 : 0);
@@ -158,8 +160,8 @@ static bool store_item(const lvni_option *row, const char *text, bool quoted, lv
     return true;
 }
 
-static lvn_status count_items(const lvni_option *row, const char *text, const char *origin, lvni_str *word,
-                              size_t *n)
+static lvn_status count_items(const lvni_option *row, const char *text, const char *origin,
+                              lvni_str *word, size_t *n)
 {
     lvni_items it;
     bool quoted = false;
@@ -169,7 +171,8 @@ static lvn_status count_items(const lvni_option *row, const char *text, const ch
         got = lvni_items_next(&it, word, &quoted);
         *n += got == 1 ? 1 : 0;
     }
-    LVN_TRY(lvni_str_status(word)); /* first: an item that could not be stored looks like an empty one */
+    /* first: an item that could not be stored looks like an empty one */
+    LVN_TRY(lvni_str_status(word));
     if (got < 0 || *n > ITEMS_MAX || (row->count > 0 && *n != row->count)) {
         return lvni_option_expected(row, text, false, origin);
     }
@@ -191,8 +194,8 @@ static bool make_room(const lvni_option *row, size_t n, lvni_value *out)
     }
 }
 
-static lvn_status parse_list(const lvni_option *row, const char *text, const char *origin, lvni_str *word,
-                             lvni_value *out)
+static lvn_status parse_list(const lvni_option *row, const char *text, const char *origin,
+                             lvni_str *word, lvni_value *out)
 {
     size_t n = 0;
     LVN_TRY(count_items(row, text, origin, word, &n));
@@ -233,13 +236,15 @@ static lvn_status parse_one_string(const lvni_option *row, const char *origin, l
 
 /* ---- one value ---- */
 
-static lvn_status parse_scalar(const lvni_option *row, const char *text, bool quoted, const char *origin,
-                               lvni_value *out)
+static lvn_status parse_scalar(const lvni_option *row, const char *text, bool quoted,
+                               const char *origin, lvni_value *out)
 {
     bool good = false;
     switch (row->type) {
     case LVNI_OPT_BOOL: good = !quoted && read_bool(text, &out->b); break;
-    case LVNI_OPT_INT: good = !quoted && read_int(text, &out->i) && in_range(row, (double)out->i); break;
+    case LVNI_OPT_INT:
+        good = !quoted && read_int(text, &out->i) && in_range(row, (double)out->i);
+        break;
     case LVNI_OPT_FLOAT: /* JSON has no word for infinity but the text "inf" */
         good = read_float(text, &out->f) && (!quoted || isinf(out->f)) && in_range(row, out->f);
         break;
@@ -306,8 +311,8 @@ static bool unquote_whole(const char *text, lvni_str *out)
     return (*text == '"' || *text == '\'') && lvni_items_quoted(&it, out) && it.p == it.end;
 }
 
-static lvn_status parse_clean(const lvni_option *row, const char *given, bool quoted, const char *origin,
-                              lvni_str *word, lvni_value *out)
+static lvn_status parse_clean(const lvni_option *row, const char *given, bool quoted,
+                              const char *origin, lvni_str *word, lvni_value *out)
 {
     if (!quoted && means_unset(row, given)) {
         return LVN_OK;
@@ -334,16 +339,17 @@ static lvn_status parse_clean(const lvni_option *row, const char *given, bool qu
     return parse_scalar(row, out->text, quoted, origin, out);
 }
 
-lvn_status lvni_option_parse(const lvni_option *row, const char *text, bool quoted, const char *origin,
-                             lvni_value *out)
+lvn_status lvni_option_parse(const lvni_option *row, const char *text, bool quoted,
+                             const char *origin, lvni_value *out)
 {
     *out = (lvni_value){0};
     if (strnlen(text, TEXT_MAX + 1) > TEXT_MAX) {
-        LVN_FAIL(LVN_ERR_USAGE, "%s: the value is longer than %d bytes  (%s)", row->name, TEXT_MAX, origin);
+        LVN_FAIL(LVN_ERR_USAGE, "%s: the value is longer than %d bytes  (%s)", row->name, TEXT_MAX,
+                 origin);
     }
     if (row->type != LVNI_OPT_PATH && !lvni_utf8_valid(text)) { /* names of files are any bytes */
-        LVN_FAIL(LVN_ERR_USAGE, "%s: the value is not valid UTF-8: %.80s  (%s)", row->name,
-                 text, origin);
+        LVN_FAIL(LVN_ERR_USAGE, "%s: the value is not valid UTF-8: %.80s  (%s)", row->name, text,
+                 origin);
     }
     lvni_str clean = {0};
     lvni_str word = {0};

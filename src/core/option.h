@@ -1,6 +1,6 @@
-/* Option tables: every key of every command is a row. Tables are static data of the folder that reads the
- * keys; a command joins the tables it uses into a configuration (config.h). The help texts and the docs are
- * made of the same rows. */
+/* Option tables: every key of every command is a row. Tables are static data of the folder that
+ * reads the keys; a command joins the tables it uses into a configuration (config.h). The help
+ * texts and the docs are made of the same rows. */
 #ifndef LEVIN_CORE_OPTION_H
 #define LEVIN_CORE_OPTION_H
 
@@ -21,13 +21,17 @@ typedef enum lvni_option_type {
 } lvni_option_type;
 
 enum {
-    LVNI_OPT_AUTO = 1,      /* `auto` (or null) may be given and means unset: the program finds a value */
-    LVNI_OPT_NOT_SAVED = 2, /* not part of config.yaml and of checkpoints (config, resume, overwrite) */
-    LVNI_OPT_LATER = 4,     /* the key is known, but only its default works in this version */
-    LVNI_OPT_HIDDEN = 8,    /* not in the help */
-    LVNI_OPT_LAYOUT = 32,   /* changes the time and no bit: neither saved nor taken from a saved configuration */
-    LVNI_OPT_INF = 16,      /* inf and -inf are numbers for this row, within its range */
-    LVNI_OPT_ZERO_IS_ON = 64, /* 0 (or false) does not switch this row off: it counts as any value where .needs are not met */
+    /* `auto` (or null) may be given and means unset: the program finds a value */
+    LVNI_OPT_AUTO = 1,
+    /* not part of config.yaml and of checkpoints (config, resume, overwrite) */
+    LVNI_OPT_NOT_SAVED = 2,
+    LVNI_OPT_LATER = 4,  /* the key is known, but only its default works in this version */
+    LVNI_OPT_HIDDEN = 8, /* not in the help */
+    /* changes the time and no bit: neither saved nor taken from a saved configuration */
+    LVNI_OPT_LAYOUT = 32,
+    LVNI_OPT_INF = 16, /* inf and -inf are numbers for this row, within its range */
+    /* 0 (or false) does not switch this row off: it counts as any value where .needs are not met */
+    LVNI_OPT_ZERO_IS_ON = 64,
 };
 
 /* Allowed numbers, for every element of a list. All zero: any. */
@@ -35,21 +39,21 @@ typedef struct lvni_option_range {
     bool used, above, below; /* above, below: the limit itself is not allowed */
     double min, max;
 } lvni_option_range;
-#define LVNI_AT_LEAST(lo)                                                                                    \
-    {                                                                                                        \
-        .used = true, .min = (lo), .max = INFINITY                                                           \
+#define LVNI_AT_LEAST(lo)                                                                          \
+    {                                                                                              \
+        .used = true, .min = (lo), .max = INFINITY                                                 \
     }
-#define LVNI_ABOVE(lo)                                                                                       \
-    {                                                                                                        \
-        .used = true, .above = true, .min = (lo), .max = INFINITY                                            \
+#define LVNI_ABOVE(lo)                                                                             \
+    {                                                                                              \
+        .used = true, .above = true, .min = (lo), .max = INFINITY                                  \
     }
-#define LVNI_BETWEEN(lo, hi)                                                                                 \
-    {                                                                                                        \
-        .used = true, .min = (lo), .max = (hi)                                                               \
+#define LVNI_BETWEEN(lo, hi)                                                                       \
+    {                                                                                              \
+        .used = true, .min = (lo), .max = (hi)                                                     \
     }
-#define LVNI_FROM_TO_BELOW(lo, hi)                                                                           \
-    {                                                                                                        \
-        .used = true, .below = true, .min = (lo), .max = (hi)                                                \
+#define LVNI_FROM_TO_BELOW(lo, hi)                                                                 \
+    {                                                                                              \
+        .used = true, .below = true, .min = (lo), .max = (hi)                                      \
     } /* lo <= x < hi */
 
 typedef struct lvni_option lvni_option;
@@ -62,8 +66,9 @@ typedef struct lvni_value {
     int choice; /* index into .choices */
     int64_t i;
     double f;
-    char *text; /* the value of string, path and choice; what was given for the others; NULL when unset */
-    size_t n;   /* elements of a list */
+    /* the value of string, path and choice; what was given for the others; NULL when unset */
+    char *text;
+    size_t n; /* elements of a list */
     int64_t *ints;
     double *floats;
     char **strings;
@@ -76,23 +81,27 @@ struct lvni_option {
     const char *fallback; /* the default as text; NULL: unset */
     const char *choices;  /* "sgd|adamw" */
     lvni_option_range range;
-    size_t count;     /* lists: how many elements, 0 = any number */
-    const char *help; /* one sentence */
+    size_t count;        /* lists: how many elements, 0 = any number */
+    const char *help;    /* one sentence */
     const char *no_file; /* paths: "builtin:|none": beginnings of values that name no file */
     unsigned flags;
-    /* What a later version brings: values of this row ("bf16-mixed|16-mixed", any type), and the sentence of
-     * the error, which follows "devices 2: " and also serves LVNI_OPT_LATER: "several devices come with a
-     * later version; this one trains on one device (devices=1)". NULL: a general sentence. */
+    /* What a later version brings: values of this row ("bf16-mixed|16-mixed", any type), and the
+     * sentence of the error, which follows "devices 2: " and also serves LVNI_OPT_LATER: "several
+     * devices come with a later version; this one trains on one device (devices=1)". NULL: a
+     * general sentence. */
     const char *later, *later_note;
-    /* Without which the row does nothing: terms joined by '&', each "optim.name=sgd|lars" (one of these values) or "ema.decay" or
-     * "augment.hue|augment.contrast" (one of these keys is neither off nor zero). lvni_config_check_needs looks at it, and passes the default and values that switch the row off. */
+    /* Without which the row does nothing: terms joined by '&', each "optim.name=sgd|lars" (one of
+     * these values) or "ema.decay" or "augment.hue|augment.contrast" (one of these keys is neither
+     * off nor zero). lvni_config_check_needs looks at it, and passes the default and values that
+     * switch the row off. */
     const char *needs;
     const char *spellings; /* other words for values: "none=single|ddp_spawn=ddp" */
-    /* Looks at a value that was given (not at defaults), after all layers are joined; records an error that
-     * names key, value, what is right and origin. lvni_option_fail and lvni_option_fail_later help. */
+    /* Looks at a value that was given (not at defaults), after all layers are joined; records an
+     * error that names key, value, what is right and origin. lvni_option_fail and
+     * lvni_option_fail_later help. */
     lvn_status (*check)(const lvni_option *row, const lvni_value *value, const char *origin);
-    /* This row is only another name of that one ("gpus" of "devices", "optim" of "optim.name"): all other
-     * fields but .help stay empty. */
+    /* This row is only another name of that one ("gpus" of "devices", "optim" of "optim.name"): all
+     * other fields but .help stay empty. */
     const char *alias_of;
 };
 
@@ -101,20 +110,20 @@ typedef struct lvni_option_table {
     const lvni_option *rows;
     size_t n;
 } lvni_option_table;
-#define LVNI_OPTION_TABLE(text, array)                                                                       \
-    {                                                                                                        \
-        .title = (text), .rows = (array), .n = sizeof(array) / sizeof((array)[0])                            \
+#define LVNI_OPTION_TABLE(text, array)                                                             \
+    {                                                                                              \
+        .title = (text), .rows = (array), .n = sizeof(array) / sizeof((array)[0])                  \
     }
-#define LVNI_OPTION_ALIAS(other, of)                                                                         \
-    {                                                                                                        \
-        .name = (other), .alias_of = (of)                                                                    \
+#define LVNI_OPTION_ALIAS(other, of)                                                               \
+    {                                                                                              \
+        .name = (other), .alias_of = (of)                                                          \
     }
 
-/* Reads text for a row; `quoted`: it stood in quotes, so it is text and neither number nor null nor auto. On
- * failure LVN_ERR_USAGE (or LVN_ERR_MEMORY) and *out is empty. Owner of *out: the caller (lvni_value_free).
- */
-lvn_status lvni_option_parse(const lvni_option *row, const char *text, bool quoted, const char *origin,
-                             lvni_value *out);
+/* Reads text for a row; `quoted`: it stood in quotes, so it is text and neither number nor null nor
+ * auto. On failure LVN_ERR_USAGE (or LVN_ERR_MEMORY) and *out is empty. Owner of *out: the caller
+ * (lvni_value_free). */
+lvn_status lvni_option_parse(const lvni_option *row, const char *text, bool quoted,
+                             const char *origin, lvni_value *out);
 void lvni_value_free(lvni_value *value); /* leaves it unset */
 bool lvni_value_equal(const lvni_option *row, const lvni_value *a, const lvni_value *b);
 
@@ -122,7 +131,8 @@ bool lvni_value_equal(const lvni_option *row, const lvni_value *a, const lvni_va
 lvn_status lvni_option_fail(const lvni_option *row, const lvni_value *value, const char *origin,
                             const char *fmt, ...) LVN_PRINTF(4, 5);
 /* The same with the row's later_note. */
-lvn_status lvni_option_fail_later(const lvni_option *row, const lvni_value *value, const char *origin);
+lvn_status lvni_option_fail_later(const lvni_option *row, const lvni_value *value,
+                                  const char *origin);
 
 /* Position of a word in "a|b|c" (case-insensitive), -1 when it is none. */
 int lvni_option_word_index(const char *words, const char *word, size_t n);

@@ -4,7 +4,8 @@
 #include <string.h>
 
 /* Other names of a row, over all tables: "also: gpus, num_gpus". */
-static void print_aliases(const lvni_option_table *tables, size_t n_tables, const char *name, FILE *out)
+static void print_aliases(const lvni_option_table *tables, size_t n_tables, const char *name,
+                          FILE *out)
 {
     bool any = false;
     for (size_t t = 0; t < n_tables; t++) {

@@ -12,8 +12,8 @@ typedef struct lvni_items {
 } lvni_items;
 
 bool lvni_is_blank(char c);
-/* The text without blanks at its ends and, for a list, without its brackets. False: only one of the brackets
- * is there. */
+/* The text without blanks at its ends and, for a list, without its brackets. False: only one of the
+ * brackets is there. */
 bool lvni_items_open(const char *text, lvni_items *it);
 /* 1: an item; 0: the end; -1: not a list. */
 int lvni_items_next(lvni_items *it, lvni_str *out, bool *quoted);
@@ -23,6 +23,7 @@ bool lvni_items_more(lvni_items *it);
 bool lvni_items_quoted(lvni_items *it, lvni_str *out);
 
 /* "batch_size `abc`: expected a whole number, at least 1 (in samples)  (config.yml:12)" */
-lvn_status lvni_option_expected(const lvni_option *row, const char *text, bool quoted, const char *origin);
+lvn_status lvni_option_expected(const lvni_option *row, const char *text, bool quoted,
+                                const char *origin);
 
 #endif

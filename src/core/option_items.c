@@ -20,8 +20,9 @@ bool lvni_items_open(const char *text, lvni_items *it)
     }
     const bool opens = p < end && *p == '[';
     const bool closes = p < end && end[-1] == ']';
-    *it = (lvni_items){
-        .p = opens ? p + 1 : p, .end = closes && end > p + (opens ? 1 : 0) ? end - 1 : end, .first = true};
+    *it = (lvni_items){.p = opens ? p + 1 : p,
+                       .end = closes && end > p + (opens ? 1 : 0) ? end - 1 : end,
+                       .first = true};
     return opens == closes;
 }
 

@@ -22,13 +22,15 @@ lvn_status lvni_option_fail(const lvni_option *row, const lvni_value *value, con
              value->text != NULL ? value->text : "unset", sentence, origin);
 }
 
-lvn_status lvni_option_fail_later(const lvni_option *row, const lvni_value *value, const char *origin)
+lvn_status lvni_option_fail_later(const lvni_option *row, const lvni_value *value,
+                                  const char *origin)
 {
     if (row->later_note != NULL) {
         return lvni_option_fail(row, value, origin, "%s", row->later_note);
     }
     if ((row->flags & LVNI_OPT_LATER) != 0) {
-        return lvni_option_fail(row, value, origin, "this key comes with a later version; leave it at %s",
+        return lvni_option_fail(row, value, origin,
+                                "this key comes with a later version; leave it at %s",
                                 row->fallback != NULL ? row->fallback : "unset");
     }
     return lvni_option_fail(row, value, origin, "this value comes with a later version%s%s",
@@ -96,7 +98,8 @@ static lvn_status fail_foreign(const lvni_option *row, const char *text, const l
     return s;
 }
 
-lvn_status lvni_option_expected(const lvni_option *row, const char *text, bool quoted, const char *origin)
+lvn_status lvni_option_expected(const lvni_option *row, const char *text, bool quoted,
+                                const char *origin)
 {
     const lvni_foreign *entry = lvni_foreign_value(row->name, text);
     if (entry != NULL) {
@@ -127,12 +130,13 @@ lvn_status lvni_option_expected(const lvni_option *row, const char *text, bool q
             lvni_str_append(&want, ", or auto");
         }
     }
-    const bool bare =
-        quoted && (row->type == LVNI_OPT_BOOL || row->type == LVNI_OPT_INT || row->type == LVNI_OPT_FLOAT);
+    const bool bare = quoted && (row->type == LVNI_OPT_BOOL || row->type == LVNI_OPT_INT ||
+                                 row->type == LVNI_OPT_FLOAT);
     const lvn_status status = lvni_str_status(&want);
     if (status == LVN_OK) {
-        (void)lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__, "%s `%.*s`: expected %s%s  (%s)", row->name,
-                            SHOWN, text, lvni_str_text(&want), bare ? ", not a text in quotes" : "", origin);
+        (void)lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__, "%s `%.*s`: expected %s%s  (%s)",
+                            row->name, SHOWN, text, lvni_str_text(&want),
+                            bare ? ", not a text in quotes" : "", origin);
     }
     lvni_str_free(&want);
     return status == LVN_OK ? LVN_ERR_USAGE : status;

@@ -1,20 +1,24 @@
-/* Options structs of the public calls begin with their size, so that a program built with an older, shorter struct still
- * works: what it does not have is zero, and zero means default. */
+/* Options structs of the public calls begin with their size, so that a program built with an older,
+ * shorter struct still works: what it does not have is zero, and zero means default. */
 #ifndef LEVIN_CORE_OPTIONS_STRUCT_H
 #define LEVIN_CORE_OPTIONS_STRUCT_H
 
 #include <levin/status.h>
 #include <string.h>
 
-/* own: the callee's copy of `bytes` bytes; given: the caller's struct or NULL (all defaults); call: "conv2d" of lvn_conv2d_with. A struct
- * without its size is an error: whoever forgot it would get the defaults instead of what was asked for. */
-static inline lvn_status lvni_options_copy(const char *call, void *own, size_t bytes, const void *given)
+/* own: the callee's copy of `bytes` bytes; given: the caller's struct or NULL (all defaults); call:
+ * "conv2d" of lvn_conv2d_with. A struct without its size is an error: whoever forgot it would get
+ * the defaults instead of what was asked for. */
+static inline lvn_status lvni_options_copy(const char *call, void *own, size_t bytes,
+                                           const void *given)
 {
     memset(own, 0, bytes);
     if (given != NULL) {
         size_t theirs;
         memcpy(&theirs, given, sizeof theirs);
-        LVN_ARG(theirs >= sizeof theirs, "lvn_%s_with: struct_size of the options is %zu, but must be sizeof of their struct (%zu bytes); the macro sets it",
+        LVN_ARG(theirs >= sizeof theirs,
+                "lvn_%s_with: struct_size of the options is %zu, but must be sizeof of their "
+                "struct (%zu bytes); the macro sets it",
                 call, theirs, bytes);
         memcpy(own, given, theirs < bytes ? theirs : bytes);
     }
@@ -24,7 +28,8 @@ static inline lvn_status lvni_options_copy(const char *call, void *own, size_t b
 /* `value` is one of an enum that goes from 0 to `last`. */
 static inline lvn_status lvni_options_enum(const char *call, const char *what, int value, int last)
 {
-    LVN_ARG(value >= 0 && value <= last, "%s: %s is %d, which is none of its values (0 to %d)", call, what, value, last);
+    LVN_ARG(value >= 0 && value <= last, "%s: %s is %d, which is none of its values (0 to %d)",
+            call, what, value, last);
     return LVN_OK;
 }
 

@@ -1,15 +1,19 @@
-/* Random numbers without state: Philox 4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3").
+/* Random numbers without state: Philox 4x32-10 (Salmon et al. 2011, "Parallel random numbers: as
+ * easy as 1, 2, 3").
  *
  * THE PACKING OF THE LAW. It never changes: results of saved runs depend on it.
- *   key      = lvni_rng_key(seed, purpose): a 64-bit mix of the run's seed and a 64-bit hash of the purpose's name
- *              (low word = key[0], high word = key[1]); inside a forward the purpose is the module path.
- *   counter  = (c0 = element / 4, c1 = c, c2 = b, c3 = a), element e takes word e % 4 of the output.
- *   Per use:   inside a step   a = step,  b = shard,  c = phase * 2^24 + number of the call within the shard's forward (phase 0 but
- *                              for steps of several phases)
- *              a named draw (lvn_random_uniform) does the same with the purpose hash(path) + 0x9e3779b97f4a7c15 hash(name)
- *              initialisation  a = b = c = 0
+ *   key      = lvni_rng_key(seed, purpose): a 64-bit mix of the run's seed and a 64-bit hash of the
+ *              purpose's name (low word = key[0], high word = key[1]); inside a forward the purpose
+ *              is the module path.
+ *   counter  = (c0 = element / 4, c1 = c, c2 = b, c3 = a), element e takes word e % 4 of the
+ *     output.
+ *   Per use:   inside a step   a = step,  b = shard,  c = phase * 2^24 + number of the call within
+ *              the shard's forward (phase 0 but for steps of several phases) a named draw
+ *              (lvn_random_uniform) does the same with the purpose hash(path) + 0x9e3779b97f4a7c15
+ *              hash(name) initialisation  a = b = c = 0
  *              sample order    a = epoch, b = c = 0        (purpose "order")
- *              data            a = epoch, b = sample, c = operation of the augmentation (purpose "data";
+ *              data            a = epoch, b = sample, c = operation of the augmentation (purpose
+ *                "data";
  *              "data/own" for what users' datasets draw) */
 #ifndef LEVIN_CORE_RNG_H
 #define LEVIN_CORE_RNG_H
@@ -38,10 +42,12 @@ void lvni_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[
 uint32_t lvni_rng_u32(const lvni_rng *rng, uint64_t element);
 /* Uniform in [0, 1): the top 24 bits times 2^-24. */
 float lvni_rng_uniform(const lvni_rng *rng, uint64_t element);
-/* Standard normal by Box-Muller on elements 2e and 2e+1, with levin's own log, sqrt, sin and cos (double precision). */
+/* Standard normal by Box-Muller on elements 2e and 2e+1, with levin's own log, sqrt, sin and cos
+ * (double precision). */
 double lvni_rng_normal(const lvni_rng *rng, uint64_t element);
-/* Unbiased integer in [0, n) for n >= 1, by rejection (Lemire 2019 without the multiplication trick: draws below
- * 2^32 mod n are thrown away). *element is the next unused element and moves on with every draw. */
+/* Unbiased integer in [0, n) for n >= 1, by rejection (Lemire 2019 without the multiplication
+ * trick: draws below 2^32 mod n are thrown away). *element is the next unused element and moves on
+ * with every draw. */
 uint32_t lvni_rng_below(const lvni_rng *rng, uint32_t n, uint64_t *element);
 
 #endif

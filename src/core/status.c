@@ -11,7 +11,7 @@ static _Thread_local lvn_error last_error;
 const char *lvn_status_name(lvn_status status)
 {
     switch (status) {
-#define CASE(code, number, text) \
+#define CASE(code, number, text)                                                                   \
     case code: return #code;
         LVN_STATUS_LIST(CASE)
 #undef CASE
@@ -22,7 +22,7 @@ const char *lvn_status_name(lvn_status status)
 const char *lvn_status_text(lvn_status status)
 {
     switch (status) {
-#define CASE(code, number, text) \
+#define CASE(code, number, text)                                                                   \
     case code: return text;
         LVN_STATUS_LIST(CASE)
 #undef CASE

@@ -186,7 +186,8 @@ const char *lvni_bytes_text(uint64_t bytes, char out[LVNI_BYTES_TEXT])
         snprintf(out, LVNI_BYTES_TEXT, "%.2f GiB", mib / 1024.0);
     } else {
         const double value = kib >= 1023.5 ? mib : kib;
-        snprintf(out, LVNI_BYTES_TEXT, "%.*g %s", value < 100.0 ? 3 : 4, value, kib >= 1023.5 ? "MiB" : "KiB");
+        snprintf(out, LVNI_BYTES_TEXT, "%.*g %s", value < 100.0 ? 3 : 4, value,
+                 kib >= 1023.5 ? "MiB" : "KiB");
     }
     return out;
 }

@@ -14,7 +14,8 @@ typedef struct beginning {
     void *argument;
 } beginning;
 
-/* The signal stack lies in this frame, at the far end of the thread's own stack: it needs no memory, and what runs over never gets there. */
+/* The signal stack lies in this frame, at the far end of the thread's own stack: it needs no
+ * memory, and what runs over never gets there. */
 static void *begin(void *argument)
 {
     const beginning b = *(const beginning *)argument;
@@ -22,7 +23,9 @@ static void *begin(void *argument)
     char room[LVNI_SIGNAL_STACK];
     const stack_t stack = {.ss_sp = room, .ss_size = sizeof room}, none = {.ss_flags = SS_DISABLE};
     stack_t old;
-    const bool own = sigaltstack(NULL, &old) == 0 && (old.ss_flags & SS_DISABLE) != 0 && sigaltstack(&stack, NULL) == 0; /* else a sanitizer's */
+    /* else a sanitizer's */
+    const bool own = sigaltstack(NULL, &old) == 0 && (old.ss_flags & SS_DISABLE) != 0 &&
+                     sigaltstack(&stack, NULL) == 0;
     void *result = b.main(b.argument);
     if (own) {
         sigaltstack(&none, NULL);
@@ -68,5 +71,6 @@ void lvni_thread_name(const char *role, int index)
     char name[2 * KEPT + 5]; /* at most KEPT are used: an int has up to 10 digits */
     const int digits = index >= 0 ? snprintf(number, sizeof number, "%d", index) : 0;
     snprintf(name, sizeof name, "lvn-%.*s%s", KEPT - 4 - digits, role, number);
-    (void)pthread_setname_np(pthread_self(), name); /* a name is a courtesy: failing changes nothing */
+    /* a name is a courtesy: failing changes nothing */
+    (void)pthread_setname_np(pthread_self(), name);
 }

@@ -1,4 +1,5 @@
-/* The version of the library a program runs with; programs compare it with LEVIN_VERSION of their headers. */
+/* The version of the library a program runs with; programs compare it with LEVIN_VERSION of their
+ * headers. */
 #include <levin/version.h>
 
 const char *lvn_version(void)

@@ -1,6 +1,6 @@
-/* File functions over a replaceable table of system calls (vfs.h; the table itself and its faults: vfs_table.c).
- * Called by the checkpoint writer, the loggers, the configuration reader and everything else that touches a
- * file. */
+/* File functions over a replaceable table of system calls (vfs.h; the table itself and its faults:
+ * vfs_table.c). Called by the checkpoint writer, the loggers, the configuration reader and
+ * everything else that touches a file. */
 #include "core/vfs.h"
 
 #include "core/alloc.h"
@@ -57,7 +57,9 @@ static const char *advice(int error)
     switch (error) {
     case ENOSPC:
     case EDQUOT: return "; free some space or choose another place";
-    case EFBIG: return "; files may not grow so large here: raise the limit (ulimit -f) or choose another place";
+    case EFBIG:
+        return "; files may not grow so large here: raise the limit (ulimit -f) or choose another "
+               "place";
     case EACCES:
     case EPERM:
     case EROFS: return "; check the permissions or choose another place";
@@ -78,8 +80,8 @@ static lvn_status io_error(int line, const char *verb, const char *path, int err
                          "cannot %s \"%s\": %s%s", verb, path, why, advice(error));
 }
 
-/* Writes all bytes; short writes are continued. A write of nothing would go on for ever: taken as an error.
- */
+/* Writes all bytes; short writes are continued. A write of nothing would go on for ever: taken as
+ * an error. */
 static lvn_status write_all(int fd, const char *path, const char *data, size_t bytes)
 {
     while (bytes > 0) {
@@ -101,7 +103,7 @@ static lvn_status write_all(int fd, const char *path, const char *data, size_t b
 struct lvni_atomic_file {
     int fd;
     char *path, *temp, *dir;
-    bool named; /* temp is in the directory */
+    bool named;  /* temp is in the directory */
     bool output; /* standard output itself, which is not ours to close */
 };
 
@@ -212,7 +214,8 @@ static void atomic_free(lvni_atomic_file *f)
     lvni_free(f);
 }
 
-/* The file behind a link, so that the link stays; devices and pipes cannot be replaced by a finished file. */
+/* The file behind a link, so that the link stays; devices and pipes cannot be replaced by a
+ * finished file. */
 static lvn_status resolve(const char **path, char real[PATH_MAX])
 {
     struct stat s;
@@ -227,7 +230,8 @@ static lvn_status resolve(const char **path, char real[PATH_MAX])
     }
     if (!S_ISREG(s.st_mode)) {
         LVN_FAIL(LVN_ERR_USAGE, "%s is %s: give the name of a file to write", *path,
-                 S_ISDIR(s.st_mode) ? "a folder" : "a device or pipe, and levin writes whole files");
+                 S_ISDIR(s.st_mode) ? "a folder"
+                                    : "a device or pipe, and levin writes whole files");
     }
     return LVN_OK;
 }
@@ -293,20 +297,20 @@ lvn_status lvni_atomic_write(lvni_atomic_file *f, const void *data, size_t bytes
     return write_all(f->fd, f->path, data, bytes);
 }
 
-/* Some file systems cannot sync a directory and say so with EINVAL or ENOTSUP; there is nothing more to do
- * there. */
+/* Some file systems cannot sync a directory and say so with EINVAL or ENOTSUP; there is nothing
+ * more to do there. */
 static lvn_status sync_directory(int dir_fd, const char *path)
 {
     if (call_fsync(dir_fd) != 0 && errno != EINVAL && errno != ENOTSUP) {
-        FAIL_ERRNO(
-            "make durable (the new content is in place, a power cut may lose it) the directory entry of",
-            path);
+        FAIL_ERRNO("make durable (the new content is in place, a power cut may lose it) the "
+                   "directory entry of",
+                   path);
     }
     return LVN_OK;
 }
 
-/* Everything that can fail and leave the old content in place comes before the rename, also opening the
- * directory. */
+/* Everything that can fail and leave the old content in place comes before the rename, also opening
+ * the directory. */
 static lvn_status commit_steps(lvni_atomic_file *f, int *dir_fd)
 {
     if (call_fsync(f->fd) != 0) {
@@ -376,8 +380,8 @@ static lvn_status read_all(int fd, const char *path, size_t max_bytes, char **da
         }
         used += (size_t)n;
         if (used > max_bytes) {
-            LVN_FAIL(LVN_ERR_IO, "\"%s\" is larger than the %zu bytes that are read of such a file", path,
-                     max_bytes);
+            LVN_FAIL(LVN_ERR_IO, "\"%s\" is larger than the %zu bytes that are read of such a file",
+                     path, max_bytes);
         }
         if (n == 0) {
             (*data)[used] = '\0';
@@ -437,8 +441,8 @@ static bool is_directory(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* Asks mkdir first and stat only when it failed: another process may make the same directory at the same
- * time. */
+/* Asks mkdir first and stat only when it failed: another process may make the same directory at the
+ * same time. */
 static lvn_status make_one(const char *path)
 {
     if (lvni_vfs_get()->mkdir(path, 0777) == 0) {

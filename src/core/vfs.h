@@ -1,6 +1,6 @@
-/* All file writing of levin goes through this table of functions, so that a test can break the disk.
- * Paths are bytes as the system has them. Every function returns LVN_OK or records LVN_ERR_IO /
- * LVN_ERR_NOT_FOUND with path, what was tried and the system's reason. */
+/* All file writing of levin goes through this table of functions, so that a test can break the
+ * disk. Paths are bytes as the system has them. Every function returns LVN_OK or records LVN_ERR_IO
+ * / LVN_ERR_NOT_FOUND with path, what was tried and the system's reason. */
 #ifndef LEVIN_CORE_VFS_H
 #define LEVIN_CORE_VFS_H
 
@@ -20,24 +20,25 @@ typedef struct lvni_vfs {
     int (*mkdir)(const char *path, mode_t mode);
 } lvni_vfs;
 
-/* The table to call: what lvni_vfs_set gave, behind the faults below. Tests replace it (a copy of this one with some functions
- * exchanged) and put NULL back for the real one. Not thread-safe. */
+/* The table to call: what lvni_vfs_set gave, behind the faults below. Tests replace it (a copy of
+ * this one with some functions exchanged) and put NULL back for the real one. Not thread-safe. */
 const lvni_vfs *lvni_vfs_get(void);
 void lvni_vfs_set(const lvni_vfs *vfs);
-/* Faults for tests: the k-th call (1 = next) of a kind fails with `error` (errno value); for "short" the k-th write
- * writes half; for "room" byte k and all behind it do not fit on the disk. kind: "open" "write" "short" "room"
- * "fsync" "close" "rename" "mkdir" "link" "read". k = 0 switches all off. The number of calls made of a kind (of
- * "room": of bytes written) since the last setting is lvni_vfs_calls(kind). */
+/* Faults for tests: the k-th call (1 = next) of a kind fails with `error` (errno value); for
+ * "short" the k-th write writes half; for "room" byte k and all behind it do not fit on the disk.
+ * kind: "open" "write" "short" "room" "fsync" "close" "rename" "mkdir" "link" "read". k = 0
+ * switches all off. The number of calls made of a kind (of "room": of bytes written) since the last
+ * setting is lvni_vfs_calls(kind). */
 void lvni_vfs_fail_at(const char *kind, int64_t k, int error);
 int64_t lvni_vfs_calls(const char *kind);
 
 /* A file being written beside `path`: without a name where the file system has such files, so that
  * a process that is killed leaves nothing; else as "<path>.tmp-<pid>", made anew and never through
  * a link. commit: fsync, name it so, close, rename over `path`, fsync the directory. abort (or a
- * failed commit): close and unlink the temporary; `path` keeps its old content.
- * One failure is different: when only the directory cannot be synced, commit reports
- * it although `path` already has the new content (whole, but a power cut may bring the old one back). No
- * failure leaves the temporary file behind. */
+ * failed commit): close and unlink the temporary; `path` keeps its old content. One failure is
+ * different: when only the directory cannot be synced, commit reports it although `path` already
+ * has the new content (whole, but a power cut may bring the old one back). No failure leaves the
+ * temporary file behind. */
 typedef struct lvni_atomic_file lvni_atomic_file;
 /* This path is no file that is replaced: what is written goes to standard output at once, and an
  * abort takes nothing back. */
@@ -50,13 +51,15 @@ void lvni_atomic_abort(lvni_atomic_file *f);        /* frees f; NULL is fine */
 
 /* Whole small files. *data is zero-terminated beyond its size, owned by the caller (lvni_free). */
 lvn_status lvni_file_read(const char *path, size_t max_bytes, char **data, size_t *bytes);
-/* Can it be written? Before long work whose result goes there; nothing is left behind. LVN_ERR_USAGE: a folder, device or pipe. */
+/* Can it be written? Before long work whose result goes there; nothing is left behind.
+ * LVN_ERR_USAGE: a folder, device or pipe. */
 lvn_status lvni_file_check(const char *path);
-lvn_status lvni_file_write(const char *path, const void *data, size_t bytes); /* through lvni_atomic_* */
+/* through lvni_atomic_* */
+lvn_status lvni_file_write(const char *path, const void *data, size_t bytes);
 lvn_status lvni_mkdirs(const char *path); /* with parents; fine when it exists */
 bool lvni_path_exists(const char *path);
-/* The same path for every current directory, appended to out: of a relative one that of now stands before it,
- * without "./". As it is where that cannot be asked (it was removed). */
+/* The same path for every current directory, appended to out: of a relative one that of now stands
+ * before it, without "./". As it is where that cannot be asked (it was removed). */
 void lvni_path_absolute(const char *path, lvni_str *out);
 
 /* Append-only files (logs): opened with O_APPEND | O_CLOEXEC; each write is one system call. */

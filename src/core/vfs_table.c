@@ -1,5 +1,6 @@
-/* The table of system calls behind vfs.h, and faults for tests: every call of the library goes through a wrapper that may be
- * told to fail. Used by vfs.c and, through lvni_vfs_get, by whoever reads or links files by himself. */
+/* The table of system calls behind vfs.h, and faults for tests: every call of the library goes
+ * through a wrapper that may be told to fail. Used by vfs.c and, through lvni_vfs_get, by whoever
+ * reads or links files by himself. */
 #include "core/vfs.h"
 
 #include <errno.h>
@@ -127,7 +128,8 @@ const lvni_vfs *lvni_vfs_get(void)
     return &wrappers;
 }
 
-/* A test's table is often a copy of lvni_vfs_get() with one function exchanged: the others mean the real ones. */
+/* A test's table is often a copy of lvni_vfs_get() with one function exchanged: the others mean the
+ * real ones. */
 #define BEHIND(name) (current->name == may_##name ? real_vfs.name : current->name)
 
 static int may_open(const char *path, int flags, mode_t mode)

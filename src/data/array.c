@@ -14,10 +14,12 @@ static const struct {
     const char *name;
     size_t bytes;
 } types[] = {
-    [LVNI_ARRAY_BOOL] = {"bool", 1},    [LVNI_ARRAY_U8] = {"uint8", 1},     [LVNI_ARRAY_I8] = {"int8", 1},
-    [LVNI_ARRAY_U16] = {"uint16", 2},   [LVNI_ARRAY_I16] = {"int16", 2},    [LVNI_ARRAY_U32] = {"uint32", 4},
-    [LVNI_ARRAY_I32] = {"int32", 4},    [LVNI_ARRAY_U64] = {"uint64", 8},   [LVNI_ARRAY_I64] = {"int64", 8},
-    [LVNI_ARRAY_F16] = {"float16", 2},  [LVNI_ARRAY_F32] = {"float32", 4},  [LVNI_ARRAY_F64] = {"float64", 8},
+    [LVNI_ARRAY_BOOL] = {"bool", 1},   [LVNI_ARRAY_U8] = {"uint8", 1},
+    [LVNI_ARRAY_I8] = {"int8", 1},     [LVNI_ARRAY_U16] = {"uint16", 2},
+    [LVNI_ARRAY_I16] = {"int16", 2},   [LVNI_ARRAY_U32] = {"uint32", 4},
+    [LVNI_ARRAY_I32] = {"int32", 4},   [LVNI_ARRAY_U64] = {"uint64", 8},
+    [LVNI_ARRAY_I64] = {"int64", 8},   [LVNI_ARRAY_F16] = {"float16", 2},
+    [LVNI_ARRAY_F32] = {"float32", 4}, [LVNI_ARRAY_F64] = {"float64", 8},
 };
 
 const char *lvni_array_type_name(lvni_array_type type)
@@ -39,7 +41,9 @@ lvn_status lvni_array_set_shape(lvni_array *a, const char *name, int ndim, const
     for (int i = 0; i < ndim; i++) {
         empty = empty || shape[i] == 0;
         if (shape[i] < 0 || __builtin_mul_overflow(bytes, shape[i] == 0 ? 1 : shape[i], &bytes)) {
-            LVN_FAIL(LVN_ERR_CORRUPT, "%s: axis %d of length %lld makes the array larger than can be", name, i, (long long)shape[i]);
+            LVN_FAIL(LVN_ERR_CORRUPT,
+                     "%s: axis %d of length %lld makes the array larger than can be", name, i,
+                     (long long)shape[i]);
         }
         a->shape[i] = shape[i];
     }
@@ -89,7 +93,8 @@ static lvn_status element_i64(const lvni_array *a, const uint8_t *p, int64_t *ou
     default: break;
     }
     if (a->type == LVNI_ARRAY_U64 && bits > (uint64_t)INT64_MAX) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "the value %llu is larger than a 64-bit integer with sign holds", (unsigned long long)bits);
+        LVN_FAIL(LVN_ERR_CORRUPT, "the value %llu is larger than a 64-bit integer with sign holds",
+                 (unsigned long long)bits);
     }
     *out = (int64_t)bits;
     return LVN_OK;
@@ -103,7 +108,8 @@ static int64_t place_of(const lvni_array *a, int64_t e)
     if (!a->fortran) {
         return e;
     }
-    int64_t place = 0, stride = a->count; /* of the axis behind the one at hand, from the last one on */
+    /* of the axis behind the one at hand, from the last one on */
+    int64_t place = 0, stride = a->count;
     for (int i = a->ndim - 1; i >= 0; i--) {
         stride /= a->shape[i];
         place += e % a->shape[i] * stride;
@@ -114,7 +120,8 @@ static int64_t place_of(const lvni_array *a, int64_t e)
 
 static lvn_status check_run(const lvni_array *a, int64_t first, int64_t count)
 {
-    LVN_ARG(first >= 0 && count >= 0 && first <= a->count - count, "elements %lld to %lld of an array of %lld were asked for", (long long)first,
+    LVN_ARG(first >= 0 && count >= 0 && first <= a->count - count,
+            "elements %lld to %lld of an array of %lld were asked for", (long long)first,
             (long long)first + (long long)count, (long long)a->count);
     return LVN_OK;
 }
@@ -140,7 +147,8 @@ lvn_status lvni_array_read_i64(const lvni_array *a, int64_t first, int64_t count
         LVN_FAIL(LVN_ERR_DTYPE, "an array of %s holds no whole numbers", types[a->type].name);
     }
     for (int64_t i = 0; i < count; i++) {
-        LVN_TRY(element_i64(a, a->data + (size_t)place_of(a, first + i) * types[a->type].bytes, &out[i]));
+        LVN_TRY(element_i64(a, a->data + (size_t)place_of(a, first + i) * types[a->type].bytes,
+                            &out[i]));
     }
     return LVN_OK;
 }
@@ -149,7 +157,8 @@ const char *lvni_array_shape_text(const lvni_array *a, char text[192])
 {
     size_t n = (size_t)snprintf(text, 192, "(");
     for (int i = 0; i < a->ndim; i++) {
-        n += (size_t)snprintf(text + n, 192 - n, "%s%lld", i > 0 ? ", " : "", (long long)a->shape[i]);
+        n += (size_t)snprintf(text + n, 192 - n, "%s%lld", i > 0 ? ", " : "",
+                              (long long)a->shape[i]);
     }
     snprintf(text + n, 192 - n, ")");
     return text;
@@ -165,7 +174,8 @@ lvn_status lvni_array_open(const char *path, lvni_array *out)
     LVN_TRY(lvni_file_read(path, (size_t)1 << 40, &bytes, &n));
     lvn_status s = lvni_idx_is_gzip(bytes, n) ? lvni_idx_unpack(path, &bytes, &n) : LVN_OK;
     if (s == LVN_OK) {
-        s = lvni_npy_is(bytes, n) ? lvni_npy_parse(bytes, n, path, out) : lvni_idx_parse(bytes, n, path, out);
+        s = lvni_npy_is(bytes, n) ? lvni_npy_parse(bytes, n, path, out)
+                                  : lvni_idx_parse(bytes, n, path, out);
     }
     if (s != LVN_OK) {
         lvni_free(bytes);

@@ -1,5 +1,6 @@
-/* A dense array as it lies in a file of another program: element type, byte order, axis order, bounds-checked bytes. Filled by npy.c and
- * idx.c; read by array_images.c and by whoever loads or compares saved arrays. */
+/* A dense array as it lies in a file of another program: element type, byte order, axis order,
+ * bounds-checked bytes. Filled by npy.c and idx.c; read by array_images.c and by whoever loads or
+ * compares saved arrays. */
 #ifndef LEVIN_DATA_ARRAY_H
 #define LEVIN_DATA_ARRAY_H
 
@@ -36,15 +37,19 @@ typedef struct lvni_array {
 const char *lvni_array_type_name(lvni_array_type type); /* "float32" */
 size_t lvni_array_type_bytes(lvni_array_type type);     /* 1, 2, 4 or 8 */
 
-/* shape[0 .. ndim) to count; LVN_ERR_CORRUPT when it is negative or count * 8 does not fit into 63 bits. */
-lvn_status lvni_array_set_shape(lvni_array *array, const char *name, int ndim, const int64_t *shape);
-/* The elements [first, first + count) in row-major order (the last axis fastest), whatever the order in the file. LVN_ERR_INVALID outside
- * the array. f32: as a conversion in C does it. i64: LVN_ERR_DTYPE for floating point, LVN_ERR_CORRUPT for a value above 2^63 - 1. */
+/* shape[0 .. ndim) to count; LVN_ERR_CORRUPT when it is negative or count * 8 does not fit into 63
+ * bits. */
+lvn_status lvni_array_set_shape(lvni_array *array, const char *name, int ndim,
+                                const int64_t *shape);
+/* The elements [first, first + count) in row-major order (the last axis fastest), whatever the
+ * order in the file. LVN_ERR_INVALID outside the array. f32: as a conversion in C does it. i64:
+ * LVN_ERR_DTYPE for floating point, LVN_ERR_CORRUPT for a value above 2^63 - 1. */
 lvn_status lvni_array_read_f32(const lvni_array *array, int64_t first, int64_t count, float *out);
 lvn_status lvni_array_read_i64(const lvni_array *array, int64_t first, int64_t count, int64_t *out);
 /* "(60000, 28, 28)" into text; returns text. */
 const char *lvni_array_shape_text(const lvni_array *array, char text[192]);
-/* Any array file, known by its first bytes: .npy, IDX, or IDX packed with gzip. Free with lvni_array_free. */
+/* Any array file, known by its first bytes: .npy, IDX, or IDX packed with gzip. Free with
+ * lvni_array_free. */
 lvn_status lvni_array_open(const char *path, lvni_array *out);
 void lvni_array_free(lvni_array *array); /* leaves it empty */
 

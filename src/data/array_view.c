@@ -1,4 +1,5 @@
-/* Datasets over array files (array_images.h): a picture is already decoded; the rest is as with an image folder. */
+/* Datasets over array files (array_images.h): a picture is already decoded; the rest is as with an
+ * image folder. */
 #include "data/array_images.h"
 
 #include "core/alloc.h"
@@ -43,11 +44,13 @@ static int64_t view_label(const lvn_dataset *dataset, int64_t sample)
 }
 
 /* RGB of sample i: as it lies there, or grey made three into the thread's buffer. */
-static lvn_status pixels_of(lvni_data_scratch *scratch, const lvni_array_images *m, int64_t i, const uint8_t **rgb)
+static lvn_status pixels_of(lvni_data_scratch *scratch, const lvni_array_images *m, int64_t i,
+                            const uint8_t **rgb)
 {
     const int64_t first = m->part[0].shape[0];
     const size_t n = (size_t)m->width * (size_t)m->height;
-    const uint8_t *p = i < first ? m->part[0].data + (size_t)i * n * (size_t)m->channels : m->part[1].data + (size_t)(i - first) * n * (size_t)m->channels;
+    const uint8_t *p = i < first ? m->part[0].data + (size_t)i * n * (size_t)m->channels
+                                 : m->part[1].data + (size_t)(i - first) * n * (size_t)m->channels;
     *rgb = p;
     if (m->channels == 3) {
         return LVN_OK;
@@ -61,11 +64,13 @@ static lvn_status pixels_of(lvni_data_scratch *scratch, const lvni_array_images 
     return LVN_OK;
 }
 
-static lvn_status view_get(const lvn_dataset *dataset, const lvn_sample_key *key, void *const field[])
+static lvn_status view_get(const lvn_dataset *dataset, const lvn_sample_key *key,
+                           void *const field[])
 {
     const array_view *v = view_of(dataset);
     const lvni_array_images *m = v->images;
-    LVN_ARG(key->sample >= 0 && key->sample < m->n, "sample %lld of %lld was asked for", (long long)key->sample, (long long)m->n);
+    LVN_ARG(key->sample >= 0 && key->sample < m->n, "sample %lld of %lld was asked for",
+            (long long)key->sample, (long long)m->n);
     lvni_data_scratch *scratch = lvni_data_scratch_get();
     if (scratch == NULL) {
         return LVN_ERR_MEMORY;
@@ -100,8 +105,8 @@ static const lvn_dataset_class view_class = {
     .index = view_index,
 };
 
-lvn_status lvni_array_images_view(lvni_array_images *images, const int64_t *indices, int64_t n, const lvni_transform *transform,
-                                  lvn_dataset **out)
+lvn_status lvni_array_images_view(lvni_array_images *images, const int64_t *indices, int64_t n,
+                                  const lvni_transform *transform, lvn_dataset **out)
 {
     *out = NULL;
     LVN_TRY(lvni_transform_check(transform));
@@ -109,7 +114,9 @@ lvn_status lvni_array_images_view(lvni_array_images *images, const int64_t *indi
     if (v == NULL) {
         return LVN_ERR_MEMORY;
     }
-    v->base = (lvn_dataset){.cls = &view_class, .n_classes = images->n_classes, .class_names = (const char *const *)images->class_names};
+    v->base = (lvn_dataset){.cls = &view_class,
+                            .n_classes = images->n_classes,
+                            .class_names = (const char *const *)images->class_names};
     v->images = lvni_array_images_retain(images);
     v->transform = *transform;
     const lvn_status status = lvni_subset_create(indices, n, images->n, &v->subset);

@@ -1,4 +1,5 @@
-/* Transforms and augmentation (augment.h). Turns and mirrors cost nothing: they are the steps with which the resampler writes. */
+/* Transforms and augmentation (augment.h). Turns and mirrors cost nothing: they are the steps with
+ * which the resampler writes. */
 #include "data/augment.h"
 
 #include "core/math.h"
@@ -67,11 +68,16 @@ lvn_status lvni_transform_check(const lvni_transform *t)
     LVN_TRY(check_range("augment.jitter", t->jitter, 0.0, 1.0));
     LVN_TRY(check_range("augment.grey", t->grey, 0.0, 1.0));
     LVN_TRY(check_range("augment.blur", t->blur, 0.0, 1.0));
-    LVN_TRY(check_range("augment.blur_sigma, first value,", t->blur_sigma[0], 0.0, LVNI_BLUR_MAX_SIGMA));
-    LVN_TRY(check_range("augment.blur_sigma, second value,", t->blur_sigma[1], t->blur_sigma[0], LVNI_BLUR_MAX_SIGMA));
+    LVN_TRY(check_range("augment.blur_sigma, first value,", t->blur_sigma[0], 0.0,
+                        LVNI_BLUR_MAX_SIGMA));
+    LVN_TRY(check_range("augment.blur_sigma, second value,", t->blur_sigma[1], t->blur_sigma[0],
+                        LVNI_BLUR_MAX_SIGMA));
     LVN_TRY(check_range("augment.blur_kernel", t->blur_kernel, 0, LVNI_BLUR_MAX_KERNEL));
     if (t->blur_kernel != 0 && t->blur_kernel % 2 == 0) {
-        LVN_FAIL(LVN_ERR_USAGE, "augment.blur_kernel is %d; a kernel with a middle has an odd width, 0 lets sigma decide", t->blur_kernel);
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "augment.blur_kernel is %d; a kernel with a middle has an odd width, 0 lets sigma "
+                 "decide",
+                 t->blur_kernel);
     }
     LVN_TRY(check_range("augment.solarize", t->solarize, 0.0, 1.0));
     LVN_TRY(check_range("augment.solarize_from", t->solarize_from, 0.0, 1.0));
@@ -87,7 +93,8 @@ lvn_status lvni_transform_check(const lvni_transform *t)
 
 static lvni_rng stream(const lvn_sample_key *key, lvni_augment_op op)
 {
-    return (lvni_rng){lvni_rng_make_key(key->seed, lvni_rng_purpose("data")), key->epoch, (uint32_t)key->sample, (uint32_t)op};
+    return (lvni_rng){lvni_rng_make_key(key->seed, lvni_rng_purpose("data")), key->epoch,
+                      (uint32_t)key->sample, (uint32_t)op};
 }
 
 static double draw(const lvni_rng *rng, uint64_t element)
@@ -95,7 +102,8 @@ static double draw(const lvni_rng *rng, uint64_t element)
     return (double)lvni_rng_u32(rng, element) * 0x1p-32;
 }
 
-/* The largest central box of an allowed ratio: what is left when ten tries found no crop that fits. */
+/* The largest central box of an allowed ratio: what is left when ten tries found no crop that
+ * fits. */
 static lvni_box crop_fallback(const lvni_transform *t, int width, int height)
 {
     const double ratio = (double)width / height;
@@ -110,15 +118,19 @@ static lvni_box crop_fallback(const lvni_transform *t, int width, int height)
     return (lvni_box){floor((width - w) / 2.0), floor((height - h) / 2.0), w, h};
 }
 
-static lvni_box crop_random(const lvni_transform *t, const lvn_sample_key *key, int width, int height)
+static lvni_box crop_random(const lvni_transform *t, const lvn_sample_key *key, int width,
+                            int height)
 {
     const lvni_rng rng = stream(key, LVNI_AUGMENT_CROP);
     const double area = (double)width * height;
     const double log_from = lvni_log(t->ratio[0]), log_to = lvni_log(t->ratio[1]);
     for (uint64_t attempt = 0; attempt < 10; attempt++) {
-        const double target = area * (t->scale[0] + draw(&rng, 4 * attempt) * (t->scale[1] - t->scale[0]));
-        const double aspect = lvni_exp(log_from + draw(&rng, 4 * attempt + 1) * (log_to - log_from));
-        const double w = floor(lvni_sqrt(target * aspect) + 0.5), h = floor(lvni_sqrt(target / aspect) + 0.5);
+        const double target =
+            area * (t->scale[0] + draw(&rng, 4 * attempt) * (t->scale[1] - t->scale[0]));
+        const double aspect =
+            lvni_exp(log_from + draw(&rng, 4 * attempt + 1) * (log_to - log_from));
+        const double w = floor(lvni_sqrt(target * aspect) + 0.5),
+                     h = floor(lvni_sqrt(target / aspect) + 0.5);
         if (w >= 1.0 && w <= width && h >= 1.0 && h <= height) {
             const double y = floor(draw(&rng, 4 * attempt + 2) * (height - h + 1.0));
             const double x = floor(draw(&rng, 4 * attempt + 3) * (width - w + 1.0));
@@ -175,7 +187,8 @@ static lvn_status draw_crop(const lvni_transform *t, const lvn_sample_key *key, 
 lvn_status lvni_augment_draw(const lvni_transform *t, const lvn_sample_key *key, int width,
                              int height, lvni_augment *out)
 {
-    *out = (lvni_augment){.order = {LVNI_AUGMENT_BRIGHTNESS, LVNI_AUGMENT_CONTRAST, LVNI_AUGMENT_SATURATION, LVNI_AUGMENT_HUE},
+    *out = (lvni_augment){.order = {LVNI_AUGMENT_BRIGHTNESS, LVNI_AUGMENT_CONTRAST,
+                                    LVNI_AUGMENT_SATURATION, LVNI_AUGMENT_HUE},
                           .brightness = 1.0f,
                           .contrast = 1.0f,
                           .saturation = 1.0f};
@@ -185,7 +198,8 @@ lvn_status lvni_augment_draw(const lvni_transform *t, const lvn_sample_key *key,
     }
     out->hflip = draw_whether(key, LVNI_AUGMENT_HFLIP, t->hflip);
     out->vflip = draw_whether(key, LVNI_AUGMENT_VFLIP, t->vflip);
-    const bool jitter = t->brightness > 0.0 || t->contrast > 0.0 || t->saturation > 0.0 || t->hue > 0.0;
+    const bool jitter =
+        t->brightness > 0.0 || t->contrast > 0.0 || t->saturation > 0.0 || t->hue > 0.0;
     if (jitter && draw_whether(key, LVNI_AUGMENT_JITTER, t->jitter)) {
         draw_colour(t, key, out);
     }
@@ -200,7 +214,8 @@ lvn_status lvni_augment_draw(const lvni_transform *t, const lvn_sample_key *key,
 
 /* ---- rendering ---- */
 
-/* How a stored picture is turned: first x and y are exchanged, then the axes of the result mirrored. */
+/* How a stored picture is turned: first x and y are exchanged, then the axes of the result
+ * mirrored. */
 typedef struct turn {
     bool swap, mirror_x, mirror_y;
 } turn;
@@ -208,16 +223,19 @@ typedef struct turn {
 static turn turn_of(int orientation)
 {
     static const turn turns[9] = {
-        [1] = {false, false, false}, [2] = {false, true, false}, [3] = {false, true, true}, [4] = {false, false, true},
-        [5] = {true, false, false},  [6] = {true, true, false},  [7] = {true, true, true},  [8] = {true, false, true},
+        [1] = {false, false, false}, [2] = {false, true, false}, [3] = {false, true, true},
+        [4] = {false, false, true},  [5] = {true, false, false}, [6] = {true, true, false},
+        [7] = {true, true, true},    [8] = {true, false, true},
     };
     return turns[orientation];
 }
 
 /* The box on the stored, perhaps shrunk picture. */
-static lvni_box box_stored(const lvni_box *box, const turn *turned, double s, const lvni_picture_info *info)
+static lvni_box box_stored(const lvni_box *box, const turn *turned, double s,
+                           const lvni_picture_info *info)
 {
-    const double width = turned->swap ? info->height : info->width, height = turned->swap ? info->width : info->height;
+    const double width = turned->swap ? info->height : info->width,
+                 height = turned->swap ? info->width : info->height;
     const double x = turned->mirror_x ? width - box->x - box->width : box->x;
     const double y = turned->mirror_y ? height - box->y - box->height : box->y;
     if (turned->swap) {
@@ -226,12 +244,15 @@ static lvni_box box_stored(const lvni_box *box, const turn *turned, double s, co
     return (lvni_box){x * s, y * s, box->width * s, box->height * s};
 }
 
-/* Output pixel (x, y) of the stored orientation lies at data + x * step_x + y * step_y of the turned and flipped one. */
-static void target_steps(lvni_resample_target *target, float *out, int size, const turn *turned, const lvni_augment *a)
+/* Output pixel (x, y) of the stored orientation lies at data + x * step_x + y * step_y of the
+ * turned and flipped one. */
+static void target_steps(lvni_resample_target *target, float *out, int size, const turn *turned,
+                         const lvni_augment *a)
 {
     const bool mirror_x = turned->mirror_x != a->hflip, mirror_y = turned->mirror_y != a->vflip;
     const ptrdiff_t along = mirror_x ? -3 : 3, down = (mirror_y ? -3 : 3) * (ptrdiff_t)size;
-    target->data = out + (mirror_x ? 3 * (ptrdiff_t)(size - 1) : 0) + (mirror_y ? 3 * (ptrdiff_t)size * (size - 1) : 0);
+    target->data = out + (mirror_x ? 3 * (ptrdiff_t)(size - 1) : 0) +
+                   (mirror_y ? 3 * (ptrdiff_t)size * (size - 1) : 0);
     target->step_x = turned->swap ? down : along;
     target->step_y = turned->swap ? along : down;
 }
@@ -252,7 +273,8 @@ static void jitter_apply(const lvni_transform *t, const lvni_augment *a, float *
 }
 
 /* Whatever works on pixels between crop and normalisation; values in 0..255. */
-static lvn_status colour_apply(lvni_data_scratch *scratch, const lvni_transform *t, const lvni_augment *a, float *rgb)
+static lvn_status colour_apply(lvni_data_scratch *scratch, const lvni_transform *t,
+                               const lvni_augment *a, float *rgb)
 {
     const int64_t n = (int64_t)t->size * t->size;
     if (a->colour) {
@@ -296,14 +318,16 @@ double lvni_augment_need(const lvni_transform *t, const lvni_augment *a)
     return !a->centre && shorter > t->size ? t->size / shorter : 1.0;
 }
 
-lvni_box lvni_augment_wanted(const lvni_transform *t, const lvni_augment *a, const lvni_picture_info *info)
+lvni_box lvni_augment_wanted(const lvni_transform *t, const lvni_augment *a,
+                             const lvni_picture_info *info)
 {
     const turn turned = turn_of(info->orientation);
     const lvni_box box = box_stored(&a->box, &turned, 1.0, info);
     if (a->centre) {
         return box;
     }
-    /* The reach of an output pixel, then the rounding to pixels, which the decoder may have made as large as an output pixel. */
+    /* The reach of an output pixel, then the rounding to pixels, which the decoder may have made as
+     * large as an output pixel. */
     const double x = 2.0 * (box.width > t->size ? box.width / t->size : 1.0) + 1.0;
     const double y = 2.0 * (box.height > t->size ? box.height / t->size : 1.0) + 1.0;
     return (lvni_box){box.x - x, box.y - y, box.width + 2.0 * x, box.height + 2.0 * y};
@@ -367,7 +391,8 @@ static lvn_status crop_render(lvni_data_scratch *scratch, const lvni_transform *
     return lvni_resample(scratch, picture, &box, t->size, t->size, target);
 }
 
-lvn_status lvni_augment_render(lvni_data_scratch *scratch, const lvni_transform *t, const lvni_augment *a, const lvni_picture *picture,
+lvn_status lvni_augment_render(lvni_data_scratch *scratch, const lvni_transform *t,
+                               const lvni_augment *a, const lvni_picture *picture,
                                const lvni_picture_info *info, float *out)
 {
     lvni_resample_target target = {.scale = {1.0f, 1.0f, 1.0f}};

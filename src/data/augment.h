@@ -1,15 +1,21 @@
-/* From a decoded picture to the input of a network: which part of it, how it is turned and coloured, and its normalisation.
+/* From a decoded picture to the input of a network: which part of it, how it is turned and
+ * coloured, and its normalisation.
  *
- * THE DRAWS OF THE LAW. All random numbers come from lvni_rng with key (key->seed, "data"), a = epoch, b = sample, c = one of the operation
- * numbers below, element = draw. Numbers and meaning never change; new operations get new numbers.
- *   crop        try t = 0..9 draws elements 4t (area), 4t + 1 (aspect), 4t + 2 (top), 4t + 3 (left), each u in [0, 1) = u32 * 2^-32
+ * THE DRAWS OF THE LAW. All random numbers come from lvni_rng with key (key->seed, "data"), a =
+ * epoch, b = sample, c = one of the operation numbers below, element = draw. Numbers and meaning
+ * never change; new operations get new numbers.
+ *   crop        try t = 0..9 draws elements 4t (area), 4t + 1 (aspect), 4t + 2 (top), 4t + 3
+ *     (left), each u in [0, 1) = u32 * 2^-32
  *   hflip vflip element 0: flipped when u < p
- *   order       elements 0..: Fisher-Yates over brightness, contrast, saturation, hue (for i = 3..1: swap with lvni_rng_below(i + 1))
- *   brightness contrast saturation   element 0: factor = lo + u (hi - lo), lo = max(0, 1 - x), hi = 1 + x
+ *   order       elements 0..: Fisher-Yates over brightness, contrast, saturation, hue (for i =
+ *     3..1: swap with lvni_rng_below(i + 1))
+ *   brightness contrast saturation   element 0: factor = lo + u (hi - lo), lo = max(0, 1 - x), hi =
+ *     1 + x
  *   hue         element 0: shift in turns = (2u - 1) x
  *   jitter grey solarize   element 0: done when u < p
  *   blur        element 0: done when u < p; element 1: sigma = from + u (to - from)
- * In this order: crop, flips, jitter (the four colour operations), grey, blur, solarize, normalisation. Called by image_folder.c and shapes.c; the recipes fill the transform. */
+ * In this order: crop, flips, jitter (the four colour operations), grey, blur, solarize,
+ * normalisation. Called by image_folder.c and shapes.c; the recipes fill the transform. */
 #ifndef LEVIN_DATA_AUGMENT_H
 #define LEVIN_DATA_AUGMENT_H
 
@@ -32,26 +38,28 @@ typedef enum lvni_augment_op {
     LVNI_AUGMENT_SOLARIZE = 12,
 } lvni_augment_op;
 
-/* What a dataset view does with its pictures. The training part is used where key->training is set. */
+/* What a dataset view does with its pictures. The training part is used where key->training is
+ * set. */
 typedef struct lvni_transform {
-    int size;              /* output (size, size, 3) */
-    bool random_crop;      /* random resized crop; else resized and cropped as for evaluation */
-    double scale[2];       /* part of the area that a random crop keeps, from .. to */
-    double ratio[2];       /* width / height of a random crop, from .. to */
-    double hflip, vflip;   /* probabilities */
+    int size;            /* output (size, size, 3) */
+    bool random_crop;    /* random resized crop; else resized and cropped as for evaluation */
+    double scale[2];     /* part of the area that a random crop keeps, from .. to */
+    double ratio[2];     /* width / height of a random crop, from .. to */
+    double hflip, vflip; /* probabilities */
     double brightness, contrast, saturation; /* 0: off; x: factor in 1 - x .. 1 + x */
-    double hue;            /* 0: off; x <= 0.5: shift in -x .. x turns */
-    double jitter;         /* probability of the colour jitter of the lines above */
-    double grey;           /* probability of grey in all three channels */
-    double blur;           /* probability of a Gaussian blur */
-    double blur_sigma[2];  /* its standard deviation in pixels of the output, from .. to */
-    int blur_kernel;       /* its width in pixels, odd; 0: 2 floor(3.5 sigma) + 1 */
-    double solarize;       /* probability of turning values from the threshold on into 255 - value */
-    double solarize_from;  /* the threshold, in 0..1 */
+    double hue;                              /* 0: off; x <= 0.5: shift in -x .. x turns */
+    double jitter;        /* probability of the colour jitter of the lines above */
+    double grey;          /* probability of grey in all three channels */
+    double blur;          /* probability of a Gaussian blur */
+    double blur_sigma[2]; /* its standard deviation in pixels of the output, from .. to */
+    int blur_kernel;      /* its width in pixels, odd; 0: 2 floor(3.5 sigma) + 1 */
+    /* probability of turning values from the threshold on into 255 - value */
+    double solarize;
+    double solarize_from; /* the threshold, in 0..1 */
     int eval_resize; /* shorter side of the resized image, from which evaluation takes the central
                         size x size */
     lvni_filter eval_filter; /* of this resizing; random crops are bilinear */
-    float mean[3], std[3]; /* of channels in 0..1 */
+    float mean[3], std[3];   /* of channels in 0..1 */
 } lvni_transform;
 
 /* Photos: random crop with scale 0.08..1 and ratio 3/4..4/3, hflip 0.5, no colour jitter,
@@ -69,9 +77,9 @@ typedef struct lvni_augment {
     bool centre;           /* resized and cropped by `plan`; else `box` is resampled */
     lvni_resize_plan plan; /* of the image as it is looked at (turned) */
     lvni_box box;          /* the same, in pixels of the image as it is looked at */
-    bool hflip, vflip; /* after the crop */
-    bool colour;       /* some of the four below, in this order */
-    int order[4];      /* operation numbers, first to last */
+    bool hflip, vflip;     /* after the crop */
+    bool colour;           /* some of the four below, in this order */
+    int order[4];          /* operation numbers, first to last */
     float brightness, contrast, saturation, hue;
     bool grey, solarize;
     double blur_sigma; /* 0: no blur */
@@ -83,12 +91,15 @@ lvn_status lvni_augment_draw(const lvni_transform *t, const lvn_sample_key *key,
 
 /* Render a decoded picture (stored orientation, perhaps shrunk where lvni_augment_need allows it)
  * into out (size, size, 3). `orientation` as in Exif. */
-lvn_status lvni_augment_render(lvni_data_scratch *scratch, const lvni_transform *t, const lvni_augment *a, const lvni_picture *picture,
+lvn_status lvni_augment_render(lvni_data_scratch *scratch, const lvni_transform *t,
+                               const lvni_augment *a, const lvni_picture *picture,
                                const lvni_picture_info *info, float *out);
 /* How large the decoded picture must be for `a`, as a part of the stored one: 0 < need <= 1. */
 double lvni_augment_need(const lvni_transform *t, const lvni_augment *a);
-/* The part of the stored picture that `a` needs, with what resampling reads around the box; its edges may lie outside. */
-lvni_box lvni_augment_wanted(const lvni_transform *t, const lvni_augment *a, const lvni_picture_info *info);
+/* The part of the stored picture that `a` needs, with what resampling reads around the box; its
+ * edges may lie outside. */
+lvni_box lvni_augment_wanted(const lvni_transform *t, const lvni_augment *a,
+                             const lvni_picture_info *info);
 
 /* Back to bytes for people's eyes: (size, size, 3) f32 as the network sees it to RGB. */
 void lvni_transform_to_rgb(const lvni_transform *t, const float *image, uint8_t *rgb);

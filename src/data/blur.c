@@ -1,4 +1,5 @@
-/* Gaussian blur (blur.h). Both passes are weighted sums of shifted rows: straight loops over a row of 3 * width floats. */
+/* Gaussian blur (blur.h). Both passes are weighted sums of shifted rows: straight loops over a row
+ * of 3 * width floats. */
 #include "data/blur.h"
 
 #include "core/math.h"
@@ -36,7 +37,8 @@ static void add_row(float *restrict out, const float *restrict in, float weight,
     }
 }
 
-static void blur_columns(const float *in, float *out, int width, int height, const float *weights, int radius)
+static void blur_columns(const float *in, float *out, int width, int height, const float *weights,
+                         int radius)
 {
     const size_t n = 3 * (size_t)width;
     for (int y = 0; y < height; y++) {
@@ -49,14 +51,16 @@ static void blur_columns(const float *in, float *out, int width, int height, con
 }
 
 /* `wide`: room for a row with its mirrored ends. */
-static void blur_rows(const float *in, float *out, int width, int height, const float *weights, int radius, float *wide)
+static void blur_rows(const float *in, float *out, int width, int height, const float *weights,
+                      int radius, float *wide)
 {
     const size_t n = 3 * (size_t)width;
     for (int y = 0; y < height; y++) {
         const float *from = in + (size_t)y * n;
         float *row = out + (size_t)y * n;
         for (int x = -radius; x < width + radius; x++) {
-            memcpy(wide + (size_t)(x + radius) * 3, from + (size_t)mirror(x, width) * 3, 3 * sizeof *wide);
+            memcpy(wide + (size_t)(x + radius) * 3, from + (size_t)mirror(x, width) * 3,
+                   3 * sizeof *wide);
         }
         memset(row, 0, n * sizeof *row);
         for (int k = 0; k <= 2 * radius; k++) {
@@ -65,7 +69,8 @@ static void blur_rows(const float *in, float *out, int width, int height, const 
     }
 }
 
-lvn_status lvni_blur(lvni_data_scratch *scratch, float *rgb, int width, int height, double sigma, int kernel)
+lvn_status lvni_blur(lvni_data_scratch *scratch, float *rgb, int width, int height, double sigma,
+                     int kernel)
 {
     float weights[LVNI_BLUR_MAX_KERNEL] = {0};
     int radius = kernel > 0 ? kernel / 2 : (int)(3.5 * sigma);
@@ -74,7 +79,8 @@ lvn_status lvni_blur(lvni_data_scratch *scratch, float *rgb, int width, int heig
         return LVN_OK;
     }
     weigh(sigma, radius, weights);
-    const size_t n = 3 * (size_t)width * (size_t)height, wide = 3 * ((size_t)width + 2 * (size_t)radius);
+    const size_t n = 3 * (size_t)width * (size_t)height,
+                 wide = 3 * ((size_t)width + 2 * (size_t)radius);
     LVN_TRY(lvni_buffer_reserve(&scratch->blur, (n + wide) * sizeof(float)));
     float *between = scratch->blur.data;
     blur_columns(rgb, between, width, height, weights, radius);

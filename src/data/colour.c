@@ -18,7 +18,8 @@ void lvni_colour_brightness(float *rgb, int64_t n, float factor)
     }
 }
 
-/* The mean is a sum of integers (1/64 grey levels): no order of additions to keep, and free for the vectoriser. */
+/* The mean is a sum of integers (1/64 grey levels): no order of additions to keep, and free for the
+ * vectoriser. */
 void lvni_colour_contrast(float *rgb, int64_t n, float factor)
 {
     int64_t sum = 0;
@@ -53,7 +54,8 @@ static inline float smaller(float a, float b)
     return a < b ? a : b;
 }
 
-/* Channel value at hue h (in sixths of the circle) of a ramp that is 1 within a sixth of `centre` and 0 from two sixths on. */
+/* Channel value at hue h (in sixths of the circle) of a ramp that is 1 within a sixth of `centre`
+ * and 0 from two sixths on. */
 static inline float ramp(float h, float centre)
 {
     const float away = h > centre ? h - centre : centre - h;
@@ -61,8 +63,8 @@ static inline float ramp(float h, float centre)
     return smaller(larger(2.0f - around, 0.0f), 1.0f);
 }
 
-/* To hue, chroma and lowest channel, and back at the shifted hue. Without branches, which could not be foretold; a grey pixel has chroma 0 and
- * comes back as it was, whatever its hue. */
+/* To hue, chroma and lowest channel, and back at the shifted hue. Without branches, which could not
+ * be foretold; a grey pixel has chroma 0 and comes back as it was, whatever its hue. */
 static inline void hue_pixel(float *p, float shift)
 {
     const float r = p[0], g = p[1], b = p[2];

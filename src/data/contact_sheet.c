@@ -18,8 +18,8 @@ enum {
 typedef struct page {
     uint8_t *rgb;
     int width, height;
-    int zoom;        /* page pixels per picture pixel */
-    int tile;        /* side of picture with frame */
+    int zoom;         /* page pixels per picture pixel */
+    int tile;         /* side of picture with frame */
     int across, down; /* distance from tile to tile */
 } page;
 
@@ -35,7 +35,8 @@ static void fill(const page *p, int x, int y, int width, int height, const uint8
 static void draw_text(const page *p, int x, int y, int width, const char *text)
 {
     static const uint8_t ink[3] = {32, 32, 32};
-    for (int end = x + width; text != NULL && *text != 0 && x + LVNI_FONT_WIDTH <= end; text++, x += LVNI_FONT_ADVANCE) {
+    for (int end = x + width; text != NULL && *text != 0 && x + LVNI_FONT_WIDTH <= end;
+         text++, x += LVNI_FONT_ADVANCE) {
         const uint8_t *glyph = lvni_font_glyph(*text);
         for (int j = 0; j < LVNI_FONT_HEIGHT; j++) {
             for (int i = 0; i < LVNI_FONT_WIDTH; i++) {
@@ -49,22 +50,26 @@ static void draw_text(const page *p, int x, int y, int width, const char *text)
 
 static void draw_item(const page *p, const lvni_sheet_item *item, int x, int y, int size)
 {
-    static const uint8_t frames[3][3] = {
-        [LVNI_VERDICT_NONE] = {150, 150, 150}, [LVNI_VERDICT_RIGHT] = {46, 160, 67}, [LVNI_VERDICT_WRONG] = {215, 58, 73}};
+    static const uint8_t frames[3][3] = {[LVNI_VERDICT_NONE] = {150, 150, 150},
+                                         [LVNI_VERDICT_RIGHT] = {46, 160, 67},
+                                         [LVNI_VERDICT_WRONG] = {215, 58, 73}};
     fill(p, x, y, p->tile, p->tile, frames[item->verdict]);
     for (int j = 0; j < size; j++) {
         for (int i = 0; i < size; i++) {
-            fill(p, x + FRAME + i * p->zoom, y + FRAME + j * p->zoom, p->zoom, p->zoom, item->rgb + 3 * ((int64_t)j * size + i));
+            fill(p, x + FRAME + i * p->zoom, y + FRAME + j * p->zoom, p->zoom, p->zoom,
+                 item->rgb + 3 * ((int64_t)j * size + i));
         }
     }
     draw_text(p, x, y + p->tile + 3, p->tile, item->line1);
     draw_text(p, x, y + p->tile + 3 + LINE, p->tile, item->line2);
 }
 
-lvn_status lvni_contact_sheet_write(const char *path, const lvni_sheet_item *items, int n, int columns, int size)
+lvn_status lvni_contact_sheet_write(const char *path, const lvni_sheet_item *items, int n,
+                                    int columns, int size)
 {
     LVN_ARG(n >= 1 && n <= 10000 && columns >= 1 && size >= 1 && size <= 1024,
-            "a contact sheet of %d pictures of %d pixels in %d columns cannot be made", n, size, columns);
+            "a contact sheet of %d pictures of %d pixels in %d columns cannot be made", n, size,
+            columns);
     const int used = columns < n ? columns : n, rows = (n + used - 1) / used;
     page p = {.zoom = (WANTED_SIDE + size - 1) / size};
     p.tile = size * p.zoom + 2 * FRAME;

@@ -10,8 +10,10 @@ int64_t lvni_dataset_index(const lvn_dataset *dataset, int64_t position)
 
 double lvn_sample_uniform(const lvn_sample_key *key, uint32_t operation, uint64_t element)
 {
-    /* A purpose of its own: a user's dataset around a built-in one draws other numbers than the augmentation inside. */
-    const lvni_rng rng = {lvni_rng_make_key(key->seed, lvni_rng_purpose("data/own")), key->epoch, (uint32_t)key->sample, operation};
+    /* A purpose of its own: a user's dataset around a built-in one draws other numbers than the
+     * augmentation inside. */
+    const lvni_rng rng = {lvni_rng_make_key(key->seed, lvni_rng_purpose("data/own")), key->epoch,
+                          (uint32_t)key->sample, operation};
     return (double)lvni_rng_uniform(&rng, element);
 }
 

@@ -205,8 +205,8 @@ static lvn_status find_empty(lvni_image_scan *scan, const lvni_walk *walk)
     return s;
 }
 
-/* Classes have printable names from here on, the same in models, tables and messages, whatever bytes
- * the folders are called by. Their order stays that of the bytes. */
+/* Classes have printable names from here on, the same in models, tables and messages, whatever
+ * bytes the folders are called by. Their order stays that of the bytes. */
 static lvn_status name_classes(lvni_image_scan *scan)
 {
     for (int i = 0; i < scan->n_classes; i++) {
@@ -267,9 +267,8 @@ static lvn_status relabel_map(const lvni_image_scan *scan, const char *const *cl
             LVN_FAIL(LVN_ERR_MISMATCH,
                      "%s has the class %s, which the model was not trained on (its %d class%s: %s "
                      "... %s): rename or remove that folder",
-                     scan->root, scan->class_names[i], n_classes,
-                     lvni_plural(n_classes, "", "es"), class_names[0],
-                     class_names[n_classes - 1]);
+                     scan->root, scan->class_names[i], n_classes, lvni_plural(n_classes, "", "es"),
+                     class_names[0], class_names[n_classes - 1]);
         }
     }
     return LVN_OK;

@@ -15,7 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Nearly every header lies in the first block of a file; an embedded preview or a colour profile may push it behind. */
+/* Nearly every header lies in the first block of a file; an embedded preview or a colour profile
+ * may push it behind. */
 static const size_t header_bytes[] = {(size_t)1 << 12, (size_t)1 << 16};
 
 static void note_damage(lvni_damage *d, const char *name, const char *message)
@@ -38,7 +39,8 @@ static void forget_damage(lvni_damage *d)
 lvn_status lvni_damage_tell(lvni_damage *d, int64_t of, lvni_str *out)
 {
     if (d->n > 0) {
-        lvni_str_printf(out, "%lld of %lld picture%s cannot be used: %s%s%s", (long long)d->n, (long long)of, lvni_plural(of, "", "s"), lvni_str_text(&d->first),
+        lvni_str_printf(out, "%lld of %lld picture%s cannot be used: %s%s%s", (long long)d->n,
+                        (long long)of, lvni_plural(of, "", "s"), lvni_str_text(&d->first),
                         lvni_str_text(&d->names), d->n > LVNI_DAMAGE_NAMED ? ", ..." : "");
     }
     lvn_status s = lvni_str_status(&d->first);
@@ -70,7 +72,8 @@ bool lvni_header_stat(const char *root, const char *name, lvni_header *out)
     return true;
 }
 
-static lvn_status probe_first(lvni_data_scratch *scratch, int fd, const char *path, size_t bytes, lvni_picture_info *info)
+static lvn_status probe_first(lvni_data_scratch *scratch, int fd, const char *path, size_t bytes,
+                              lvni_picture_info *info)
 {
     size_t n = 0;
     LVN_TRY(lvni_buffer_reserve(&scratch->file, bytes + 1));
@@ -91,7 +94,8 @@ static lvn_status probe_first(lvni_data_scratch *scratch, int fd, const char *pa
 }
 
 /* More is read only where the header needs it, from the start again: rare. */
-static lvn_status probe_open(lvni_data_scratch *scratch, int fd, const char *path, size_t bytes, lvni_picture_info *info)
+static lvn_status probe_open(lvni_data_scratch *scratch, int fd, const char *path, size_t bytes,
+                             lvni_picture_info *info)
 {
     for (int i = 0; i < 2 && header_bytes[i] < bytes; i++) {
         const lvn_status s = probe_first(scratch, fd, path, header_bytes[i], info);
@@ -106,7 +110,8 @@ static lvn_status probe_open(lvni_data_scratch *scratch, int fd, const char *pat
     return probe_first(scratch, fd, path, bytes, info);
 }
 
-static lvn_status look_at(lvni_data_scratch *scratch, const char *path, lvni_header *out, lvni_picture_info *info)
+static lvn_status look_at(lvni_data_scratch *scratch, const char *path, lvni_header *out,
+                          lvni_picture_info *info)
 {
     struct stat st;
     const int fd = lvni_vfs_get()->open(path, O_RDONLY | O_CLOEXEC, 0);
@@ -123,7 +128,8 @@ static lvn_status look_at(lvni_data_scratch *scratch, const char *path, lvni_hea
     return s;
 }
 
-lvn_status lvni_header_read(lvni_data_scratch *scratch, const char *root, const char *name, lvni_header *out, lvni_damage *damage)
+lvn_status lvni_header_read(lvni_data_scratch *scratch, const char *root, const char *name,
+                            lvni_header *out, lvni_damage *damage)
 {
     char path[PATH_MAX];
     lvni_picture_info info = {0};
@@ -169,7 +175,8 @@ static lvn_status read_blocks(reading *r)
     lvni_damage told_later = {0};
     for (int64_t from; s == LVN_OK && (from = atomic_fetch_add(&r->next, BLOCK)) < r->n;) {
         for (int64_t i = from; i < from + BLOCK && i < r->n && s == LVN_OK; i++) {
-            s = lvni_header_read(scratch, r->root, r->names + r->name_at[i], &r->out[i], &told_later);
+            s = lvni_header_read(scratch, r->root, r->names + r->name_at[i], &r->out[i],
+                                 &told_later);
         }
     }
     forget_damage(&told_later);
@@ -188,22 +195,27 @@ static void *read_main(void *argument)
     return NULL;
 }
 
-/* Damaged ones are looked at once more, in order: the sentence must not depend on who came first. */
+/* Damaged ones are looked at once more, in order: the sentence must not depend on who came
+ * first. */
 static lvn_status note_all(const reading *r, lvni_damage *damage)
 {
     lvni_data_scratch *scratch = lvni_data_scratch_get();
     for (int64_t i = 0; i < r->n && scratch != NULL; i++) {
-        LVN_TRY(r->out[i].width > 0 ? LVN_OK : lvni_header_read(scratch, r->root, r->names + r->name_at[i], &r->out[i], damage));
+        LVN_TRY(r->out[i].width > 0 ? LVN_OK
+                                    : lvni_header_read(scratch, r->root, r->names + r->name_at[i],
+                                                       &r->out[i], damage));
     }
     return scratch == NULL ? LVN_ERR_MEMORY : LVN_OK;
 }
 
-lvn_status lvni_headers_read(const char *root, const char *names, const size_t *name_at, int64_t n, lvni_header *out, lvni_damage *damage)
+lvn_status lvni_headers_read(const char *root, const char *names, const size_t *name_at, int64_t n,
+                             lvni_header *out, lvni_damage *damage)
 {
     reading r = {.root = root, .names = names, .name_at = name_at, .n = n, .out = out};
     pthread_t thread[THREADS - 1];
     int started = 0;
-    while (n >= MANY && started < THREADS - 1 && lvni_thread_start(&thread[started], read_main, &r) == 0) {
+    while (n >= MANY && started < THREADS - 1 &&
+           lvni_thread_start(&thread[started], read_main, &r) == 0) {
         started++;
     }
     lvn_status s = read_blocks(&r); /* alone where no thread could be started */

@@ -1,5 +1,5 @@
-/* What the header of each picture of a folder says: its size, or that it is damaged, and the file's bytes and time. Read once by folder_index.c,
- * long before the picture itself is wanted. */
+/* What the header of each picture of a folder says: its size, or that it is damaged, and the file's
+ * bytes and time. Read once by folder_index.c, long before the picture itself is wanted. */
 #ifndef LEVIN_DATA_FOLDER_HEADERS_H
 #define LEVIN_DATA_FOLDER_HEADERS_H
 
@@ -20,13 +20,18 @@ typedef struct lvni_damage {
     lvni_str names; /* of the others */
 } lvni_damage;
 
-/* Look at root/name. A picture that cannot be opened or understood is noted; only LVN_ERR_MEMORY ends the looking. */
-lvn_status lvni_header_read(lvni_data_scratch *scratch, const char *root, const char *name, lvni_header *out, lvni_damage *damage);
-/* The same for n pictures, with several threads where there are many: waiting for a disk or a network takes longer than looking. */
-lvn_status lvni_headers_read(const char *root, const char *names, const size_t *name_at, int64_t n, lvni_header *out, lvni_damage *damage);
+/* Look at root/name. A picture that cannot be opened or understood is noted; only LVN_ERR_MEMORY
+ * ends the looking. */
+lvn_status lvni_header_read(lvni_data_scratch *scratch, const char *root, const char *name,
+                            lvni_header *out, lvni_damage *damage);
+/* The same for n pictures, with several threads where there are many: waiting for a disk or a
+ * network takes longer than looking. */
+lvn_status lvni_headers_read(const char *root, const char *names, const size_t *name_at, int64_t n,
+                             lvni_header *out, lvni_damage *damage);
 /* Bytes and time alone. False: no such file. */
 bool lvni_header_stat(const char *root, const char *name, lvni_header *out);
-/* "2 of 14 pictures cannot be used: PATH: what is wrong with it; also b/2.jpg", appended; nothing when none is damaged. Frees *damage. */
+/* "2 of 14 pictures cannot be used: PATH: what is wrong with it; also b/2.jpg", appended; nothing
+ * when none is damaged. Frees *damage. */
 lvn_status lvni_damage_tell(lvni_damage *damage, int64_t of, lvni_str *out);
 
 #endif

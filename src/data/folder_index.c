@@ -19,7 +19,8 @@
 #define VERSION_LINE "levin data index 2\n"
 #define OLDER_LINE "levin data index 1\n" /* listed anew */
 
-/* A folder changed this shortly before it was listed may change again within the same tick of its clock: such an index is not trusted. */
+/* A folder changed this shortly before it was listed may change again within the same tick of its
+ * clock: such an index is not trusted. */
 static const int64_t settle_ns = 2000000000;
 
 /* ---- writing ---- */
@@ -52,7 +53,8 @@ static lvn_status put_pictures(lvni_str *out, const char *root, lvni_walk *walk,
     for (int64_t i = 0; i < walk->n && s == LVN_OK; i++) {
         const lvni_header *h = &all[i];
         walk->size[i] = (lvni_walk_size){h->bytes, h->width, h->height};
-        lvni_str_printf(out, "picture %lld %lld %d %d ", (long long)h->bytes, (long long)h->time_ns, h->width, h->height);
+        lvni_str_printf(out, "picture %lld %lld %d %d ", (long long)h->bytes, (long long)h->time_ns,
+                        h->width, h->height);
         put_path(out, walk->names + walk->name_at[i]);
     }
     lvni_free(all);
@@ -76,7 +78,8 @@ static lvn_status make_text(lvni_str *out, const char *root, int kind, lvni_walk
         put_path(out, walk->ignored.ending[i]);
     }
     LVN_TRY(put_pictures(out, root, walk, d));
-    lvni_str_printf(out, "end %016llx\n", (unsigned long long)XXH3_64bits(lvni_str_text(out), out->len));
+    lvni_str_printf(out, "end %016llx\n",
+                    (unsigned long long)XXH3_64bits(lvni_str_text(out), out->len));
     return lvni_str_status(out);
 }
 
@@ -100,7 +103,9 @@ static lvn_status check_place(const char *file, const char *root)
     }
     const size_t n = strcmp(real, "/") == 0 ? 0 : strlen(real);
     if (strncmp(folder, real, n) == 0 && (folder[n] == '\0' || folder[n] == '/')) {
-        LVN_FAIL(LVN_ERR_USAGE, "data.index=%s lies inside of data=%s: writing it there would change the folder that it describes; put it beside the folder",
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "data.index=%s lies inside of data=%s: writing it there would change the folder "
+                 "that it describes; put it beside the folder",
                  file, root);
     }
     return LVN_OK;
@@ -111,7 +116,8 @@ static lvn_status check_writable(const char *file)
 {
     char folder[PATH_MAX];
     if (!folder_of(file, folder) || access(folder, W_OK) != 0) {
-        LVN_FAIL(errno == ENOENT ? LVN_ERR_NOT_FOUND : LVN_ERR_IO, "data.index=%s cannot be written there: %s", file, strerror(errno));
+        LVN_FAIL(errno == ENOENT ? LVN_ERR_NOT_FOUND : LVN_ERR_IO,
+                 "data.index=%s cannot be written there: %s", file, strerror(errno));
     }
     return LVN_OK;
 }
@@ -128,7 +134,8 @@ static char *take_path(char *at)
     *end = '\0';
     char *to = at;
     for (const char *p = at; *p != '\0'; p++) {
-        const char hex[3] = {p[0] == '%' ? p[1] : '\0', p[0] == '%' && p[1] != '\0' ? p[2] : '\0', '\0'};
+        const char hex[3] = {p[0] == '%' ? p[1] : '\0', p[0] == '%' && p[1] != '\0' ? p[2] : '\0',
+                             '\0'};
         if (hex[1] != '\0') {
             *to++ = (char)strtol(hex, NULL, 16);
             p += 2;
@@ -172,7 +179,9 @@ static bool is_whole(const char *text, size_t n, const char *version)
 static lvn_status check_whole(const char *file, const char *text, size_t n)
 {
     if (!is_whole(text, n, VERSION_LINE)) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "data.index=%s is damaged or no index of levin: remove it, or give another name", file);
+        LVN_FAIL(LVN_ERR_CORRUPT,
+                 "data.index=%s is damaged or no index of levin: remove it, or give another name",
+                 file);
     }
     return LVN_OK;
 }
@@ -183,7 +192,8 @@ static int64_t time_of(const struct stat *st)
 }
 
 /* Says what differs. */
-static bool folder_is_same(const char *root, const char *name, const int64_t *was, int64_t start_ns, lvni_str *changed)
+static bool folder_is_same(const char *root, const char *name, const int64_t *was, int64_t start_ns,
+                           lvni_str *changed)
 {
     char path[PATH_MAX];
     struct stat st;
@@ -198,13 +208,15 @@ static bool folder_is_same(const char *root, const char *name, const int64_t *wa
     return false;
 }
 
-static bool picture_is_same(const char *root, const char *name, const int64_t *was, lvni_str *changed)
+static bool picture_is_same(const char *root, const char *name, const int64_t *was,
+                            lvni_str *changed)
 {
     lvni_header is;
     if (!lvni_header_stat(root, name, &is)) {
         lvni_str_printf(changed, "%s/%s is gone", root, name);
     } else if (is.bytes != was[0]) {
-        lvni_str_printf(changed, "%s/%s has %lld bytes, and had %lld", root, name, (long long)is.bytes, (long long)was[0]);
+        lvni_str_printf(changed, "%s/%s has %lld bytes, and had %lld", root, name,
+                        (long long)is.bytes, (long long)was[0]);
     } else if (is.time_ns != was[1]) {
         lvni_str_printf(changed, "%s/%s was written again", root, name);
     } else {
@@ -239,7 +251,8 @@ typedef struct taking {
 
 static lvn_status take_picture(taking *t, const char *name, const int64_t *v)
 {
-    const bool large = v[2] > 0 && !lvni_picture_fits(v[2], v[3]); /* listed with another data.max_pixels */
+    /* listed with another data.max_pixels */
+    const bool large = v[2] > 0 && !lvni_picture_fits(v[2], v[3]);
     if (v[2] > 0) {
         (void)picture_is_same(t->root, name, v, t->changed);
     }
@@ -249,7 +262,7 @@ static lvn_status take_picture(taking *t, const char *name, const int64_t *v)
     t->same = t->changed->len == 0;
     LVN_TRY(lvni_walk_add_name(t->walk, name));
     LVN_TRY(lvni_walk_add_sizes(t->walk));
-    t->walk->size[t->walk->n - 1] = 
+    t->walk->size[t->walk->n - 1] =
         large ? (lvni_walk_size){v[0], 0, 0} : (lvni_walk_size){v[0], (int)v[2], (int)v[3]};
     return LVN_OK;
 }
@@ -337,8 +350,10 @@ static lvn_status make_index(lvni_index *x, const char *root, int kind, lvni_wal
     s = s == LVN_OK ? told : s;
     if (walk->n_blind > 0) {
         lvni_str_clear(&x->text);
-        lvni_str_printf(&x->unkept, "%s/%s%s leads to no folder and no picture, and it would not show when that changes", root, walk->names + walk->blind_at,
-                        walk->n_blind > 1 ? " (and others)" : "");
+        lvni_str_printf(
+            &x->unkept,
+            "%s/%s%s leads to no folder and no picture, and it would not show when that changes",
+            root, walk->names + walk->blind_at, walk->n_blind > 1 ? " (and others)" : "");
         s = s == LVN_OK ? lvni_str_status(&x->unkept) : s;
     }
     return s;

@@ -5,12 +5,13 @@
  * The file is text: a line of the version, the folder, a line for each folder below with its time
  * and inode, a line for each kind of files that were ignored with their number, a line for each
  * picture with bytes, time, width and height (0 0: damaged) and path (blanks, '%' and what a
- * terminal would obey as %xx), a line with a hash of all that. It is taken when it is of this folder, every folder
- * below still has its time and inode (adding, removing and renaming change them), every picture its
- * bytes and time, and every damaged picture is damaged still; else all is looked at anew. A folder
- * with a link that leads nowhere, or to what is neither folder nor picture, has no index: what
- * appears behind the link changes no time in the folder. Order and classes follow from the paths,
- * as without an index, and pictures are decoded by what is in them. */
+ * terminal would obey as %xx), a line with a hash of all that. It is taken when it is of this
+ * folder, every folder below still has its time and inode (adding, removing and renaming change
+ * them), every picture its bytes and time, and every damaged picture is damaged still; else all is
+ * looked at anew. A folder with a link that leads nowhere, or to what is neither folder nor
+ * picture, has no index: what appears behind the link changes no time in the folder. Order and
+ * classes follow from the paths, as without an index, and pictures are decoded by what is in
+ * them. */
 #ifndef LEVIN_DATA_FOLDER_INDEX_H
 #define LEVIN_DATA_FOLDER_INDEX_H
 
@@ -19,8 +20,10 @@
 
 typedef enum lvni_index_mode {
     LVNI_INDEX_NONE, /* list the folder, look at no header */
-    LVNI_INDEX_FILE, /* data.index=FILE: taken from the file, else made, and its text left to who writes it there */
-    LVNI_INDEX_KEEP, /* of a run: the same; there may be no file yet (NULL), and a damaged one is made anew */
+    /* data.index=FILE: taken from the file, else made, and its text left to who writes it there */
+    LVNI_INDEX_FILE,
+    /* of a run: the same; there may be no file yet (NULL), and a damaged one is made anew */
+    LVNI_INDEX_KEEP,
     LVNI_INDEX_LOOK, /* of somebody else's run: taken from the file, else as NONE */
 } lvni_index_mode;
 
@@ -28,10 +31,13 @@ typedef enum lvni_index_mode {
 typedef struct lvni_index {
     lvni_index_mode mode;
     const char *file; /* borrowed */
-    lvni_str changed; /* what differs from the file, a sentence: the file is of this folder as it was */
+    /* what differs from the file, a sentence: the file is of this folder as it was */
+    lvni_str changed;
     lvni_str damaged; /* a sentence about the damaged pictures */
     lvni_str unkept;  /* why there is no text although the file does not match, a sentence */
-    lvni_str text;    /* FILE, KEEP: what to write into the file; empty when it is right as it is, or nothing is kept */
+    /* FILE, KEEP: what to write into the file; empty when it is right as it is, or nothing is
+     * kept */
+    lvni_str text;
 } lvni_index;
 
 void lvni_index_free(lvni_index *index); /* its texts */

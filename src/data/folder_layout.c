@@ -97,7 +97,7 @@ typedef struct top {
         bool like;  /* counted as one that looks like a part */
     } half[HALVES]; /* names with a word of a part among others: "seg_train" */
     int n_half;
-    bool folders_only;              /* the last of these holds folders, and no image of its own */
+    bool folders_only; /* the last of these holds folders, and no image of its own */
 } top;
 
 /* Does root/name hold folders and no images? One look, not deep; what is no folder that can be read

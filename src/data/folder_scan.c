@@ -206,7 +206,8 @@ static lvn_status scan_file(lvni_image_scan *scan)
     return LVN_OK;
 }
 
-static lvn_status scan_open(lvni_image_scan *scan, const char *folder, lvni_scan_mode mode, lvni_index *index)
+static lvn_status scan_open(lvni_image_scan *scan, const char *folder, lvni_scan_mode mode,
+                            lvni_index *index)
 {
     scan->root = lvni_strdup(LVNI_TAG_DATA, folder);
     if (scan->root == NULL) {
@@ -217,8 +218,9 @@ static lvn_status scan_open(lvni_image_scan *scan, const char *folder, lvni_scan
     }
     struct stat st;
     if (stat(folder, &st) != 0) {
-        LVN_FAIL(errno == ENOENT || errno == ENOTDIR ? LVN_ERR_NOT_FOUND : LVN_ERR_IO, "data=%s: %s; give a folder with one sub-folder of pictures per class",
-                 folder, strerror(errno));
+        LVN_FAIL(errno == ENOENT || errno == ENOTDIR ? LVN_ERR_NOT_FOUND : LVN_ERR_IO,
+                 "data=%s: %s; give a folder with one sub-folder of pictures per class", folder,
+                 strerror(errno));
     }
     if (S_ISDIR(st.st_mode)) {
         return scan_folder(scan, mode, index);
@@ -226,7 +228,9 @@ static lvn_status scan_open(lvni_image_scan *scan, const char *folder, lvni_scan
     if (mode == LVNI_SCAN_FLAT) {
         return scan_file(scan);
     }
-    LVN_FAIL(LVN_ERR_USAGE, "data=%s is a file; levin needs a folder with one sub-folder of pictures per class", folder);
+    LVN_FAIL(LVN_ERR_USAGE,
+             "data=%s is a file; levin needs a folder with one sub-folder of pictures per class",
+             folder);
 }
 
 lvn_status lvni_image_scan_open(const char *folder, lvni_scan_mode mode, lvni_image_scan **out)
@@ -235,7 +239,8 @@ lvn_status lvni_image_scan_open(const char *folder, lvni_scan_mode mode, lvni_im
     return lvni_image_scan_open_indexed(folder, mode, &none, out);
 }
 
-lvn_status lvni_image_scan_open_indexed(const char *folder, lvni_scan_mode mode, lvni_index *index, lvni_image_scan **out)
+lvn_status lvni_image_scan_open_indexed(const char *folder, lvni_scan_mode mode, lvni_index *index,
+                                        lvni_image_scan **out)
 {
     *out = NULL;
     LVN_ARG(folder != NULL && folder[0] != 0, "the data folder has no name");
@@ -260,7 +265,8 @@ int64_t lvni_image_scan_count(const lvni_image_scan *scan, lvni_scan_part part)
     return part == LVNI_PART_ALL ? scan->n : scan->begin[part + 1] - scan->begin[part];
 }
 
-lvn_status lvni_image_scan_select(const lvni_image_scan *scan, lvni_scan_part part, int64_t **indices, int64_t *n)
+lvn_status lvni_image_scan_select(const lvni_image_scan *scan, lvni_scan_part part,
+                                  int64_t **indices, int64_t *n)
 {
     const int64_t first = part == LVNI_PART_ALL ? 0 : scan->begin[part];
     *n = lvni_image_scan_count(scan, part);

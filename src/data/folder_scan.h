@@ -24,12 +24,12 @@ typedef enum lvni_scan_mode {
 /* Read-only after opening, so any thread may read it. */
 typedef struct lvni_image_scan {
     atomic_int references;
-    char *root;         /* the folder, without a slash at its end */
-    int64_t n;          /* samples, in byte order of their paths, part by part */
-    char *names;        /* paths below root, zero-terminated, one behind the other */
-    size_t *name_at;    /* (n) offsets into names */
-    int64_t *label;     /* (n) indices into class_names; -1 when flat */
-    lvni_walk_size *size; /* (n) what the headers say; NULL: nobody looked */
+    char *root;                    /* the folder, without a slash at its end */
+    int64_t n;                     /* samples, in byte order of their paths, part by part */
+    char *names;                   /* paths below root, zero-terminated, one behind the other */
+    size_t *name_at;               /* (n) offsets into names */
+    int64_t *label;                /* (n) indices into class_names; -1 when flat */
+    lvni_walk_size *size;          /* (n) what the headers say; NULL: nobody looked */
     int64_t begin[LVNI_PARTS + 1]; /* of each part in the list; without parts all is TRAIN */
     lvni_folder_layout layout;
     lvni_ignored ignored; /* files that are no images */
@@ -43,8 +43,10 @@ typedef struct lvni_image_scan {
  * pictures outside class folders, classes of val/ unknown to train/, folders that may be parts or
  * classes, a loop of links). *out: one reference, the caller's. */
 lvn_status lvni_image_scan_open(const char *folder, lvni_scan_mode mode, lvni_image_scan **out);
-/* The same with the list kept in a file (folder_index.h), which also fills in `size`, but under LVNI_INDEX_LOOK perhaps. */
-lvn_status lvni_image_scan_open_indexed(const char *folder, lvni_scan_mode mode, lvni_index *index, lvni_image_scan **out);
+/* The same with the list kept in a file (folder_index.h), which also fills in `size`, but under
+ * LVNI_INDEX_LOOK perhaps. */
+lvn_status lvni_image_scan_open_indexed(const char *folder, lvni_scan_mode mode, lvni_index *index,
+                                        lvni_image_scan **out);
 lvni_image_scan *lvni_image_scan_retain(lvni_image_scan *scan);
 void lvni_image_scan_release(lvni_image_scan *scan); /* NULL is fine */
 
@@ -52,11 +54,14 @@ void lvni_image_scan_release(lvni_image_scan *scan); /* NULL is fine */
 const char *lvni_image_scan_name(const lvni_image_scan *scan, int64_t i);
 /* Classes and labels of an opened list; walk: as it was listed. For folder_scan.c. */
 lvn_status lvni_image_scan_label(lvni_image_scan *scan, lvni_scan_mode mode, const lvni_walk *walk);
-/* Number the classes as a trained model does. Before the scan is shared. LVN_ERR_MISMATCH when the folder has a class that is not there. */
-lvn_status lvni_image_scan_relabel(lvni_image_scan *scan, const char *const *class_names, int n_classes);
+/* Number the classes as a trained model does. Before the scan is shared. LVN_ERR_MISMATCH when the
+ * folder has a class that is not there. */
+lvn_status lvni_image_scan_relabel(lvni_image_scan *scan, const char *const *class_names,
+                                   int n_classes);
 /* How many samples a part has; PART_ALL: all. */
 int64_t lvni_image_scan_count(const lvni_image_scan *scan, lvni_scan_part part);
 /* The samples of one part, ascending; *indices is the caller's (lvni_free). */
-lvn_status lvni_image_scan_select(const lvni_image_scan *scan, lvni_scan_part part, int64_t **indices, int64_t *n);
+lvn_status lvni_image_scan_select(const lvni_image_scan *scan, lvni_scan_part part,
+                                  int64_t **indices, int64_t *n);
 
 #endif

@@ -1,4 +1,5 @@
-/* Walking folders (folder_walk.h). The order in which the system lists names does not matter: the list is sorted afterwards. */
+/* Walking folders (folder_walk.h). The order in which the system lists names does not matter: the
+ * list is sorted afterwards. */
 #include "data/folder_walk.h"
 
 #include "core/alloc.h"
@@ -37,11 +38,12 @@ typedef struct walker {
 bool lvni_name_is_image(const char *name)
 {
     const char *dot = strrchr(name, '.');
-    return dot != NULL && (strcasecmp(dot, ".jpg") == 0 || strcasecmp(dot, ".jpeg") == 0 || strcasecmp(dot, ".png") == 0);
+    return dot != NULL && (strcasecmp(dot, ".jpg") == 0 || strcasecmp(dot, ".jpeg") == 0 ||
+                           strcasecmp(dot, ".png") == 0);
 }
 
-/* Hidden names are .DS_Store, .ipynb_checkpoints and ._x.jpg (what macOS writes beside x.jpg), too.
- */
+/* Hidden names are .DS_Store, .ipynb_checkpoints and ._x.jpg (what macOS writes beside x.jpg),
+ * too. */
 bool lvni_name_is_dropping(const char *name)
 {
     static const char *const left_behind[] = {"__MACOSX",     "@eaDir",
@@ -185,7 +187,8 @@ lvn_status lvni_walk_add_folder(lvni_walk *w, const char *name, int64_t mtime_ns
 {
     if (w->n_folders == w->folder_room) {
         const int64_t room = 2 * w->folder_room + 16;
-        lvni_walk_folder *folders = lvni_realloc(LVNI_TAG_DATA, w->folders, (size_t)room * sizeof *folders);
+        lvni_walk_folder *folders =
+            lvni_realloc(LVNI_TAG_DATA, w->folders, (size_t)room * sizeof *folders);
         if (folders == NULL) {
             return LVN_ERR_MEMORY;
         }
@@ -207,13 +210,15 @@ static lvn_status add_folder(lvni_walk *w, const char *name, const struct stat *
                                 (int64_t)st->st_ino);
 }
 
-static lvn_status walk_folder(walker *w, size_t length, const struct stat *self, const ancestor *up);
+static lvn_status walk_folder(walker *w, size_t length, const struct stat *self,
+                              const ancestor *up);
 
 /* What a link leads to can change while every folder here keeps its time. */
 static lvn_status note_blind(walker *w)
 {
     lvni_walk *walk = w->walk;
-    return walk->n_blind++ == 0 ? add_text(walk, w->path + w->root_length + 1, &walk->blind_at) : LVN_OK;
+    return walk->n_blind++ == 0 ? add_text(walk, w->path + w->root_length + 1, &walk->blind_at)
+                                : LVN_OK;
 }
 
 static lvn_status pass_over(walker *w)
@@ -223,7 +228,8 @@ static lvn_status pass_over(walker *w)
     return lstat(w->path, &st) == 0 && !S_ISLNK(st.st_mode) ? LVN_OK : note_blind(w);
 }
 
-/* w->path holds an entry of a folder whose chain is `up`. Only what is neither folder nor picture is passed over. */
+/* w->path holds an entry of a folder whose chain is `up`. Only what is neither folder nor picture
+ * is passed over. */
 static lvn_status walk_entry(walker *w, size_t length, const ancestor *up)
 {
     struct stat st;
@@ -240,7 +246,10 @@ static lvn_status walk_entry(walker *w, size_t length, const ancestor *up)
     }
     for (const ancestor *a = up; a != NULL; a = a->up) {
         if (a->dev == st.st_dev && a->ino == st.st_ino) {
-            LVN_FAIL(LVN_ERR_USAGE, "%s is a link to a folder that it lies in: following it would never end; remove the link", w->path);
+            LVN_FAIL(LVN_ERR_USAGE,
+                     "%s is a link to a folder that it lies in: following it would never end; "
+                     "remove the link",
+                     w->path);
         }
     }
     return walk_folder(w, length, &st, up);
@@ -252,25 +261,30 @@ static lvn_status walk_folder(walker *w, size_t length, const struct stat *self,
     LVN_TRY(add_folder(w->walk, w->path + w->root_length + (w->path[w->root_length] == '/'), self));
     DIR *dir = opendir(w->path);
     if (dir == NULL) {
-        LVN_FAIL(errno == ENOENT ? LVN_ERR_NOT_FOUND : LVN_ERR_IO, "%s: cannot open the folder: %s", w->path, strerror(errno));
+        LVN_FAIL(errno == ENOENT ? LVN_ERR_NOT_FOUND : LVN_ERR_IO, "%s: cannot open the folder: %s",
+                 w->path, strerror(errno));
     }
     lvn_status status = LVN_OK;
     errno = 0;
-    for (const struct dirent *e = readdir(dir); e != NULL && status == LVN_OK; errno = 0, e = readdir(dir)) {
+    for (const struct dirent *e = readdir(dir); e != NULL && status == LVN_OK;
+         errno = 0, e = readdir(dir)) {
         if (lvni_name_is_dropping(e->d_name)) {
             continue;
         }
         const int n = snprintf(w->path + length, sizeof w->path - length, "/%s", e->d_name);
         if ((size_t)n >= sizeof w->path - length) {
             w->path[length] = 0;
-            status = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__, "%s: a path below it is longer than %d bytes", w->path, PATH_MAX);
+            status =
+                lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
+                              "%s: a path below it is longer than %d bytes", w->path, PATH_MAX);
             break;
         }
         status = walk_entry(w, length + (size_t)n, &here);
         w->path[length] = 0;
     }
     if (status == LVN_OK && errno != 0) {
-        status = lvn_error_set(LVN_ERR_IO, __FILE__, __LINE__, "%s: cannot list the folder: %s", w->path, strerror(errno));
+        status = lvn_error_set(LVN_ERR_IO, __FILE__, __LINE__, "%s: cannot list the folder: %s",
+                               w->path, strerror(errno));
     }
     closedir(dir);
     return status;
@@ -289,14 +303,16 @@ lvn_status lvni_walk_add(lvni_walk *walk, const char *root, const char *under)
     }
     w->walk = walk;
     w->root_length = strlen(root);
-    const int n = snprintf(w->path, sizeof w->path, "%s%s%s", root, under[0] != 0 ? "/" : "", under);
+    const int n =
+        snprintf(w->path, sizeof w->path, "%s%s%s", root, under[0] != 0 ? "/" : "", under);
     struct stat st;
     lvn_status status;
     if ((size_t)n >= sizeof w->path) {
-        status = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__, "the path %s is longer than %d bytes", root, PATH_MAX);
+        status = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
+                               "the path %s is longer than %d bytes", root, PATH_MAX);
     } else if (stat(w->path, &st) != 0) {
-        status = lvn_error_set(errno == ENOENT ? LVN_ERR_NOT_FOUND : LVN_ERR_IO, __FILE__, __LINE__, "%s: cannot open the folder: %s",
-                               w->path, strerror(errno));
+        status = lvn_error_set(errno == ENOENT ? LVN_ERR_NOT_FOUND : LVN_ERR_IO, __FILE__, __LINE__,
+                               "%s: cannot open the folder: %s", w->path, strerror(errno));
     } else {
         status = walk_folder(w, (size_t)n, &st, NULL);
     }
@@ -318,7 +334,8 @@ lvn_status lvni_walk_watch(lvni_walk *walk, const char *root, const char *under)
 lvn_status lvni_walk_add_sizes(lvni_walk *w)
 {
     if (w->n > w->size_room || w->size == NULL) {
-        lvni_walk_size *size = lvni_realloc(LVNI_TAG_DATA, w->size, (size_t)(w->n_room + 1) * sizeof *size);
+        lvni_walk_size *size =
+            lvni_realloc(LVNI_TAG_DATA, w->size, (size_t)(w->n_room + 1) * sizeof *size);
         if (size == NULL) {
             return LVN_ERR_MEMORY;
         }
@@ -330,7 +347,8 @@ lvn_status lvni_walk_add_sizes(lvni_walk *w)
 
 static int compare_names(const void *a, const void *b, void *names)
 {
-    return strcmp((const char *)names + *(const size_t *)a, (const char *)names + *(const size_t *)b);
+    return strcmp((const char *)names + *(const size_t *)a,
+                  (const char *)names + *(const size_t *)b);
 }
 
 void lvni_walk_sort(lvni_walk *walk, int64_t first)

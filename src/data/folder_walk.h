@@ -31,7 +31,7 @@ typedef struct lvni_walk_size {
 } lvni_walk_size;
 
 typedef struct lvni_walk {
-    char *names;     /* paths below the root, zero-terminated */
+    char *names; /* paths below the root, zero-terminated */
     size_t used, room;
     size_t *name_at; /* (n) offsets, after sorting in byte order */
     int64_t n, n_room;
@@ -40,8 +40,10 @@ typedef struct lvni_walk {
     lvni_walk_size *size; /* (n); NULL: nobody looked */
     int64_t size_room;
     int64_t start_ns; /* of the first lvni_walk_add, on the clock of the file times */
-    int64_t n_blind;  /* entries whose target may become a picture or a folder without any listed folder changing: links that lead nowhere */
-    size_t blind_at;  /* the first of them, in names */
+    /* entries whose target may become a picture or a folder without any listed folder changing:
+     * links that lead nowhere */
+    int64_t n_blind;
+    size_t blind_at; /* the first of them, in names */
     lvni_ignored ignored;
 } lvni_walk;
 
@@ -53,7 +55,8 @@ void lvni_ignored_merge(lvni_ignored *ignored, const lvni_ignored *more);
 /* "6 .webp, 1 .txt, 2 others", the most first, appended; nothing where there are none. */
 void lvni_ignored_print(const lvni_ignored *ignored, lvni_str *out);
 
-/* Add every picture below root/under (under may be ""), through sub-folders and links. A link to a folder that it lies in is LVN_ERR_USAGE. */
+/* Add every picture below root/under (under may be ""), through sub-folders and links. A link to a
+ * folder that it lies in is LVN_ERR_USAGE. */
 lvn_status lvni_walk_add(lvni_walk *walk, const char *root, const char *under);
 /* The same for a folder that is not listed itself, only looked at: root/under. */
 lvn_status lvni_walk_watch(lvni_walk *walk, const char *root, const char *under);

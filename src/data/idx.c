@@ -26,13 +26,18 @@ static lvn_status parse_header(const void *bytes, size_t n, const char *name, lv
 {
     const uint8_t *b = bytes;
     *out = (lvni_array){.big_endian = true};
-    if (n < 4 || b[0] != 0 || b[1] != 0 || !type_of(b[2], &out->type) || b[3] > LVNI_ARRAY_MAX_NDIM) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "%s: neither an IDX file (as those of MNIST) nor a .npy file (%zu bytes)", name, n);
+    if (n < 4 || b[0] != 0 || b[1] != 0 || !type_of(b[2], &out->type) ||
+        b[3] > LVNI_ARRAY_MAX_NDIM) {
+        LVN_FAIL(LVN_ERR_CORRUPT,
+                 "%s: neither an IDX file (as those of MNIST) nor a .npy file (%zu bytes)", name,
+                 n);
     }
     const size_t at = 4 + 4 * (size_t)b[3];
     int64_t shape[LVNI_ARRAY_MAX_NDIM] = {0};
     if (n < at) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "%s: damaged IDX file: %d axes need a header of %zu bytes, the file has %zu", name, b[3], at, n);
+        LVN_FAIL(LVN_ERR_CORRUPT,
+                 "%s: damaged IDX file: %d axes need a header of %zu bytes, the file has %zu", name,
+                 b[3], at, n);
     }
     for (int i = 0; i < b[3]; i++) {
         const uint8_t *p = b + 4 + (ptrdiff_t)4 * i;
@@ -49,8 +54,9 @@ lvn_status lvni_idx_parse(const void *bytes, size_t n, const char *name, lvni_ar
     const size_t need = (size_t)out->count * lvni_array_type_bytes(out->type);
     if (need != n - at) {
         char text[192];
-        LVN_FAIL(LVN_ERR_CORRUPT, "%s: damaged IDX file: %s of %s needs %zu bytes, %zu are there", name, lvni_array_shape_text(out, text),
-                 lvni_array_type_name(out->type), need, n - at);
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s: damaged IDX file: %s of %s needs %zu bytes, %zu are there",
+                 name, lvni_array_shape_text(out, text), lvni_array_type_name(out->type), need,
+                 n - at);
     }
     out->data = (const uint8_t *)bytes + at;
     return LVN_OK;
@@ -82,7 +88,8 @@ static uInt portion(size_t n)
     return n < ((size_t)1 << 30) ? (uInt)n : (uInt)1 << 30;
 }
 
-/* The header of the array lies in the first FIRST bytes. Deflate packs at most RATIO bytes into one. */
+/* The header of the array lies in the first FIRST bytes. Deflate packs at most RATIO bytes into
+ * one. */
 enum { FIRST = 1 << 16, RATIO = 1032 };
 
 typedef struct unpacked {
@@ -91,7 +98,8 @@ typedef struct unpacked {
     size_t whole; /* what the header of the array says; 0: not read yet */
 } unpacked;
 
-/* A few packed bytes may become any number: what the array's own header says is taken, and no more. */
+/* A few packed bytes may become any number: what the array's own header says is taken, and no
+ * more. */
 static lvn_status read_whole(unpacked *u, const char *name, size_t packed)
 {
     lvni_array a;
@@ -102,8 +110,9 @@ static lvn_status read_whole(unpacked *u, const char *name, size_t packed)
     if (bytes / RATIO > packed) {
         char text[192];
         LVN_FAIL(LVN_ERR_CORRUPT,
-                 "%s: damaged gzip file: %s of %s are %zu bytes, which cannot be packed in %zu", name,
-                 lvni_array_shape_text(&a, text), lvni_array_type_name(a.type), bytes, packed);
+                 "%s: damaged gzip file: %s of %s are %zu bytes, which cannot be packed in %zu",
+                 name, lvni_array_shape_text(&a, text), lvni_array_type_name(a.type), bytes,
+                 packed);
     }
     u->whole = at + bytes;
     return LVN_OK;
@@ -116,8 +125,8 @@ static lvn_status make_room(unpacked *u, const char *name, size_t packed)
     }
     LVN_TRY(u->room > 0 && u->whole == 0 ? read_whole(u, name, packed) : LVN_OK);
     if (u->room > 0 && u->used > u->whole) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "%s: damaged gzip file: more than the %zu bytes of its array", name,
-                 u->whole);
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s: damaged gzip file: more than the %zu bytes of its array",
+                 name, u->whole);
     }
     const size_t twice = u->room < u->whole / 2 ? u->room * 2 : u->whole + 1;
     const size_t room = u->room == 0 ? FIRST : twice;
@@ -131,7 +140,8 @@ static lvn_status make_room(unpacked *u, const char *name, size_t packed)
 }
 
 /* All members of the file, one behind the other. */
-static lvn_status inflate_all(z_stream *z, const char *name, const char *bytes, size_t n, unpacked *u)
+static lvn_status inflate_all(z_stream *z, const char *name, const char *bytes, size_t n,
+                              unpacked *u)
 {
     size_t taken = 0;
     for (;;) {
@@ -154,7 +164,8 @@ static lvn_status inflate_all(z_stream *z, const char *name, const char *bytes, 
             return LVN_ERR_MEMORY;
         }
         if ((code != Z_OK && code != Z_BUF_ERROR) || (taken == n && u->used < u->room)) {
-            LVN_FAIL(LVN_ERR_CORRUPT, "%s: damaged gzip file: %s", name, z->msg != NULL ? z->msg : "it ends too early");
+            LVN_FAIL(LVN_ERR_CORRUPT, "%s: damaged gzip file: %s", name,
+                     z->msg != NULL ? z->msg : "it ends too early");
         }
     }
 }

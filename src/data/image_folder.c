@@ -1,5 +1,6 @@
-/* Views of an image folder (image_folder.h): read, decode no larger than needed, augment. `get` runs on any number of threads at once; what
- * it reuses from picture to picture belongs to the thread (picture_scratch.h). */
+/* Views of an image folder (image_folder.h): read, decode no larger than needed, augment. `get`
+ * runs on any number of threads at once; what it reuses from picture to picture belongs to the
+ * thread (picture_scratch.h). */
 #include "data/image_folder.h"
 
 #include "core/alloc.h"
@@ -50,7 +51,8 @@ static int64_t view_label(const lvn_dataset *dataset, int64_t sample)
     return view_of(dataset)->scan->label[sample];
 }
 
-static lvn_status render(lvni_data_scratch *scratch, const image_view *v, const lvn_sample_key *key, const char *path, float *out)
+static lvn_status render(lvni_data_scratch *scratch, const image_view *v, const lvn_sample_key *key,
+                         const char *path, float *out)
 {
     size_t bytes;
     lvni_picture_info info;
@@ -64,22 +66,26 @@ static lvn_status render(lvni_data_scratch *scratch, const image_view *v, const 
     LVN_TRY(lvni_augment_draw(&v->transform, key, width, height, &augment));
     const double need = lvni_augment_need(&v->transform, &augment);
     const lvni_box wanted = lvni_augment_wanted(&v->transform, &augment, &info);
-    LVN_TRY(lvni_picture_decode(scratch, scratch->file.data, bytes, path, &info, need, &wanted, &picture));
+    LVN_TRY(lvni_picture_decode(scratch, scratch->file.data, bytes, path, &info, need, &wanted,
+                                &picture));
     return lvni_augment_render(scratch, &v->transform, &augment, &picture, &info, out);
 }
 
-static lvn_status view_get(const lvn_dataset *dataset, const lvn_sample_key *key, void *const field[])
+static lvn_status view_get(const lvn_dataset *dataset, const lvn_sample_key *key,
+                           void *const field[])
 {
     const image_view *v = view_of(dataset);
-    LVN_ARG(key->sample >= 0 && key->sample < v->scan->n, "sample %lld of %lld was asked for", (long long)key->sample,
-            (long long)v->scan->n);
+    LVN_ARG(key->sample >= 0 && key->sample < v->scan->n, "sample %lld of %lld was asked for",
+            (long long)key->sample, (long long)v->scan->n);
     lvni_data_scratch *scratch = lvni_data_scratch_get();
     if (scratch == NULL) {
         return LVN_ERR_MEMORY;
     }
     char path[PATH_MAX];
-    const int n = snprintf(path, sizeof path, "%s/%s", v->scan->root, lvni_image_scan_name(v->scan, key->sample));
-    LVN_ARG((size_t)n < sizeof path, "the path of %s is too long", lvni_image_scan_name(v->scan, key->sample));
+    const int n = snprintf(path, sizeof path, "%s/%s", v->scan->root,
+                           lvni_image_scan_name(v->scan, key->sample));
+    LVN_ARG((size_t)n < sizeof path, "the path of %s is too long",
+            lvni_image_scan_name(v->scan, key->sample));
     LVN_TRY(render(scratch, v, key, path, field[0]));
     if (v->scan->n_classes > 0) {
         memcpy(field[1], &v->scan->label[key->sample], sizeof(int64_t));
@@ -106,8 +112,8 @@ static const lvn_dataset_class view_class = {
     .index = view_index,
 };
 
-lvn_status lvni_image_view_create(lvni_image_scan *scan, const int64_t *indices, int64_t n, const lvni_transform *transform,
-                                  lvn_dataset **out)
+lvn_status lvni_image_view_create(lvni_image_scan *scan, const int64_t *indices, int64_t n,
+                                  const lvni_transform *transform, lvn_dataset **out)
 {
     *out = NULL;
     LVN_TRY(lvni_transform_check(transform));
@@ -115,7 +121,9 @@ lvn_status lvni_image_view_create(lvni_image_scan *scan, const int64_t *indices,
     if (v == NULL) {
         return LVN_ERR_MEMORY;
     }
-    v->base = (lvn_dataset){.cls = &view_class, .n_classes = scan->n_classes, .class_names = (const char *const *)scan->class_names};
+    v->base = (lvn_dataset){.cls = &view_class,
+                            .n_classes = scan->n_classes,
+                            .class_names = (const char *const *)scan->class_names};
     v->scan = lvni_image_scan_retain(scan);
     v->transform = *transform;
     const lvn_status status = lvni_subset_create(indices, n, scan->n, &v->subset);

@@ -1,4 +1,5 @@
-/* What callers see of the loader (loader.h): making it, taking batches in order, giving them back. */
+/* What callers see of the loader (loader.h): making it, taking batches in order, giving them
+ * back. */
 #include "data/loader.h"
 
 #include "core/alloc.h"
@@ -15,15 +16,17 @@ static lvn_status check_options(const lvni_loader_options *o)
 {
     LVN_ARG(o->dataset != NULL && o->plan != NULL, "a loader needs a dataset and a plan");
     if (o->workers < 0 || o->workers > MAX_WORKERS) {
-        LVN_FAIL(LVN_ERR_USAGE, "num_workers=%d is not a number from 0 to %d", o->workers, MAX_WORKERS);
+        LVN_FAIL(LVN_ERR_USAGE, "num_workers=%d is not a number from 0 to %d", o->workers,
+                 MAX_WORKERS);
     }
     LVN_ARG(o->ahead >= 0, "a loader cannot work %d steps ahead", o->ahead);
     const int64_t length = o->dataset->cls->length(o->dataset);
-    LVN_ARG(length >= 0 && length <= UINT32_MAX, "dataset %s says its length is %lld", o->dataset->cls->name,
-            (long long)length);
+    LVN_ARG(length >= 0 && length <= UINT32_MAX, "dataset %s says its length is %lld",
+            o->dataset->cls->name, (long long)length);
     if (o->training) {
-        LVN_ARG(length == o->plan->n_samples, "dataset %s has %lld samples, the plan was made for %lld",
-                o->dataset->cls->name, (long long)length, (long long)o->plan->n_samples);
+        LVN_ARG(length == o->plan->n_samples,
+                "dataset %s has %lld samples, the plan was made for %lld", o->dataset->cls->name,
+                (long long)length, (long long)o->plan->n_samples);
         LVN_ARG(o->step_in_epoch >= 0 && o->step_in_epoch <= o->plan->steps_per_epoch,
                 "cannot start at step %lld of an epoch of %lld steps", (long long)o->step_in_epoch,
                 (long long)o->plan->steps_per_epoch);
@@ -41,7 +44,8 @@ static int64_t times(int64_t a, int64_t b)
 static void count_batches(lvni_loader *l)
 {
     if (!l->o.training) {
-        const lvni_range own = (l->o.in_turn ? lvni_plan_eval_turns_of : lvni_plan_eval_chunks_of)(&l->plan, l->length, l->plan.rank);
+        const lvni_range own = (l->o.in_turn ? lvni_plan_eval_turns_of : lvni_plan_eval_chunks_of)(
+            &l->plan, l->length, l->plan.rank);
         l->first = own.start;
         l->total = own.count;
         return;
@@ -54,14 +58,16 @@ static void count_batches(lvni_loader *l)
     l->total = all > l->first ? all - l->first : 0;
 }
 
-/* Enough slots to keep all threads busy while every lane, or shard, holds a batch, within the memory given. */
+/* Enough slots to keep all threads busy while every lane, or shard, holds a batch, within the
+ * memory given. */
 static int choose_slots(const lvni_loader *l)
 {
     const int64_t lanes = l->plan.lanes, capacity = l->layout.capacity;
     const int64_t round = l->o.training ? l->plan.shard_end - l->plan.shard_begin : lanes;
     const int64_t held = l->o.training && l->o.whole_steps ? round : lanes;
     int64_t n = l->o.workers == 0 ? 1 : (l->o.ahead > 0 ? l->o.ahead : 2) * round;
-    const int64_t busy = (2 * (int64_t)l->o.workers + capacity - 1) / capacity; /* two samples per worker */
+    /* two samples per worker */
+    const int64_t busy = (2 * (int64_t)l->o.workers + capacity - 1) / capacity;
     n = held + (n > busy ? n : busy);
     const size_t max_bytes = l->o.max_bytes > 0 ? l->o.max_bytes : DEFAULT_BYTES;
     const int64_t fit = (int64_t)(max_bytes / l->layout.slot_bytes);
@@ -77,7 +83,8 @@ static lvn_status allocate(lvni_loader *l)
     l->free_slot = lvni_calloc(LVNI_TAG_DATA, n, sizeof *l->free_slot);
     l->queue = lvni_calloc(LVNI_TAG_DATA, n, sizeof *l->queue);
     l->bad = lvni_calloc(LVNI_TAG_DATA, (size_t)(l->length / 64 + 1), sizeof *l->bad);
-    l->order = l->o.training ? lvni_calloc(LVNI_TAG_DATA, (size_t)l->length, sizeof *l->order) : NULL;
+    l->order =
+        l->o.training ? lvni_calloc(LVNI_TAG_DATA, (size_t)l->length, sizeof *l->order) : NULL;
     l->repeat =
         l->o.balanced ? lvni_calloc(LVNI_TAG_DATA, 2 * (size_t)l->length, sizeof *l->repeat) : NULL;
     if (l->slot == NULL || l->free_slot == NULL || l->queue == NULL || l->bad == NULL ||
@@ -95,7 +102,8 @@ static lvn_status allocate(lvni_loader *l)
 
 static lvn_status choose(lvni_loader *l)
 {
-    const int64_t capacity = l->o.training ? lvni_plan_largest_shard(&l->plan) : l->plan.eval_batch_size;
+    const int64_t capacity =
+        l->o.training ? lvni_plan_largest_shard(&l->plan) : l->plan.eval_batch_size;
     const int64_t most = l->length > 0 ? l->length : 1;
     LVN_TRY(lvni_slot_layout_make(l->o.dataset, capacity < most ? capacity : most, &l->layout));
     count_batches(l);
@@ -219,16 +227,19 @@ static lvn_status wait_for_next(lvni_loader *l, lvni_slot **slot)
                 return LVN_OK;
             }
         } else if (l->n_held == l->n_slots) {
-            LVN_FAIL(LVN_ERR_INVALID,
-                     "all %d batches of the loader are held: release one before asking for the next",
-                     l->n_slots);
+            LVN_FAIL(
+                LVN_ERR_INVALID,
+                "all %d batches of the loader are held: release one before asking for the next",
+                l->n_slots);
         }
         if (l->o.workers == 0 && lvni_loader_claim(l, &work)) {
             const unsigned before =
                 lvni_fp_enter(LVNI_FP_FLUSH); /* as the workers at their start */
             lvni_loader_decode(l, work);
             lvni_fp_leave(before);
-        } else if (l->opened == opened) { /* else batches without samples were opened: nothing to decode, and nobody who would wake this thread */
+        } else if (l->opened == opened) {
+            /* else batches without samples were opened: nothing to decode, and nobody who would
+             * wake this thread */
             pthread_cond_wait(&l->ready, &l->lock);
         }
     }
@@ -284,7 +295,8 @@ lvn_status lvni_loader_rewind(lvni_loader *l)
         pthread_cond_broadcast(&l->work);
     }
     pthread_mutex_unlock(&l->lock);
-    LVN_ARG(possible, "only an evaluation that reached its end and released its batches can start again");
+    LVN_ARG(possible,
+            "only an evaluation that reached its end and released its batches can start again");
     return LVN_OK;
 }
 

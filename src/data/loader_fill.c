@@ -1,6 +1,7 @@
-/* How the loader's slots are filled: batches are opened in order, their samples claimed one by one, so that
- * several threads share even a small shard, and since claims are in order, whoever finds an error knows that
- * all earlier samples are with somebody: the first error in order is found whatever the timing. */
+/* How the loader's slots are filled: batches are opened in order, their samples claimed one by one,
+ * so that several threads share even a small shard, and since claims are in order, whoever finds an
+ * error knows that all earlier samples are with somebody: the first error in order is found
+ * whatever the timing. */
 #include "data/loader_impl.h"
 
 #include "core/alloc.h"
@@ -62,8 +63,8 @@ static void list_evaluation(lvni_loader *l, lvni_slot *slot)
     slot->out.planned = r.count;
 }
 
-/* Give the next batch a slot and write down its samples; false when all slots are in use or nothing may
- * follow. */
+/* Give the next batch a slot and write down its samples; false when all slots are in use or nothing
+ * may follow. */
 static bool open_next(lvni_loader *l)
 {
     if (l->failed || l->stopping || l->opened == l->total || l->n_free == 0) {
@@ -140,7 +141,8 @@ static void name_error(const lvni_loader *l, lvn_status status, int64_t sample)
 static void keep_error(lvni_loader *l, lvni_loader_work work)
 {
     const int64_t sequence = work.slot->sequence;
-    const bool earlier = sequence < l->fail_sequence || (sequence == l->fail_sequence && work.i < l->fail_i);
+    const bool earlier =
+        sequence < l->fail_sequence || (sequence == l->fail_sequence && work.i < l->fail_i);
     if (!l->failed || earlier) {
         l->failed = true;
         l->fail_sequence = sequence;
@@ -178,7 +180,8 @@ void lvni_loader_decode(lvni_loader *l, lvni_loader_work work)
     if (status != LVN_OK) {
         if (is_unreadable(status) && l->o.skip_unreadable) {
             work.slot->unreadable[work.i] = true;
-            lvn_clear_error(); /* with workers=0 this is the trainer's thread, for whom nothing failed */
+            /* with workers=0 this is the trainer's thread, for whom nothing failed */
+            lvn_clear_error();
         } else {
             keep_error(l, work);
         }

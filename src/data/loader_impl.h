@@ -1,8 +1,9 @@
-/* The inside of the loader, shared by loader.c (what callers see) and loader_fill.c (who decodes what).
+/* The inside of the loader, shared by loader.c (what callers see) and loader_fill.c (who decodes
+ * what).
  *
- * One lock guards everything except the contents of slots: a slot's samples belong to the threads that
- * claimed them until they are done, then the slot belongs to the consumer until it is released. No sample is
- * decoded with the lock held. */
+ * One lock guards everything except the contents of slots: a slot's samples belong to the threads
+ * that claimed them until they are done, then the slot belongs to the consumer until it is
+ * released. No sample is decoded with the lock held. */
 #ifndef LEVIN_DATA_LOADER_IMPL_H
 #define LEVIN_DATA_LOADER_IMPL_H
 
@@ -25,20 +26,21 @@ struct lvni_loader {
     int n_running; /* counted by themselves, for their names */
     bool stopping;
 
-    /* Batches are numbered 0 .. total-1 in the order they are handed over; opened ones have a slot. */
+    /* Batches are numbered 0 .. total-1 in the order they are handed over; opened ones have a
+     * slot. */
     int64_t total, opened, handed;
-    int64_t
-        first; /* training: shards of this rank before batch 0 in its epoch; evaluation: chunk of batch 0 */
+    /* training: shards of this rank before batch 0 in its epoch; evaluation: chunk of batch 0 */
+    int64_t first;
     lvni_slot *slot; /* n_slots */
     int n_slots, n_free, n_held;
     int *free_slot;     /* n_free numbers of slots, a stack */
     int *queue;         /* slot of opened batch b at b % n_slots */
     lvni_slot *filling; /* the newest opened slot; NULL before the first */
 
-    uint32_t *order; /* of order_epoch; training only */
+    uint32_t *order;         /* of order_epoch; training only */
     lvni_class_lists *lists; /* balanced; else NULL, and so: */
-    uint32_t
-        *repeat; /* length: of order[p] in this epoch; then as many for the sampler to count in */
+    /* length: of order[p] in this epoch; then as many for the sampler to count in */
+    uint32_t *repeat;
     uint32_t order_epoch;
     bool order_known;
 

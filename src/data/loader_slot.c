@@ -11,23 +11,25 @@ static lvn_status field_bytes(const lvn_dataset *dataset, const lvn_field *field
 {
     const char *name = field->name != NULL ? field->name : "?";
     LVN_ARG((int)field->dtype >= 0 && field->dtype < LVN_DTYPE_COUNT,
-            "dataset %s: field %s has unknown data type %d", dataset->cls->name, name, (int)field->dtype);
+            "dataset %s: field %s has unknown data type %d", dataset->cls->name, name,
+            (int)field->dtype);
     LVN_ARG(field->ndim >= 0 && field->ndim < LVN_MAX_NDIM,
-            "dataset %s: field %s has %d axes; a sample has 0 to %d", dataset->cls->name, name, field->ndim,
-            LVN_MAX_NDIM - 1);
+            "dataset %s: field %s has %d axes; a sample has 0 to %d", dataset->cls->name, name,
+            field->ndim, LVN_MAX_NDIM - 1);
     int64_t n = 1;
     const int64_t most = INT64_MAX / 16 / (capacity > 0 ? capacity : 1);
     for (int i = 0; i < field->ndim; i++) {
         LVN_ARG(field->shape[i] >= 1 && n <= most / field->shape[i],
-                "dataset %s: axis %d of field %s cannot have size %lld", dataset->cls->name, i, name,
-                (long long)field->shape[i]);
+                "dataset %s: axis %d of field %s cannot have size %lld", dataset->cls->name, i,
+                name, (long long)field->shape[i]);
         n *= field->shape[i];
     }
     *bytes = (size_t)n * lvn_dtype_size(field->dtype);
     return LVN_OK;
 }
 
-lvn_status lvni_slot_layout_make(const lvn_dataset *dataset, int64_t capacity, lvni_slot_layout *out)
+lvn_status lvni_slot_layout_make(const lvn_dataset *dataset, int64_t capacity,
+                                 lvni_slot_layout *out)
 {
     *out = (lvni_slot_layout){.capacity = capacity};
     out->n_fields = dataset->cls->fields(dataset, out->field);
@@ -100,7 +102,8 @@ void lvni_slot_finish(lvni_slot *slot, const lvni_slot_layout *layout)
             slot->sample[size] = slot->sample[i];
             for (int f = 0; f < layout->n_fields; f++) {
                 const size_t bytes = layout->bytes[f];
-                memcpy(slot->data[f] + (size_t)size * bytes, slot->data[f] + (size_t)i * bytes, bytes);
+                memcpy(slot->data[f] + (size_t)size * bytes, slot->data[f] + (size_t)i * bytes,
+                       bytes);
             }
         }
         size++;

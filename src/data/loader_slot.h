@@ -1,5 +1,5 @@
-/* A slot of the loader: the memory of one batch, allocated once and filled again and again. For loader.c
- * only. */
+/* A slot of the loader: the memory of one batch, allocated once and filled again and again. For
+ * loader.c only. */
 #ifndef LEVIN_DATA_LOADER_SLOT_H
 #define LEVIN_DATA_LOADER_SLOT_H
 
@@ -26,12 +26,13 @@ typedef struct lvni_slot {
     char *data[LVN_MAX_FIELDS];
 } lvni_slot;
 
-lvn_status lvni_slot_layout_make(const lvn_dataset *dataset, int64_t capacity, lvni_slot_layout *out);
+lvn_status lvni_slot_layout_make(const lvn_dataset *dataset, int64_t capacity,
+                                 lvni_slot_layout *out);
 lvn_status lvni_slot_create(lvni_slot *slot,
                             const lvni_slot_layout *layout); /* a failed one is safe to destroy */
 void lvni_slot_destroy(lvni_slot *slot);
-/* All samples are done: close the gaps of unreadable ones, keeping the order, and set sizes and versions of
- * the tensors. */
+/* All samples are done: close the gaps of unreadable ones, keeping the order, and set sizes and
+ * versions of the tensors. */
 void lvni_slot_finish(lvni_slot *slot, const lvni_slot_layout *layout);
 
 #endif

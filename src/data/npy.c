@@ -1,4 +1,5 @@
-/* Reading and writing .npy (npy.h). The header is a Python dictionary literal with three keys, which a reader of exactly that takes apart. */
+/* Reading and writing .npy (npy.h). The header is a Python dictionary literal with three keys,
+ * which a reader of exactly that takes apart. */
 #include "data/npy.h"
 
 #include "core/alloc.h"
@@ -71,7 +72,8 @@ static bool take_number(text *t, int64_t *out)
     const char *const start = t->at;
     *out = 0;
     for (; t->at < t->end && *t->at >= '0' && *t->at <= '9'; t->at++) {
-        if (__builtin_mul_overflow(*out, 10, out) || __builtin_add_overflow(*out, *t->at - '0', out)) {
+        if (__builtin_mul_overflow(*out, 10, out) ||
+            __builtin_add_overflow(*out, *t->at - '0', out)) {
             return false;
         }
     }
@@ -105,8 +107,10 @@ static bool parse_type(const char *descr, lvni_array *out)
         const char *name;
         lvni_array_type type;
     } known[] = {
-        {"b1", LVNI_ARRAY_BOOL}, {"u1", LVNI_ARRAY_U8},  {"i1", LVNI_ARRAY_I8},  {"u2", LVNI_ARRAY_U16}, {"i2", LVNI_ARRAY_I16}, {"u4", LVNI_ARRAY_U32},
-        {"i4", LVNI_ARRAY_I32},  {"u8", LVNI_ARRAY_U64}, {"i8", LVNI_ARRAY_I64}, {"f2", LVNI_ARRAY_F16}, {"f4", LVNI_ARRAY_F32}, {"f8", LVNI_ARRAY_F64},
+        {"b1", LVNI_ARRAY_BOOL}, {"u1", LVNI_ARRAY_U8},  {"i1", LVNI_ARRAY_I8},
+        {"u2", LVNI_ARRAY_U16},  {"i2", LVNI_ARRAY_I16}, {"u4", LVNI_ARRAY_U32},
+        {"i4", LVNI_ARRAY_I32},  {"u8", LVNI_ARRAY_U64}, {"i8", LVNI_ARRAY_I64},
+        {"f2", LVNI_ARRAY_F16},  {"f4", LVNI_ARRAY_F32}, {"f8", LVNI_ARRAY_F64},
     };
     if (descr[0] == '\0' || strchr("<>|=", descr[0]) == NULL) {
         return false;
@@ -131,7 +135,9 @@ static lvn_status parse_dictionary(text t, const char *name, lvni_array *out)
         good = take_quoted(&t, key, sizeof key) && take(&t, ':');
         if (good && strcmp(key, "descr") == 0) {
             if (!take_quoted(&t, descr, sizeof descr) || !parse_type(descr, out)) {
-                LVN_FAIL(LVN_ERR_UNSUPPORTED, "%s: elements of the type %s cannot be read; save the array as bool, an integer or a float of 2, 4 or 8 bytes",
+                LVN_FAIL(LVN_ERR_UNSUPPORTED,
+                         "%s: elements of the type %s cannot be read; save the array as bool, an "
+                         "integer or a float of 2, 4 or 8 bytes",
                          name, descr[0] != '\0' ? descr : "of a record");
             }
         } else if (good && strcmp(key, "fortran_order") == 0) {
@@ -146,14 +152,18 @@ static lvn_status parse_dictionary(text t, const char *name, lvni_array *out)
         (void)take(&t, ',');
     }
     if (!good || descr[0] == '\0' || !order || ndim < 0) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "%s: damaged .npy header (descr, fortran_order and a shape of at most %d axes are expected)", name, LVNI_ARRAY_MAX_NDIM);
+        LVN_FAIL(LVN_ERR_CORRUPT,
+                 "%s: damaged .npy header (descr, fortran_order and a shape of at most %d axes are "
+                 "expected)",
+                 name, LVNI_ARRAY_MAX_NDIM);
     }
     return lvni_array_set_shape(out, name, ndim, shape);
 }
 
 /* ---- reading ---- */
 
-lvn_status lvni_npy_parse_header(const void *bytes, size_t n, const char *name, lvni_array *out, size_t *data_at)
+lvn_status lvni_npy_parse_header(const void *bytes, size_t n, const char *name, lvni_array *out,
+                                 size_t *data_at)
 {
     const uint8_t *b = bytes;
     *out = (lvni_array){0};
@@ -161,7 +171,8 @@ lvn_status lvni_npy_parse_header(const void *bytes, size_t n, const char *name, 
         LVN_FAIL(LVN_ERR_CORRUPT, "%s: not a .npy file (%zu bytes)", name, n);
     }
     if (b[6] < 1 || b[6] > 3) {
-        LVN_FAIL(LVN_ERR_UNSUPPORTED, "%s: .npy format %d.%d is not known; 1.0, 2.0 and 3.0 are", name, b[6], b[7]);
+        LVN_FAIL(LVN_ERR_UNSUPPORTED, "%s: .npy format %d.%d is not known; 1.0, 2.0 and 3.0 are",
+                 name, b[6], b[7]);
     }
     const size_t start = b[6] == 1 ? HEADER_V1 : HEADER_V2;
     size_t length = (size_t)b[8] | (size_t)b[9] << 8;
@@ -169,7 +180,8 @@ lvn_status lvni_npy_parse_header(const void *bytes, size_t n, const char *name, 
         length |= (size_t)b[10] << 16 | (size_t)b[11] << 24;
     }
     if (length > n - start) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "%s: the .npy header ends at byte %zu of a file of %zu", name, start + length, n);
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s: the .npy header ends at byte %zu of a file of %zu", name,
+                 start + length, n);
     }
     *data_at = start + length;
     const char *at = (const char *)b + start;
@@ -183,8 +195,8 @@ lvn_status lvni_npy_parse(const void *bytes, size_t n, const char *name, lvni_ar
     const size_t need = (size_t)out->count * lvni_array_type_bytes(out->type);
     if (need > n - at) {
         char shape[192];
-        LVN_FAIL(LVN_ERR_CORRUPT, "%s: cut off: %s of %s needs %zu bytes, %zu are there", name, lvni_array_shape_text(out, shape),
-                 lvni_array_type_name(out->type), need, n - at);
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s: cut off: %s of %s needs %zu bytes, %zu are there", name,
+                 lvni_array_shape_text(out, shape), lvni_array_type_name(out->type), need, n - at);
     }
     out->data = (const uint8_t *)bytes + at;
     return LVN_OK;
@@ -208,13 +220,19 @@ lvn_status lvni_npy_open(const char *path, lvni_array *out)
 
 /* ---- writing ---- */
 
-/* Magic, version, length, dictionary, spaces and a line end up to a multiple of ALIGN; returns all its bytes. */
+/* Magic, version, length, dictionary, spaces and a line end up to a multiple of ALIGN; returns all
+ * its bytes. */
 static size_t make_header(char header[512], int ndim, const int64_t *shape)
 {
     size_t n = HEADER_V1;
-    n += (size_t)snprintf(header + n, 512 - n, "{'descr': '<f4', 'fortran_order': False, 'shape': (");
+    n += (size_t)snprintf(header + n, 512 - n,
+                          "{'descr': '<f4', 'fortran_order': False, 'shape': (");
     for (int i = 0; i < ndim; i++) {
-        n += (size_t)snprintf(header + n, 512 - n, ndim == 1 ? "%lld," : i > 0 ? ", %lld" : "%lld", (long long)shape[i]);
+        n += (size_t)snprintf(header + n, 512 - n,
+                              ndim == 1 ? "%lld,"
+                              : i > 0   ? ", %lld"
+                                        : "%lld",
+                              (long long)shape[i]);
     }
     n += (size_t)snprintf(header + n, 512 - n, "), }");
     const size_t all = (n + 1 + ALIGN - 1) / ALIGN * ALIGN;
@@ -230,7 +248,9 @@ static size_t make_header(char header[512], int ndim, const int64_t *shape)
 
 lvn_status lvni_npy_write_f32(const char *path, int ndim, const int64_t *shape, const float *data)
 {
-    LVN_ARG(ndim >= 0 && ndim <= LVNI_ARRAY_MAX_NDIM, "%s: an array of %d axes cannot be written (at most %d)", path, ndim, LVNI_ARRAY_MAX_NDIM);
+    LVN_ARG(ndim >= 0 && ndim <= LVNI_ARRAY_MAX_NDIM,
+            "%s: an array of %d axes cannot be written (at most %d)", path, ndim,
+            LVNI_ARRAY_MAX_NDIM);
     lvni_array a = {0};
     LVN_TRY(lvni_array_set_shape(&a, path, ndim, shape));
     char header[512];

@@ -36,7 +36,8 @@ lvni_data_scratch *lvni_data_scratch_get(void)
 {
     pthread_once(&once, make_key);
     if (!key_made) {
-        lvn_error_set(LVN_ERR_MEMORY, __FILE__, __LINE__, "no thread-specific key is left for the picture buffers");
+        lvn_error_set(LVN_ERR_MEMORY, __FILE__, __LINE__,
+                      "no thread-specific key is left for the picture buffers");
         return NULL;
     }
     lvni_data_scratch *s = pthread_getspecific(key);
@@ -45,7 +46,8 @@ lvni_data_scratch *lvni_data_scratch_get(void)
     }
     s = LVNI_NEW(LVNI_TAG_DATA, lvni_data_scratch);
     if (s != NULL && pthread_setspecific(key, s) != 0) {
-        lvn_error_set(LVN_ERR_MEMORY, __FILE__, __LINE__, "no memory for the thread's picture buffers");
+        lvn_error_set(LVN_ERR_MEMORY, __FILE__, __LINE__,
+                      "no memory for the thread's picture buffers");
         lvni_free(s);
         return NULL;
     }
@@ -117,7 +119,8 @@ lvn_status lvni_data_read_file(lvni_data_scratch *scratch, const char *path, siz
 {
     const int fd = lvni_vfs_get()->open(path, O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0) {
-        LVN_FAIL(errno == ENOENT || errno == ENOTDIR ? LVN_ERR_NOT_FOUND : LVN_ERR_IO, "%s: cannot open: %s", path, strerror(errno));
+        LVN_FAIL(errno == ENOENT || errno == ENOTDIR ? LVN_ERR_NOT_FOUND : LVN_ERR_IO,
+                 "%s: cannot open: %s", path, strerror(errno));
     }
     const lvn_status status = read_all(&scratch->file, fd, path, bytes);
     lvni_vfs_get()->close(fd);

@@ -1,5 +1,6 @@
-/* The memory a thread reuses from picture to picture: file bytes, decoded pixels, resampling tables, the JPEG decompressor. After the
- * first few pictures nothing is allocated any more. Called by decode/, resample.c and the picture datasets. */
+/* The memory a thread reuses from picture to picture: file bytes, decoded pixels, resampling
+ * tables, the JPEG decompressor. After the first few pictures nothing is allocated any more. Called
+ * by decode/, resample.c and the picture datasets. */
 #ifndef LEVIN_DATA_PICTURE_SCRATCH_H
 #define LEVIN_DATA_PICTURE_SCRATCH_H
 
@@ -12,23 +13,25 @@ typedef struct lvni_buffer {
 } lvni_buffer;
 
 typedef struct lvni_data_scratch {
-    void *jpeg;          /* tjhandle, made by the first JPEG */
-    lvni_buffer file;    /* the picture's file */
-    lvni_buffer pixels;  /* decoded RGB */
-    lvni_buffer turned;  /* the same, turned to be looked at */
-    lvni_buffer tables;  /* taps and weights of both axes */
-    lvni_buffer row;     /* what lies between the two passes: a row, or all rows (resize.c) */
-    lvni_buffer blur;    /* what lies between the two passes of a blur */
+    void *jpeg;         /* tjhandle, made by the first JPEG */
+    lvni_buffer file;   /* the picture's file */
+    lvni_buffer pixels; /* decoded RGB */
+    lvni_buffer turned; /* the same, turned to be looked at */
+    lvni_buffer tables; /* taps and weights of both axes */
+    lvni_buffer row;    /* what lies between the two passes: a row, or all rows (resize.c) */
+    lvni_buffer blur;   /* what lies between the two passes of a blur */
 } lvni_data_scratch;
 
-/* The calling thread's scratch, freed when the thread ends. NULL with the thread's error when out of memory. */
+/* The calling thread's scratch, freed when the thread ends. NULL with the thread's error when out
+ * of memory. */
 lvni_data_scratch *lvni_data_scratch_get(void);
 /* Free the calling thread's scratch now (the main thread at exit, tests). */
 void lvni_data_scratch_release(void);
 
 lvn_status lvni_buffer_reserve(lvni_buffer *buffer, size_t bytes);
 
-/* A whole file into scratch->file; the number of its bytes to *bytes. LVN_ERR_NOT_FOUND or LVN_ERR_IO with path and reason. */
+/* A whole file into scratch->file; the number of its bytes to *bytes. LVN_ERR_NOT_FOUND or
+ * LVN_ERR_IO with path and reason. */
 lvn_status lvni_data_read_file(lvni_data_scratch *scratch, const char *path, size_t *bytes);
 
 #endif

@@ -20,14 +20,16 @@ static int encode(spng_ctx *ctx, const uint8_t *rgb, int width, int height)
         error = spng_set_ihdr(ctx, &header);
     }
     if (error == 0) {
-        error = spng_encode_image(ctx, rgb, (size_t)width * (size_t)height * 3, SPNG_FMT_PNG, SPNG_ENCODE_FINALIZE);
+        error = spng_encode_image(ctx, rgb, (size_t)width * (size_t)height * 3, SPNG_FMT_PNG,
+                                  SPNG_ENCODE_FINALIZE);
     }
     return error;
 }
 
 lvn_status lvni_png_write(const char *path, const uint8_t *rgb, int width, int height)
 {
-    LVN_ARG(width > 0 && height > 0, "%s: a picture of %d x %d pixels cannot be written", path, width, height);
+    LVN_ARG(width > 0 && height > 0, "%s: a picture of %d x %d pixels cannot be written", path,
+            width, height);
     spng_ctx *ctx = lvni_png_context(SPNG_CTX_ENCODER, path);
     if (ctx == NULL) {
         return LVN_ERR_MEMORY;
@@ -37,7 +39,8 @@ lvn_status lvni_png_write(const char *path, const uint8_t *rgb, int width, int h
     void *file = error == 0 ? spng_get_png_buffer(ctx, &bytes, &error) : NULL;
     spng_ctx_free(ctx);
     if (file == NULL) {
-        LVN_FAIL(error == SPNG_EMEM ? LVN_ERR_MEMORY : LVN_ERR_INTERNAL, "%s: cannot encode as PNG: %s", path, spng_strerror(error));
+        LVN_FAIL(error == SPNG_EMEM ? LVN_ERR_MEMORY : LVN_ERR_INTERNAL,
+                 "%s: cannot encode as PNG: %s", path, spng_strerror(error));
     }
     const lvn_status status = lvni_file_write(path, file, bytes);
     lvni_free(file);

@@ -1,5 +1,6 @@
-/* Resampling (resample.h). First down the columns, one output row at a time, over the bytes of the box (long straight loops, most of the
- * work); then along that one row. Weights have 14 bits and add up to exactly 1, the row in between has 7 bits after the point. */
+/* Resampling (resample.h). First down the columns, one output row at a time, over the bytes of the
+ * box (long straight loops, most of the work); then along that one row. Weights have 14 bits and
+ * add up to exactly 1, the row in between has 7 bits after the point. */
 #include "data/resample.h"
 
 #include <math.h>
@@ -13,10 +14,12 @@ enum {
     WEIGHT_BITS = 14,
     ROW_BITS = 7,
     ROW_SHIFT = WEIGHT_BITS - ROW_BITS,
-    CHUNK = 16, /* bytes per round of the column loop; rows are read up to that far behind the box */
+    /* bytes per round of the column loop; rows are read up to that far behind the box */
+    CHUNK = 16,
 };
 
-/* One axis: output i adds the input pixels first[i] ... first[i] + taps - 1 with weights[i * taps ...]. */
+/* One axis: output i adds the input pixels first[i] ... first[i] + taps - 1 with weights[i * taps
+ * ...]. */
 typedef struct axis {
     int taps; /* even, the same for all outputs: what is too many has weight 0 */
     int *first;
@@ -42,12 +45,13 @@ static double triangle(double x)
 static int axis_taps(double length, int n)
 {
     const double step = length / n;
-    const int taps = (int)ceil(2.0 * (step > 1.0 ? step : 1.0)); /* pixel centres within the reach to either side */
+    /* pixel centres within the reach to either side */
+    const int taps = (int)ceil(2.0 * (step > 1.0 ? step : 1.0));
     return taps + (taps & 1);
 }
 
-/* Weights of output i over the input pixels [from, to), zero-padded to axis->taps. Rounding the running sum, not each weight, keeps the
- * total exact: a constant picture stays constant. */
+/* Weights of output i over the input pixels [from, to), zero-padded to axis->taps. Rounding the
+ * running sum, not each weight, keeps the total exact: a constant picture stays constant. */
 static void axis_weigh(const axis *a, int i, double centre, double reach, int from, int to)
 {
     double total = 0.0;
@@ -89,7 +93,8 @@ static inline int16_t column_round(int32_t sum)
     return (int16_t)((sum + (1 << (ROW_SHIFT - 1))) >> ROW_SHIFT);
 }
 
-void lvni_resample_column_plain(const uint8_t *const *rows, const int16_t *weights, int taps, int64_t count, int16_t *out)
+void lvni_resample_column_plain(const uint8_t *const *rows, const int16_t *weights, int taps,
+                                int64_t count, int16_t *out)
 {
     for (int64_t x = 0; x < count; x++) {
         int32_t sum = 0;
@@ -102,13 +107,15 @@ void lvni_resample_column_plain(const uint8_t *const *rows, const int16_t *weigh
 
 #if defined(__SSE2__)
 /* Two rows per round: bytes interleaved, widened, multiplied and added in pairs. */
-void lvni_resample_column(const uint8_t *const *rows, const int16_t *weights, int taps, int64_t count, int16_t *out)
+void lvni_resample_column(const uint8_t *const *rows, const int16_t *weights, int taps,
+                          int64_t count, int16_t *out)
 {
     const __m128i zero = _mm_setzero_si128();
     for (int64_t x = 0; x < count; x += CHUNK) {
         __m128i s0 = _mm_set1_epi32(1 << (ROW_SHIFT - 1)), s1 = s0, s2 = s0, s3 = s0;
         for (int k = 0; k < taps; k += 2) {
-            const __m128i w = _mm_set1_epi32((int32_t)((uint32_t)(uint16_t)weights[k] | (uint32_t)(uint16_t)weights[k + 1] << 16));
+            const __m128i w = _mm_set1_epi32((int32_t)((uint32_t)(uint16_t)weights[k] |
+                                                       (uint32_t)(uint16_t)weights[k + 1] << 16));
             const __m128i a = _mm_loadu_si128((const __m128i *)(const void *)(rows[k] + x));
             const __m128i b = _mm_loadu_si128((const __m128i *)(const void *)(rows[k + 1] + x));
             const __m128i lo = _mm_unpacklo_epi8(a, b), hi = _mm_unpackhi_epi8(a, b);
@@ -117,27 +124,31 @@ void lvni_resample_column(const uint8_t *const *rows, const int16_t *weights, in
             s2 = _mm_add_epi32(s2, _mm_madd_epi16(_mm_unpacklo_epi8(hi, zero), w));
             s3 = _mm_add_epi32(s3, _mm_madd_epi16(_mm_unpackhi_epi8(hi, zero), w));
         }
-        const __m128i left = _mm_packs_epi32(_mm_srai_epi32(s0, ROW_SHIFT), _mm_srai_epi32(s1, ROW_SHIFT));
-        const __m128i right = _mm_packs_epi32(_mm_srai_epi32(s2, ROW_SHIFT), _mm_srai_epi32(s3, ROW_SHIFT));
+        const __m128i left =
+            _mm_packs_epi32(_mm_srai_epi32(s0, ROW_SHIFT), _mm_srai_epi32(s1, ROW_SHIFT));
+        const __m128i right =
+            _mm_packs_epi32(_mm_srai_epi32(s2, ROW_SHIFT), _mm_srai_epi32(s3, ROW_SHIFT));
         _mm_storeu_si128((__m128i *)(void *)(out + x), left);
         _mm_storeu_si128((__m128i *)(void *)(out + x + 8), right);
     }
 }
 #else
-void lvni_resample_column(const uint8_t *const *rows, const int16_t *weights, int taps, int64_t count, int16_t *out)
+void lvni_resample_column(const uint8_t *const *rows, const int16_t *weights, int taps,
+                          int64_t count, int16_t *out)
 {
     lvni_resample_column_plain(rows, weights, taps, count, out);
 }
 #endif
 
-/* One output pixel from the row: sums of three channels with WEIGHT_BITS + ROW_BITS bits after the point, at most 255 * 2^21 < 2^31, times
- * scale, plus bias. */
+/* One output pixel from the row: sums of three channels with WEIGHT_BITS + ROW_BITS bits after the
+ * point, at most 255 * 2^21 < 2^31, times scale, plus bias. */
 typedef struct factors {
     float scale[4], bias[4]; /* the fourth is not used */
 } factors;
 
 #if defined(__SSE2__)
-static inline void row_pixel(const int16_t *row, const int16_t *weights, int taps, const factors *f, float *out)
+static inline void row_pixel(const int16_t *row, const int16_t *weights, int taps, const factors *f,
+                             float *out)
 {
     __m128i sum = _mm_setzero_si128();
     for (int k = 0; k < taps; k += 2, row += 6) {
@@ -147,12 +158,14 @@ static inline void row_pixel(const int16_t *row, const int16_t *weights, int tap
         const __m128i b = _mm_loadl_epi64((const __m128i *)(const void *)(row + 3));
         sum = _mm_add_epi32(sum, _mm_madd_epi16(_mm_unpacklo_epi16(a, b), _mm_set1_epi32(pair)));
     }
-    const __m128 value = _mm_add_ps(_mm_mul_ps(_mm_cvtepi32_ps(sum), _mm_loadu_ps(f->scale)), _mm_loadu_ps(f->bias));
+    const __m128 value =
+        _mm_add_ps(_mm_mul_ps(_mm_cvtepi32_ps(sum), _mm_loadu_ps(f->scale)), _mm_loadu_ps(f->bias));
     _mm_storel_pi((__m64 *)(void *)out, value);
     _mm_store_ss(out + 2, _mm_movehl_ps(value, value));
 }
 #else
-static inline void row_pixel(const int16_t *row, const int16_t *weights, int taps, const factors *f, float *out)
+static inline void row_pixel(const int16_t *row, const int16_t *weights, int taps, const factors *f,
+                             float *out)
 {
     int32_t sum[3] = {0, 0, 0};
     for (int k = 0; k < taps; k++, row += 3) {
@@ -166,23 +179,29 @@ static inline void row_pixel(const int16_t *row, const int16_t *weights, int tap
 }
 #endif
 
-static void row_pass(const int16_t *row, int row_start, const axis *across, int width, const lvni_resample_target *t, float *out)
+static void row_pass(const int16_t *row, int row_start, const axis *across, int width,
+                     const lvni_resample_target *t, float *out)
 {
     factors f = {.bias = {t->bias[0], t->bias[1], t->bias[2]}};
     for (int c = 0; c < 3; c++) {
-        f.scale[c] = t->scale[c] * (1.0f / (float)(1 << (WEIGHT_BITS + ROW_BITS))); /* a power of two: exact */
+        /* a power of two: exact */
+        f.scale[c] = t->scale[c] * (1.0f / (float)(1 << (WEIGHT_BITS + ROW_BITS)));
     }
     for (int x = 0; x < width; x++, out += t->step_x) {
-        row_pixel(row + (ptrdiff_t)(across->first[x] - row_start) * 3, across->weights + (ptrdiff_t)x * across->taps, across->taps, &f, out);
+        row_pixel(row + (ptrdiff_t)(across->first[x] - row_start) * 3,
+                  across->weights + (ptrdiff_t)x * across->taps, across->taps, &f, out);
     }
 }
 
 /* Cut both tables and the row pointers out of scratch->tables. */
-static lvn_status tables_reserve(lvni_data_scratch *scratch, axis *across, axis *down, const uint8_t ***rows, int width, int height)
+static lvn_status tables_reserve(lvni_data_scratch *scratch, axis *across, axis *down,
+                                 const uint8_t ***rows, int width, int height)
 {
     const size_t pointers = (size_t)down->taps * sizeof(uint8_t *);
     const size_t firsts = ((size_t)width + (size_t)height) * sizeof(int);
-    const size_t weights = ((size_t)width * (size_t)across->taps + (size_t)height * (size_t)down->taps) * sizeof(int16_t);
+    const size_t weights =
+        ((size_t)width * (size_t)across->taps + (size_t)height * (size_t)down->taps) *
+        sizeof(int16_t);
     LVN_TRY(lvni_buffer_reserve(&scratch->tables, pointers + firsts + weights));
     *rows = scratch->tables.data;
     across->first = (int *)(void *)((char *)scratch->tables.data + pointers);
@@ -192,7 +211,8 @@ static lvn_status tables_reserve(lvni_data_scratch *scratch, axis *across, axis 
     return LVN_OK;
 }
 
-/* The columns that the outputs read, with the zero-weight taps and the rounding up to a chunk that may lie outside the picture. */
+/* The columns that the outputs read, with the zero-weight taps and the rounding up to a chunk that
+ * may lie outside the picture. */
 typedef struct span {
     int first;      /* pixel of the whole picture */
     int64_t inside; /* bytes that exist in every row: a multiple of CHUNK */
@@ -208,11 +228,13 @@ static span span_find(const axis *across, int width, int picture_end)
     }
     const int first = across->first[0];
     const int64_t bytes = (int64_t)(min_int(last, picture_end) - first) * 3;
-    return (span){first, bytes / CHUNK * CHUNK, bytes % CHUNK, (size_t)(last - first) * 3 + 2 * CHUNK};
+    return (span){first, bytes / CHUNK * CHUNK, bytes % CHUNK,
+                  (size_t)(last - first) * 3 + 2 * CHUNK};
 }
 
 /* The last bytes of a row may end the buffer: plain code reads exactly those. */
-static void column_pass(const uint8_t **rows, const int16_t *weights, int taps, const span *s, int16_t *row)
+static void column_pass(const uint8_t **rows, const int16_t *weights, int taps, const span *s,
+                        int16_t *row)
 {
     lvni_resample_column(rows, weights, taps, s->inside, row);
     if (s->tail > 0) {
@@ -223,16 +245,19 @@ static void column_pass(const uint8_t **rows, const int16_t *weights, int taps, 
     }
 }
 
-lvn_status lvni_resample(lvni_data_scratch *scratch, const lvni_picture *picture, const lvni_box *box, int width, int height,
+lvn_status lvni_resample(lvni_data_scratch *scratch, const lvni_picture *picture,
+                         const lvni_box *box, int width, int height,
                          const lvni_resample_target *target)
 {
-    axis across = {.taps = axis_taps(box->width, width)}, down = {.taps = axis_taps(box->height, height)};
+    axis across = {.taps = axis_taps(box->width, width)},
+         down = {.taps = axis_taps(box->height, height)};
     const uint8_t **rows;
     LVN_TRY(tables_reserve(scratch, &across, &down, &rows, width, height));
     axis_fill(&across, box->x, box->width, width, picture->width);
     axis_fill(&down, box->y, box->height, height, picture->height);
     const bool whole = picture->columns == 0;
-    const int columns = whole ? picture->width : picture->columns, bottom = whole ? picture->height : picture->top + picture->rows;
+    const int columns = whole ? picture->width : picture->columns,
+              bottom = whole ? picture->height : picture->top + picture->rows;
     const span s = span_find(&across, width, picture->left + columns);
     LVN_TRY(lvni_buffer_reserve(&scratch->row, s.room * sizeof(int16_t)));
     int16_t *row = scratch->row.data;
@@ -240,8 +265,10 @@ lvn_status lvni_resample(lvni_data_scratch *scratch, const lvni_picture *picture
     const size_t stride = (size_t)columns * 3;
     const uint8_t *const corner = picture->rgb + (size_t)(s.first - picture->left) * 3;
     for (int y = 0; y < height; y++) {
-        for (int k = 0; k < down.taps; k++) { /* a tap below the picture has weight 0: any row will do */
-            rows[k] = corner + (size_t)(min_int(down.first[y] + k, bottom - 1) - picture->top) * stride;
+        for (int k = 0; k < down.taps; k++) {
+            /* a tap below the picture has weight 0: any row will do */
+            rows[k] =
+                corner + (size_t)(min_int(down.first[y] + k, bottom - 1) - picture->top) * stride;
         }
         column_pass(rows, down.weights + (ptrdiff_t)y * down.taps, down.taps, &s, row);
         row_pass(row, s.first, &across, width, target, target->data + y * target->step_y);

@@ -42,11 +42,12 @@ static int64_t shapes_label(const lvn_dataset *dataset, int64_t sample)
     return sample % shapes_of(dataset)->options.classes;
 }
 
-static lvn_status shapes_get(const lvn_dataset *dataset, const lvn_sample_key *key, void *const field[])
+static lvn_status shapes_get(const lvn_dataset *dataset, const lvn_sample_key *key,
+                             void *const field[])
 {
     const shapes *s = shapes_of(dataset);
-    LVN_ARG(key->sample >= 0 && key->sample < s->options.count, "sample %lld of %lld was asked for", (long long)key->sample,
-            (long long)s->options.count);
+    LVN_ARG(key->sample >= 0 && key->sample < s->options.count, "sample %lld of %lld was asked for",
+            (long long)key->sample, (long long)s->options.count);
     lvni_data_scratch *scratch = lvni_data_scratch_get();
     if (scratch == NULL) {
         return LVN_ERR_MEMORY;
@@ -54,7 +55,8 @@ static lvn_status shapes_get(const lvn_dataset *dataset, const lvn_sample_key *k
     const int size = s->transform.size;
     LVN_TRY(lvni_buffer_reserve(&scratch->pixels, (size_t)size * (size_t)size * 3));
     lvni_shapes_draw(s->options.seed, key->sample, s->options.classes, size, scratch->pixels.data);
-    const lvni_picture picture = {.rgb = scratch->pixels.data, .width = size, .height = size, .scale = 1.0};
+    const lvni_picture picture = {
+        .rgb = scratch->pixels.data, .width = size, .height = size, .scale = 1.0};
     const lvni_picture_info info = {LVNI_PICTURE_PNG, size, size, 1};
     lvni_augment augment;
     LVN_TRY(lvni_augment_draw(&s->transform, key, size, size, &augment));
@@ -91,17 +93,18 @@ void lvni_shapes_transform_init(lvni_transform *t, int size)
 static lvn_status check(const lvni_shapes_options *o)
 {
     if (o->count < 1 || o->count > (int64_t)UINT32_MAX) {
-        LVN_FAIL(LVN_ERR_USAGE, "data.count is %lld; builtin:shapes has 1 to 4294967295 pictures", (long long)o->count);
+        LVN_FAIL(LVN_ERR_USAGE, "data.count is %lld; builtin:shapes has 1 to 4294967295 pictures",
+                 (long long)o->count);
     }
     if (o->classes < LVNI_SHAPES_MIN_CLASSES || o->classes > LVNI_SHAPES_MAX_CLASSES) {
-        LVN_FAIL(LVN_ERR_USAGE, "data.classes is %d; builtin:shapes has %d to %d classes", o->classes, LVNI_SHAPES_MIN_CLASSES,
-                 LVNI_SHAPES_MAX_CLASSES);
+        LVN_FAIL(LVN_ERR_USAGE, "data.classes is %d; builtin:shapes has %d to %d classes",
+                 o->classes, LVNI_SHAPES_MIN_CLASSES, LVNI_SHAPES_MAX_CLASSES);
     }
     return LVN_OK;
 }
 
-lvn_status lvni_shapes_create(const lvni_shapes_options *options, const int64_t *indices, int64_t n, const lvni_transform *transform,
-                              lvn_dataset **out)
+lvn_status lvni_shapes_create(const lvni_shapes_options *options, const int64_t *indices, int64_t n,
+                              const lvni_transform *transform, lvn_dataset **out)
 {
     *out = NULL;
     lvni_shapes_options o = *options;
@@ -113,7 +116,8 @@ lvn_status lvni_shapes_create(const lvni_shapes_options *options, const int64_t 
     if (s == NULL) {
         return LVN_ERR_MEMORY;
     }
-    s->base = (lvn_dataset){.cls = &shapes_class, .n_classes = o.classes, .class_names = lvni_shapes_names};
+    s->base = (lvn_dataset){
+        .cls = &shapes_class, .n_classes = o.classes, .class_names = lvni_shapes_names};
     s->options = o;
     s->transform = *transform;
     const lvn_status status = lvni_subset_create(indices, n, o.count, &s->subset);

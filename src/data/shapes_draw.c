@@ -1,5 +1,6 @@
-/* Drawing one picture of the built-in set (shapes.h): ground with a gradient, faint lines and dots, the shape, noise. Brightness, place and
- * turn vary; the shape always differs from its ground by at least MIN_CONTRAST, and clutter stays closer to the ground than the shape. */
+/* Drawing one picture of the built-in set (shapes.h): ground with a gradient, faint lines and dots,
+ * the shape, noise. Brightness, place and turn vary; the shape always differs from its ground by at
+ * least MIN_CONTRAST, and clutter stays closer to the ground than the shape. */
 #include "data/shapes.h"
 
 #include "core/math.h"
@@ -54,7 +55,8 @@ static colour mix(const colour *a, const colour *b, float t)
     return m;
 }
 
-/* A colour that differs enough in grey from both; after eight tries black or white, whichever is farther. */
+/* A colour that differs enough in grey from both; after eight tries black or white, whichever is
+ * farther. */
 static colour roll_contrast(dice *d, const colour *a, const colour *b)
 {
     const float ga = grey(a), gb = grey(b);
@@ -115,7 +117,8 @@ static void draw_ground(const canvas *v, const colour *a, const colour *b, float
 
 static void draw_line(const canvas *v, dice *d, const colour *ground)
 {
-    const float cx = roll(d, 0.0f, 1.0f) * (float)v->size, cy = roll(d, 0.0f, 1.0f) * (float)v->size;
+    const float cx = roll(d, 0.0f, 1.0f) * (float)v->size,
+                cy = roll(d, 0.0f, 1.0f) * (float)v->size;
     float nx, ny;
     unit_vector(d, &nx, &ny);
     const float half = roll(d, 0.008f, 0.02f) * (float)v->size;
@@ -133,7 +136,8 @@ static void draw_line(const canvas *v, dice *d, const colour *ground)
 
 static void draw_dot(const canvas *v, dice *d, const colour *ground)
 {
-    const float cx = roll(d, 0.0f, 1.0f) * (float)v->size, cy = roll(d, 0.0f, 1.0f) * (float)v->size;
+    const float cx = roll(d, 0.0f, 1.0f) * (float)v->size,
+                cy = roll(d, 0.0f, 1.0f) * (float)v->size;
     const float radius = roll(d, 0.02f, 0.05f) * (float)v->size;
     const colour own = roll_colour(d), c = mix(ground, &own, 0.4f);
     const int x0 = (int)(cx - radius - 1.0f), y0 = (int)(cy - radius - 1.0f);
@@ -153,7 +157,8 @@ static void draw_shape(const canvas *v, dice *d, int shape, const colour *c)
 {
     const float size = (float)v->size;
     const float radius = roll(d, 0.26f, 0.4f);
-    const float cx = roll(d, radius, 1.0f - radius) * size, cy = roll(d, radius, 1.0f - radius) * size;
+    const float cx = roll(d, radius, 1.0f - radius) * size,
+                cy = roll(d, radius, 1.0f - radius) * size;
     float ux, uy;
     unit_vector(d, &ux, &uy);
     const float r = radius * size, reach = (r + 1.0f) * (r + 1.0f);

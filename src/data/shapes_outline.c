@@ -1,4 +1,5 @@
-/* Outlines (shapes_outline.h). Only + - * / and square root, so that every machine draws the same picture. */
+/* Outlines (shapes_outline.h). Only + - * / and square root, so that every machine draws the same
+ * picture. */
 #include "data/shapes_outline.h"
 
 #include "core/math.h"
@@ -7,10 +8,22 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-const char *const lvni_shapes_names[10] = {"circle",  "square",   "triangle", "star", "cross",
-                                           "ring",    "crescent", "diamond",  "heart", "hexagon"};
+const char *const lvni_shapes_names[10] = {"circle", "square",   "triangle", "star",  "cross",
+                                           "ring",   "crescent", "diamond",  "heart", "hexagon"};
 
-enum { CIRCLE, SQUARE, TRIANGLE, STAR, CROSS, RING, CRESCENT, DIAMOND, HEART, HEXAGON, MAX_CORNERS = 12 };
+enum {
+    CIRCLE,
+    SQUARE,
+    TRIANGLE,
+    STAR,
+    CROSS,
+    RING,
+    CRESCENT,
+    DIAMOND,
+    HEART,
+    HEXAGON,
+    MAX_CORNERS = 12
+};
 
 typedef struct polygon {
     int n;
@@ -20,9 +33,10 @@ typedef struct polygon {
 static polygon triangle, star, hexagon;
 static pthread_once_t polygons_once = PTHREAD_ONCE_INIT;
 static const polygon diamond = {4, {0.0f, 0.45f, 0.0f, -0.45f}, {-1.0f, 0.0f, 1.0f, 0.0f}};
-static const polygon cross = {12,
-                              {-0.26f, 0.26f, 0.26f, 0.94f, 0.94f, 0.26f, 0.26f, -0.26f, -0.26f, -0.94f, -0.94f, -0.26f},
-                              {-0.94f, -0.94f, -0.26f, -0.26f, 0.26f, 0.26f, 0.94f, 0.94f, 0.26f, 0.26f, -0.26f, -0.26f}};
+static const polygon cross = {
+    12,
+    {-0.26f, 0.26f, 0.26f, 0.94f, 0.94f, 0.26f, 0.26f, -0.26f, -0.26f, -0.94f, -0.94f, -0.26f},
+    {-0.94f, -0.94f, -0.26f, -0.26f, 0.26f, 0.26f, 0.94f, 0.94f, 0.26f, 0.26f, -0.26f, -0.26f}};
 
 /* n corners around the circle, alternately at radius `outer` and `inner`. */
 static void polygon_make(polygon *p, int n, double outer, double inner)
@@ -52,7 +66,8 @@ static float larger(float a, float b)
     return a > b ? a : b;
 }
 
-/* The nearest point of the nearest edge; inside if a ray to the right crosses an odd number of edges. */
+/* The nearest point of the nearest edge; inside if a ray to the right crosses an odd number of
+ * edges. */
 static float polygon_distance(const polygon *p, float x, float y)
 {
     float nearest = 1e30f;
@@ -87,7 +102,8 @@ static float heart_distance(float x, float y)
     const float half = 0.46f, s = 0.70710678f, v = y + 0.1f; /* y points down: the tip is below */
     const float tilted = square_distance((x + v) * s, (x - v) * s, half);
     const float c = half * s;
-    return smaller(tilted, smaller(circle_distance(x, v, c, -c, half), circle_distance(x, v, -c, -c, half)));
+    return smaller(
+        tilted, smaller(circle_distance(x, v, c, -c, half), circle_distance(x, v, -c, -c, half)));
 }
 
 float lvni_shapes_distance(int shape, float x, float y)
@@ -99,8 +115,12 @@ float lvni_shapes_distance(int shape, float x, float y)
     case TRIANGLE: return polygon_distance(&triangle, x, y);
     case STAR: return polygon_distance(&star, x, y);
     case CROSS: return polygon_distance(&cross, x, y);
-    case RING: return larger(circle_distance(x, y, 0.0f, 0.0f, 0.9f), -circle_distance(x, y, 0.0f, 0.0f, 0.5f));
-    case CRESCENT: return larger(circle_distance(x, y, 0.0f, 0.0f, 0.95f), -circle_distance(x, y, 0.5f, 0.0f, 0.75f));
+    case RING:
+        return larger(circle_distance(x, y, 0.0f, 0.0f, 0.9f),
+                      -circle_distance(x, y, 0.0f, 0.0f, 0.5f));
+    case CRESCENT:
+        return larger(circle_distance(x, y, 0.0f, 0.0f, 0.95f),
+                      -circle_distance(x, y, 0.5f, 0.0f, 0.75f));
     case DIAMOND: return polygon_distance(&diamond, x, y);
     case HEART: return heart_distance(x, y);
     default: return polygon_distance(&hexagon, x, y);

@@ -14,9 +14,11 @@ static int64_t val_count(int64_t count, double val_split)
 }
 
 /* Mark the validation samples of one class; members: its samples in list order. */
-static void mark_class(int64_t *members, int64_t count, int label, double val_split, uint64_t seed, bool *is_val)
+static void mark_class(int64_t *members, int64_t count, int label, double val_split, uint64_t seed,
+                       bool *is_val)
 {
-    const lvni_rng rng = {lvni_rng_make_key(seed, lvni_rng_purpose("split")), (uint32_t)label, 0, 0};
+    const lvni_rng rng = {lvni_rng_make_key(seed, lvni_rng_purpose("split")), (uint32_t)label, 0,
+                          0};
     uint64_t element = 0;
     for (int64_t i = count - 1; i > 0; i--) {
         const int64_t j = lvni_rng_below(&rng, (uint32_t)i + 1, &element);
@@ -29,7 +31,8 @@ static void mark_class(int64_t *members, int64_t count, int label, double val_sp
     }
 }
 
-static void split_fill(const bool *is_val, int64_t n, int64_t *train, int64_t *n_train, int64_t *val, int64_t *n_val)
+static void split_fill(const bool *is_val, int64_t n, int64_t *train, int64_t *n_train,
+                       int64_t *val, int64_t *n_val)
 {
     *n_train = *n_val = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -44,18 +47,21 @@ static void split_fill(const bool *is_val, int64_t n, int64_t *train, int64_t *n
 static lvn_status check(const int64_t *labels, int64_t n, int n_classes, double val_split)
 {
     if (!(val_split >= 0.0 && val_split < 1.0)) {
-        LVN_FAIL(LVN_ERR_USAGE, "val_split is %g; it must be at least 0 and less than 1", val_split);
+        LVN_FAIL(LVN_ERR_USAGE, "val_split is %g; it must be at least 0 and less than 1",
+                 val_split);
     }
-    LVN_ARG(n <= (int64_t)UINT32_MAX, "%lld samples are more than can be split (2^32 - 1)", (long long)n);
+    LVN_ARG(n <= (int64_t)UINT32_MAX, "%lld samples are more than can be split (2^32 - 1)",
+            (long long)n);
     for (int64_t i = 0; i < n; i++) {
-        LVN_ARG(labels[i] >= 0 && labels[i] < n_classes, "sample %lld has label %lld of %d classes", (long long)i, (long long)labels[i],
-                n_classes);
+        LVN_ARG(labels[i] >= 0 && labels[i] < n_classes, "sample %lld has label %lld of %d classes",
+                (long long)i, (long long)labels[i], n_classes);
     }
     return LVN_OK;
 }
 
-lvn_status lvni_split(const int64_t *labels, int64_t n, int n_classes, double val_split, uint64_t seed, int64_t **train,
-                      int64_t *n_train, int64_t **val, int64_t *n_val)
+lvn_status lvni_split(const int64_t *labels, int64_t n, int n_classes, double val_split,
+                      uint64_t seed, int64_t **train, int64_t *n_train, int64_t **val,
+                      int64_t *n_val)
 {
     *train = *val = NULL;
     LVN_TRY(check(labels, n, n_classes, val_split));
@@ -86,11 +92,12 @@ lvn_status lvni_split(const int64_t *labels, int64_t n, int n_classes, double va
     return status;
 }
 
-lvn_status lvni_split_dataset(const lvn_dataset *dataset, double val_split, uint64_t seed, int64_t **train, int64_t *n_train,
-                              int64_t **val, int64_t *n_val)
+lvn_status lvni_split_dataset(const lvn_dataset *dataset, double val_split, uint64_t seed,
+                              int64_t **train, int64_t *n_train, int64_t **val, int64_t *n_val)
 {
     *train = *val = NULL;
-    LVN_ARG(dataset->cls->label != NULL && dataset->n_classes > 0, "the dataset %s has no labels to split by", dataset->cls->name);
+    LVN_ARG(dataset->cls->label != NULL && dataset->n_classes > 0,
+            "the dataset %s has no labels to split by", dataset->cls->name);
     const int64_t n = dataset->cls->length(dataset);
     int64_t *labels = lvni_alloc(LVNI_TAG_DATA, (size_t)n * sizeof *labels);
     if (labels == NULL) {
@@ -99,7 +106,8 @@ lvn_status lvni_split_dataset(const lvn_dataset *dataset, double val_split, uint
     for (int64_t i = 0; i < n; i++) {
         labels[i] = dataset->cls->label(dataset, i);
     }
-    const lvn_status status = lvni_split(labels, n, dataset->n_classes, val_split, seed, train, n_train, val, n_val);
+    const lvn_status status =
+        lvni_split(labels, n, dataset->n_classes, val_split, seed, train, n_train, val, n_val);
     lvni_free(labels);
     return status;
 }

@@ -13,7 +13,8 @@ lvn_status lvni_subset_create(const int64_t *indices, int64_t n, int64_t total, 
         return LVN_OK;
     }
     for (int64_t i = 0; i < n; i++) {
-        LVN_ARG(indices[i] >= 0 && indices[i] < total, "index %lld lies outside the list of %lld samples", (long long)indices[i],
+        LVN_ARG(indices[i] >= 0 && indices[i] < total,
+                "index %lld lies outside the list of %lld samples", (long long)indices[i],
                 (long long)total);
     }
     out->indices = lvni_alloc(LVNI_TAG_DATA, (size_t)n * sizeof *indices);

@@ -1,4 +1,5 @@
-/* Which samples of a list a dataset shows: all of them, or chosen ones in a chosen order. Used by the datasets of pictures. */
+/* Which samples of a list a dataset shows: all of them, or chosen ones in a chosen order. Used by
+ * the datasets of pictures. */
 #ifndef LEVIN_DATA_SUBSET_H
 #define LEVIN_DATA_SUBSET_H
 
@@ -11,7 +12,8 @@ typedef struct lvni_subset {
     int64_t n;
 } lvni_subset;
 
-/* Of a list of `total` samples; the n indices are copied, NULL: all. LVN_ERR_ARG when one lies outside; *out is then empty. */
+/* Of a list of `total` samples; the n indices are copied, NULL: all. LVN_ERR_ARG when one lies
+ * outside; *out is then empty. */
 lvn_status lvni_subset_create(const int64_t *indices, int64_t n, int64_t total, lvni_subset *out);
 void lvni_subset_free(lvni_subset *subset);
 

@@ -1,7 +1,9 @@
-/* Exchanges among neighbouring ranks (among.h). Each rank has two channels, one for each run it takes part in, and in each two stages: in
- * round k of a channel it writes the stage of parity k % 2, tells that it has arrived, waits for the others of the run, and reads theirs. It
- * writes that stage again in round k + 2, after all have arrived in round k + 1, and so have read what they wanted of round k. What is
- * longer than a stage takes as many rounds as the longest of the run needs. */
+/* Exchanges among neighbouring ranks (among.h). Each rank has two channels, one for each run it
+ * takes part in, and in each two stages: in round k of a channel it writes the stage of parity k %
+ * 2, tells that it has arrived, waits for the others of the run, and reads theirs. It writes that
+ * stage again in round k + 2, after all have arrived in round k + 1, and so have read what they
+ * wanted of round k. What is longer than a stage takes as many rounds as the longest of the run
+ * needs. */
 #include "dist/among.h"
 
 #include "core/alloc.h"
@@ -17,7 +19,7 @@ enum { CHANNELS = 2, PARITIES = 2, STAGE = 64 << 10 };
 typedef struct among_part {
     struct {
         alignas(64) _Atomic uint64_t arrived; /* the last round */
-        uint64_t bytes[PARITIES];              /* of the whole message */
+        uint64_t bytes[PARITIES];             /* of the whole message */
     } channel[CHANNELS];
     alignas(64) unsigned char stage[CHANNELS][PARITIES][STAGE];
 } among_part;
@@ -47,7 +49,8 @@ lvn_status lvni_among_create(lvni_comm *comm, lvni_among **out)
     *out = NULL;
     lvni_among *a = LVNI_NEW(LVNI_TAG_DIST, lvni_among);
     lvni_said *said = lvni_calloc(LVNI_TAG_DIST, (size_t)comm->world, sizeof *said);
-    lvn_status s = lvni_comm_agree_status(comm, a != NULL && said != NULL ? LVN_OK : LVN_ERR_MEMORY, "messages among ranks");
+    lvn_status s = lvni_comm_agree_status(comm, a != NULL && said != NULL ? LVN_OK : LVN_ERR_MEMORY,
+                                          "messages among ranks");
     if (s != LVN_OK || a == NULL || said == NULL) {
         lvni_free(a);
         lvni_free(said);
@@ -55,7 +58,8 @@ lvn_status lvni_among_create(lvni_comm *comm, lvni_among **out)
     }
     a->comm = comm;
     a->said = said;
-    s = lvni_region_share(comm, 0, sizeof(among_part), NULL, NULL, "messages among ranks", &a->region);
+    s = lvni_region_share(comm, 0, sizeof(among_part), NULL, NULL, "messages among ranks",
+                          &a->region);
     if (s != LVN_OK) {
         lvni_free(a);
         lvni_free(said);
@@ -87,7 +91,9 @@ typedef struct meeting_wait {
 static bool wait_needs(void *user, int rank)
 {
     const meeting_wait *w = user;
-    return rank >= w->lo && rank < w->hi && atomic_load(&part_of(w->among, rank)->channel[channel_of(rank, w->lo)].arrived) < w->round;
+    return rank >= w->lo && rank < w->hi &&
+           atomic_load(&part_of(w->among, rank)->channel[channel_of(rank, w->lo)].arrived) <
+               w->round;
 }
 
 static bool wait_over(void *user)
@@ -101,8 +107,10 @@ static size_t piece_of(size_t bytes, size_t at)
     return at >= bytes ? 0 : bytes - at < STAGE ? bytes - at : STAGE;
 }
 
-/* The piece of `mine` from `at` on; afterwards those of the others can be read. *parity: where they lie. */
-static lvn_status run_round(lvni_among *a, int lo, int hi, const void *mine, size_t bytes, size_t at, int *parity)
+/* The piece of `mine` from `at` on; afterwards those of the others can be read. *parity: where they
+ * lie. */
+static lvn_status run_round(lvni_among *a, int lo, int hi, const void *mine, size_t bytes,
+                            size_t at, int *parity)
 {
     lvni_comm *comm = a->comm;
     const int channel = channel_of(comm->rank, lo);
@@ -123,7 +131,8 @@ static lvn_status run_round(lvni_among *a, int lo, int hi, const void *mine, siz
     return comm->ops->wait(comm, &wait);
 }
 
-/* After the first round: how much all say, and room for it. A rank that has none will not come to the next round: all learn of it now. */
+/* After the first round: how much all say, and room for it. A rank that has none will not come to
+ * the next round: all learn of it now. */
 static lvn_status make_room(lvni_among *a, int lo, int hi, int parity, size_t *longest)
 {
     size_t all = 0;
@@ -140,7 +149,9 @@ static lvn_status make_room(lvni_among *a, int lo, int hi, int parity, size_t *l
         a->memory = lvni_alloc(LVNI_TAG_DIST, all);
         if (a->memory == NULL) {
             char why[128];
-            snprintf(why, sizeof why, "rank %d has no memory for the %zu bytes that ranks %d to %d tell each other", a->comm->rank, all, lo, hi - 1);
+            snprintf(why, sizeof why,
+                     "rank %d has no memory for the %zu bytes that ranks %d to %d tell each other",
+                     a->comm->rank, all, lo, hi - 1);
             lvni_comm_abort(a->comm, why);
             LVN_FAIL(LVN_ERR_MEMORY, "%-s", why);
         }
@@ -169,10 +180,13 @@ static void read_pieces(const lvni_among *a, int lo, int hi, int parity, size_t 
     }
 }
 
-lvn_status lvni_among_exchange(lvni_among *a, int lo, int hi, const void *mine, size_t bytes, const lvni_said **said)
+lvn_status lvni_among_exchange(lvni_among *a, int lo, int hi, const void *mine, size_t bytes,
+                               const lvni_said **said)
 {
     const lvni_comm *comm = a->comm;
-    LVN_ARG(lo >= 0 && lo <= comm->rank && comm->rank < hi && hi <= comm->world, "rank %d of %d says something among ranks %d to %d", comm->rank, comm->world, lo, hi - 1);
+    LVN_ARG(lo >= 0 && lo <= comm->rank && comm->rank < hi && hi <= comm->world,
+            "rank %d of %d says something among ranks %d to %d", comm->rank, comm->world, lo,
+            hi - 1);
     LVN_TRY(comm->ops->health(a->comm));
     size_t longest = 0, at = 0;
     do {

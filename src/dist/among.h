@@ -1,5 +1,6 @@
-/* Messages among some neighbouring ranks while the others do something else: what the shards of a group say to each other in a step, when the
- * group lies on several ranks. Works over whatever memory the transport shares, beside its collectives and a reduction under way. */
+/* Messages among some neighbouring ranks while the others do something else: what the shards of a
+ * group say to each other in a step, when the group lies on several ranks. Works over whatever
+ * memory the transport shares, beside its collectives and a reduction under way. */
 #ifndef LEVIN_DIST_AMONG_H
 #define LEVIN_DIST_AMONG_H
 
@@ -9,16 +10,19 @@ typedef struct lvni_among lvni_among;
 
 /* A collective of all ranks. */
 lvn_status lvni_among_create(lvni_comm *comm, lvni_among **out);
-void lvni_among_destroy(lvni_among *among); /* not a collective; NULL is fine; before the communicator */
+/* not a collective; NULL is fine; before the communicator */
+void lvni_among_destroy(lvni_among *among);
 
 typedef struct lvni_said {
     const void *data;
     size_t bytes;
 } lvni_said;
 
-/* Ranks lo .. hi - 1, this one among them, say something to each other; said[i]: what rank lo + i said, valid until this rank's next exchange.
- * They call it equally often, and a rank takes part in two such runs at most, which stay the same: one that begins with it, and one that
- * begins before it. Any thread, one at a time. LVN_ERR_PEER as all of comm.h. */
-lvn_status lvni_among_exchange(lvni_among *among, int lo, int hi, const void *mine, size_t bytes, const lvni_said **said);
+/* Ranks lo .. hi - 1, this one among them, say something to each other; said[i]: what rank lo + i
+ * said, valid until this rank's next exchange. They call it equally often, and a rank takes part in
+ * two such runs at most, which stay the same: one that begins with it, and one that begins before
+ * it. Any thread, one at a time. LVN_ERR_PEER as all of comm.h. */
+lvn_status lvni_among_exchange(lvni_among *among, int lo, int hi, const void *mine, size_t bytes,
+                               const lvni_said **said);
 
 #endif

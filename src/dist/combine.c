@@ -1,5 +1,6 @@
-/* combine.h. Plain loops that the compiler turns into vectors (-O3, see CMakeLists.txt); the addition of floats, in which nearly all the time
- * goes, for three instruction sets. Single IEEE operations: the set changes no bit. */
+/* combine.h. Plain loops that the compiler turns into vectors (-O3, see CMakeLists.txt); the
+ * addition of floats, in which nearly all the time goes, for three instruction sets. Single IEEE
+ * operations: the set changes no bit. */
 #include "dist/combine.h"
 
 #include "core/half.h"
@@ -7,22 +8,22 @@
 #include <string.h>
 
 /* Sums of signed integers are those of the unsigned ones: they wrap without being undefined. */
-#define COMBINE(name, type, sum_type)                                                                              \
-    static void name(type *into, const type *a, const type *b, int64_t n, lvni_reduce how)                        \
-    {                                                                                                              \
-        if (how == LVNI_REDUCE_SUM) {                                                                              \
-            for (int64_t i = 0; i < n; i++) {                                                                      \
-                into[i] = (type)(sum_type)((sum_type)a[i] + (sum_type)b[i]);                                       \
-            }                                                                                                      \
-        } else if (how == LVNI_REDUCE_MIN) {                                                                       \
-            for (int64_t i = 0; i < n; i++) {                                                                      \
-                into[i] = a[i] != a[i] || a[i] < b[i] ? a[i] : b[i];                                               \
-            }                                                                                                      \
-        } else {                                                                                                   \
-            for (int64_t i = 0; i < n; i++) {                                                                      \
-                into[i] = a[i] != a[i] || a[i] > b[i] ? a[i] : b[i];                                               \
-            }                                                                                                      \
-        }                                                                                                          \
+#define COMBINE(name, type, sum_type)                                                              \
+    static void name(type *into, const type *a, const type *b, int64_t n, lvni_reduce how)         \
+    {                                                                                              \
+        if (how == LVNI_REDUCE_SUM) {                                                              \
+            for (int64_t i = 0; i < n; i++) {                                                      \
+                into[i] = (type)(sum_type)((sum_type)a[i] + (sum_type)b[i]);                       \
+            }                                                                                      \
+        } else if (how == LVNI_REDUCE_MIN) {                                                       \
+            for (int64_t i = 0; i < n; i++) {                                                      \
+                into[i] = a[i] != a[i] || a[i] < b[i] ? a[i] : b[i];                               \
+            }                                                                                      \
+        } else {                                                                                   \
+            for (int64_t i = 0; i < n; i++) {                                                      \
+                into[i] = a[i] != a[i] || a[i] > b[i] ? a[i] : b[i];                               \
+            }                                                                                      \
+        }                                                                                          \
     }
 
 COMBINE(combine_f32, float, float)
@@ -31,12 +32,12 @@ COMBINE(combine_i64, int64_t, uint64_t)
 COMBINE(combine_i32, int32_t, uint32_t)
 COMBINE(combine_u8, uint8_t, uint32_t)
 
-#define ADD_F32(name, attributes)                                                       \
-    attributes static void name(float *into, const float *a, const float *b, int64_t n) \
-    {                                                                                   \
-        for (int64_t i = 0; i < n; i++) {                                               \
-            into[i] = a[i] + b[i];                                                      \
-        }                                                                               \
+#define ADD_F32(name, attributes)                                                                  \
+    attributes static void name(float *into, const float *a, const float *b, int64_t n)            \
+    {                                                                                              \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            into[i] = a[i] + b[i];                                                                 \
+        }                                                                                          \
     }
 
 ADD_F32(add_plain, )
@@ -65,7 +66,8 @@ bool lvni_combine_has(lvn_dtype dtype)
     return (int)dtype >= 0 && dtype < LVN_DTYPE_COUNT && dtype != LVN_BOOL;
 }
 
-void lvni_combine(void *into, const void *a, const void *b, int64_t n, lvn_dtype dtype, lvni_reduce how)
+void lvni_combine(void *into, const void *a, const void *b, int64_t n, lvn_dtype dtype,
+                  lvni_reduce how)
 {
     switch (dtype) {
     case LVN_F32:

@@ -1,4 +1,5 @@
-/* The calls of comm.h: arguments, health and (in check mode) agreement first, then the transport's function. */
+/* The calls of comm.h: arguments, health and (in check mode) agreement first, then the transport's
+ * function. */
 #include "dist/comm.h"
 
 #include "core/alloc.h"
@@ -41,7 +42,8 @@ int lvni_comm_world(const lvni_comm *comm)
 lvni_comm_bytes lvni_comm_count(const lvni_comm *comm)
 {
     return (lvni_comm_bytes){.sent = atomic_load_explicit(&comm->sent, memory_order_relaxed),
-                             .received = atomic_load_explicit(&comm->received, memory_order_relaxed)};
+                             .received =
+                                 atomic_load_explicit(&comm->received, memory_order_relaxed)};
 }
 
 void lvni_comm_abort(lvni_comm *comm, const char *why)
@@ -58,30 +60,36 @@ static lvn_status enter(lvni_comm *comm, lvni_call call)
 static lvn_status check_numbers(const char *what, int64_t n, lvn_dtype dtype, lvni_reduce how)
 {
     LVN_ARG(n >= 0, "%s of %lld elements: 0 is the least", what, (long long)n);
-    LVN_ARG(how == LVNI_REDUCE_SUM || how == LVNI_REDUCE_MIN || how == LVNI_REDUCE_MAX, "%s: %d is no lvni_reduce", what, (int)how);
+    LVN_ARG(how == LVNI_REDUCE_SUM || how == LVNI_REDUCE_MIN || how == LVNI_REDUCE_MAX,
+            "%s: %d is no lvni_reduce", what, (int)how);
     if (!lvni_combine_has(dtype)) {
-        LVN_FAIL(LVN_ERR_DTYPE, "%s adds no %s", what, (int)dtype >= 0 && dtype < LVN_DTYPE_COUNT ? lvn_dtype_name(dtype) : "such type");
+        LVN_FAIL(LVN_ERR_DTYPE, "%s adds no %s", what,
+                 (int)dtype >= 0 && dtype < LVN_DTYPE_COUNT ? lvn_dtype_name(dtype) : "such type");
     }
     return LVN_OK;
 }
 
 lvn_status lvni_comm_barrier(lvni_comm *comm)
 {
-    LVN_TRY(enter(comm, (lvni_call){.kind = LVNI_CALL_BARRIER, .dtype = -1, .how = -1, .root = -1}));
+    LVN_TRY(
+        enter(comm, (lvni_call){.kind = LVNI_CALL_BARRIER, .dtype = -1, .how = -1, .root = -1}));
     return comm->ops->barrier(comm);
 }
 
-lvn_status lvni_comm_all_reduce(lvni_comm *comm, const void *in, void *out, int64_t n, lvn_dtype dtype, lvni_reduce how)
+lvn_status lvni_comm_all_reduce(lvni_comm *comm, const void *in, void *out, int64_t n,
+                                lvn_dtype dtype, lvni_reduce how)
 {
     LVN_TRY(check_numbers("an all-reduce", n, dtype, how));
     LVN_TRY(enter(comm, (lvni_call){LVNI_CALL_ALL_REDUCE, (int32_t)dtype, (int32_t)how, -1, n}));
     return n > 0 ? comm->ops->all_reduce(comm, in, out, n, dtype, how) : LVN_OK;
 }
 
-lvn_status lvni_comm_reduce_scatter(lvni_comm *comm, const void *in, void *out, int64_t n, lvn_dtype dtype, lvni_reduce how)
+lvn_status lvni_comm_reduce_scatter(lvni_comm *comm, const void *in, void *out, int64_t n,
+                                    lvn_dtype dtype, lvni_reduce how)
 {
     LVN_TRY(check_numbers("a reduce-scatter", n, dtype, how));
-    LVN_TRY(enter(comm, (lvni_call){LVNI_CALL_REDUCE_SCATTER, (int32_t)dtype, (int32_t)how, -1, n}));
+    LVN_TRY(
+        enter(comm, (lvni_call){LVNI_CALL_REDUCE_SCATTER, (int32_t)dtype, (int32_t)how, -1, n}));
     return n > 0 ? comm->ops->reduce_scatter(comm, in, out, n, dtype, how) : LVN_OK;
 }
 
@@ -93,7 +101,8 @@ lvn_status lvni_comm_all_gather(lvni_comm *comm, const void *in, size_t bytes, v
 
 lvn_status lvni_comm_broadcast(lvni_comm *comm, void *data, size_t bytes, int root)
 {
-    LVN_ARG(root >= 0 && root < comm->world, "a broadcast from rank %d: there are %d ranks", root, comm->world);
+    LVN_ARG(root >= 0 && root < comm->world, "a broadcast from rank %d: there are %d ranks", root,
+            comm->world);
     LVN_TRY(enter(comm, (lvni_call){LVNI_CALL_BROADCAST, -1, -1, root, (int64_t)bytes}));
     return bytes > 0 ? comm->ops->broadcast(comm, data, bytes, root) : LVN_OK;
 }
@@ -106,27 +115,32 @@ lvn_status lvni_comm_all_to_all(lvni_comm *comm, const void *in, size_t bytes, v
 
 lvn_status lvni_comm_agree_status(lvni_comm *comm, lvn_status mine, const char *what)
 {
-    const int64_t said = mine == LVN_OK ? 0 : ((int64_t)comm->rank + 1) << 32 | (int64_t)-(int)mine;
+    const int64_t said =
+        mine == LVN_OK ? 0 : ((int64_t)comm->rank + 1) << 32 | (int64_t) - (int)mine;
     int64_t worst = 0;
     if (comm->world == 1) {
         return mine;
     }
     LVN_TRY(comm->ops->all_reduce(comm, &said, &worst, 1, LVN_I64, LVNI_REDUCE_MAX));
     if (mine == LVN_OK && worst != 0) {
-        const lvn_status theirs = (lvn_status)-(int)(worst & 0xffffffff);
-        LVN_FAIL(theirs, "rank %d cannot do its part of %s: %s", (int)(worst >> 32) - 1, what, lvn_status_text(theirs));
+        const lvn_status theirs = (lvn_status) - (int)(worst & 0xffffffff);
+        LVN_FAIL(theirs, "rank %d cannot do its part of %s: %s", (int)(worst >> 32) - 1, what,
+                 lvn_status_text(theirs));
     }
     return mine;
 }
 
-lvn_status lvni_region_share(lvni_comm *comm, size_t common, size_t part, lvni_region_reserving reserve, void *user, const char *what,
+lvn_status lvni_region_share(lvni_comm *comm, size_t common, size_t part,
+                             lvni_region_reserving reserve, void *user, const char *what,
                              lvni_region *out)
 {
     lvni_region region;
     const lvn_status opened = comm->ops->region_open(comm, common, part, &region);
     lvn_status mine = opened;
     if (opened == LVN_OK) {
-        mine = reserve != NULL ? reserve(user, &region) : comm->ops->region_reserve(comm, &region, lvni_region_part(&region, comm->rank), part);
+        mine = reserve != NULL ? reserve(user, &region)
+                               : comm->ops->region_reserve(
+                                     comm, &region, lvni_region_part(&region, comm->rank), part);
     }
     const lvn_status status = lvni_comm_agree_status(comm, mine, what);
     if (status == LVN_OK) {
@@ -139,10 +153,13 @@ lvn_status lvni_region_share(lvni_comm *comm, size_t common, size_t part, lvni_r
     return status;
 }
 
-/* Sizes first, then everyone has its memory or nobody; every rank's bytes are then a broadcast of their own, straight to their place. */
-lvn_status lvni_comm_all_gather_sized(lvni_comm *comm, const void *in, size_t bytes, void **out, size_t *size)
+/* Sizes first, then everyone has its memory or nobody; every rank's bytes are then a broadcast of
+ * their own, straight to their place. */
+lvn_status lvni_comm_all_gather_sized(lvni_comm *comm, const void *in, size_t bytes, void **out,
+                                      size_t *size)
 {
-    LVN_TRY(enter(comm, (lvni_call){.kind = LVNI_CALL_ALL_GATHER_SIZED, .dtype = -1, .how = -1, .root = -1}));
+    LVN_TRY(enter(
+        comm, (lvni_call){.kind = LVNI_CALL_ALL_GATHER_SIZED, .dtype = -1, .how = -1, .root = -1}));
     *out = NULL;
     LVN_TRY(comm->ops->all_gather(comm, &bytes, sizeof bytes, size));
     size_t all = 0;
@@ -150,7 +167,8 @@ lvn_status lvni_comm_all_gather_sized(lvni_comm *comm, const void *in, size_t by
         all += size[r];
     }
     char *data = lvni_alloc(LVNI_TAG_DIST, all);
-    lvn_status status = lvni_comm_agree_status(comm, data != NULL ? LVN_OK : LVN_ERR_MEMORY, "an all-gather");
+    lvn_status status =
+        lvni_comm_agree_status(comm, data != NULL ? LVN_OK : LVN_ERR_MEMORY, "an all-gather");
     size_t at = 0;
     for (int r = 0; r < comm->world && status == LVN_OK && data != NULL; r++) {
         if (r == comm->rank && bytes > 0) {
@@ -172,7 +190,8 @@ lvn_status lvni_comm_alloc(lvni_comm *comm, size_t bytes, void **out)
     *out = NULL;
     LVN_TRY(enter(comm, (lvni_call){LVNI_CALL_ALLOC, -1, -1, -1, (int64_t)bytes}));
     memory_block *b = LVNI_NEW(LVNI_TAG_DIST, memory_block);
-    lvn_status status = lvni_comm_agree_status(comm, b != NULL ? LVN_OK : LVN_ERR_MEMORY, "shared memory");
+    lvn_status status =
+        lvni_comm_agree_status(comm, b != NULL ? LVN_OK : LVN_ERR_MEMORY, "shared memory");
     if (status != LVN_OK || b == NULL) {
         lvni_free(b);
         return status;
@@ -203,7 +222,8 @@ lvn_status lvni_comm_free(lvni_comm *comm, void *p)
             break;
         }
     }
-    LVN_ARG(found != NULL, "lvni_comm_free: rank %d's lvni_comm_alloc did not give this address", comm->rank);
+    LVN_ARG(found != NULL, "lvni_comm_free: rank %d's lvni_comm_alloc did not give this address",
+            comm->rank);
     if (before == NULL) {
         comm->memory = found->next;
     } else {
@@ -215,10 +235,12 @@ lvn_status lvni_comm_free(lvni_comm *comm, void *p)
     return enter(comm, (lvni_call){LVNI_CALL_FREE, -1, -1, -1, bytes});
 }
 
-bool lvni_comm_find(const lvni_comm *comm, const void *p, size_t bytes, const lvni_region **region, int64_t *number, size_t *offset)
+bool lvni_comm_find(const lvni_comm *comm, const void *p, size_t bytes, const lvni_region **region,
+                    int64_t *number, size_t *offset)
 {
     for (const memory_block *b = comm->memory; b != NULL; b = b->next) {
-        const uintptr_t start = (uintptr_t)lvni_region_part(&b->region, comm->rank), at = (uintptr_t)p;
+        const uintptr_t start = (uintptr_t)lvni_region_part(&b->region, comm->rank),
+                        at = (uintptr_t)p;
         if (at >= start && at - start <= b->bytes && bytes <= b->bytes - (at - start)) {
             *region = &b->region;
             *number = b->number;

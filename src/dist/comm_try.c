@@ -18,8 +18,11 @@ static lvn_status check_sum(const lvni_comm *comm, const float *sum)
     for (int64_t i = 0; i < TRY_FLOATS; i++) {
         const float want = (float)ranks * (float)(i % PERIOD - 3);
         if (sum[i] != want) {
-            LVN_FAIL(LVN_ERR_INTERNAL, "rank %d of %d: in a sum of 1 MiB over all ranks, tried before the first step, element %lld is %g and not %g: what carries the "
-                     "gradients here cannot be trusted", lvni_comm_rank(comm), world, (long long)i, (double)sum[i], (double)want);
+            LVN_FAIL(LVN_ERR_INTERNAL,
+                     "rank %d of %d: in a sum of 1 MiB over all ranks, tried before the first "
+                     "step, element %lld is %g and not %g: what carries the "
+                     "gradients here cannot be trusted",
+                     lvni_comm_rank(comm), world, (long long)i, (double)sum[i], (double)want);
         }
     }
     return LVN_OK;
@@ -32,7 +35,8 @@ lvn_status lvni_comm_try(lvni_comm *comm, uint64_t *ns)
     for (int64_t i = 0; x != NULL && i < TRY_FLOATS; i++) {
         x[i] = part_of(lvni_comm_rank(comm), i);
     }
-    lvn_status s = lvni_comm_agree_status(comm, x == NULL ? LVN_ERR_MEMORY : LVN_OK, "the first sum");
+    lvn_status s =
+        lvni_comm_agree_status(comm, x == NULL ? LVN_ERR_MEMORY : LVN_OK, "the first sum");
     const uint64_t begin_ns = lvni_now_ns();
     s = s == LVN_OK ? lvni_comm_all_reduce(comm, x, x, TRY_FLOATS, LVN_F32, LVNI_REDUCE_SUM) : s;
     *ns = lvni_now_ns() - begin_ns;

@@ -1,5 +1,6 @@
-/* The futex behind doorbell.h. Who rings changes first and looks for sleepers then; who sleeps counts itself first and looks at what is
- * shared then. All of it is sequentially consistent, so at least one of the two sees the other. */
+/* The futex behind doorbell.h. Who rings changes first and looks for sleepers then; who sleeps
+ * counts itself first and looks at what is shared then. All of it is sequentially consistent, so at
+ * least one of the two sees the other. */
 #include "dist/doorbell.h"
 
 #include <limits.h>
@@ -13,7 +14,8 @@ void lvni_doorbell_ring(lvni_doorbell *bell)
 {
     if (atomic_load(&bell->sleepers) != 0) {
         atomic_fetch_add(&bell->rings, 1);
-        syscall(SYS_futex, &bell->rings, FUTEX_WAKE, INT_MAX, NULL, NULL, 0); /* not PRIVATE: sleepers may be other processes */
+        /* not PRIVATE: sleepers may be other processes */
+        syscall(SYS_futex, &bell->rings, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
     }
 }
 
@@ -34,7 +36,8 @@ uint32_t lvni_doorbell_seen(lvni_doorbell *bell)
 
 void lvni_doorbell_sleep(lvni_doorbell *bell, uint32_t seen, int timeout_ms)
 {
-    const struct timespec timeout = {.tv_sec = timeout_ms / 1000, .tv_nsec = timeout_ms % 1000 * 1000000L};
+    const struct timespec timeout = {.tv_sec = timeout_ms / 1000,
+                                     .tv_nsec = timeout_ms % 1000 * 1000000L};
     syscall(SYS_futex, &bell->rings, FUTEX_WAIT, seen, &timeout, NULL, 0);
 }
 

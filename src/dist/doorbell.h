@@ -1,9 +1,12 @@
-/* How a thread sleeps until another one, maybe of another process, has changed something that both see. The bell itself carries no news:
+/* How a thread sleeps until another one, maybe of another process, has changed something that both
+ * see. The bell itself carries no news:
  *
  *     one side:   change what is shared (sequentially consistent); lvni_doorbell_ring
- *     the other:  lvni_doorbell_enter; while what is shared is not as wanted: lvni_doorbell_sleep; lvni_doorbell_leave
+ *     the other:  lvni_doorbell_enter; while what is shared is not as wanted: lvni_doorbell_sleep;
+ *       lvni_doorbell_leave
  *
- * Ringing costs one load while nobody sleeps. A bell lies in memory of its own cache line; all its threads use one bell per communicator. */
+ * Ringing costs one load while nobody sleeps. A bell lies in memory of its own cache line; all its
+ * threads use one bell per communicator. */
 #ifndef LEVIN_DIST_DOORBELL_H
 #define LEVIN_DIST_DOORBELL_H
 
@@ -12,14 +15,16 @@
 #include <stdint.h>
 
 typedef struct lvni_doorbell {
-    _Atomic uint32_t rings;   /* the futex */
-    _Atomic uint32_t sleepers; /* a process that dies in its sleep stays counted: rings then cost a call, no more */
+    _Atomic uint32_t rings; /* the futex */
+    /* a process that dies in its sleep stays counted: rings then cost a call, no more */
+    _Atomic uint32_t sleepers;
 } lvni_doorbell;
 
 void lvni_doorbell_ring(lvni_doorbell *bell);
 void lvni_doorbell_enter(lvni_doorbell *bell);
 void lvni_doorbell_leave(lvni_doorbell *bell);
-/* `seen`: lvni_doorbell_seen() from before the caller looked at what is shared. Returns at the next ring, or after timeout_ms. */
+/* `seen`: lvni_doorbell_seen() from before the caller looked at what is shared. Returns at the next
+ * ring, or after timeout_ms. */
 uint32_t lvni_doorbell_seen(lvni_doorbell *bell);
 void lvni_doorbell_sleep(lvni_doorbell *bell, uint32_t seen, int timeout_ms);
 /* A breath between two looks of a thread that spins. */

@@ -1,10 +1,15 @@
-/* The steps of reduction.h. A bucket goes this way: every rank calls ready; the last one writes it into the queue; every rank takes the
- * queue's buckets in their order and adds its slice of each, piece by piece, by however many threads.
+/* The steps of reduction.h. A bucket goes this way: every rank calls ready; the last one writes it
+ * into the queue; every rank takes the queue's buckets in their order and adds its slice of each,
+ * piece by piece, by however many threads.
  *
- * Who may write what, and when (the comments on reduction_impl.h say it for what ranks tell each other):
- *   a set     by its rank from finish to ready. Others read it after all are ready, and before they arrive; finish ends when all arrived.
- *   the total and the partial sums of a bucket: by the slice's rank after all are ready, which tells that nobody reads the last step's.
- *   the list of additions: made once a step by one thread, before the first piece; read until the last piece, which finish waits for. */
+ * Who may write what, and when (the comments on reduction_impl.h say it for what ranks tell each
+ * other):
+ *   a set     by its rank from finish to ready. Others read it after all are ready, and before they
+ *     arrive; finish ends when all arrived.
+ *   the total and the partial sums of a bucket: by the slice's rank after all are ready, which
+ *     tells that nobody reads the last step's.
+ *   the list of additions: made once a step by one thread, before the first piece; read until the
+ *     last piece, which finish waits for. */
 #include "core/clock.h"
 #include "dist/reduction_impl.h"
 #include "dist/reduction_wait.h"
@@ -31,7 +36,8 @@ static double *partial_sums(const lvni_reduction *r)
 static uint64_t cursor_at(uint32_t step, int64_t place, int64_t piece)
 {
     const uint64_t s = step & (((uint64_t)1 << CURSOR_STEP_BITS) - 1);
-    return s << (CURSOR_PLACE_BITS + CURSOR_PIECE_BITS) | (uint64_t)place << CURSOR_PIECE_BITS | (uint64_t)piece;
+    return s << (CURSOR_PLACE_BITS + CURSOR_PIECE_BITS) | (uint64_t)place << CURSOR_PIECE_BITS |
+           (uint64_t)piece;
 }
 
 static int64_t cursor_place(uint64_t cursor)
@@ -50,7 +56,8 @@ typedef struct piece {
     uint64_t cursor, next; /* where the cursor was, and where it is once the piece is claimed */
 } piece;
 
-/* The next piece that is this rank's to add; false while there is none. Moves on over buckets in which the rank has no slice. */
+/* The next piece that is this rank's to add; false while there is none. Moves on over buckets in
+ * which the rank has no slice. */
 static bool peek(lvni_reduction *r, piece *p)
 {
     for (;;) {
@@ -65,9 +72,11 @@ static bool peek(lvni_reduction *r, piece *p)
             return false; /* an old entry: this place of the queue is not taken yet */
         }
         const int64_t bucket = (int64_t)(uint32_t)entry, pieces = reduction_slice_pieces(r, bucket);
-        const uint64_t next = number + 1 < pieces ? cursor_at(step, place, number + 1) : cursor_at(step, place + 1, 0);
+        const uint64_t next = number + 1 < pieces ? cursor_at(step, place, number + 1)
+                                                  : cursor_at(step, place + 1, 0);
         if (pieces > 0) {
-            *p = (piece){.step = step, .bucket = bucket, .number = number, .cursor = cursor, .next = next};
+            *p = (piece){
+                .step = step, .bucket = bucket, .number = number, .cursor = cursor, .next = next};
             return true;
         }
         atomic_compare_exchange_strong(&r->cursor, &cursor, next);
@@ -76,8 +85,8 @@ static bool peek(lvni_reduction *r, piece *p)
 
 /* ---- adding ---- */
 
-/* All ranks' leaves, in the order of shards. A bucket is ready everywhere, so all have begun, and this rank has a piece to add, so none has
- * finished: what they said stays. */
+/* All ranks' leaves, in the order of shards. A bucket is ready everywhere, so all have begun, and
+ * this rank has a piece to add, so none has finished: what they said stays. */
 static void make_plan(lvni_reduction *r, uint32_t step)
 {
     int n = 0;
@@ -116,7 +125,8 @@ static float *total_of(const lvni_reduction *r)
     return r->comm->world > 1 ? (float *)(void *)(r->region.common + r->at_total) : r->source[0];
 }
 
-/* The norm's sums over the blocks of [from, from + count), which begins on a border; the last block of the norm may be shorter. */
+/* The norm's sums over the blocks of [from, from + count), which begins on a border; the last block
+ * of the norm may be shorter. */
 static void add_squares(const lvni_reduction *r, const float *total, int64_t from, int64_t count)
 {
     double *partial = partial_sums(r) + from / LVNI_REDUCTION_BLOCK;
@@ -124,7 +134,8 @@ static void add_squares(const lvni_reduction *r, const float *total, int64_t fro
     if (n > 0 && total != NULL) {
         r->o.sumsq(total + from, n, partial);
     } else if (n > 0) {
-        memset(partial, 0, (size_t)(n + LVNI_REDUCTION_BLOCK - 1) / LVNI_REDUCTION_BLOCK * sizeof *partial);
+        memset(partial, 0,
+               (size_t)(n + LVNI_REDUCTION_BLOCK - 1) / LVNI_REDUCTION_BLOCK * sizeof *partial);
     }
 }
 
@@ -138,12 +149,15 @@ static void add_piece(lvni_reduction *r, const piece *p)
 {
     const uint64_t start = lvni_now_ns();
     const lvni_range slice = lvni_exchange_slice(&r->exchange, p->bucket, r->comm->rank);
-    const int64_t from = slice.start + p->number * REDUCTION_PIECE, left = slice.start + slice.count - from;
+    const int64_t from = slice.start + p->number * REDUCTION_PIECE,
+                  left = slice.start + slice.count - from;
     const int64_t count = left < REDUCTION_PIECE ? left : REDUCTION_PIECE;
     float *total = total_of(r);
     int64_t added = 0;
-    for (int64_t at = from; at < from + count; at += LVNI_REDUCTION_BLOCK) { /* a block is squared while it is in the nearest cache */
-        const int64_t n = from + count - at < LVNI_REDUCTION_BLOCK ? from + count - at : LVNI_REDUCTION_BLOCK;
+    for (int64_t at = from; at < from + count; at += LVNI_REDUCTION_BLOCK) {
+        /* a block is squared while it is in the nearest cache */
+        const int64_t n =
+            from + count - at < LVNI_REDUCTION_BLOCK ? from + count - at : LVNI_REDUCTION_BLOCK;
         if (is_used(r, at, n)) {
             lvni_sum_run(&r->plan, r->source, total, at, n, LVN_F32, LVNI_REDUCE_SUM);
             add_squares(r, total, at, n);
@@ -185,12 +199,16 @@ lvn_status lvni_reduction_begin(lvni_reduction *r, const lvni_tree_node *leaf, i
 {
     LVN_TRY(r->comm->ops->health(r->comm));
     LVN_ARG(r->finished == r->step, "a step of a reduction begins before the last one is finished");
-    LVN_ARG(n_leaves >= 0 && n_leaves <= LVNI_TREE_PENDING, "a rank has %d sub-trees to add, at most %d", n_leaves, LVNI_TREE_PENDING);
+    LVN_ARG(n_leaves >= 0 && n_leaves <= LVNI_TREE_PENDING,
+            "a rank has %d sub-trees to add, at most %d", n_leaves, LVNI_TREE_PENDING);
     for (int i = 0; i < n_leaves; i++) {
-        LVN_ARG(lvni_sum_is_node(r->o.shards, leaf[i].begin, leaf[i].end) && (i == 0 || leaf[i].begin >= leaf[i - 1].end),
-                "shards %d to %d are no sub-tree of %d shards that follows the one before", leaf[i].begin, leaf[i].end - 1, r->o.shards);
-        LVN_ARG(leaf[i].slot >= 0 && leaf[i].slot < r->o.sets, "the sum over shards %d to %d lies in set %d of %d", leaf[i].begin,
-                leaf[i].end - 1, leaf[i].slot, r->o.sets);
+        LVN_ARG(lvni_sum_is_node(r->o.shards, leaf[i].begin, leaf[i].end) &&
+                    (i == 0 || leaf[i].begin >= leaf[i - 1].end),
+                "shards %d to %d are no sub-tree of %d shards that follows the one before",
+                leaf[i].begin, leaf[i].end - 1, r->o.shards);
+        LVN_ARG(leaf[i].slot >= 0 && leaf[i].slot < r->o.sets,
+                "the sum over shards %d to %d lies in set %d of %d", leaf[i].begin, leaf[i].end - 1,
+                leaf[i].slot, r->o.sets);
     }
     said *s = &reduction_part(r, r->comm->rank)->said[(r->step + 1) & 1];
     s->n_leaves = n_leaves;
@@ -207,11 +225,13 @@ lvn_status lvni_reduction_begin(lvni_reduction *r, const lvni_tree_node *leaf, i
 void lvni_reduction_ready(lvni_reduction *r, int b)
 {
     const uint32_t step = r->step, world = (uint32_t)r->comm->world;
-    if (atomic_exchange(&r->told[b], step) == step || atomic_fetch_add(ready_count(r, b), 1) + 1 != step * world) {
+    if (atomic_exchange(&r->told[b], step) == step ||
+        atomic_fetch_add(ready_count(r, b), 1) + 1 != step * world) {
         return;
     }
     common_part *common = (common_part *)(void *)r->region.common;
-    const uint64_t place = atomic_fetch_add(&common->tail, 1) - (uint64_t)(step - 1) * (uint64_t)r->buckets;
+    const uint64_t place =
+        atomic_fetch_add(&common->tail, 1) - (uint64_t)(step - 1) * (uint64_t)r->buckets;
     atomic_store(queue_entry(r, (int64_t)place), (uint64_t)step << 32 | (uint32_t)b);
     r->comm->ops->ring(r->comm);
 }
@@ -242,26 +262,33 @@ static bool all_arrived(void *user)
 
 static lvn_status wait_for(lvni_reduction *r, bool (*over)(void *))
 {
-    return reduction_wait(r->comm, &(lvni_wait){.over = over, .needs = needs_rank, .user = r}, &r->last);
+    return reduction_wait(r->comm, &(lvni_wait){.over = over, .needs = needs_rank, .user = r},
+                          &r->last);
 }
 
-/* What this rank and the others moved in the step beside the pieces that add_piece has counted: its leaves and the total outside of its
- * slices, partial sums, messages. */
+/* What this rank and the others moved in the step beside the pieces that add_piece has counted: its
+ * leaves and the total outside of its slices, partial sums, messages. */
 static void count_bytes(lvni_reduction *r, int leaves, int leaves_all)
 {
-    const int64_t behind = r->o.n > r->o.n_norm ? r->o.n_norm / LVNI_REDUCTION_BLOCK * LVNI_REDUCTION_BLOCK : r->o.n; /* from here on all is added */
-    const int64_t end = r->used_end < behind ? r->used_end : behind, used = end > r->used_begin ? end - r->used_begin : 0;
+    /* from here on all is added */
+    const int64_t behind =
+        r->o.n > r->o.n_norm ? r->o.n_norm / LVNI_REDUCTION_BLOCK * LVNI_REDUCTION_BLOCK : r->o.n;
+    const int64_t end = r->used_end < behind ? r->used_end : behind,
+                  used = end > r->used_begin ? end - r->used_begin : 0;
     const uint64_t all = (uint64_t)(r->o.n - behind + used) * sizeof(float);
-    const uint64_t own = (uint64_t)atomic_load_explicit(&r->added, memory_order_relaxed) * sizeof(float);
+    const uint64_t own =
+        (uint64_t)atomic_load_explicit(&r->added, memory_order_relaxed) * sizeof(float);
     uint64_t others = 0;
     const uint64_t mine = reduction_part(r, r->comm->rank)->said[r->step & 1].bytes;
     for (int rank = 0; rank < r->comm->world; rank++) {
         others += rank == r->comm->rank ? 0 : reduction_part(r, rank)->said[r->step & 1].bytes;
     }
-    lvni_comm_add_bytes(r->comm, mine + (uint64_t)leaves * (all - own), others + (leaves_all > 0 ? all - own : 0));
+    lvni_comm_add_bytes(r->comm, mine + (uint64_t)leaves * (all - own),
+                        others + (leaves_all > 0 ? all - own : 0));
 }
 
-/* All are here: what everyone said can be read, and nobody overwrites it before this rank arrives in the next step. */
+/* All are here: what everyone said can be read, and nobody overwrites it before this rank arrives
+ * in the next step. */
 static void conclude(lvni_reduction *r)
 {
     int leaves = 0;
@@ -273,7 +300,9 @@ static void conclude(lvni_reduction *r)
         count_bytes(r, own, leaves);
         r->total = leaves > 0 ? (float *)(void *)(r->region.common + r->at_total) : NULL;
     } else {
-        r->total = leaves > 0 ? reduction_set(r, 0, reduction_part(r, 0)->said[r->step & 1].leaf[0].slot) : NULL;
+        r->total = leaves > 0
+                       ? reduction_set(r, 0, reduction_part(r, 0)->said[r->step & 1].leaf[0].slot)
+                       : NULL;
     }
     r->last.pieces = r->pieces;
     r->last.added_ns = atomic_load_explicit(&r->added_ns, memory_order_relaxed);
@@ -286,11 +315,15 @@ lvn_status lvni_reduction_finish(lvni_reduction *r, const void *said_bytes, size
     rank_part *mine = reduction_part(r, comm->rank);
     LVN_TRY(comm->ops->health(comm));
     LVN_ARG(r->finished != r->step, "a step of a reduction is finished before it begins");
-    LVN_ARG(bytes <= r->o.message, "rank %d says %zu bytes in a step, at most %zu", comm->rank, bytes, r->o.message);
+    LVN_ARG(bytes <= r->o.message, "rank %d says %zu bytes in a step, at most %zu", comm->rank,
+            bytes, r->o.message);
     if (comm->check) {
-        LVN_TRY(comm->ops->agree(comm, &(lvni_call){LVNI_CALL_REDUCTION_FINISH, -1, -1, -1, r->o.n}));
+        LVN_TRY(
+            comm->ops->agree(comm, &(lvni_call){LVNI_CALL_REDUCTION_FINISH, -1, -1, -1, r->o.n}));
     }
-    r->last = (lvni_reduction_times){.pieces_early = (int64_t)(atomic_load(&r->done) - (uint64_t)(r->step - 1) * (uint64_t)r->pieces)};
+    r->last = (lvni_reduction_times){
+        .pieces_early =
+            (int64_t)(atomic_load(&r->done) - (uint64_t)(r->step - 1) * (uint64_t)r->pieces)};
     mine->said[r->step & 1].bytes = bytes;
     if (bytes > 0) {
         memcpy(reduction_message(r, comm->rank, r->step), said_bytes, bytes);

@@ -1,4 +1,5 @@
-/* The memory of a reduction (reduction_impl.h): what ranks agree on, where things lie, and who reserves what. */
+/* The memory of a reduction (reduction_impl.h): what ranks agree on, where things lie, and who
+ * reserves what. */
 #include "core/alloc.h"
 #include "dist/reduction_impl.h"
 
@@ -20,38 +21,52 @@ typedef struct wish {
 
 static lvn_status check_options(const lvni_comm *comm, const lvni_reduction_options *o)
 {
-    LVN_ARG(o->shards >= comm->world, "a reduction of %d shards over %d ranks: each rank needs one", o->shards, comm->world);
+    LVN_ARG(o->shards >= comm->world, "a reduction of %d shards over %d ranks: each rank needs one",
+            o->shards, comm->world);
     LVN_ARG(o->sets >= 1 && o->n >= 0 && o->n_norm >= 0 && o->n_norm <= o->n && o->sumsq != NULL,
-            "a reduction of %d sets of %lld floats, %lld of them in the norm", o->sets, (long long)o->n, (long long)o->n_norm);
-    LVN_ARG(o->bucket >= 0 && o->bucket % LVNI_REDUCTION_BLOCK == 0, "buckets of %lld floats: only multiples of %d", (long long)o->bucket,
+            "a reduction of %d sets of %lld floats, %lld of them in the norm", o->sets,
+            (long long)o->n, (long long)o->n_norm);
+    LVN_ARG(o->bucket >= 0 && o->bucket % LVNI_REDUCTION_BLOCK == 0,
+            "buckets of %lld floats: only multiples of %d", (long long)o->bucket,
             LVNI_REDUCTION_BLOCK);
     const int64_t bucket = o->bucket > 0 ? o->bucket : o->n;
-    LVN_ARG(bucket == 0 || ((o->n + bucket - 1) / bucket < (int64_t)1 << CURSOR_PLACE_BITS && bucket / REDUCTION_PIECE < (int64_t)1 << CURSOR_PIECE_BITS),
-            "buckets of %lld floats are too %s for sets of %lld", (long long)bucket, o->n / bucket > 1 ? "small" : "large", (long long)o->n);
+    LVN_ARG(bucket == 0 || ((o->n + bucket - 1) / bucket < (int64_t)1 << CURSOR_PLACE_BITS &&
+                            bucket / REDUCTION_PIECE < (int64_t)1 << CURSOR_PIECE_BITS),
+            "buckets of %lld floats are too %s for sets of %lld", (long long)bucket,
+            o->n / bucket > 1 ? "small" : "large", (long long)o->n);
     return LVN_OK;
 }
 
-/* All ranks compare the same wishes, so all come to the same end. *sets: the most that a rank holds. */
+/* All ranks compare the same wishes, so all come to the same end. *sets: the most that a rank
+ * holds. */
 static lvn_status agree(lvni_comm *comm, const lvni_reduction_options *o, int *sets)
 {
     const lvn_status mine = check_options(comm, o);
-    const wish me = {(int64_t)mine, o->shards, o->n, o->n_norm, o->bucket, (int64_t)o->message, o->sets};
+    const wish me = {(int64_t)mine, o->shards,           o->n,   o->n_norm,
+                     o->bucket,     (int64_t)o->message, o->sets};
     wish *all = lvni_calloc(LVNI_TAG_DIST, (size_t)comm->world, sizeof *all);
-    lvn_status status = lvni_comm_agree_status(comm, all != NULL ? LVN_OK : LVN_ERR_MEMORY, "a reduction");
-    status = status == LVN_OK && all != NULL ? comm->ops->all_gather(comm, &me, sizeof me, all) : status;
+    lvn_status status =
+        lvni_comm_agree_status(comm, all != NULL ? LVN_OK : LVN_ERR_MEMORY, "a reduction");
+    status =
+        status == LVN_OK && all != NULL ? comm->ops->all_gather(comm, &me, sizeof me, all) : status;
     *sets = 1;
     for (int r = 0; r < comm->world && status == LVN_OK && all != NULL; r++) {
         const wish *a = &all[0], *b = &all[r];
         if (b->status != LVN_OK) {
-            status = mine != LVN_OK ? mine
-                                    : lvn_error_set((lvn_status)b->status, __FILE__, __LINE__, "rank %d's options of a reduction are wrong", r);
-        } else if (memcmp(&a->shards, &b->shards, sizeof *a - offsetof(wish, shards) - sizeof a->sets) != 0) {
-            status = lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__,
-                                   "ranks 0 and %d want different reductions: %lld and %lld shards, %lld and %lld floats (%lld and %lld in the "
-                                   "norm), buckets of %lld and %lld, messages of %lld and %lld bytes",
-                                   r, (long long)a->shards, (long long)b->shards, (long long)a->n, (long long)b->n, (long long)a->n_norm,
-                                   (long long)b->n_norm, (long long)a->bucket, (long long)b->bucket, (long long)a->message,
-                                   (long long)b->message);
+            status = mine != LVN_OK
+                         ? mine
+                         : lvn_error_set((lvn_status)b->status, __FILE__, __LINE__,
+                                         "rank %d's options of a reduction are wrong", r);
+        } else if (memcmp(&a->shards, &b->shards,
+                          sizeof *a - offsetof(wish, shards) - sizeof a->sets) != 0) {
+            status = lvn_error_set(
+                LVN_ERR_INVALID, __FILE__, __LINE__,
+                "ranks 0 and %d want different reductions: %lld and %lld shards, %lld and %lld "
+                "floats (%lld and %lld in the "
+                "norm), buckets of %lld and %lld, messages of %lld and %lld bytes",
+                r, (long long)a->shards, (long long)b->shards, (long long)a->n, (long long)b->n,
+                (long long)a->n_norm, (long long)b->n_norm, (long long)a->bucket,
+                (long long)b->bucket, (long long)a->message, (long long)b->message);
         }
         *sets = b->sets > *sets ? (int)b->sets : *sets;
     }
@@ -59,7 +74,8 @@ static lvn_status agree(lvni_comm *comm, const lvni_reduction_options *o, int *s
     return status;
 }
 
-/* What this rank has for itself: the list of additions, one entry per leaf of any rank, and who is ready. */
+/* What this rank has for itself: the list of additions, one entry per leaf of any rank, and who is
+ * ready. */
 static lvn_status make_private(lvni_reduction *r)
 {
     const int64_t most = (int64_t)r->comm->world * LVNI_TREE_PENDING;
@@ -71,7 +87,8 @@ static lvn_status make_private(lvni_reduction *r)
     return r->leaf != NULL && r->source != NULL && r->told != NULL ? LVN_OK : LVN_ERR_MEMORY;
 }
 
-/* Pages lie near the rank that reserves them: its part, and its slices of the total. Nothing of this fails later, in a step. */
+/* Pages lie near the rank that reserves them: its part, and its slices of the total. Nothing of
+ * this fails later, in a step. */
 static lvn_status reserve(void *user, const lvni_region *region)
 {
     const lvni_reduction *r = user;
@@ -80,12 +97,14 @@ static lvn_status reserve(void *user, const lvni_region *region)
     if (comm->rank == 0) {
         LVN_TRY(ops->region_reserve(comm, region, region->common, r->at_total));
     }
-    LVN_TRY(ops->region_reserve(comm, region, lvni_region_part(region, comm->rank), r->at_sets + (size_t)r->o.sets * r->set_stride));
+    LVN_TRY(ops->region_reserve(comm, region, lvni_region_part(region, comm->rank),
+                                r->at_sets + (size_t)r->o.sets * r->set_stride));
     for (int64_t b = 0; b < r->buckets && comm->world > 1; b++) {
         const lvni_range slice = lvni_exchange_slice(&r->exchange, b, comm->rank);
         if (slice.count > 0) {
-            LVN_TRY(ops->region_reserve(comm, region, region->common + r->at_total + (size_t)slice.start * sizeof(float),
-                                        (size_t)slice.count * sizeof(float)));
+            LVN_TRY(ops->region_reserve(
+                comm, region, region->common + r->at_total + (size_t)slice.start * sizeof(float),
+                (size_t)slice.count * sizeof(float)));
         }
     }
     return LVN_OK;
@@ -104,18 +123,22 @@ static lvn_status open_region(lvni_reduction *r, int sets)
     r->at_sets = round_up(r->at_message + 2 * r->message_stride, PAGE);
     r->set_stride = set;
     const size_t common = r->at_total + (r->comm->world > 1 ? set : 0);
-    LVN_TRY(lvni_region_share(r->comm, common, r->at_sets + (size_t)sets * set, reserve, r, "the memory of a reduction", &r->region));
+    LVN_TRY(lvni_region_share(r->comm, common, r->at_sets + (size_t)sets * set, reserve, r,
+                              "the memory of a reduction", &r->region));
     r->open = true;
     return LVN_OK;
 }
 
-lvn_status lvni_reduction_create(lvni_comm *comm, const lvni_reduction_options *options, lvni_reduction **out)
+lvn_status lvni_reduction_create(lvni_comm *comm, const lvni_reduction_options *options,
+                                 lvni_reduction **out)
 {
     int sets = 0;
     *out = NULL;
     LVN_TRY(comm->ops->health(comm));
     if (comm->check) {
-        LVN_TRY(comm->ops->agree(comm, &(lvni_call){.kind = LVNI_CALL_REDUCTION_CREATE, .dtype = -1, .how = -1, .root = -1}));
+        LVN_TRY(comm->ops->agree(
+            comm,
+            &(lvni_call){.kind = LVNI_CALL_REDUCTION_CREATE, .dtype = -1, .how = -1, .root = -1}));
     }
     LVN_TRY(agree(comm, options, &sets));
     lvni_reduction *r = LVNI_NEW(LVNI_TAG_DIST, lvni_reduction);
@@ -129,7 +152,8 @@ lvn_status lvni_reduction_create(lvni_comm *comm, const lvni_reduction_options *
         for (int64_t b = 0; b < r->buckets; b++) {
             r->pieces += reduction_slice_pieces(r, b);
         }
-        atomic_store(&r->cursor, (uint64_t)r->buckets << CURSOR_PIECE_BITS); /* before the first step: nothing left to add */
+        /* before the first step: nothing left to add */
+        atomic_store(&r->cursor, (uint64_t)r->buckets << CURSOR_PIECE_BITS);
         status = make_private(r);
     }
     status = lvni_comm_agree_status(comm, status, "a reduction");

@@ -1,5 +1,5 @@
-/* How finish waits in a step of a reduction: for reduction.c, and for bench/free_reduction.c, which differs from it in the order of additions
- * alone. */
+/* How finish waits in a step of a reduction: for reduction.c, and for bench/free_reduction.c, which
+ * differs from it in the order of additions alone. */
 #ifndef LEVIN_DIST_REDUCTION_WAIT_H
 #define LEVIN_DIST_REDUCTION_WAIT_H
 
@@ -7,14 +7,16 @@
 #include "dist/reduction.h"
 #include "dist/transport.h"
 
-/* Has the rank not come to the end of `step`? One without slices may have arrived in the next step already. */
+/* Has the rank not come to the end of `step`? One without slices may have arrived in the next step
+ * already. */
 static inline bool reduction_behind(const _Atomic uint32_t *arrived, uint32_t step)
 {
     return (int32_t)(atomic_load(arrived) - step) < 0;
 }
 
 /* Waits with the time counted: there was nothing to do. */
-static inline lvn_status reduction_wait(lvni_comm *comm, const lvni_wait *wait, lvni_reduction_times *times)
+static inline lvn_status reduction_wait(lvni_comm *comm, const lvni_wait *wait,
+                                        lvni_reduction_times *times)
 {
     const uint64_t start = lvni_now_ns();
     const lvn_status status = wait->over(wait->user) ? LVN_OK : comm->ops->wait(comm, wait);

@@ -1,4 +1,5 @@
-/* The list of additions behind sum_plan.h, and its loop over blocks. The arithmetic itself is combine.c. */
+/* The list of additions behind sum_plan.h, and its loop over blocks. The arithmetic itself is
+ * combine.c. */
 #include "dist/sum_plan.h"
 
 #include "core/alloc.h"
@@ -47,7 +48,8 @@ typedef struct walk {
     int n_leaves, next;
 } walk;
 
-/* The operand that holds the sum over [lo, hi), computed in register `into` where anything has to be computed; -1: no leaf is in there. */
+/* The operand that holds the sum over [lo, hi), computed in register `into` where anything has to
+ * be computed; -1: no leaf is in there. */
 static int32_t visit(walk *w, int lo, int hi, int into)
 {
     if (w->next == w->n_leaves || w->leaf[w->next].begin >= hi) {
@@ -68,14 +70,16 @@ static int32_t visit(walk *w, int lo, int hi, int into)
 
 void lvni_sum_plan_make(lvni_sum_plan *plan, int n, const lvni_tree_node *leaf, int n_leaves)
 {
-    walk w = {.plan = plan, .leaf = leaf, .n_leaves = n_leaves < plan->room ? n_leaves : plan->room};
+    walk w = {
+        .plan = plan, .leaf = leaf, .n_leaves = n_leaves < plan->room ? n_leaves : plan->room};
     plan->n_sources = w.n_leaves;
     plan->n_steps = 0;
     if (n > 0) {
         visit(&w, 0, n, 0);
     }
     if (plan->n_steps > 0) {
-        plan->step[plan->n_steps - 1].into = LVNI_SUM_OUT; /* only here is `out` written: it may be a source */
+        /* only here is `out` written: it may be a source */
+        plan->step[plan->n_steps - 1].into = LVNI_SUM_OUT;
     }
 }
 
@@ -84,14 +88,17 @@ typedef struct machine {
     alignas(64) char wide[2][LVNI_SUM_BLOCK]; /* 16-bit operands as f32 */
 } machine;
 
-static const void *operand(const lvni_sum_plan *plan, void *const *source, const machine *m, int32_t which, size_t offset)
+static const void *operand(const lvni_sum_plan *plan, void *const *source, const machine *m,
+                           int32_t which, size_t offset)
 {
-    return which < plan->n_sources ? (const char *)source[which] + offset : m->reg[which - plan->n_sources];
+    return which < plan->n_sources ? (const char *)source[which] + offset
+                                   : m->reg[which - plan->n_sources];
 }
 
-/* One block of bf16 or f16, offset in bytes: sources are widened when they are read, the total is narrowed once. */
-static void run_half(const lvni_sum_plan *plan, void *const *source, machine *m, char *out, int64_t n, size_t offset,
-                     lvn_dtype dtype, lvni_reduce how)
+/* One block of bf16 or f16, offset in bytes: sources are widened when they are read, the total is
+ * narrowed once. */
+static void run_half(const lvni_sum_plan *plan, void *const *source, machine *m, char *out,
+                     int64_t n, size_t offset, lvn_dtype dtype, lvni_reduce how)
 {
     for (int i = 0; i < plan->n_steps; i++) {
         const lvni_sum_step *s = &plan->step[i];
@@ -114,7 +121,8 @@ static void run_half(const lvni_sum_plan *plan, void *const *source, machine *m,
     }
 }
 
-void lvni_sum_run(const lvni_sum_plan *plan, void *const *source, void *out, int64_t first, int64_t n, lvn_dtype dtype, lvni_reduce how)
+void lvni_sum_run(const lvni_sum_plan *plan, void *const *source, void *out, int64_t first,
+                  int64_t n, lvn_dtype dtype, lvni_reduce how)
 {
     const size_t size = lvn_dtype_size(dtype);
     if (plan->n_sources == 0 || n == 0) {
@@ -122,7 +130,8 @@ void lvni_sum_run(const lvni_sum_plan *plan, void *const *source, void *out, int
     }
     if (plan->n_steps == 0) {
         if (out != source[0]) {
-            memcpy((char *)out + (size_t)first * size, (const char *)source[0] + (size_t)first * size, (size_t)n * size);
+            memcpy((char *)out + (size_t)first * size,
+                   (const char *)source[0] + (size_t)first * size, (size_t)n * size);
         }
         return;
     }
@@ -139,8 +148,10 @@ void lvni_sum_run(const lvni_sum_plan *plan, void *const *source, void *out, int
         }
         for (int i = 0; i < plan->n_steps; i++) {
             const lvni_sum_step *s = &plan->step[i];
-            void *into = s->into == LVNI_SUM_OUT ? (char *)out + offset : m.reg[s->into - plan->n_sources];
-            lvni_combine(into, operand(plan, source, &m, s->a, offset), operand(plan, source, &m, s->b, offset), count, dtype, how);
+            void *into =
+                s->into == LVNI_SUM_OUT ? (char *)out + offset : m.reg[s->into - plan->n_sources];
+            lvni_combine(into, operand(plan, source, &m, s->a, offset),
+                         operand(plan, source, &m, s->b, offset), count, dtype, how);
         }
     }
     lvni_fp_leave(before);

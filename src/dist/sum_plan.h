@@ -1,5 +1,6 @@
-/* Adding what several ranks have, in the fixed tree (plan/tree.h): first a list of additions, made once, then the list is run over a piece
- * after another, block by block, so that what lies between two additions stays in the nearest cache. */
+/* Adding what several ranks have, in the fixed tree (plan/tree.h): first a list of additions, made
+ * once, then the list is run over a piece after another, block by block, so that what lies between
+ * two additions stays in the nearest cache. */
 #ifndef LEVIN_DIST_SUM_PLAN_H
 #define LEVIN_DIST_SUM_PLAN_H
 
@@ -12,7 +13,8 @@ enum {
     LVNI_SUM_OUT = -1
 };
 
-/* into = a + b. An operand below n_sources is that source, others are register (operand - n_sources); into is a register or LVNI_SUM_OUT. */
+/* into = a + b. An operand below n_sources is that source, others are register (operand -
+ * n_sources); into is a register or LVNI_SUM_OUT. */
 typedef struct lvni_sum_step {
     int32_t into, a, b;
 } lvni_sum_step;
@@ -25,13 +27,16 @@ typedef struct lvni_sum_plan {
 
 lvn_status lvni_sum_plan_init(lvni_sum_plan *plan, int room);
 void lvni_sum_plan_free(lvni_sum_plan *plan);
-/* leaf: nodes of the tree over n that do not overlap, ascending; source i is the sum over leaf[i]. At most `room`. */
+/* leaf: nodes of the tree over n that do not overlap, ascending; source i is the sum over leaf[i].
+ * At most `room`. */
 void lvni_sum_plan_make(lvni_sum_plan *plan, int n, const lvni_tree_node *leaf, int n_leaves);
 /* Is [begin, end) a node of the tree over n? */
 bool lvni_sum_is_node(int n, int begin, int end);
 
-/* out = the sum of every source, in the elements [first, first + n). out may be one of the sources. 16-bit floats are added in f32 and
- * rounded once. Denormals are flushed. Without sources nothing is written. */
-void lvni_sum_run(const lvni_sum_plan *plan, void *const *source, void *out, int64_t first, int64_t n, lvn_dtype dtype, lvni_reduce how);
+/* out = the sum of every source, in the elements [first, first + n). out may be one of the sources.
+ * 16-bit floats are added in f32 and rounded once. Denormals are flushed. Without sources nothing
+ * is written. */
+void lvni_sum_run(const lvni_sum_plan *plan, void *const *source, void *out, int64_t first,
+                  int64_t n, lvn_dtype dtype, lvni_reduce how);
 
 #endif

@@ -1,5 +1,5 @@
-/* What a transport gives to comm.c and reduction.c: one table of functions, and memory that all ranks see. Copy self/ for a new one; the
- * conformance suite is tests/dist/. */
+/* What a transport gives to comm.c and reduction.c: one table of functions, and memory that all
+ * ranks see. Copy self/ for a new one; the conformance suite is tests/dist/. */
 #ifndef LEVIN_DIST_TRANSPORT_H
 #define LEVIN_DIST_TRANSPORT_H
 
@@ -31,8 +31,9 @@ typedef struct lvni_call {
     int64_t n;     /* elements or bytes; 0 where ranks may differ */
 } lvni_call;
 
-/* Memory of all ranks: a common part, then one part per rank, all zeros at first and page aligned. Addresses differ between processes. Parts
- * are as long as the longest any rank asks for. Pages come to be where they are first reserved. */
+/* Memory of all ranks: a common part, then one part per rank, all zeros at first and page aligned.
+ * Addresses differ between processes. Parts are as long as the longest any rank asks for. Pages
+ * come to be where they are first reserved. */
 typedef struct lvni_region {
     char *common;
     char *part;    /* of rank 0 */
@@ -40,8 +41,9 @@ typedef struct lvni_region {
     void *handle;  /* the transport's */
 } lvni_region;
 
-/* What a rank waits for. over: it has happened; needs: the wait cannot end without `rank` doing something more. Both look at shared memory
- * with sequentially consistent loads, cheaply and often. */
+/* What a rank waits for. over: it has happened; needs: the wait cannot end without `rank` doing
+ * something more. Both look at shared memory with sequentially consistent loads, cheaply and
+ * often. */
 typedef struct lvni_wait {
     bool (*over)(void *user);
     bool (*needs)(void *user, int rank);
@@ -52,21 +54,28 @@ typedef struct lvni_transport {
     void (*destroy)(lvni_comm *comm);
     void (*abort)(lvni_comm *comm, const char *why);
     lvn_status (*health)(lvni_comm *comm); /* LVN_ERR_PEER once aborted */
-    lvn_status (*agree)(lvni_comm *comm, const lvni_call *call); /* check mode: a round in which all calls are compared */
+    /* check mode: a round in which all calls are compared */
+    lvn_status (*agree)(lvni_comm *comm, const lvni_call *call);
 
     lvn_status (*barrier)(lvni_comm *comm);
-    lvn_status (*all_reduce)(lvni_comm *comm, const void *in, void *out, int64_t n, lvn_dtype dtype, lvni_reduce how);
-    lvn_status (*reduce_scatter)(lvni_comm *comm, const void *in, void *out, int64_t n, lvn_dtype dtype, lvni_reduce how);
+    lvn_status (*all_reduce)(lvni_comm *comm, const void *in, void *out, int64_t n, lvn_dtype dtype,
+                             lvni_reduce how);
+    lvn_status (*reduce_scatter)(lvni_comm *comm, const void *in, void *out, int64_t n,
+                                 lvn_dtype dtype, lvni_reduce how);
     lvn_status (*all_gather)(lvni_comm *comm, const void *in, size_t bytes, void *out);
     lvn_status (*broadcast)(lvni_comm *comm, void *data, size_t bytes, int root);
     lvn_status (*all_to_all)(lvni_comm *comm, const void *in, size_t bytes, void *out);
 
-    /* In the same order and with the same sizes everywhere. Afterwards every rank reserves what is its own, and before anyone touches any
-     * of it the ranks agree that all could. */
+    /* In the same order and with the same sizes everywhere. Afterwards every rank reserves what is
+     * its own, and before anyone touches any of it the ranks agree that all could. */
     lvn_status (*region_open)(lvni_comm *comm, size_t common, size_t part, lvni_region *out);
-    lvn_status (*region_reserve)(lvni_comm *comm, const lvni_region *region, const void *from, size_t bytes); /* LVN_ERR_MEMORY */
-    void (*region_close)(lvni_comm *comm, lvni_region *region); /* no collective: the memory goes with the last rank */
-    void (*region_discard)(lvni_comm *comm, lvni_region *region); /* of an opening that all agreed to give up, some of them without a region */
+    /* LVN_ERR_MEMORY */
+    lvn_status (*region_reserve)(lvni_comm *comm, const lvni_region *region, const void *from,
+                                 size_t bytes);
+    /* no collective: the memory goes with the last rank */
+    void (*region_close)(lvni_comm *comm, lvni_region *region);
+    /* of an opening that all agreed to give up, some of them without a region */
+    void (*region_discard)(lvni_comm *comm, lvni_region *region);
 
     lvn_status (*wait)(lvni_comm *comm, const lvni_wait *wait);
     void (*ring)(lvni_comm *comm); /* something changed that others may wait for; any thread */
@@ -95,7 +104,8 @@ static inline char *lvni_region_part(const lvni_region *region, int rank)
 }
 
 /* The usual end of a wait: no rank has to do anything more. */
-static inline bool lvni_wait_needs_nobody(const lvni_comm *comm, bool (*needs)(void *user, int rank), void *user)
+static inline bool lvni_wait_needs_nobody(const lvni_comm *comm,
+                                          bool (*needs)(void *user, int rank), void *user)
 {
     for (int rank = 0; rank < comm->world; rank++) {
         if (needs(user, rank)) {
@@ -105,13 +115,15 @@ static inline bool lvni_wait_needs_nobody(const lvni_comm *comm, bool (*needs)(v
     return true;
 }
 
-/* Is [p, p + bytes) memory that lvni_comm_alloc gave? Then *region is the region, *offset the place in this rank's part, and *number tells
- * the block among all (same on all ranks). */
-bool lvni_comm_find(const lvni_comm *comm, const void *p, size_t bytes, const lvni_region **region, int64_t *number, size_t *offset);
-/* A region on all ranks, or on none: then nothing of it is left. reserve: reserves what this rank has to of a region that is open here; NULL:
- * its part. what: as in lvni_comm_agree_status. */
+/* Is [p, p + bytes) memory that lvni_comm_alloc gave? Then *region is the region, *offset the place
+ * in this rank's part, and *number tells the block among all (same on all ranks). */
+bool lvni_comm_find(const lvni_comm *comm, const void *p, size_t bytes, const lvni_region **region,
+                    int64_t *number, size_t *offset);
+/* A region on all ranks, or on none: then nothing of it is left. reserve: reserves what this rank
+ * has to of a region that is open here; NULL: its part. what: as in lvni_comm_agree_status. */
 typedef lvn_status (*lvni_region_reserving)(void *user, const lvni_region *region);
-lvn_status lvni_region_share(lvni_comm *comm, size_t common, size_t part, lvni_region_reserving reserve, void *user, const char *what,
+lvn_status lvni_region_share(lvni_comm *comm, size_t common, size_t part,
+                             lvni_region_reserving reserve, void *user, const char *what,
                              lvni_region *out);
 
 #endif

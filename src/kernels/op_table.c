@@ -9,23 +9,24 @@
 #undef LVNI_ATTR
 
 const lvni_op_info lvni_ops[LVNI_OP_COUNT] = {
-#define LVNI_OP(op, inputs, outputs, attr_type, op_flags, text)                                              \
-    [LVNI_OP_##op] = {.name = #op,                                                                           \
-                      .n_in = (inputs),                                                                      \
-                      .n_out = (outputs),                                                                    \
-                      .flags = (op_flags),                                                                   \
-                      .sentence = (text),                                                                    \
-                      .attr_size = ATTR_SIZE(attr_type),                                                     \
-                      .attributes = text_##attr_type,                                                     \
-                      .shape = lvni_shape_##op,                                                              \
-                      .ref = lvni_ref_##op,                                                                  \
+#define LVNI_OP(op, inputs, outputs, attr_type, op_flags, text)                                    \
+    [LVNI_OP_##op] = {.name = #op,                                                                 \
+                      .n_in = (inputs),                                                            \
+                      .n_out = (outputs),                                                          \
+                      .flags = (op_flags),                                                         \
+                      .sentence = (text),                                                          \
+                      .attr_size = ATTR_SIZE(attr_type),                                           \
+                      .attributes = text_##attr_type,                                              \
+                      .shape = lvni_shape_##op,                                                    \
+                      .ref = lvni_ref_##op,                                                        \
                       .cpu = lvni_cpu_##op},
 #include "kernels/ops.def"
 #undef LVNI_OP
 };
 
-#define LVNI_OP(op, inputs, outputs, attr_type, op_flags, text)                                              \
-    _Static_assert((inputs) >= 1 && (inputs) <= LVNI_MAX_IN && (outputs) >= 1 && (outputs) <= LVNI_MAX_OUT,  \
+#define LVNI_OP(op, inputs, outputs, attr_type, op_flags, text)                                    \
+    _Static_assert((inputs) >= 1 && (inputs) <= LVNI_MAX_IN && (outputs) >= 1 &&                   \
+                       (outputs) <= LVNI_MAX_OUT,                                                  \
                    #op ": more inputs or outputs than lvni_args holds");
 #include "kernels/ops.def"
 #undef LVNI_OP

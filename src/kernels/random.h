@@ -1,4 +1,5 @@
-/* Buffers of random numbers (core/rng.h), called by ops/ and for a model's first weights. Bits do not depend on the team. */
+/* Buffers of random numbers (core/rng.h), called by ops/ and for a model's first weights. Bits do
+ * not depend on the team. */
 #ifndef LEVIN_KERNELS_RANDOM_H
 #define LEVIN_KERNELS_RANDOM_H
 

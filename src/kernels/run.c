@@ -1,5 +1,5 @@
-/* Run one op: check, allocate outputs, choose the backend. Called by ops/ and autograd/ for every op of a
- * step. */
+/* Run one op: check, allocate outputs, choose the backend. Called by ops/ and autograd/ for every
+ * op of a step. */
 #include "kernels/kernels.h"
 #include "tensor/device.h"
 
@@ -11,15 +11,17 @@ static lvn_status check_inputs(const lvni_op_info *info, const lvni_args *args)
 {
     for (int i = 0; i < info->n_in; i++) {
         const bool optional = i >= info->n_in - lvni_op_optional(info);
-        LVN_ARG(args->in[i] != NULL || optional, "%s: input %d of %d is missing (NULL)", info->name, i,
-                info->n_in);
+        LVN_ARG(args->in[i] != NULL || optional, "%s: input %d of %d is missing (NULL)", info->name,
+                i, info->n_in);
     }
-    LVN_ARG(args->attr != NULL || info->attr_size == 0, "%s: needs its attributes, got NULL", info->name);
+    LVN_ARG(args->attr != NULL || info->attr_size == 0, "%s: needs its attributes, got NULL",
+            info->name);
     return LVN_OK;
 }
 
 /* An output of the caller must be what the rule says. */
-static lvn_status check_preset(const lvni_op_info *info, int i, const lvn_tensor *t, const lvni_desc *d)
+static lvn_status check_preset(const lvni_op_info *info, int i, const lvn_tensor *t,
+                               const lvni_desc *d)
 {
     bool same = t->ndim == d->ndim;
     for (int k = 0; same && k < d->ndim; k++) {
@@ -27,12 +29,13 @@ static lvn_status check_preset(const lvni_op_info *info, int i, const lvn_tensor
     }
     if (!same) {
         char have[96], need[96];
-        LVN_FAIL(LVN_ERR_SHAPE, "%s: output %d given by the caller is %s, but the result is %s", info->name,
-                 i, lvni_shape_string(t->ndim, t->shape, have), lvni_shape_string(d->ndim, d->shape, need));
+        LVN_FAIL(LVN_ERR_SHAPE, "%s: output %d given by the caller is %s, but the result is %s",
+                 info->name, i, lvni_shape_string(t->ndim, t->shape, have),
+                 lvni_shape_string(d->ndim, d->shape, need));
     }
     if (t->dtype != d->dtype) {
-        LVN_FAIL(LVN_ERR_DTYPE, "%s: output %d given by the caller is %s, but the result is %s", info->name,
-                 i, lvn_dtype_name(t->dtype), lvn_dtype_name(d->dtype));
+        LVN_FAIL(LVN_ERR_DTYPE, "%s: output %d given by the caller is %s, but the result is %s",
+                 info->name, i, lvn_dtype_name(t->dtype), lvn_dtype_name(d->dtype));
     }
     return LVN_OK;
 }
@@ -43,23 +46,24 @@ static lvn_status make_output(const lvni_op_info *info, int i, const lvni_desc *
     for (int k = 0; k < d->ndim; k++) {
         if (d->shape[k] != 0 && n > INT64_MAX / 16 / d->shape[k]) {
             char shape[96];
-            LVN_FAIL(LVN_ERR_SHAPE, "%s: a result of shape %s has too many elements to count", info->name,
-                     lvni_shape_string(d->ndim, d->shape, shape));
+            LVN_FAIL(LVN_ERR_SHAPE, "%s: a result of shape %s has too many elements to count",
+                     info->name, lvni_shape_string(d->ndim, d->shape, shape));
         }
         n *= d->shape[k];
     }
     *out = lvni_tensor_new(d);
     if (*out == NULL) {
         char shape[96];
-        lvn_error_frame("%s: output %d, %s %s", info->name, i, lvni_shape_string(d->ndim, d->shape, shape),
-                        lvn_dtype_name(d->dtype));
+        lvn_error_frame("%s: output %d, %s %s", info->name, i,
+                        lvni_shape_string(d->ndim, d->shape, shape), lvn_dtype_name(d->dtype));
         return lvn_last_error()->code;
     }
     return LVN_OK;
 }
 
 /* *made gets bit i for each output allocated here. */
-static lvn_status prepare_outputs(const lvni_op_info *info, lvni_args *args, unsigned want, unsigned *made)
+static lvn_status prepare_outputs(const lvni_op_info *info, lvni_args *args, unsigned want,
+                                  unsigned *made)
 {
     lvni_desc out[LVNI_MAX_OUT];
     LVN_TRY(info->shape(args, out));
@@ -77,7 +81,8 @@ static lvn_status prepare_outputs(const lvni_op_info *info, lvni_args *args, uns
     return LVN_OK;
 }
 
-/* In a dry run: what the kernel would take besides its tensors, where it knows how to tell (LVNI_DRY). */
+/* In a dry run: what the kernel would take besides its tensors, where it knows how to tell
+ * (LVNI_DRY). */
 static lvn_status run_cpu(const lvni_op_info *info, const lvni_args *args)
 {
     if (!lvni_device_dry_run()) {
@@ -103,7 +108,8 @@ static lvn_tensor *cast_new(const lvn_tensor *t, lvn_dtype dtype)
 }
 
 /* copies[i]: the f32 copy of input i, for the caller to release. */
-static lvn_status widen(const lvni_op_info *info, const lvni_args *args, lvni_args *wide, lvn_tensor *copies[LVNI_MAX_IN])
+static lvn_status widen(const lvni_op_info *info, const lvni_args *args, lvni_args *wide,
+                        lvn_tensor *copies[LVNI_MAX_IN])
 {
     for (int i = 0; i < info->n_in; i++) {
         if (args->in[i] != NULL && lvni_is_low(args->in[i]->dtype)) {
@@ -132,7 +138,9 @@ static lvn_status narrow(const lvni_op_info *info, const lvni_args *args, const 
     for (int i = 0; i < info->n_out; i++) {
         if (args->out[i] != wide->out[i]) {
             const lvni_cast_attr attr = {.dtype = args->out[i]->dtype};
-            LVN_TRY(run_cpu(&lvni_ops[LVNI_OP_cast], &(lvni_args){.in = {wide->out[i]}, .out = {args->out[i]}, .attr = &attr}));
+            LVN_TRY(
+                run_cpu(&lvni_ops[LVNI_OP_cast],
+                        &(lvni_args){.in = {wide->out[i]}, .out = {args->out[i]}, .attr = &attr}));
         }
     }
     return LVN_OK;
@@ -171,15 +179,19 @@ static lvn_status run_kernel(const lvni_op_info *info, const lvni_args *args)
         if (dtype == LVN_F64 && i < info->n_in) {
             return lvni_device_dry_run() ? LVN_OK : info->ref(args);
         }
-        types |= dtype == LVN_BF16 ? (unsigned)LVNI_BF16 : dtype == LVN_F16 ? (unsigned)LVNI_F16 : 0u;
+        types |= dtype == LVN_BF16  ? (unsigned)LVNI_BF16
+                 : dtype == LVN_F16 ? (unsigned)LVNI_F16
+                                    : 0u;
         if (i < info->n_in && lvni_is_low(dtype) && (info->flags / LVNI_BESIDE & 1u << i) != 0) {
             wide = true;
         }
     }
-    return !wide && (info->flags & types) == types ? run_cpu(info, args) : run_through_f32(info, args);
+    return !wide && (info->flags & types) == types ? run_cpu(info, args)
+                                                   : run_through_f32(info, args);
 }
 
-static lvn_status run_on_host(const lvni_op_info *info, lvni_args *args, unsigned want, unsigned *made)
+static lvn_status run_on_host(const lvni_op_info *info, lvni_args *args, unsigned want,
+                              unsigned *made)
 {
     LVN_TRY(prepare_outputs(info, args, want, made));
     return run_kernel(info, args);
@@ -202,8 +214,9 @@ static lvn_status find_device(const lvni_op_info *info, const lvni_args *args, l
         const lvn_tensor *t = i < info->n_in ? args->in[i] : args->out[i - info->n_in];
         lvni_device *d = t == NULL ? NULL : lvni_device_of(t->data);
         if (d != NULL && *out != NULL && d != *out) {
-            LVN_FAIL(LVN_ERR_INVALID, "%s: a tensor lies on %s, but the op runs on %s; lvn_to_device copies it", info->name, lvni_device_name(d),
-                     lvni_device_name(*out));
+            LVN_FAIL(LVN_ERR_INVALID,
+                     "%s: a tensor lies on %s, but the op runs on %s; lvn_to_device copies it",
+                     info->name, lvni_device_name(d), lvni_device_name(*out));
         }
         *out = d != NULL ? d : *out;
     }
@@ -211,7 +224,8 @@ static lvn_status find_device(const lvni_op_info *info, const lvni_args *args, l
 }
 
 /* copies[i]: the device's copy of an input in host memory, for the caller to release. */
-static lvn_status move_inputs(lvni_device *device, const lvni_op_info *info, lvni_args *args, lvn_tensor *copies[LVNI_MAX_IN])
+static lvn_status move_inputs(lvni_device *device, const lvni_op_info *info, lvni_args *args,
+                              lvn_tensor *copies[LVNI_MAX_IN])
 {
     for (int i = 0; i < info->n_in; i++) {
         if (args->in[i] != NULL && lvni_device_of(args->in[i]->data) == NULL) {
@@ -225,20 +239,23 @@ static lvn_status move_inputs(lvni_device *device, const lvni_op_info *info, lvn
     return LVN_OK;
 }
 
-static lvn_status submit(lvni_device *device, const lvni_op_info *info, lvni_args *args, lvn_tensor *copies[LVNI_MAX_IN])
+static lvn_status submit(lvni_device *device, const lvni_op_info *info, lvni_args *args,
+                         lvn_tensor *copies[LVNI_MAX_IN])
 {
     if (lvni_device_is_dry(device)) {
         return run_kernel(info, args);
     }
     for (int i = 0; i < info->n_out; i++) {
-        LVN_ARG(args->out[i] == NULL || lvni_device_of(args->out[i]->data) == device, "%s: output %d given by the caller is in host memory, but the op runs on %s",
+        LVN_ARG(args->out[i] == NULL || lvni_device_of(args->out[i]->data) == device,
+                "%s: output %d given by the caller is in host memory, but the op runs on %s",
                 info->name, i, lvni_device_name(device));
     }
     LVN_TRY(move_inputs(device, info, args, copies));
     return lvni_sim_run(device, info, args, run_kernel);
 }
 
-static lvn_status run_on_device(lvni_device *device, const lvni_op_info *info, lvni_args *args, unsigned want, unsigned *made)
+static lvn_status run_on_device(lvni_device *device, const lvni_op_info *info, lvni_args *args,
+                                unsigned want, unsigned *made)
 {
     lvni_ctx *ctx = lvni_ctx_get();
     lvni_device *before = ctx->device;
@@ -262,7 +279,8 @@ static lvn_status run(lvni_op op, lvni_args *args, unsigned want)
     lvni_device *device;
     LVN_TRY(find_device(info, args, &device));
     unsigned made = 0;
-    lvn_status status = device == NULL ? run_on_host(info, args, want, &made) : run_on_device(device, info, args, want, &made);
+    lvn_status status = device == NULL ? run_on_host(info, args, want, &made)
+                                       : run_on_device(device, info, args, want, &made);
     for (int i = 0; status != LVN_OK && i < info->n_out; i++) {
         if ((made & (1u << i)) != 0) {
             lvn_release(args->out[i]);
@@ -293,7 +311,8 @@ lvni_op_time lvni_run_time(lvni_op op)
 
 static lvn_status run_measured(lvni_op op, lvni_args *args, unsigned want)
 {
-    if (!atomic_load_explicit(&measures, memory_order_relaxed) || (int)op < 0 || op >= LVNI_OP_COUNT) {
+    if (!atomic_load_explicit(&measures, memory_order_relaxed) || (int)op < 0 ||
+        op >= LVNI_OP_COUNT) {
         return run(op, args, want);
     }
     const uint64_t start = lvni_now_ns();

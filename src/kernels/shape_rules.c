@@ -1,6 +1,6 @@
-/* Shape rules of element-wise ops, broadcasting, reductions and matrix products. A rule looks at types and
- * shapes only, says what is wrong with both shapes in the sentence, and describes the outputs. Called by
- * lvni_run before each op. */
+/* Shape rules of element-wise ops, broadcasting, reductions and matrix products. A rule looks at
+ * types and shapes only, says what is wrong with both shapes in the sentence, and describes the
+ * outputs. Called by lvni_run before each op. */
 #include "kernels/shape_rules_impl.h"
 
 static bool is_float(lvn_dtype dtype)
@@ -8,7 +8,8 @@ static bool is_float(lvn_dtype dtype)
     return dtype == LVN_F32 || dtype == LVN_F64 || lvni_is_low(dtype);
 }
 
-lvn_status lvni_rule_float_params(const char *op, const lvni_args *a, unsigned data, unsigned params)
+lvn_status lvni_rule_float_params(const char *op, const lvni_args *a, unsigned data,
+                                  unsigned params)
 {
     const lvn_tensor *first = NULL;
     int first_i = 0;
@@ -21,10 +22,11 @@ lvn_status lvni_rule_float_params(const char *op, const lvni_args *a, unsigned d
             LVN_FAIL(LVN_ERR_DTYPE, "%s: input %d is %s, it must be f32, f64, bf16 or f16", op, i,
                      lvn_dtype_name(t->dtype));
         }
-        const bool beside = (params & (1u << i)) != 0 && t->dtype == LVN_F32 && first != NULL && lvni_is_low(first->dtype);
+        const bool beside = (params & (1u << i)) != 0 && t->dtype == LVN_F32 && first != NULL &&
+                            lvni_is_low(first->dtype);
         if (first != NULL && t->dtype != first->dtype && !beside) {
-            LVN_FAIL(LVN_ERR_DTYPE, "%s: input %d is %s but input %d is %s; convert one of them", op, first_i,
-                     lvn_dtype_name(first->dtype), i, lvn_dtype_name(t->dtype));
+            LVN_FAIL(LVN_ERR_DTYPE, "%s: input %d is %s but input %d is %s; convert one of them",
+                     op, first_i, lvn_dtype_name(first->dtype), i, lvn_dtype_name(t->dtype));
         }
         if (first == NULL) {
             first = t;
@@ -48,12 +50,12 @@ lvn_status lvni_rule_dtype(const char *op, const char *what, const lvn_tensor *t
     return LVN_OK;
 }
 
-lvn_status lvni_rule_same(const char *op, const char *name_a, const lvn_tensor *a, const char *name_b,
-                          const lvn_tensor *b)
+lvn_status lvni_rule_same(const char *op, const char *name_a, const lvn_tensor *a,
+                          const char *name_b, const lvn_tensor *b)
 {
     if (!lvni_same_shape(a, b)) {
-        LVN_FAIL(LVN_ERR_SHAPE, "%s: %s is %s but %s is %s; both must have one shape", op, name_a, SHAPE(a),
-                 name_b, SHAPE(b));
+        LVN_FAIL(LVN_ERR_SHAPE, "%s: %s is %s but %s is %s; both must have one shape", op, name_a,
+                 SHAPE(a), name_b, SHAPE(b));
     }
     return LVN_OK;
 }
@@ -62,15 +64,16 @@ lvn_status lvni_rule_vector(const char *op, const char *what, const lvn_tensor *
                             const char *unit, const lvn_tensor *x)
 {
     if (t->ndim != 1 || t->shape[0] != n) {
-        LVN_FAIL(LVN_ERR_SHAPE, "%s: %s is %s, but %s has %lld %ss: it must be (%lld)", op, what, SHAPE(t),
-                 SHAPE(x), (long long)n, unit, (long long)n);
+        LVN_FAIL(LVN_ERR_SHAPE, "%s: %s is %s, but %s has %lld %ss: it must be (%lld)", op, what,
+                 SHAPE(t), SHAPE(x), (long long)n, unit, (long long)n);
     }
     return LVN_OK;
 }
 
 /* ---- element-wise ---- */
 
-lvn_status lvni_rule_broadcast(const char *op, const lvn_tensor *a, const lvn_tensor *b, lvni_desc *out)
+lvn_status lvni_rule_broadcast(const char *op, const lvn_tensor *a, const lvn_tensor *b,
+                               lvni_desc *out)
 {
     const int ndim = a->ndim > b->ndim ? a->ndim : b->ndim;
     *out = (lvni_desc){.dtype = a->dtype, .ndim = ndim};
@@ -79,7 +82,8 @@ lvn_status lvni_rule_broadcast(const char *op, const lvn_tensor *a, const lvn_te
         const int64_t na = ia < 0 ? 1 : a->shape[ia], nb = ib < 0 ? 1 : b->shape[ib];
         if (na != nb && na != 1 && nb != 1) {
             LVN_FAIL(LVN_ERR_SHAPE,
-                     "%s: %s and %s cannot be broadcast: axis %d from the end has %lld and %lld; sizes must "
+                     "%s: %s and %s cannot be broadcast: axis %d from the end has %lld and %lld; "
+                     "sizes must "
                      "be equal, or "
                      "one of them 1",
                      op, SHAPE(a), SHAPE(b), ndim - i, (long long)na, (long long)nb);
@@ -102,7 +106,8 @@ lvn_status lvni_rule_like_input(const char *op, const lvni_args *args, lvni_desc
     return LVN_OK;
 }
 
-lvn_status lvni_rule_like_pair(const char *op, const char *kept, const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
+lvn_status lvni_rule_like_pair(const char *op, const char *kept, const lvni_args *args,
+                               lvni_desc out[LVNI_MAX_OUT])
 {
     LVN_TRY(lvni_rule_float(op, args, 3));
     LVN_TRY(lvni_rule_same(op, "dy", args->in[0], kept, args->in[1]));
@@ -110,18 +115,20 @@ lvn_status lvni_rule_like_pair(const char *op, const char *kept, const lvni_args
     return LVN_OK;
 }
 
-#define RULE(op, call)                                                                                       \
-    lvn_status lvni_shape_##op(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])                           \
-    {                                                                                                        \
-        return call;                                                                                         \
+#define RULE(op, call)                                                                             \
+    lvn_status lvni_shape_##op(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])                 \
+    {                                                                                              \
+        return call;                                                                               \
     }
 lvn_status lvni_shape_cast(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
 {
     const lvni_cast_attr *attr = args->attr;
     LVN_TRY(lvni_rule_float("cast", args, 1));
-    LVN_ARG((int)attr->dtype >= 0 && attr->dtype < LVN_DTYPE_COUNT, "cast: unknown data type %d", (int)attr->dtype);
+    LVN_ARG((int)attr->dtype >= 0 && attr->dtype < LVN_DTYPE_COUNT, "cast: unknown data type %d",
+            (int)attr->dtype);
     if (!is_float(attr->dtype)) {
-        LVN_FAIL(LVN_ERR_DTYPE, "cast: the result would be %s; it must be f32, f64, bf16 or f16", lvn_dtype_name(attr->dtype));
+        LVN_FAIL(LVN_ERR_DTYPE, "cast: the result would be %s; it must be f32, f64, bf16 or f16",
+                 lvn_dtype_name(attr->dtype));
     }
     out[0] = lvni_tensor_desc(args->in[0]);
     out[0].dtype = attr->dtype;
@@ -152,7 +159,8 @@ RULE(relu_grad, lvni_rule_like_pair("relu_grad", "y", args, out))
 lvn_status lvni_shape_dropout(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
 {
     const lvni_dropout_attr *attr = args->attr;
-    LVN_ARG(attr->p >= 0.0 && attr->p < 1.0, "dropout: p is %g, it must be at least 0 and below 1", attr->p);
+    LVN_ARG(attr->p >= 0.0 && attr->p < 1.0, "dropout: p is %g, it must be at least 0 and below 1",
+            attr->p);
     return lvni_rule_like_input("dropout", args, out);
 }
 
@@ -175,8 +183,8 @@ static bool broadcasts_to(int small_ndim, const int64_t *small, int big_ndim, co
 
 static lvn_status check_target(const char *op, const lvni_shape_attr *attr)
 {
-    LVN_ARG(attr->ndim >= 0 && attr->ndim <= LVN_MAX_NDIM, "%s: the target has %d axes, tensors have 0 to %d",
-            op, attr->ndim, LVN_MAX_NDIM);
+    LVN_ARG(attr->ndim >= 0 && attr->ndim <= LVN_MAX_NDIM,
+            "%s: the target has %d axes, tensors have 0 to %d", op, attr->ndim, LVN_MAX_NDIM);
     for (int i = 0; i < attr->ndim; i++) {
         LVN_ARG(attr->shape[i] >= 0, "%s: the target %s has a negative size", op, SHAPE(attr));
     }
@@ -191,8 +199,8 @@ lvn_status lvni_shape_sum_to(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
     LVN_TRY(check_target("sum_to", attr));
     if (!broadcasts_to(attr->ndim, attr->shape, x->ndim, x->shape)) {
         LVN_FAIL(LVN_ERR_SHAPE,
-                 "sum_to: %s cannot be summed to %s: the target must broadcast to the shape of x", SHAPE(x),
-                 SHAPE(attr));
+                 "sum_to: %s cannot be summed to %s: the target must broadcast to the shape of x",
+                 SHAPE(x), SHAPE(attr));
     }
     out[0] = lvni_rule_make(x->dtype, attr->ndim, attr->shape);
     return LVN_OK;
@@ -206,7 +214,8 @@ lvn_status lvni_shape_expand(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
     LVN_TRY(check_target("expand", attr));
     if (!broadcasts_to(x->ndim, x->shape, attr->ndim, attr->shape)) {
         LVN_FAIL(LVN_ERR_SHAPE,
-                 "expand: %s does not broadcast to %s: sizes must be equal or 1, counted from the last axis",
+                 "expand: %s does not broadcast to %s: sizes must be equal or 1, counted from the "
+                 "last axis",
                  SHAPE(x), SHAPE(attr));
     }
     out[0] = lvni_rule_make(x->dtype, attr->ndim, attr->shape);
@@ -220,8 +229,8 @@ static lvn_status reduce(const char *op, const lvni_args *args, lvni_desc *out)
     const lvn_tensor *x = args->in[0];
     const lvni_axes_attr *attr = args->attr;
     LVN_TRY(lvni_rule_float(op, args, 1));
-    LVN_ARG(attr->mask >> x->ndim == 0, "%s: x is %s, the axes (bits 0x%x) must be below %d", op, SHAPE(x),
-            attr->mask, x->ndim);
+    LVN_ARG(attr->mask >> x->ndim == 0, "%s: x is %s, the axes (bits 0x%x) must be below %d", op,
+            SHAPE(x), attr->mask, x->ndim);
     *out = (lvni_desc){.dtype = x->dtype};
     for (int i = 0; i < x->ndim; i++) {
         const bool reduced = (attr->mask >> i & 1) != 0;
@@ -236,7 +245,8 @@ static lvn_status no_empty_axis(const char *op, const lvn_tensor *x, uint32_t ma
 {
     for (int i = 0; i < x->ndim; i++) {
         if ((mask >> i & 1) != 0 && x->shape[i] == 0) {
-            LVN_FAIL(LVN_ERR_SHAPE, "%s: x is %s: there is no %s over axis %d, which has no elements", op,
+            LVN_FAIL(LVN_ERR_SHAPE,
+                     "%s: x is %s: there is no %s over axis %d, which has no elements", op,
                      SHAPE(x), op, i);
         }
     }
@@ -270,8 +280,10 @@ lvn_status lvni_shape_var(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
         terms *= (attr->mask >> i & 1) != 0 ? x->shape[i] : 1;
     }
     if (terms <= attr->correction || attr->correction < 0) {
-        LVN_FAIL(LVN_ERR_SHAPE, "var: x is %s: %lld terms are too few to divide by terms - %d; with correction 0 one term is enough", SHAPE(x),
-                 (long long)terms, attr->correction);
+        LVN_FAIL(LVN_ERR_SHAPE,
+                 "var: x is %s: %lld terms are too few to divide by terms - %d; with correction 0 "
+                 "one term is enough",
+                 SHAPE(x), (long long)terms, attr->correction);
     }
     return LVN_OK;
 }
@@ -280,7 +292,8 @@ lvn_status lvni_shape_max(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
 {
     const uint32_t mask = ((const lvni_axes_attr *)args->attr)->mask;
     LVN_TRY(reduce("max", args, &out[0]));
-    LVN_ARG(mask != 0 && (mask & (mask - 1)) == 0, "max: works over one axis, got the bits 0x%x", mask);
+    LVN_ARG(mask != 0 && (mask & (mask - 1)) == 0, "max: works over one axis, got the bits 0x%x",
+            mask);
     LVN_TRY(no_empty_axis("max", args->in[0], mask));
     out[1] = out[0];
     out[1].dtype = LVN_I64;
@@ -305,7 +318,8 @@ lvn_status lvni_shape_max_grad(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT
     }
     if (!fits || reduced > 1) {
         LVN_FAIL(LVN_ERR_SHAPE,
-                 "max_grad: dy is %s and x is %s: dy must have size 1 in the reduced axis and agree in all "
+                 "max_grad: dy is %s and x is %s: dy must have size 1 in the reduced axis and "
+                 "agree in all "
                  "others",
                  SHAPE(dy), SHAPE(attr));
     }
@@ -315,10 +329,12 @@ lvn_status lvni_shape_max_grad(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT
 
 /* ---- products ---- */
 
-static lvn_status need_ndim(const char *op, const char *what, const lvn_tensor *t, int ndim, const char *axes)
+static lvn_status need_ndim(const char *op, const char *what, const lvn_tensor *t, int ndim,
+                            const char *axes)
 {
     if (t->ndim != ndim) {
-        LVN_FAIL(LVN_ERR_SHAPE, "%s: %s is %s, it must have %d axes %s", op, what, SHAPE(t), ndim, axes);
+        LVN_FAIL(LVN_ERR_SHAPE, "%s: %s is %s, it must have %d axes %s", op, what, SHAPE(t), ndim,
+                 axes);
     }
     return LVN_OK;
 }
@@ -334,14 +350,17 @@ lvn_status lvni_shape_matmul(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
         batches = a->shape[i] == b->shape[i];
     }
     if (!batches) {
-        LVN_FAIL(LVN_ERR_SHAPE, "matmul: a is %s and b is %s; both must have the axes (.., M, K) and (.., K, N) with equal sizes in front",
+        LVN_FAIL(LVN_ERR_SHAPE,
+                 "matmul: a is %s and b is %s; both must have the axes (.., M, K) and (.., K, N) "
+                 "with equal sizes in front",
                  SHAPE(a), SHAPE(b));
     }
-    const int64_t ka = a->shape[attr->trans_a ? row : column], kb = b->shape[attr->trans_b ? column : row];
+    const int64_t ka = a->shape[attr->trans_a ? row : column],
+                  kb = b->shape[attr->trans_b ? column : row];
     if (ka != kb) {
-        LVN_FAIL(LVN_ERR_SHAPE, "matmul: a is %s%s and b is %s%s: a brings %lld terms, b %lld", SHAPE(a),
-                 attr->trans_a ? " transposed" : "", SHAPE(b), attr->trans_b ? " transposed" : "",
-                 (long long)ka, (long long)kb);
+        LVN_FAIL(LVN_ERR_SHAPE, "matmul: a is %s%s and b is %s%s: a brings %lld terms, b %lld",
+                 SHAPE(a), attr->trans_a ? " transposed" : "", SHAPE(b),
+                 attr->trans_b ? " transposed" : "", (long long)ka, (long long)kb);
     }
     out[0] = lvni_tensor_desc(a);
     out[0].shape[row] = a->shape[attr->trans_a ? column : row];
@@ -373,7 +392,8 @@ lvn_status lvni_shape_linear_grad_input(const lvni_args *args, lvni_desc out[LVN
     LVN_TRY(need_ndim("linear_grad_input", "dy", dy, 2, "(batch, outputs)"));
     LVN_TRY(need_ndim("linear_grad_input", "w", w, 2, "(outputs, features)"));
     if (dy->shape[1] != w->shape[0]) {
-        LVN_FAIL(LVN_ERR_SHAPE, "linear_grad_input: dy is %s but w %s has %lld outputs", SHAPE(dy), SHAPE(w), (long long)w->shape[0]);
+        LVN_FAIL(LVN_ERR_SHAPE, "linear_grad_input: dy is %s but w %s has %lld outputs", SHAPE(dy),
+                 SHAPE(w), (long long)w->shape[0]);
     }
     out[0] = lvni_rule_make(dy->dtype, 2, (const int64_t[]){dy->shape[0], w->shape[1]});
     return LVN_OK;
@@ -386,7 +406,8 @@ lvn_status lvni_shape_linear_grad_weight(const lvni_args *args, lvni_desc out[LV
     LVN_TRY(need_ndim("linear_grad_weight", "dy", dy, 2, "(batch, outputs)"));
     LVN_TRY(need_ndim("linear_grad_weight", "x", x, 2, "(batch, features)"));
     if (dy->shape[0] != x->shape[0]) {
-        LVN_FAIL(LVN_ERR_SHAPE, "linear_grad_weight: dy is %s but x is %s; both must have one batch size",
+        LVN_FAIL(LVN_ERR_SHAPE,
+                 "linear_grad_weight: dy is %s but x is %s; both must have one batch size",
                  SHAPE(dy), SHAPE(x));
     }
     const lvn_dtype dtype = lvni_rule_weight_dtype(dy);

@@ -1,4 +1,5 @@
-/* Shape rules of average pooling, resizing and Fourier transforms (shape_rules_nn.c has convolution and max pooling). */
+/* Shape rules of average pooling, resizing and Fourier transforms (shape_rules_nn.c has convolution
+ * and max pooling). */
 #include "kernels/shape_rules_impl.h"
 
 #include <limits.h>
@@ -6,7 +7,9 @@
 /* What a person called. */
 static const char *resample_name(lvni_resample_kind kind)
 {
-    return kind == LVNI_AVG_POOL ? "avg_pool2d" : kind == LVNI_ADAPTIVE_POOL ? "adaptive_avg_pool2d" : "resize2d";
+    return kind == LVNI_AVG_POOL        ? "avg_pool2d"
+           : kind == LVNI_ADAPTIVE_POOL ? "adaptive_avg_pool2d"
+                                        : "resize2d";
 }
 
 /* Windows of average pooling over a picture of h x w. */
@@ -14,8 +17,10 @@ static lvn_status avg_pool_output(const lvni_pool_attr *a, const int64_t in[2], 
 {
     static const char op[] = "avg_pool2d", *const axis[2] = {"height", "width"};
     for (int i = 0; i < 2; i++) {
-        LVN_TRY(lvni_rule_window(op, axis[i], in[i], a->kernel[i], a->stride[i], a->padding[i], 1, &out[i]));
-        LVN_ARG(2 * a->padding[i] <= a->kernel[i], "%s: padding %d along the %s is more than half of kernel %d", op, a->padding[i],
+        LVN_TRY(lvni_rule_window(op, axis[i], in[i], a->kernel[i], a->stride[i], a->padding[i], 1,
+                                 &out[i]));
+        LVN_ARG(2 * a->padding[i] <= a->kernel[i],
+                "%s: padding %d along the %s is more than half of kernel %d", op, a->padding[i],
                 axis[i], a->kernel[i]);
     }
     return LVN_OK;
@@ -38,14 +43,18 @@ lvn_status lvni_shape_resample2d(const lvni_args *args, lvni_desc out[LVNI_MAX_O
         size[1] = pooled[1];
     }
     if (in[0] < 1 || in[1] < 1 || size[0] < 1 || size[1] < 1) {
-        LVN_FAIL(LVN_ERR_SHAPE, "%s: from %s to height %lld and width %lld: both must be at least 1 on both sides", op, SHAPE(x),
-                 (long long)size[0], (long long)size[1]);
+        LVN_FAIL(LVN_ERR_SHAPE,
+                 "%s: from %s to height %lld and width %lld: both must be at least 1 on both sides",
+                 op, SHAPE(x), (long long)size[0], (long long)size[1]);
     }
-    if (attr->kind == LVNI_AVG_POOL && attr->transposed && (in[0] != pooled[0] || in[1] != pooled[1])) {
-        LVN_FAIL(LVN_ERR_SHAPE, "%s: dy is %s but a picture of %lld x %lld pools to %lld x %lld", op, SHAPE(x), (long long)size[0],
-                 (long long)size[1], (long long)pooled[0], (long long)pooled[1]);
+    if (attr->kind == LVNI_AVG_POOL && attr->transposed &&
+        (in[0] != pooled[0] || in[1] != pooled[1])) {
+        LVN_FAIL(LVN_ERR_SHAPE, "%s: dy is %s but a picture of %lld x %lld pools to %lld x %lld",
+                 op, SHAPE(x), (long long)size[0], (long long)size[1], (long long)pooled[0],
+                 (long long)pooled[1]);
     }
-    out[0] = lvni_rule_make(x->dtype, 4, (const int64_t[]){x->shape[0], size[0], size[1], x->shape[3]});
+    out[0] =
+        lvni_rule_make(x->dtype, 4, (const int64_t[]){x->shape[0], size[0], size[1], x->shape[3]});
     return LVN_OK;
 }
 
@@ -56,12 +65,15 @@ lvn_status lvni_shape_fft(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
     LVN_TRY(lvni_rule_float("fft", args, 1));
     LVN_ARG(attr->axes == 1 || attr->axes == 2, "fft: over %d axes, it must be 1 or 2", attr->axes);
     if (x->ndim <= attr->axes || x->shape[x->ndim - 1] != 2) {
-        LVN_FAIL(LVN_ERR_SHAPE, "fft: x is %s; complex numbers have their real and imaginary part in a last axis of size 2, with %d axes before it",
+        LVN_FAIL(LVN_ERR_SHAPE,
+                 "fft: x is %s; complex numbers have their real and imaginary part in a last axis "
+                 "of size 2, with %d axes before it",
                  SHAPE(x), attr->axes);
     }
     for (int i = x->ndim - 1 - attr->axes; i < x->ndim - 1; i++) {
         if (x->shape[i] < 1 || x->shape[i] > INT_MAX / 4) {
-            LVN_FAIL(LVN_ERR_SHAPE, "fft: x is %s; a transformed axis must have 1 to %d numbers", SHAPE(x), INT_MAX / 4);
+            LVN_FAIL(LVN_ERR_SHAPE, "fft: x is %s; a transformed axis must have 1 to %d numbers",
+                     SHAPE(x), INT_MAX / 4);
         }
     }
     out[0] = lvni_tensor_desc(x);

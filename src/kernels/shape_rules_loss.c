@@ -7,7 +7,9 @@
 static lvn_status labelled_rows(const char *op, const lvn_tensor *logits, const lvn_tensor *labels)
 {
     if (logits->ndim < 1) {
-        LVN_FAIL(LVN_ERR_SHAPE, "%s: the logits are a single number, they must have classes in their last axis", op);
+        LVN_FAIL(LVN_ERR_SHAPE,
+                 "%s: the logits are a single number, they must have classes in their last axis",
+                 op);
     }
     LVN_TRY(lvni_rule_dtype(op, "the labels", labels, LVN_I64));
     const lvni_desc rows = lvni_rule_make(LVN_I64, logits->ndim - 1, logits->shape);
@@ -16,38 +18,47 @@ static lvn_status labelled_rows(const char *op, const lvn_tensor *logits, const 
         same = labels->shape[i] == rows.shape[i];
     }
     if (!same) {
-        LVN_FAIL(LVN_ERR_SHAPE, "%s: the label tensor is %s, but the logits are %s: it must be %s", op, SHAPE(labels), SHAPE(logits),
-                 SHAPE(&rows));
+        LVN_FAIL(LVN_ERR_SHAPE, "%s: the label tensor is %s, but the logits are %s: it must be %s",
+                 op, SHAPE(labels), SHAPE(logits), SHAPE(&rows));
     }
     if (lvn_numel(labels) == 0 || logits->shape[logits->ndim - 1] == 0) {
-        LVN_FAIL(LVN_ERR_SHAPE, "%s: the logits are %s; the mean needs at least one row and one class", op, SHAPE(logits));
+        LVN_FAIL(LVN_ERR_SHAPE,
+                 "%s: the logits are %s; the mean needs at least one row and one class", op,
+                 SHAPE(logits));
     }
     return LVN_OK;
 }
 
 /* Inputs w and w + 1, where given: a weight per class, a weight per row. */
-static lvn_status class_and_row_weights(const char *op, const lvni_args *args, int w, const lvn_tensor *logits, const lvn_tensor *labels)
+static lvn_status class_and_row_weights(const char *op, const lvni_args *args, int w,
+                                        const lvn_tensor *logits, const lvn_tensor *labels)
 {
     if (args->in[w] != NULL) {
         const int64_t classes = logits->shape[logits->ndim - 1];
         if (args->in[w]->ndim != 1 || args->in[w]->shape[0] != classes) {
-            LVN_FAIL(LVN_ERR_SHAPE, "%s: the tensor of class weights is %s, but %s has %lld classes: it must be (%lld)", op,
-                     SHAPE(args->in[w]), SHAPE(logits), (long long)classes, (long long)classes);
+            LVN_FAIL(
+                LVN_ERR_SHAPE,
+                "%s: the tensor of class weights is %s, but %s has %lld classes: it must be (%lld)",
+                op, SHAPE(args->in[w]), SHAPE(logits), (long long)classes, (long long)classes);
         }
     }
-    return args->in[w + 1] == NULL ? LVN_OK : lvni_rule_same(op, "the tensor of sample weights", args->in[w + 1], "labels", labels);
+    return args->in[w + 1] == NULL ? LVN_OK
+                                   : lvni_rule_same(op, "the tensor of sample weights",
+                                                    args->in[w + 1], "labels", labels);
 }
 
 static lvn_status class_attribute(const char *op, const lvni_class_loss_attr *attr)
 {
-    LVN_ARG(attr->smoothing >= 0.0 && attr->smoothing <= 1.0, "%s: label_smoothing is %g, it must be between 0 and 1", op, attr->smoothing);
+    LVN_ARG(attr->smoothing >= 0.0 && attr->smoothing <= 1.0,
+            "%s: label_smoothing is %g, it must be between 0 and 1", op, attr->smoothing);
     return LVN_OK;
 }
 
 static lvn_status need_number(const char *op, const lvn_tensor *dloss)
 {
     if (dloss->ndim != 0) {
-        LVN_FAIL(LVN_ERR_SHAPE, "%s: the gradient of the loss is %s, it must be a single number ()", op, SHAPE(dloss));
+        LVN_FAIL(LVN_ERR_SHAPE, "%s: the gradient of the loss is %s, it must be a single number ()",
+                 op, SHAPE(dloss));
     }
     return LVN_OK;
 }
@@ -75,8 +86,10 @@ lvn_status lvni_shape_cross_entropy_grad(const lvni_args *args, lvni_desc out[LV
     LVN_TRY(class_and_row_weights(op, args, 4, logits, args->in[3]));
     LVN_TRY(class_attribute(op, args->attr));
     if (kept->ndim != 2 || kept->shape[0] != lvn_numel(args->in[3]) || kept->shape[1] != 2) {
-        LVN_FAIL(LVN_ERR_SHAPE, "%s: what the forward pass kept is %s, it must be a maximum and a log-sum for each of %lld rows", op,
-                 SHAPE(kept), (long long)lvn_numel(args->in[3]));
+        LVN_FAIL(LVN_ERR_SHAPE,
+                 "%s: what the forward pass kept is %s, it must be a maximum and a log-sum for "
+                 "each of %lld rows",
+                 op, SHAPE(kept), (long long)lvn_numel(args->in[3]));
     }
     out[0] = lvni_tensor_desc(logits);
     return LVN_OK;
@@ -116,19 +129,25 @@ lvn_status lvni_shape_accuracy(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT
 static lvn_status pairs(const char *op, const lvni_args *args, int first)
 {
     const lvni_point_loss_attr *attr = args->attr;
-    const lvn_tensor *x = args->in[first], *weight = args->in[first + 2], *positive = args->in[first + 3];
+    const lvn_tensor *x = args->in[first], *weight = args->in[first + 2],
+                     *positive = args->in[first + 3];
     LVN_TRY(lvni_rule_same(op, "the prediction", x, "the target", args->in[first + 1]));
     if (lvn_numel(x) == 0) {
-        LVN_FAIL(LVN_ERR_SHAPE, "%s: the prediction is %s: a loss needs at least one value", op, SHAPE(x));
+        LVN_FAIL(LVN_ERR_SHAPE, "%s: the prediction is %s: a loss needs at least one value", op,
+                 SHAPE(x));
     }
     if (weight != NULL) {
         LVN_TRY(lvni_rule_same(op, "the weight", weight, "the prediction", x));
     }
     if (positive != NULL && x->ndim < 1) {
-        LVN_FAIL(LVN_ERR_SHAPE, "%s: pos_weight has a value per class, the prediction is a single number", op);
+        LVN_FAIL(LVN_ERR_SHAPE,
+                 "%s: pos_weight has a value per class, the prediction is a single number", op);
     }
-    LVN_ARG(attr->kind != LVNI_LOSS_SMOOTH_L1 || attr->beta > 0.0, "%s: beta is %g, it must be above 0", op, attr->beta);
-    return positive == NULL ? LVN_OK : lvni_rule_vector(op, "pos_weight", positive, x->shape[x->ndim - 1], "class", x);
+    LVN_ARG(attr->kind != LVNI_LOSS_SMOOTH_L1 || attr->beta > 0.0,
+            "%s: beta is %g, it must be above 0", op, attr->beta);
+    return positive == NULL
+               ? LVN_OK
+               : lvni_rule_vector(op, "pos_weight", positive, x->shape[x->ndim - 1], "class", x);
 }
 
 lvn_status lvni_shape_point_loss(const lvni_args *args, lvni_desc out[LVNI_MAX_OUT])
@@ -153,7 +172,8 @@ lvn_status lvni_shape_point_loss_grad(const lvni_args *args, lvni_desc out[LVNI_
 static lvn_status need_table(const char *op, const char *what, const lvn_tensor *t)
 {
     if (t->ndim != 2) {
-        LVN_FAIL(LVN_ERR_SHAPE, "%s: %s is %s, it must have 2 axes (rows, features)", op, what, SHAPE(t));
+        LVN_FAIL(LVN_ERR_SHAPE, "%s: %s is %s, it must have 2 axes (rows, features)", op, what,
+                 SHAPE(t));
     }
     return LVN_OK;
 }
@@ -166,14 +186,18 @@ lvn_status lvni_shape_embedding(const lvni_args *args, lvni_desc out[LVNI_MAX_OU
     LVN_TRY(lvni_rule_dtype(op, "the tensor of ids", ids, LVN_I64));
     LVN_TRY(need_table(op, "the weight", weight));
     if (ids->ndim >= LVN_MAX_NDIM) {
-        LVN_FAIL(LVN_ERR_SHAPE, "%s: ids %s have %d axes; with features that is more than %d", op, SHAPE(ids), ids->ndim, LVN_MAX_NDIM);
+        LVN_FAIL(LVN_ERR_SHAPE, "%s: ids %s have %d axes; with features that is more than %d", op,
+                 SHAPE(ids), ids->ndim, LVN_MAX_NDIM);
     }
     if (positions != NULL) {
         LVN_TRY(need_table(op, "the table of positions", positions));
         const int64_t length = ids->ndim == 0 ? 1 : ids->shape[ids->ndim - 1];
         if (positions->shape[1] != weight->shape[1] || positions->shape[0] < length) {
-            LVN_FAIL(LVN_ERR_SHAPE, "%s: the table of positions is %s; for ids %s and a weight %s it must be at least (%lld, %lld)", op,
-                     SHAPE(positions), SHAPE(ids), SHAPE(weight), (long long)length, (long long)weight->shape[1]);
+            LVN_FAIL(LVN_ERR_SHAPE,
+                     "%s: the table of positions is %s; for ids %s and a weight %s it must be at "
+                     "least (%lld, %lld)",
+                     op, SHAPE(positions), SHAPE(ids), SHAPE(weight), (long long)length,
+                     (long long)weight->shape[1]);
         }
     }
     out[0] = lvni_rule_make(weight->dtype, ids->ndim, ids->shape);
@@ -193,11 +217,14 @@ lvn_status lvni_shape_embedding_grad(const lvni_args *args, lvni_desc out[LVNI_M
         same = dy->shape[i] == ids->shape[i];
     }
     if (!same) {
-        LVN_FAIL(LVN_ERR_SHAPE, "%s: dy is %s but the ids are %s; dy must have their shape and one axis of features", op, SHAPE(dy),
-                 SHAPE(ids));
+        LVN_FAIL(
+            LVN_ERR_SHAPE,
+            "%s: dy is %s but the ids are %s; dy must have their shape and one axis of features",
+            op, SHAPE(dy), SHAPE(ids));
     }
     const int64_t features = dy->shape[dy->ndim - 1];
     out[0] = lvni_rule_make(lvni_rule_weight_dtype(dy), 2, (const int64_t[]){attr->rows, features});
-    out[1] = lvni_rule_make(lvni_rule_weight_dtype(dy), 2, (const int64_t[]){attr->positions, features});
+    out[1] =
+        lvni_rule_make(lvni_rule_weight_dtype(dy), 2, (const int64_t[]){attr->positions, features});
     return LVN_OK;
 }

@@ -4,24 +4,28 @@
 /* ---- norms over parts of a sample ---- */
 
 /* gamma and beta of layer norm, unless NULL, have the shape of x's last axes. */
-static lvn_status like_last_axes(const char *op, const char *what, const lvn_tensor *t, const lvn_tensor *x, int axes)
+static lvn_status like_last_axes(const char *op, const char *what, const lvn_tensor *t,
+                                 const lvn_tensor *x, int axes)
 {
     bool same = t == NULL || t->ndim == axes;
     for (int i = 0; t != NULL && same && i < axes; i++) {
         same = t->shape[i] == x->shape[x->ndim - axes + i];
     }
     if (!same) {
-        LVN_FAIL(LVN_ERR_SHAPE, "%s: %s is %s; it must have the shape of the last %d axis/axes of x, which is %s", op, what, SHAPE(t),
-                 axes, SHAPE(x));
+        LVN_FAIL(LVN_ERR_SHAPE,
+                 "%s: %s is %s; it must have the shape of the last %d axis/axes of x, which is %s",
+                 op, what, SHAPE(t), axes, SHAPE(x));
     }
     return LVN_OK;
 }
 
-static lvn_status layer_rows(const char *op, const lvn_tensor *x, const lvni_layer_norm_attr *attr, lvni_desc *rows)
+static lvn_status layer_rows(const char *op, const lvn_tensor *x, const lvni_layer_norm_attr *attr,
+                             lvni_desc *rows)
 {
     LVN_ARG(attr->eps >= 0.0, "%s: eps is %g, it must not be negative", op, attr->eps);
     if (attr->axes < 1 || attr->axes > x->ndim) {
-        LVN_FAIL(LVN_ERR_SHAPE, "%s: %d axes are to be normalised, x is %s and has %d", op, attr->axes, SHAPE(x), x->ndim);
+        LVN_FAIL(LVN_ERR_SHAPE, "%s: %d axes are to be normalised, x is %s and has %d", op,
+                 attr->axes, SHAPE(x), x->ndim);
     }
     for (int i = x->ndim - attr->axes; i < x->ndim; i++) {
         if (x->shape[i] == 0) {
@@ -54,13 +58,15 @@ static lvn_status kept(const char *op, const char *what, const lvn_tensor *t, co
         same = t->shape[i] == d->shape[i];
     }
     if (!same) {
-        LVN_FAIL(LVN_ERR_SHAPE, "%s: %s is %s, but the forward pass keeps %s", op, what, SHAPE(t), SHAPE(d));
+        LVN_FAIL(LVN_ERR_SHAPE, "%s: %s is %s, but the forward pass keeps %s", op, what, SHAPE(t),
+                 SHAPE(d));
     }
     return LVN_OK;
 }
 
 /* Inputs dy, x, mean, rstd, gamma of either norm; `statistic`: the shape of mean and rstd. */
-static lvn_status norm_grad_inputs(const char *op, const lvni_args *args, const lvni_desc *statistic)
+static lvn_status norm_grad_inputs(const char *op, const lvni_args *args,
+                                   const lvni_desc *statistic)
 {
     LVN_TRY(lvni_rule_float_params(op, args, 3, 28));
     LVN_TRY(lvni_rule_same(op, "dy", args->in[0], "x", args->in[1]));
@@ -78,32 +84,41 @@ lvn_status lvni_shape_layer_norm_grad(const lvni_args *args, lvni_desc out[LVNI_
     LVN_TRY(norm_grad_inputs(op, args, &rows));
     LVN_TRY(like_last_axes(op, "gamma", args->in[4], x, attr->axes));
     out[0] = lvni_tensor_desc(x);
-    out[1] = out[2] = lvni_rule_make(lvni_rule_weight_dtype(x), attr->axes, x->shape + x->ndim - attr->axes);
+    out[1] = out[2] =
+        lvni_rule_make(lvni_rule_weight_dtype(x), attr->axes, x->shape + x->ndim - attr->axes);
     return LVN_OK;
 }
 
-static lvn_status group_sizes(const char *op, const lvn_tensor *x, const lvni_group_norm_attr *attr, lvni_desc *statistic)
+static lvn_status group_sizes(const char *op, const lvn_tensor *x, const lvni_group_norm_attr *attr,
+                              lvni_desc *statistic)
 {
     LVN_ARG(attr->eps >= 0.0, "%s: eps is %g, it must not be negative", op, attr->eps);
     if (x->ndim < 2) {
-        LVN_FAIL(LVN_ERR_SHAPE, "%s: x is %s, it must have a first axis of samples and a last one of channels", op, SHAPE(x));
+        LVN_FAIL(LVN_ERR_SHAPE,
+                 "%s: x is %s, it must have a first axis of samples and a last one of channels", op,
+                 SHAPE(x));
     }
     const int64_t channels = x->shape[x->ndim - 1];
-    LVN_ARG(attr->groups >= 1 && channels % attr->groups == 0, "%s: %d groups do not divide the %lld channels of x %s", op, attr->groups,
+    LVN_ARG(attr->groups >= 1 && channels % attr->groups == 0,
+            "%s: %d groups do not divide the %lld channels of x %s", op, attr->groups,
             (long long)channels, SHAPE(x));
     int64_t values = channels / attr->groups;
     for (int i = 1; i < x->ndim - 1; i++) {
         values *= x->shape[i];
     }
     if (values < 2) {
-        LVN_FAIL(LVN_ERR_SHAPE, "%s: x is %s: %d groups leave %lld value(s) to each, a norm needs two; use fewer groups or larger pictures",
+        LVN_FAIL(LVN_ERR_SHAPE,
+                 "%s: x is %s: %d groups leave %lld value(s) to each, a norm needs two; use fewer "
+                 "groups or larger pictures",
                  op, SHAPE(x), attr->groups, (long long)values);
     }
-    *statistic = lvni_rule_make(lvni_rule_weight_dtype(x), 2, (const int64_t[]){x->shape[0], attr->groups});
+    *statistic =
+        lvni_rule_make(lvni_rule_weight_dtype(x), 2, (const int64_t[]){x->shape[0], attr->groups});
     return LVN_OK;
 }
 
-static lvn_status channels_or_null(const char *op, const char *what, const lvn_tensor *t, const lvn_tensor *x)
+static lvn_status channels_or_null(const char *op, const char *what, const lvn_tensor *t,
+                                   const lvn_tensor *x)
 {
     return t == NULL ? LVN_OK : lvni_rule_vector(op, what, t, x->shape[x->ndim - 1], "channel", x);
 }
@@ -139,13 +154,16 @@ lvn_status lvni_shape_group_norm_grad(const lvni_args *args, lvni_desc out[LVNI_
 static lvn_status need_heads(const char *op, const char *what, const lvn_tensor *t)
 {
     if (t->ndim != 4) {
-        LVN_FAIL(LVN_ERR_SHAPE, "%s: %s is %s, it must have 4 axes (batch, positions, heads, features)", op, what, SHAPE(t));
+        LVN_FAIL(LVN_ERR_SHAPE,
+                 "%s: %s is %s, it must have 4 axes (batch, positions, heads, features)", op, what,
+                 SHAPE(t));
     }
     return LVN_OK;
 }
 
 /* q, k, v are inputs first, first + 1, first + 2. */
-static lvn_status heads(const char *op, const lvni_args *args, int first, lvni_desc *y, lvni_desc *log_sums)
+static lvn_status heads(const char *op, const lvni_args *args, int first, lvni_desc *y,
+                        lvni_desc *log_sums)
 {
     const lvni_attention_attr *attr = args->attr;
     const lvn_tensor *q = args->in[first], *k = args->in[first + 1], *v = args->in[first + 2];
@@ -153,19 +171,25 @@ static lvn_status heads(const char *op, const lvni_args *args, int first, lvni_d
     LVN_TRY(need_heads(op, "k", k));
     LVN_TRY(need_heads(op, "v", v));
     if (q->shape[0] != k->shape[0] || q->shape[2] != k->shape[2] || q->shape[3] != k->shape[3]) {
-        LVN_FAIL(LVN_ERR_SHAPE, "%s: q is %s but k is %s; batch, heads and features must be equal", op, SHAPE(q), SHAPE(k));
+        LVN_FAIL(LVN_ERR_SHAPE, "%s: q is %s but k is %s; batch, heads and features must be equal",
+                 op, SHAPE(q), SHAPE(k));
     }
     if (k->shape[0] != v->shape[0] || k->shape[1] != v->shape[1] || k->shape[2] != v->shape[2]) {
-        LVN_FAIL(LVN_ERR_SHAPE, "%s: k is %s but v is %s; batch, positions and heads must be equal", op, SHAPE(k), SHAPE(v));
+        LVN_FAIL(LVN_ERR_SHAPE, "%s: k is %s but v is %s; batch, positions and heads must be equal",
+                 op, SHAPE(k), SHAPE(v));
     }
     if (k->shape[1] == 0) {
         LVN_FAIL(LVN_ERR_SHAPE, "%s: k is %s: there is no position to attend to", op, SHAPE(k));
     }
     if (attr->causal && q->shape[1] != k->shape[1]) {
-        LVN_FAIL(LVN_ERR_SHAPE, "%s: causal attention needs as many queries as keys, q is %s and k is %s", op, SHAPE(q), SHAPE(k));
+        LVN_FAIL(LVN_ERR_SHAPE,
+                 "%s: causal attention needs as many queries as keys, q is %s and k is %s", op,
+                 SHAPE(q), SHAPE(k));
     }
-    *y = lvni_rule_make(q->dtype, 4, (const int64_t[]){q->shape[0], q->shape[1], q->shape[2], v->shape[3]});
-    *log_sums = lvni_rule_make(lvni_rule_weight_dtype(q), 3, (const int64_t[]){q->shape[0], q->shape[2], q->shape[1]});
+    *y = lvni_rule_make(q->dtype, 4,
+                        (const int64_t[]){q->shape[0], q->shape[1], q->shape[2], v->shape[3]});
+    *log_sums = lvni_rule_make(lvni_rule_weight_dtype(q), 3,
+                               (const int64_t[]){q->shape[0], q->shape[2], q->shape[1]});
     return LVN_OK;
 }
 
@@ -190,10 +214,12 @@ lvn_status lvni_shape_attention_grad(const lvni_args *args, lvni_desc out[LVNI_M
     return LVN_OK;
 }
 
-static lvn_status packed_heads(const char *op, const lvn_tensor *qkv, lvni_desc *y, lvni_desc *log_sums)
+static lvn_status packed_heads(const char *op, const lvn_tensor *qkv, lvni_desc *y,
+                               lvni_desc *log_sums)
 {
     if (qkv->ndim != 5 || qkv->shape[2] != 3) {
-        LVN_FAIL(LVN_ERR_SHAPE, "%s: qkv is %s, it must be (batch, positions, 3, heads, features)", op, SHAPE(qkv));
+        LVN_FAIL(LVN_ERR_SHAPE, "%s: qkv is %s, it must be (batch, positions, 3, heads, features)",
+                 op, SHAPE(qkv));
     }
     const int64_t *s = qkv->shape;
     *y = lvni_rule_make(qkv->dtype, 4, (const int64_t[]){s[0], s[1], s[3], s[4]});

@@ -1,5 +1,5 @@
-/* Reading `devices` (device_spec.h): the text becomes all, a number or a list of words; the words become places among the visible
- * devices. */
+/* Reading `devices` (device_spec.h): the text becomes all, a number or a list of words; the words
+ * become places among the visible devices. */
 #include "launch/device_spec.h"
 
 #include "core/alloc.h"
@@ -17,12 +17,13 @@ typedef enum form { NOT_GIVEN, ALL, NUMBER, LIST } form;
 /* The text of a specification, without blanks, quotes and brackets around it. */
 typedef struct spec {
     form form;
-    int count; /* NUMBER */
+    int count;         /* NUMBER */
     const char *words; /* LIST: from here up to `end` */
     const char *end;
 } spec;
 
-static lvn_status fail(const lvni_device_request *r, const lvni_visible *v, const char *fmt, ...) LVN_PRINTF(3, 4);
+static lvn_status fail(const lvni_device_request *r, const lvni_visible *v, const char *fmt, ...)
+    LVN_PRINTF(3, 4);
 
 /* "KEY SPEC: sentence; visible: 0-3 (CUDA_VISIBLE_DEVICES=...)" as LVN_ERR_USAGE. v may be NULL. */
 static lvn_status fail(const lvni_device_request *r, const lvni_visible *v, const char *fmt, ...)
@@ -38,7 +39,8 @@ static lvn_status fail(const lvni_device_request *r, const lvni_visible *v, cons
         lvni_visible_print(v, &tail);
         lvni_visible_print_value(v, &tail);
     }
-    const lvn_status s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__, "%s %s: %s%s", r->key, r->spec, sentence, lvni_str_text(&tail));
+    const lvn_status s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__, "%s %s: %s%s", r->key,
+                                       r->spec, sentence, lvni_str_text(&tail));
     lvni_str_free(&tail);
     return s;
 }
@@ -79,7 +81,8 @@ static bool begins_uuid(const char *begin, const char *end)
     return end - begin >= 4 && (strncmp(begin, "GPU-", 4) == 0 || strncmp(begin, "MIG-", 4) == 0);
 }
 
-static lvn_status read_number(const lvni_device_request *r, const lvni_visible *v, const char *begin, const char *end, spec *out)
+static lvn_status read_number(const lvni_device_request *r, const lvni_visible *v,
+                              const char *begin, const char *end, spec *out)
 {
     char word[WORD];
     uint64_t number = 0;
@@ -87,7 +90,10 @@ static lvn_status read_number(const lvni_device_request *r, const lvni_visible *
     const bool fits = copy_word(begin + negative, end, word);
     if (!fits || !lvni_env_digits(word, INT32_MAX, &number)) {
         copy_word(begin, end, word);
-        return fail(r, v, "cannot read '%s' as a number; give all, a number, a list such as 0,2, or the beginning of a UUID", word);
+        return fail(r, v,
+                    "cannot read '%s' as a number; give all, a number, a list such as 0,2, or the "
+                    "beginning of a UUID",
+                    word);
     }
     if (negative && number == 1) {
         out->form = ALL;
@@ -139,7 +145,8 @@ static lvn_status read_spec(const lvni_device_request *r, const lvni_visible *v,
 }
 
 /* The visible device whose UUID begins with word. */
-static lvn_status find_uuid(const lvni_device_request *r, const lvni_visible *v, const char *word, int *index)
+static lvn_status find_uuid(const lvni_device_request *r, const lvni_visible *v, const char *word,
+                            int *index)
 {
     int found = -1;
     for (int i = 0; i < v->n; i++) {
@@ -159,7 +166,8 @@ static lvn_status find_uuid(const lvni_device_request *r, const lvni_visible *v,
     return LVN_OK;
 }
 
-static lvn_status find_index(const lvni_device_request *r, const lvni_visible *v, const char *begin, const char *end, int *index)
+static lvn_status find_index(const lvni_device_request *r, const lvni_visible *v, const char *begin,
+                             const char *end, int *index)
 {
     char word[WORD];
     uint64_t number;
@@ -180,11 +188,14 @@ static lvn_status find_index(const lvni_device_request *r, const lvni_visible *v
     return LVN_OK;
 }
 
-static lvn_status add_index(const lvni_device_request *r, const lvni_visible *v, int index, lvni_device_choice *out)
+static lvn_status add_index(const lvni_device_request *r, const lvni_visible *v, int index,
+                            lvni_device_choice *out)
 {
     for (int i = 0; i < out->n; i++) {
         if (out->index[i] == index && !r->allow_shared) {
-            return fail(r, v, "device %d stands there twice; allow_shared_device=true lets ranks share one", index);
+            return fail(
+                r, v, "device %d stands there twice; allow_shared_device=true lets ranks share one",
+                index);
         }
     }
     if (out->n == MAX_COUNT) {
@@ -200,7 +211,8 @@ static lvn_status add_index(const lvni_device_request *r, const lvni_visible *v,
 }
 
 /* A rank that is shown one device of those it asks for uses that one: its starter chose. */
-static void show_only_one(const lvni_device_request *r, const lvni_visible *v, lvni_device_choice *out)
+static void show_only_one(const lvni_device_request *r, const lvni_visible *v,
+                          lvni_device_choice *out)
 {
     for (int i = 0; r->launched && v->n == 1 && i < out->n; i++) {
         out->index[i] = 0;
@@ -232,7 +244,8 @@ static int count_words(const spec *s)
     return n;
 }
 
-static lvn_status choose_list(const lvni_device_request *r, const lvni_visible *v, const spec *s, lvni_device_choice *out)
+static lvn_status choose_list(const lvni_device_request *r, const lvni_visible *v, const spec *s,
+                              lvni_device_choice *out)
 {
     for (const char *at = s->words, *begin, *end; next_word(s, &at, &begin, &end);) {
         int index = -1;
@@ -243,16 +256,19 @@ static lvn_status choose_list(const lvni_device_request *r, const lvni_visible *
         return fail(r, v, "the list names no device");
     }
     if (r->nproc > 0 && r->nproc != out->n) {
-        return fail(r, v, "the list has %d devices, but %d processes are asked for (--nproc)", out->n, r->nproc);
+        return fail(r, v, "the list has %d devices, but %d processes are asked for (--nproc)",
+                    out->n, r->nproc);
     }
     show_only_one(r, v, out);
     return LVN_OK;
 }
 
-static lvn_status choose_first(const lvni_device_request *r, const lvni_visible *v, int count, lvni_device_choice *out)
+static lvn_status choose_first(const lvni_device_request *r, const lvni_visible *v, int count,
+                               lvni_device_choice *out)
 {
     if (count > v->n && !(r->launched && v->n == 1)) {
-        return fail(r, v, "only %d %s visible", v->n, lvni_plural(v->n, "device is", "devices are"));
+        return fail(r, v, "only %d %s visible", v->n,
+                    lvni_plural(v->n, "device is", "devices are"));
     }
     lvni_device_request shared = *r;
     shared.allow_shared = true;
@@ -263,25 +279,31 @@ static lvn_status choose_first(const lvni_device_request *r, const lvni_visible 
     return LVN_OK;
 }
 
-static lvn_status no_device(const lvni_device_request *r, const spec *asked, lvni_accelerator accelerator, lvni_notices *n)
+static lvn_status no_device(const lvni_device_request *r, const spec *asked,
+                            lvni_accelerator accelerator, lvni_notices *n)
 {
     if (accelerator == LVNI_ACCELERATOR_SIM) {
         const lvn_status s = lvni_notice_error(n, 106, "no simulated device is visible");
         lvni_env_found(r->env, "LEVIN_SIM_DEVICES", n);
         lvni_env_found(r->env, "CUDA_VISIBLE_DEVICES", n);
-        lvni_notice_fix(n, "LEVIN_SIM_DEVICES=%d, or accelerator=cpu", asked->form == NUMBER ? asked->count : r->nproc > 0 ? r->nproc : 2);
+        lvni_notice_fix(n, "LEVIN_SIM_DEVICES=%d, or accelerator=cpu",
+                        asked->form == NUMBER ? asked->count
+                        : r->nproc > 0        ? r->nproc
+                                              : 2);
         return s;
     }
     const char *value = lvni_env_raw(r->env, "CUDA_VISIBLE_DEVICES");
-    const lvn_status s = lvni_notice_error(n, 106, "GPUs are asked for, but this process sees none%s",
-                                           value != NULL && *value == '\0' ? ": CUDA_VISIBLE_DEVICES is empty" : "");
+    const lvn_status s =
+        lvni_notice_error(n, 106, "GPUs are asked for, but this process sees none%s",
+                          value != NULL && *value == '\0' ? ": CUDA_VISIBLE_DEVICES is empty" : "");
     n->own = true;
     lvni_notice_found(n, "%s %s, 0 GPUs visible", r->key, r->spec == NULL ? "auto" : r->spec);
     lvni_env_found(r->env, "CUDA_VISIBLE_DEVICES", n);
     lvni_env_found(r->env, "SLURM_GPUS_ON_NODE", n);
     lvni_env_found(r->env, "SLURM_JOB_GPUS", n);
     lvni_notice_fix(n, "under Slurm ask for them: #SBATCH --gpus-per-node=D (or --gres=gpu:D)");
-    lvni_notice_fix(n, "elsewhere look at the driver (nvidia-smi), or run on the CPU: accelerator=cpu");
+    lvni_notice_fix(
+        n, "elsewhere look at the driver (nvidia-smi), or run on the CPU: accelerator=cpu");
     return s;
 }
 
@@ -289,7 +311,9 @@ static lvn_status choose_cpu(const lvni_device_request *r, const spec *s, lvni_d
 {
     if (s->form == LIST) { /* the CPU may be what accelerator=auto has become */
         const int n = count_words(s);
-        return fail(r, NULL, "a list names GPUs, and on the CPU a number says how many ranks: devices=%d", n > 0 ? n : 1);
+        return fail(r, NULL,
+                    "a list names GPUs, and on the CPU a number says how many ranks: devices=%d",
+                    n > 0 ? n : 1);
     }
     out->accelerator = LVNI_ACCELERATOR_CPU;
     out->n = s->form == NUMBER && s->count > 0 ? s->count : 1;
@@ -298,33 +322,43 @@ static lvn_status choose_cpu(const lvni_device_request *r, const spec *s, lvni_d
     return LVN_OK;
 }
 
-static lvn_status choose(const lvni_device_request *r, const lvni_visible *v, lvni_notices *notices, lvni_device_choice *out)
+static lvn_status choose(const lvni_device_request *r, const lvni_visible *v, lvni_notices *notices,
+                         lvni_device_choice *out)
 {
     spec s;
     LVN_TRY(read_spec(r, r->accelerator == LVNI_ACCELERATOR_CPU ? NULL : v, &s));
     if (s.form == NUMBER && s.count == 0 && !r->gpus) {
-        return r->accelerator == LVNI_ACCELERATOR_CPU ? fail(r, NULL, "give at least 1; devices=1 is one rank on the CPU (accelerator=cpu)")
-                                                      : fail(r, NULL, "give at least 1; to use no GPU say accelerator=cpu (--accelerator cpu)");
+        return r->accelerator == LVNI_ACCELERATOR_CPU
+                   ? fail(r, NULL,
+                          "give at least 1; devices=1 is one rank on the CPU (accelerator=cpu)")
+                   : fail(r, NULL,
+                          "give at least 1; to use no GPU say accelerator=cpu (--accelerator cpu)");
     }
     const bool zero = s.form == NUMBER && s.count == 0; /* gpus=0 */
-    if (zero && (r->accelerator == LVNI_ACCELERATOR_CUDA || r->accelerator == LVNI_ACCELERATOR_SIM)) {
-        return fail(r, NULL, "0 asks for the CPU, and accelerator for %s", r->accelerator == LVNI_ACCELERATOR_SIM ? "sim" : "GPUs");
+    if (zero &&
+        (r->accelerator == LVNI_ACCELERATOR_CUDA || r->accelerator == LVNI_ACCELERATOR_SIM)) {
+        return fail(r, NULL, "0 asks for the CPU, and accelerator for %s",
+                    r->accelerator == LVNI_ACCELERATOR_SIM ? "sim" : "GPUs");
     }
     const bool asks_gpus = s.form == LIST || (r->gpus && s.form != NOT_GIVEN && !zero);
-    const bool cpu = r->accelerator == LVNI_ACCELERATOR_CPU || zero || (r->accelerator == LVNI_ACCELERATOR_AUTO && v->n == 0 && !asks_gpus);
+    const bool cpu = r->accelerator == LVNI_ACCELERATOR_CPU || zero ||
+                     (r->accelerator == LVNI_ACCELERATOR_AUTO && v->n == 0 && !asks_gpus);
     if (cpu) {
         return choose_cpu(r, &s, out);
     }
-    out->accelerator = r->accelerator == LVNI_ACCELERATOR_SIM ? LVNI_ACCELERATOR_SIM : LVNI_ACCELERATOR_CUDA;
+    out->accelerator =
+        r->accelerator == LVNI_ACCELERATOR_SIM ? LVNI_ACCELERATOR_SIM : LVNI_ACCELERATOR_CUDA;
     if (v->n == 0) {
         return no_device(r, &s, out->accelerator, notices);
     }
     out->given = s.form == LIST || s.form == NUMBER;
     out->listed = s.form == LIST;
-    return s.form == LIST ? choose_list(r, v, &s, out) : choose_first(r, v, s.form == NUMBER ? s.count : v->n, out);
+    return s.form == LIST ? choose_list(r, v, &s, out)
+                          : choose_first(r, v, s.form == NUMBER ? s.count : v->n, out);
 }
 
-lvn_status lvni_device_choose(const lvni_device_request *request, const lvni_visible *visible, lvni_notices *notices, lvni_device_choice *out)
+lvn_status lvni_device_choose(const lvni_device_request *request, const lvni_visible *visible,
+                              lvni_notices *notices, lvni_device_choice *out)
 {
     lvni_device_choice made = {.n = 0};
     const lvn_status s = choose(request, visible, notices, &made);
@@ -340,7 +374,10 @@ int lvni_device_spec_count(const char *text)
 {
     const lvni_device_request r = {.key = "devices", .spec = text};
     spec s;
-    return read_spec(&r, NULL, &s) != LVN_OK ? 0 : s.form == LIST ? count_words(&s) : s.form == NUMBER ? s.count : 0;
+    return read_spec(&r, NULL, &s) != LVN_OK ? 0
+           : s.form == LIST                  ? count_words(&s)
+           : s.form == NUMBER                ? s.count
+                                             : 0;
 }
 
 void lvni_device_choice_free(lvni_device_choice *choice)
@@ -349,7 +386,8 @@ void lvni_device_choice_free(lvni_device_choice *choice)
     memset(choice, 0, sizeof *choice);
 }
 
-void lvni_device_choice_print(const lvni_device_choice *choice, const lvni_visible *visible, lvni_str *out)
+void lvni_device_choice_print(const lvni_device_choice *choice, const lvni_visible *visible,
+                              lvni_str *out)
 {
     for (int i = 0; i < choice->n && choice->index != NULL; i++) {
         bool before = false; /* a shared device is shown once */

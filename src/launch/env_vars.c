@@ -41,13 +41,17 @@ bool lvni_env_digits(const char *text, uint64_t max, uint64_t *out)
     return true;
 }
 
-lvn_status lvni_env_number(char *const *env, const char *name, uint64_t max, lvni_notices *notices, uint64_t *out)
+lvn_status lvni_env_number(char *const *env, const char *name, uint64_t max, lvni_notices *notices,
+                           uint64_t *out)
 {
     const char *text = lvni_env_get(env, name);
     if (text != NULL && !lvni_env_digits(text, max, out)) {
         const lvn_status s = lvni_notice_error(notices, 100, "%s='%s' is not a number", name, text);
         lvni_notice_found(notices, "%s='%s'", name, text);
-        lvni_notice_fix(notices, "decimal digits alone, at most %" PRIu64 "; who started this program sets it: unset it if that was you", max);
+        lvni_notice_fix(notices,
+                        "decimal digits alone, at most %" PRIu64
+                        "; who started this program sets it: unset it if that was you",
+                        max);
         notices->own = true;
         return s;
     }
@@ -64,14 +68,16 @@ lvn_status lvni_env_int(char *const *env, const char *name, lvni_notices *notice
     return LVN_OK;
 }
 
-lvn_status lvni_env_flag(char *const *env, const char *name, const char *fix, lvni_notices *notices, bool *out)
+lvn_status lvni_env_flag(char *const *env, const char *name, const char *fix, lvni_notices *notices,
+                         bool *out)
 {
     const char *text = lvni_env_get(env, name);
     if (text == NULL) {
         return LVN_OK;
     }
     if (strcmp(text, "0") != 0 && strcmp(text, "1") != 0) {
-        const lvn_status s = lvni_notice_error(notices, 100, "%s='%s' is neither 0 nor 1", name, text);
+        const lvn_status s =
+            lvni_notice_error(notices, 100, "%s='%s' is neither 0 nor 1", name, text);
         lvni_notice_found(notices, "%s='%s'", name, text);
         lvni_notice_fix(notices, "%s", fix);
         return s;
@@ -84,7 +90,10 @@ lvn_status lvni_env_strict(char *const *env, int option, lvni_notices *notices, 
 {
     *out = option > 0;
     return option >= 0 ? LVN_OK
-                       : lvni_env_flag(env, "LEVIN_STRICT", "LEVIN_STRICT=1: warnings with a number are errors; 0: they are not; or unset it", notices, out);
+                       : lvni_env_flag(env, "LEVIN_STRICT",
+                                       "LEVIN_STRICT=1: warnings with a number are errors; 0: they "
+                                       "are not; or unset it",
+                                       notices, out);
 }
 
 const char *lvni_env_first(char *const *env, const char *const *names)

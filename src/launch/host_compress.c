@@ -1,5 +1,6 @@
-/* Host names as a list with brackets (host_list.h): neighbours with one stem share brackets, and numbers that follow each other there a
- * range. The order stays, so that the first host of the list is the first host. */
+/* Host names as a list with brackets (host_list.h): neighbours with one stem share brackets, and
+ * numbers that follow each other there a range. The order stays, so that the first host of the list
+ * is the first host. */
 #include "launch/host_list.h"
 
 #include <inttypes.h>
@@ -30,7 +31,8 @@ static host split(const char *name)
 
 static bool same_stem(const host *a, const host *b)
 {
-    return a->width > 0 && b->width > 0 && a->stem == b->stem && memcmp(a->name, b->name, a->stem) == 0;
+    return a->width > 0 && b->width > 0 && a->stem == b->stem &&
+           memcmp(a->name, b->name, a->stem) == 0;
 }
 
 static int digits_of(uint64_t value)
@@ -46,7 +48,8 @@ static int digits_of(uint64_t value)
 static bool follows(const host *first, const host *a, const host *b)
 {
     const int natural = digits_of(b->value);
-    return b->value == a->value + 1 && b->width == (natural > first->width ? natural : first->width) &&
+    return b->value == a->value + 1 &&
+           b->width == (natural > first->width ? natural : first->width) &&
            b->value - first->value < LVNI_HOSTS_RANGE;
 }
 

@@ -1,5 +1,5 @@
-/* Expanding host lists (host_list.h). An element is checked and counted as a whole first; then its brackets turn like the wheels of a
- * counter, and each position gives a name. */
+/* Expanding host lists (host_list.h). An element is checked and counted as a whole first; then its
+ * brackets turn like the wheels of a counter, and each position gives a name. */
 #include "launch/host_list.h"
 
 #include "core/alloc.h"
@@ -36,12 +36,14 @@ static lvn_status bad(const reader *r, const char *at, const char *reason)
 {
     const size_t column = (size_t)(at - r->list), from = column > WINDOW ? column - WINDOW : 0;
     char part[2 * WINDOW + 1];
-    const lvn_status s = lvni_notice_error(r->notices, 112, "bad host list, column %zu: %s", column + 1, reason);
+    const lvn_status s =
+        lvni_notice_error(r->notices, 112, "bad host list, column %zu: %s", column + 1, reason);
     snprintf(part, sizeof part, "%s", r->list + from);
     for (char *p = part; *p != '\0'; p++) {
         *p = (unsigned char)*p < ' ' ? ' ' : *p;
     }
-    lvni_notice_found(r->notices, "%s%s%s", from > 0 ? "..." : "", part, strlen(r->list + from) > strlen(part) ? "..." : "");
+    lvni_notice_found(r->notices, "%s%s%s", from > 0 ? "..." : "", part,
+                      strlen(r->list + from) > strlen(part) ? "..." : "");
     const int before = (int)strlen("  found: ") + (from > 0 ? 3 : 0) + (int)(column - from);
     lvni_str_printf(&r->notices->text, "%*s^\n", before, "");
     return s;
@@ -112,7 +114,9 @@ static lvn_status check_range(const reader *r, const char *open, const char **at
         return bad(r, open, "this bracket is not closed");
     }
     if (*p != ',' && *p != ']') {
-        return bad(r, p, *p == '[' ? "brackets inside of brackets" : "brackets hold numbers and ranges of numbers, such as [1-3,7]");
+        return bad(r, p,
+                   *p == '[' ? "brackets inside of brackets"
+                             : "brackets hold numbers and ranges of numbers, such as [1-3,7]");
     }
     if (lo > hi) {
         return bad(r, begin, "this range counts down");
@@ -229,7 +233,8 @@ static lvn_status add_element(const reader *r, lvni_hosts *h, element *e)
     if (h->n + e->hosts > LVNI_HOSTS_MAX) {
         return bad(r, e->text[0], "more than 1048576 hosts");
     }
-    size_t *start = lvni_realloc(LVNI_TAG_CORE, h->start, (size_t)(h->n + e->hosts) * sizeof *start);
+    size_t *start =
+        lvni_realloc(LVNI_TAG_CORE, h->start, (size_t)(h->n + e->hosts) * sizeof *start);
     if (start == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -246,7 +251,8 @@ static lvn_status add_element(const reader *r, lvni_hosts *h, element *e)
             memcpy(name + len, e->text[i], e->len[i]);
             len += e->len[i];
             if (i < e->n) {
-                len += (size_t)snprintf(name + len, NAME - len, "%0*" PRIu64, e->groups[i].width, e->groups[i].value);
+                len += (size_t)snprintf(name + len, NAME - len, "%0*" PRIu64, e->groups[i].width,
+                                        e->groups[i].value);
             }
         }
         LVN_TRY(add_name(h, name, len));

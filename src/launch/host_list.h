@@ -1,11 +1,13 @@
-/* Host lists as Slurm writes them, "n[08-11],login1": expanded and compressed without Slurm's commands, which fail silently where no
- * configuration is reachable. Called for the hosts of a step, by `levin slurm expand|compress` and by the launcher. */
+/* Host lists as Slurm writes them, "n[08-11],login1": expanded and compressed without Slurm's
+ * commands, which fail silently where no configuration is reachable. Called for the hosts of a
+ * step, by `levin slurm expand|compress` and by the launcher. */
 #ifndef LEVIN_LAUNCH_HOST_LIST_H
 #define LEVIN_LAUNCH_HOST_LIST_H
 
 #include "core/notice.h"
 
-enum { LVNI_HOSTS_MAX = 1048576, LVNI_HOSTS_RANGE = 65536 }; /* hosts of a list, values of one range */
+/* hosts of a list, values of one range */
+enum { LVNI_HOSTS_MAX = 1048576, LVNI_HOSTS_RANGE = 65536 };
 
 typedef struct lvni_hosts {
     size_t n;
@@ -14,14 +16,16 @@ typedef struct lvni_hosts {
     size_t bytes, room;
 } lvni_hosts;
 
-/* Appends the hosts of a list. Elements are separated by commas and blanks; "[01-03,7]" counts, padded as the lower number is written;
- * text may follow the brackets. Of several brackets in one element the last counts fastest, then the first, the second and so on, as
- * Slurm prints them. E112 with a caret under what is wrong; *hosts is then as it was. */
+/* Appends the hosts of a list. Elements are separated by commas and blanks; "[01-03,7]" counts,
+ * padded as the lower number is written; text may follow the brackets. Of several brackets in one
+ * element the last counts fastest, then the first, the second and so on, as Slurm prints them. E112
+ * with a caret under what is wrong; *hosts is then as it was. */
 lvn_status lvni_hosts_expand(lvni_hosts *hosts, const char *list, lvni_notices *notices);
 const char *lvni_hosts_name(const lvni_hosts *hosts, size_t i);
 void lvni_hosts_free(lvni_hosts *hosts);
 
-/* The shortest list that expands to the same names in the same order: "n1 n2 n3 n10" gives "n[1-3,10]". */
+/* The shortest list that expands to the same names in the same order: "n1 n2 n3 n10" gives
+ * "n[1-3,10]". */
 void lvni_hosts_compress(const lvni_hosts *hosts, lvni_str *out);
 
 #endif

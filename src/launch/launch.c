@@ -1,5 +1,6 @@
-/* levin launch: from the words to the exit code. The order of time: options; srun, where an allocation waits for it; what runs where; the
- * program, looked for once and not by every rank; then attempts (launch_attempt.c) until one is the last. */
+/* levin launch: from the words to the exit code. The order of time: options; srun, where an
+ * allocation waits for it; what runs where; the program, looked for once and not by every rank;
+ * then attempts (launch_attempt.c) until one is the last. */
 #include "launch/launch.h"
 
 #include "core/alloc.h"
@@ -27,7 +28,8 @@ enum { FDS_PER_RANK = 8, FDS_OWN = 64 };
 
 static lvn_status take_signals(lvni_run *r)
 {
-    static const int ours[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCONT, SIGWINCH, SIGTSTP};
+    static const int ours[] = {SIGCHLD, SIGINT,  SIGTERM, SIGHUP,   SIGQUIT,
+                               SIGUSR1, SIGUSR2, SIGCONT, SIGWINCH, SIGTSTP};
     sigset_t set;
     struct sigaction hangup;
     sigemptyset(&set);
@@ -42,7 +44,8 @@ static lvn_status take_signals(lvni_run *r)
     sigprocmask(SIG_BLOCK, &set, &r->signals);
     sigdelset(&r->signals, SIGCHLD);
     lvni_launch_unblock(r->environment, &r->signals);
-    if (lvni_launch_is_training(r->program, r->o.program[1])) { /* takes them when it can, and must not end of them before; others get what we got */
+    if (lvni_launch_is_training(r->program, r->o.program[1])) {
+        /* takes them when it can, and must not end of them before; others get what we got */
         sigaddset(&r->signals, SIGUSR1);
         sigaddset(&r->signals, SIGUSR2);
     }
@@ -93,31 +96,38 @@ static void open_sinks(lvni_run *r)
     lvni_sink_open(&r->sinks[0], STDOUT_FILENO, NULL);
     r->out = r->err = &r->sinks[0];
     r->sinks[1] = (lvni_sink){.fd = -1, .spill_fd = -1, .gone = true};
-    if (fstat(STDOUT_FILENO, &a) != 0 || fstat(STDERR_FILENO, &b) != 0 || a.st_dev != b.st_dev || a.st_ino != b.st_ino) {
+    if (fstat(STDOUT_FILENO, &a) != 0 || fstat(STDERR_FILENO, &b) != 0 || a.st_dev != b.st_dev ||
+        a.st_ino != b.st_ino) {
         lvni_sink_open(&r->sinks[1], STDERR_FILENO, NULL);
         r->err = &r->sinks[1];
     }
 }
 
-/* A reader that is slow is waited for: after a good end as long as it takes, else until a moment later, since the log files have it all
- * and somebody waits for the end. One wish to end is enough then. */
+/* A reader that is slow is waited for: after a good end as long as it takes, else until a moment
+ * later, since the log files have it all and somebody waits for the end. One wish to end is enough
+ * then. */
 static void drain(lvni_run *r, bool good)
 {
     const uint64_t until_ns = lvni_now_ns() + DRAIN_NS;
     for (;;) {
         lvni_sink_flush(r->out);
         lvni_sink_flush(r->err);
-        struct pollfd f[] = {{.fd = lvni_sink_is_empty(r->out) ? -1 : r->out->fd, .events = POLLOUT},
-                             {.fd = lvni_sink_is_empty(r->err) ? -1 : r->err->fd, .events = POLLOUT},
-                             {.fd = r->signal_fd, .events = POLLIN}};
+        struct pollfd f[] = {
+            {.fd = lvni_sink_is_empty(r->out) ? -1 : r->out->fd, .events = POLLOUT},
+            {.fd = lvni_sink_is_empty(r->err) ? -1 : r->err->fd, .events = POLLOUT},
+            {.fd = r->signal_fd, .events = POLLIN}};
         const uint64_t now_ns = lvni_now_ns();
-        const int left_ms = good ? -1 : now_ns < until_ns ? (int)((until_ns - now_ns) / 1000000u) + 1 : 0;
-        if ((f[0].fd < 0 && f[1].fd < 0) || left_ms == 0 || (poll(f, 3, left_ms) < 0 && errno != EINTR)) {
+        const int left_ms = good                ? -1
+                            : now_ns < until_ns ? (int)((until_ns - now_ns) / 1000000u) + 1
+                                                : 0;
+        if ((f[0].fd < 0 && f[1].fd < 0) || left_ms == 0 ||
+            (poll(f, 3, left_ms) < 0 && errno != EINTR)) {
             return;
         }
         struct signalfd_siginfo info;
         if (f[2].revents != 0 && read(r->signal_fd, &info, sizeof info) == (ssize_t)sizeof info &&
-            (info.ssi_signo == SIGINT || info.ssi_signo == SIGTERM || info.ssi_signo == SIGHUP || info.ssi_signo == SIGQUIT)) {
+            (info.ssi_signo == SIGINT || info.ssi_signo == SIGTERM || info.ssi_signo == SIGHUP ||
+             info.ssi_signo == SIGQUIT)) {
             return;
         }
     }
@@ -139,8 +149,8 @@ static void tell_start(lvni_run *r)
     if (!r->o.verbose) {
         return;
     }
-    lvni_launch_say(r, "run %s: %d rank%s here, %d in all; logs and errors in %s", r->run_id, r->local,
-                    lvni_plural(r->local, "", "s"), r->world, r->run_dir);
+    lvni_launch_say(r, "run %s: %d rank%s here, %d in all; logs and errors in %s", r->run_id,
+                    r->local, lvni_plural(r->local, "", "s"), r->world, r->run_dir);
     for (int i = 0; i < r->local; i++) {
         lvni_str cpus = {0};
         lvni_bind_print(&r->binding, i, &cpus);
@@ -180,7 +190,10 @@ static lvn_status dry_run(lvni_run *r)
         return LVN_ERR_MEMORY;
     }
     for (int i = 0; i < r->local; i++) {
-        r->procs[i] = (lvni_proc){.local_rank = i, .rank = r->node_rank * r->local + i, .out = {.fd = -1, .log_fd = -1}, .err = {.fd = -1, .log_fd = -1}};
+        r->procs[i] = (lvni_proc){.local_rank = i,
+                                  .rank = r->node_rank * r->local + i,
+                                  .out = {.fd = -1, .log_fd = -1},
+                                  .err = {.fd = -1, .log_fd = -1}};
     }
     LVN_TRY(lvni_launch_name_files(r));
     for (int i = 0; i < r->local; i++) {
@@ -200,7 +213,8 @@ static double attempt_length(const lvni_run *r, uint64_t start_ns)
 static bool may_restart(const lvni_run *r, int code)
 {
     const bool kind = r->reason == LVNI_REASON_FAILURE || r->reason == LVNI_REASON_STRAGGLER;
-    return kind && r->signal == 0 && !lvni_launch_was_asked(r) && r->attempt < r->o.max_restarts && code != LVNI_EXIT_USAGE && code != LVNI_EXIT_NOT_EXECUTABLE &&
+    return kind && r->signal == 0 && !lvni_launch_was_asked(r) && r->attempt < r->o.max_restarts &&
+           code != LVNI_EXIT_USAGE && code != LVNI_EXIT_NOT_EXECUTABLE &&
            code != LVNI_EXIT_NO_PROGRAM;
 }
 
@@ -209,7 +223,8 @@ static bool has_progressed(const lvni_run *r, int64_t *saved)
 {
     const int64_t before = *saved;
     int64_t epoch;
-    return r->o.keep_logs == LVNI_KEEP_STARTED && r->after_kill(r->run_dir, saved, &epoch) && *saved > before;
+    return r->o.keep_logs == LVNI_KEEP_STARTED && r->after_kill(r->run_dir, saved, &epoch) &&
+           *saved > before;
 }
 
 static lvn_status run_attempts(lvni_run *r, int *code)
@@ -225,9 +240,12 @@ static lvn_status run_attempts(lvni_run *r, int *code)
         if (!may_restart(r, *code)) {
             return LVN_OK;
         }
-        const bool is_short = attempt_length(r, start_ns) < r->o.crash_loop_s && !has_progressed(r, &saved);
+        const bool is_short =
+            attempt_length(r, start_ns) < r->o.crash_loop_s && !has_progressed(r, &saved);
         if (is_short && was_short) {
-            lvni_launch_say(r, "no more restarts: two attempts in a row failed within %g s (crash loop)", r->o.crash_loop_s);
+            lvni_launch_say(
+                r, "no more restarts: two attempts in a row failed within %g s (crash loop)",
+                r->o.crash_loop_s);
             return LVN_OK;
         }
         was_short = is_short;
@@ -239,7 +257,8 @@ static lvn_status run_attempts(lvni_run *r, int *code)
 static lvn_status run(lvni_run *r, int *code)
 {
     bool printed = false;
-    LVN_TRY(lvni_env_strict(r->environment, r->o.strict_given ? r->o.strict : -1, &r->notices, &r->o.strict));
+    LVN_TRY(lvni_env_strict(r->environment, r->o.strict_given ? r->o.strict : -1, &r->notices,
+                            &r->o.strict));
     LVN_TRY(lvni_launch_read_env_file(&r->o));
     LVN_TRY(lvni_launch_warn_of_nccl(r));
     LVN_TRY(lvni_program_find_python(&r->o, r->environment));
@@ -249,12 +268,14 @@ static lvn_status run(lvni_run *r, int *code)
     }
     LVN_TRY(lvni_launch_layout(r));
     LVN_TRY(tell_warnings(r));
-    LVN_TRY(lvni_child_find_program(r->o.program[0], lvni_env_raw(r->environment, "PATH"), &r->program, code));
+    LVN_TRY(lvni_child_find_program(r->o.program[0], lvni_env_raw(r->environment, "PATH"),
+                                    &r->program, code));
     LVN_TRY(lvni_launch_choose_run_dir(r));
     if (r->o.dry_run) {
         return dry_run(r);
     }
-    if (r->o.keep_logs == LVNI_KEEP_STARTED && r->nodes == 1) { /* the directory belongs to this run alone, resumed or not */
+    if (r->o.keep_logs == LVNI_KEEP_STARTED && r->nodes == 1) {
+        /* the directory belongs to this run alone, resumed or not */
         LVN_TRY(lvni_launch_lock_run_dir(r));
         lvni_launch_forget_files(r->run_dir);
     }
@@ -273,15 +294,25 @@ static int report_error(lvni_run *r, lvn_status s, int code)
         return lvni_notices_exit(&r->notices);
     }
     lvni_str text = {0};
-    lvni_str_printf(&text, "%s%s", lvni_error_prefix(e), e->message[0] != '\0' ? e->message : lvn_status_text(s));
+    lvni_str_printf(&text, "%s%s", lvni_error_prefix(e),
+                    e->message[0] != '\0' ? e->message : lvn_status_text(s));
     lvni_sink_line(r->err, lvni_str_text(&text));
     lvni_str_free(&text);
     return code != LVNI_EXIT_OK ? code : (int)lvni_exit_of_status(s);
 }
 
-int lvni_launch(int n, const char *const *words, char *const *environment, lvni_launch_after_kill after_kill)
+int lvni_launch(int n, const char *const *words, char *const *environment,
+                lvni_launch_after_kill after_kill)
 {
-    lvni_run r = {.environment = environment, .after_kill = after_kill, .lock_fd = -1, .store_fd = -1, .held = LVNI_NO_PORT, .signal_fd = -1, .guard_fd = -1, .oom_kills = -1, .feed = {.from = -1}};
+    lvni_run r = {.environment = environment,
+                  .after_kill = after_kill,
+                  .lock_fd = -1,
+                  .store_fd = -1,
+                  .held = LVNI_NO_PORT,
+                  .signal_fd = -1,
+                  .guard_fd = -1,
+                  .oom_kills = -1,
+                  .feed = {.from = -1}};
     int code = LVNI_EXIT_OK;
     open_sinks(&r);
     lvn_status s = lvni_launch_options_read(n, words, &r.o);
@@ -294,7 +325,8 @@ int lvni_launch(int n, const char *const *words, char *const *environment, lvni_
         lvni_launch_attempt_free(&r); /* a folder cannot be looked into where all files are open */
     }
     drain(&r, code == LVNI_EXIT_OK && r.reason == LVNI_REASON_NONE);
-    const bool good = r.o.keep_logs == LVNI_KEEP_FAILURE && r.begin_ns != 0 && (code == LVNI_EXIT_OK || r.signal != 0);
+    const bool good = r.o.keep_logs == LVNI_KEEP_FAILURE && r.begin_ns != 0 &&
+                      (code == LVNI_EXIT_OK || r.signal != 0);
     if (good || lvni_launch_not_begun(&r)) {
         lvni_launch_remove_files(&r);
     }

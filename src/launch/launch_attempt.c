@@ -1,4 +1,5 @@
-/* One attempt: start all ranks, look after them in one poll loop, until the last one and all it left behind are gone. */
+/* One attempt: start all ranks, look after them in one poll loop, until the last one and all it
+ * left behind are gone. */
 #include "launch/launch_impl.h"
 
 #include "core/alloc.h"
@@ -22,8 +23,11 @@ static void note_end(lvni_run *r, lvni_proc *p, const siginfo_t *info, uint64_t 
     p->how = info->si_code;
     p->status = info->si_status;
     const bool by_signal = p->how != CLD_EXITED;
-    /* SIGKILL only once it was sent: of ranks that are noticed dead together the end of a neighbour may come first. */
-    const bool of_ours = by_signal ? p->status == SIGTERM || (p->status == SIGKILL && r->phase == LVNI_PHASE_KILL) || p->status == r->signal
+    /* SIGKILL only once it was sent: of ranks that are noticed dead together the end of a neighbour
+     * may come first. */
+    const bool of_ours = by_signal ? p->status == SIGTERM ||
+                                         (p->status == SIGKILL && r->phase == LVNI_PHASE_KILL) ||
+                                         p->status == r->signal
                                    : p->status == LVNI_EXIT_SIGTERM;
     p->stopped = r->phase != LVNI_PHASE_RUN && of_ours;
     const int code = lvni_launch_code_of(p);
@@ -76,14 +80,18 @@ static void on_signal(lvni_run *r, const struct signalfd_siginfo *info, uint64_t
 {
     const int number = (int)info->ssi_signo;
     on_key(r, info);
-    /* The terminal sends to its whole foreground group: a process that shares ours has it already. */
+    /* The terminal sends to its whole foreground group: a process that shares ours has it
+     * already. */
     const bool had = r->shares_group && info->ssi_code == SI_KERNEL;
     switch (number) {
     case SIGCHLD: return;
     case SIGINT:
     case SIGTERM:
     case SIGHUP:
-    case SIGQUIT: lvni_launch_stop(r, LVNI_REASON_SIGNAL, had && r->phase == LVNI_PHASE_RUN ? 0 : number, now_ns); break;
+    case SIGQUIT:
+        lvni_launch_stop(r, LVNI_REASON_SIGNAL, had && r->phase == LVNI_PHASE_RUN ? 0 : number,
+                         now_ns);
+        break;
     case SIGTSTP:
         lvni_launch_send(r, had ? 0 : number);
         kill(getpid(), SIGSTOP);
@@ -138,7 +146,8 @@ static const lvni_proc *early_bird(const lvni_run *r)
 
 static void check_straggler(lvni_run *r, uint64_t now_ns, uint64_t *next)
 {
-    const lvni_proc *early = r->o.straggler_timeout_s > 0 && r->phase == LVNI_PHASE_RUN ? early_bird(r) : NULL;
+    const lvni_proc *early =
+        r->o.straggler_timeout_s > 0 && r->phase == LVNI_PHASE_RUN ? early_bird(r) : NULL;
     if (early == NULL) {
         return;
     }
@@ -244,8 +253,11 @@ static lvn_status look_after(lvni_run *r)
         const uint64_t next = tick(r, before);
         flush(r);
         watch_all(r, &w);
-        const uint64_t wait_ns = next == 0 ? (uint64_t)LONGEST_MS * 1000000u : next > before ? next - before : 0;
-        const int wait_ms = wait_ns / 1000000u >= LONGEST_MS ? LONGEST_MS : (int)((wait_ns + 999999u) / 1000000u);
+        const uint64_t wait_ns = next == 0       ? (uint64_t)LONGEST_MS * 1000000u
+                                 : next > before ? next - before
+                                                 : 0;
+        const int wait_ms =
+            wait_ns / 1000000u >= LONGEST_MS ? LONGEST_MS : (int)((wait_ns + 999999u) / 1000000u);
         if (poll(w.fds, (nfds_t)w.n, wait_ms) < 0 && errno != EINTR) {
             break;
         }
@@ -259,7 +271,9 @@ static lvn_status look_after(lvni_run *r)
 
 static int code_of_start(int error)
 {
-    return error == 0 ? LVNI_EXIT_OK : error == ENOENT ? LVNI_EXIT_NO_PROGRAM : LVNI_EXIT_NOT_EXECUTABLE;
+    return error == 0        ? LVNI_EXIT_OK
+           : error == ENOENT ? LVNI_EXIT_NO_PROGRAM
+                             : LVNI_EXIT_NOT_EXECUTABLE;
 }
 
 lvn_status lvni_launch_attempt(lvni_run *r, int *code)

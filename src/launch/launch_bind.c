@@ -1,5 +1,5 @@
-/* Binding ranks to cores (launch_bind.h): hwloc tells which hardware threads are one core and in which order cores lie; the system's
- * affinity mask says which of them are ours. */
+/* Binding ranks to cores (launch_bind.h): hwloc tells which hardware threads are one core and in
+ * which order cores lie; the system's affinity mask says which of them are ours. */
 #include "launch/launch_bind.h"
 
 #include "core/alloc.h"
@@ -127,7 +127,10 @@ static void give(const machine *m, hwloc_const_cpuset_t cpus, cpu_set_t *to)
 static lvn_status cut_cores(const machine *m, lvni_bind_plan *p)
 {
     if (m->n_cores < p->n) {
-        LVN_FAIL(LVN_ERR_USAGE, "bind=cores: %d cores cannot be dealt out to %d ranks; start fewer ranks, or bind=none", m->n_cores, p->n);
+        LVN_FAIL(
+            LVN_ERR_USAGE,
+            "bind=cores: %d cores cannot be dealt out to %d ranks; start fewer ranks, or bind=none",
+            m->n_cores, p->n);
     }
     for (int i = 0; i < p->n; i++) {
         int first, count;
@@ -144,7 +147,8 @@ static lvn_status cut_cores(const machine *m, lvni_bind_plan *p)
 /* The k-th of our cores that lies in the node, NULL when it has no more. */
 static hwloc_obj_t core_of_node(const machine *m, int node, int k)
 {
-    struct hwloc_obj *const memory = hwloc_get_numanode_obj_by_os_index(m->topology, (unsigned)node);
+    struct hwloc_obj *const memory =
+        hwloc_get_numanode_obj_by_os_index(m->topology, (unsigned)node);
     for (int i = 0; memory != NULL && memory->cpuset != NULL && i < m->n_cores; i++) {
         if (hwloc_bitmap_intersects(memory->cpuset, m->cores[i]->cpuset) && k-- == 0) {
             return m->cores[i];
@@ -153,7 +157,8 @@ static hwloc_obj_t core_of_node(const machine *m, int node, int k)
     return NULL;
 }
 
-/* Ranks on one node share its cores as cut_cores does with all. false: a node is unknown or has too few. */
+/* Ranks on one node share its cores as cut_cores does with all. false: a node is unknown or has too
+ * few. */
 static bool cut_nodes(const machine *m, const int *gpu_numa, lvni_bind_plan *p)
 {
     for (int i = 0; i < p->n; i++) {
@@ -195,7 +200,8 @@ static lvn_status make_masks(lvni_bind_plan *p, size_t bytes)
     return LVN_OK;
 }
 
-static lvn_status cut(machine *m, lvni_bind how, const int *gpu_numa, lvni_notices *notices, lvni_bind_plan *p)
+static lvn_status cut(machine *m, lvni_bind how, const int *gpu_numa, lvni_notices *notices,
+                      lvni_bind_plan *p)
 {
     LVN_TRY(make_masks(p, m->bytes));
     LVN_TRY(open_machine(m));
@@ -203,8 +209,11 @@ static lvn_status cut(machine *m, lvni_bind how, const int *gpu_numa, lvni_notic
         return LVN_OK;
     }
     if (how == LVNI_BIND_NUMA) {
-        lvni_notice_warn(notices, 212, "%s; ranks are bound by cores", gpu_numa == NULL ? "bind=numa without GPUs has no node to bind to"
-                                                                                        : "the NUMA node of a GPU is unknown, or has fewer cores one may use than ranks");
+        lvni_notice_warn(
+            notices, 212, "%s; ranks are bound by cores",
+            gpu_numa == NULL
+                ? "bind=numa without GPUs has no node to bind to"
+                : "the NUMA node of a GPU is unknown, or has fewer cores one may use than ranks");
         for (int i = 0; i < p->n; i++) {
             memset(p->cpus[i], 0, p->cpu_bytes);
         }
@@ -217,7 +226,8 @@ static lvni_bind decide(lvni_bind wish, int n, int n_cpus, const int *gpu_numa, 
     if (wish != LVNI_BIND_AUTO) {
         return wish;
     }
-    if (n_cpus < 2 * n || bound || (n == 1 && gpu_numa == NULL)) { /* one rank alone has them all anyway */
+    if (n_cpus < 2 * n || bound || (n == 1 && gpu_numa == NULL)) {
+        /* one rank alone has them all anyway */
         return LVNI_BIND_NONE;
     }
     for (int i = 0; i < n; i++) {
@@ -228,7 +238,8 @@ static lvni_bind decide(lvni_bind wish, int n, int n_cpus, const int *gpu_numa, 
     return LVNI_BIND_NUMA;
 }
 
-lvn_status lvni_bind_make(lvni_bind wish, int n, const int *gpu_numa, bool bound, lvni_notices *notices, lvni_bind_plan *out)
+lvn_status lvni_bind_make(lvni_bind wish, int n, const int *gpu_numa, bool bound,
+                          lvni_notices *notices, lvni_bind_plan *out)
 {
     *out = (lvni_bind_plan){.n = n, .how = LVNI_BIND_NONE};
     cpu_set_t *mask;
@@ -258,7 +269,8 @@ void lvni_bind_free(lvni_bind_plan *p)
 
 int lvni_bind_threads(const lvni_bind_plan *p, int rank)
 {
-    const int n = p->how == LVNI_BIND_NONE ? p->n_cpus / p->n : CPU_COUNT_S(p->cpu_bytes, p->cpus[rank]);
+    const int n =
+        p->how == LVNI_BIND_NONE ? p->n_cpus / p->n : CPU_COUNT_S(p->cpu_bytes, p->cpus[rank]);
     return n > 1 ? n : 1;
 }
 

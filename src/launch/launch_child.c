@@ -1,4 +1,5 @@
-/* Starting one process (launch_child.h). Between fork and exec stand only calls that may be made in a signal handler. */
+/* Starting one process (launch_child.h). Between fork and exec stand only calls that may be made in
+ * a signal handler. */
 #include "launch/launch_child.h"
 
 #include "core/alloc.h"
@@ -13,7 +14,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { MEMORY_PREFERRED = 1, NODES_MAX = 1024 }; /* MPOL_PREFERRED of <numaif.h>, which is a library of its own */
+/* MPOL_PREFERRED of <numaif.h>, which is a library of its own */
+enum { MEMORY_PREFERRED = 1, NODES_MAX = 1024 };
 
 static void prefer_memory_of(int node)
 {
@@ -51,7 +53,8 @@ static void become(const lvni_child *c, pid_t launcher, int told)
     setrlimit(RLIMIT_NOFILE, &c->files);
     signal(SIGPIPE, SIG_DFL);
     signal(SIGXFSZ, SIG_DFL);
-    if (put_at(c->in, 0) && put_at(c->out, 1) && put_at(c->err, 2) && keep_open(c->keep_fds[0]) && keep_open(c->keep_fds[1])) {
+    if (put_at(c->in, 0) && put_at(c->out, 1) && put_at(c->err, 2) && keep_open(c->keep_fds[0]) &&
+        keep_open(c->keep_fds[1])) {
         sigprocmask(SIG_SETMASK, &c->signals, NULL);
         execve(c->path, (char *const *)(uintptr_t)c->argv, c->envp);
     }
@@ -85,7 +88,9 @@ lvn_status lvni_child_start(const lvni_child *c, pid_t *pid, int *error)
     }
     close(told[0]);
     if (*pid < 0) {
-        LVN_FAIL(LVN_ERR_IO, "no process could be started: %s (ulimit -u, pids.max of the container)", strerror(fork_error));
+        LVN_FAIL(LVN_ERR_IO,
+                 "no process could be started: %s (ulimit -u, pids.max of the container)",
+                 strerror(fork_error));
     }
     if (n == (ssize_t)sizeof *error) {
         LVN_FAIL(LVN_ERR_NOT_FOUND, "%s cannot be executed: %s", c->path, strerror(*error));
@@ -102,7 +107,8 @@ static int judge(const char *path)
     if (stat(path, &info) != 0) {
         return errno == EACCES ? LVNI_EXIT_NOT_EXECUTABLE : LVNI_EXIT_NO_PROGRAM;
     }
-    return S_ISREG(info.st_mode) && access(path, X_OK) == 0 ? LVNI_EXIT_OK : LVNI_EXIT_NOT_EXECUTABLE;
+    return S_ISREG(info.st_mode) && access(path, X_OK) == 0 ? LVNI_EXIT_OK
+                                                            : LVNI_EXIT_NOT_EXECUTABLE;
 }
 
 static lvn_status search_path(const char *name, const char *search, lvni_str *found, int *exit_code)
@@ -131,7 +137,8 @@ static lvn_status search_path(const char *name, const char *search, lvni_str *fo
     return LVN_OK;
 }
 
-lvn_status lvni_child_find_program(const char *name, const char *search, char **path, int *exit_code)
+lvn_status lvni_child_find_program(const char *name, const char *search, char **path,
+                                   int *exit_code)
 {
     lvni_str found = {0};
     *path = NULL;
@@ -141,15 +148,21 @@ lvn_status lvni_child_find_program(const char *name, const char *search, char **
     } else if (name[0] == '\0') {
         *exit_code = LVNI_EXIT_NO_PROGRAM;
     } else {
-        LVN_TRY(search_path(name, search != NULL ? search : "/usr/local/bin:/usr/bin:/bin", &found, exit_code));
+        LVN_TRY(search_path(name, search != NULL ? search : "/usr/local/bin:/usr/bin:/bin", &found,
+                            exit_code));
     }
     lvn_status s = lvni_str_status(&found);
     if (s == LVN_OK && *exit_code == LVNI_EXIT_NO_PROGRAM) {
-        s = lvn_error_set(LVN_ERR_NOT_FOUND, __FILE__, __LINE__, "%s: there is no such program%s", name,
-                          strchr(name, '/') != NULL ? "" : " in the folders of PATH; one in this folder is written ./NAME");
+        s = lvn_error_set(LVN_ERR_NOT_FOUND, __FILE__, __LINE__, "%s: there is no such program%s",
+                          name,
+                          strchr(name, '/') != NULL
+                              ? ""
+                              : " in the folders of PATH; one in this folder is written ./NAME");
     } else if (s == LVN_OK && *exit_code == LVNI_EXIT_NOT_EXECUTABLE) {
-        s = lvn_error_set(LVN_ERR_NOT_FOUND, __FILE__, __LINE__, "%s is no program one may execute: chmod +x it, or name its interpreter (python3 %s)",
-                          lvni_str_text(&found), name);
+        s = lvn_error_set(
+            LVN_ERR_NOT_FOUND, __FILE__, __LINE__,
+            "%s is no program one may execute: chmod +x it, or name its interpreter (python3 %s)",
+            lvni_str_text(&found), name);
     }
     if (s != LVN_OK) {
         lvni_str_free(&found);

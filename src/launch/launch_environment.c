@@ -1,5 +1,6 @@
-/* The environment of one rank: the launcher's own, without what an earlier launcher may have left in it, with who the rank is, in our
- * words and in those that programs written for torchrun know; last what the user said. */
+/* The environment of one rank: the launcher's own, without what an earlier launcher may have left
+ * in it, with who the rank is, in our words and in those that programs written for torchrun know;
+ * last what the user said. */
 #include "launch/launch_impl.h"
 
 #include "core/alloc.h"
@@ -25,13 +26,20 @@ void lvni_launch_name(const lvni_run *r, const lvni_proc *p, lvni_rank_name *out
 
 void lvni_launch_forget_earlier(lvni_variables *v, bool meeting)
 {
-    static const char *const names[] = {
-        "LEVIN_RANK", "LEVIN_WORLD_SIZE", "LEVIN_LOCAL_RANK", "LEVIN_LOCAL_WORLD_SIZE", "LEVIN_NODE_RANK", "LEVIN_NNODES", "LEVIN_STORE_FD", "LEVIN_LOCK_FD", "LEVIN_HANDED_OVER",
-        "LEVIN_RESTART_COUNT", "LEVIN_MAX_RESTARTS", "LEVIN_ERROR_FILE", "LEVIN_LAUNCHED",
-        "LEVIN_LAUNCH_ID", "LEVIN_DEVICES", "LEVIN_MADE_DIR", "LEVIN_RUN_KEY",
-        "RANK", "WORLD_SIZE", "LOCAL_RANK",
-        "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "NODE_RANK",
-        "ROLE_RANK", "ROLE_WORLD_SIZE", "ROLE_NAME"};
+    static const char *const names[] = {"LEVIN_RANK",         "LEVIN_WORLD_SIZE",
+                                        "LEVIN_LOCAL_RANK",   "LEVIN_LOCAL_WORLD_SIZE",
+                                        "LEVIN_NODE_RANK",    "LEVIN_NNODES",
+                                        "LEVIN_STORE_FD",     "LEVIN_LOCK_FD",
+                                        "LEVIN_HANDED_OVER",  "LEVIN_RESTART_COUNT",
+                                        "LEVIN_MAX_RESTARTS", "LEVIN_ERROR_FILE",
+                                        "LEVIN_LAUNCHED",     "LEVIN_LAUNCH_ID",
+                                        "LEVIN_DEVICES",      "LEVIN_MADE_DIR",
+                                        "LEVIN_RUN_KEY",      "RANK",
+                                        "WORLD_SIZE",         "LOCAL_RANK",
+                                        "LOCAL_WORLD_SIZE",   "GROUP_RANK",
+                                        "GROUP_WORLD_SIZE",   "NODE_RANK",
+                                        "ROLE_RANK",          "ROLE_WORLD_SIZE",
+                                        "ROLE_NAME"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         lvni_variables_unset(v, names[i]);
     }
@@ -106,8 +114,9 @@ void lvni_launch_say_timeout(const lvni_launch_options *o, lvni_variables *v)
     }
 }
 
-/* On one node the store of rank 0 gets a socket that listens already; MASTER_PORT is a port of its own, since rank 0 of a foreign
- * program opens it itself. Over nodes both are the port the user gave: a run is one or the other. */
+/* On one node the store of rank 0 gets a socket that listens already; MASTER_PORT is a port of its
+ * own, since rank 0 of a foreign program opens it itself. Over nodes both are the port the user
+ * gave: a run is one or the other. */
 static void say_where(const lvni_run *r, const lvni_proc *p, lvni_variables *v)
 {
     lvni_variables_set(v, "LEVIN_MASTER_ADDR", r->master_addr);
@@ -149,12 +158,14 @@ static int place_of(const lvni_device_choice *d, int i)
     return place;
 }
 
-/* Under Slurm ranks see all that Slurm shows, and elsewhere a shared device once: which is whose is told in words that only levin knows. */
+/* Under Slurm ranks see all that Slurm shows, and elsewhere a shared device once: which is whose is
+ * told in words that only levin knows. */
 static void say_list(const lvni_device_choice *d, bool chosen_alone, lvni_variables *v)
 {
     lvni_str list = {0};
     for (int i = 0; i < d->n; i++) {
-        lvni_str_printf(&list, "%s%d", i == 0 ? "" : ",", chosen_alone ? place_of(d, i) : d->index[i]);
+        lvni_str_printf(&list, "%s%d", i == 0 ? "" : ",",
+                        chosen_alone ? place_of(d, i) : d->index[i]);
     }
     v->failed = v->failed || lvni_str_status(&list) != LVN_OK;
     lvni_variables_set(v, "LEVIN_DEVICES", lvni_str_text(&list));
@@ -163,7 +174,8 @@ static void say_list(const lvni_device_choice *d, bool chosen_alone, lvni_variab
 
 static void say_devices(const lvni_run *r, lvni_variables *v)
 {
-    if (r->devices.listed && r->devices.n == r->local && (r->cuda_visible == NULL || is_shared(&r->devices))) {
+    if (r->devices.listed && r->devices.n == r->local &&
+        (r->cuda_visible == NULL || is_shared(&r->devices))) {
         say_list(&r->devices, r->cuda_visible != NULL, v);
     }
     if (r->cuda_visible != NULL) {
@@ -180,15 +192,18 @@ static void say_devices(const lvni_run *r, lvni_variables *v)
     }
 }
 
-/* libgomp's teams spin for long while they wait, which is fine for one process on a machine and slows many ranks down tenfold. */
+/* libgomp's teams spin for long while they wait, which is fine for one process on a machine and
+ * slows many ranks down tenfold. */
 static void say_threads(const lvni_run *r, const lvni_proc *p, lvni_variables *v)
 {
     if (r->o.omp > 0) {
         lvni_variables_set_number(v, "OMP_NUM_THREADS", r->o.omp);
     } else if (lvni_variables_get(v, "OMP_NUM_THREADS") == NULL) {
-        lvni_variables_set_number(v, "OMP_NUM_THREADS", lvni_bind_threads(&r->binding, p->local_rank));
+        lvni_variables_set_number(v, "OMP_NUM_THREADS",
+                                  lvni_bind_threads(&r->binding, p->local_rank));
     }
-    if (lvni_variables_get(v, "GOMP_SPINCOUNT") == NULL && lvni_variables_get(v, "OMP_WAIT_POLICY") == NULL) {
+    if (lvni_variables_get(v, "GOMP_SPINCOUNT") == NULL &&
+        lvni_variables_get(v, "OMP_WAIT_POLICY") == NULL) {
         lvni_variables_set(v, "GOMP_SPINCOUNT", "2000");
     }
 }
@@ -211,8 +226,10 @@ static lvn_status set_from(lvni_variables *v, const char *variable, const lvni_r
     return s;
 }
 
-/* Lines NAME=VALUE; empty ones and comments (#) are skipped, `export ` in front and quotes around a value are left out. */
-static lvn_status set_line(lvni_variables *v, char *line, const char *path, int number, const lvni_rank_name *name)
+/* Lines NAME=VALUE; empty ones and comments (#) are skipped, `export ` in front and quotes around a
+ * value are left out. */
+static lvn_status set_line(lvni_variables *v, char *line, const char *path, int number,
+                           const lvni_rank_name *name)
 {
     line += strspn(line, " \t");
     if (strncmp(line, "export ", 7) == 0) {
@@ -240,10 +257,12 @@ static lvn_status set_line(lvni_variables *v, char *line, const char *path, int 
 lvn_status lvni_launch_read_env_file(lvni_launch_options *o)
 {
     size_t bytes;
-    return o->env_file == NULL ? LVN_OK : lvni_file_read(o->env_file, ENV_FILE_MAX, &o->env_lines, &bytes);
+    return o->env_file == NULL ? LVN_OK
+                               : lvni_file_read(o->env_file, ENV_FILE_MAX, &o->env_lines, &bytes);
 }
 
-static lvn_status set_lines(lvni_variables *v, const char *lines, const char *path, const lvni_rank_name *name)
+static lvn_status set_lines(lvni_variables *v, const char *lines, const char *path,
+                            const lvni_rank_name *name)
 {
     char *data = lvni_strdup(LVNI_TAG_CORE, lines);
     if (data == NULL) {
@@ -263,7 +282,8 @@ static lvn_status set_lines(lvni_variables *v, const char *lines, const char *pa
     return s;
 }
 
-lvn_status lvni_launch_say_wishes(const lvni_launch_options *o, const lvni_rank_name *name, lvni_variables *v)
+lvn_status lvni_launch_say_wishes(const lvni_launch_options *o, const lvni_rank_name *name,
+                                  lvni_variables *v)
 {
     if (o->env_lines != NULL) {
         LVN_TRY(set_lines(v, o->env_lines, o->env_file, name));

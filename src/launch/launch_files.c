@@ -33,7 +33,8 @@ lvn_status lvni_launch_path(char **out, const char *fmt, ...)
 
 /* ---- names ---- */
 
-static lvn_status expand_path(const lvni_run *r, const lvni_proc *p, const char *pattern, char **out)
+static lvn_status expand_path(const lvni_run *r, const lvni_proc *p, const char *pattern,
+                              char **out)
 {
     lvni_rank_name name;
     lvni_launch_name(r, p, &name);
@@ -51,13 +52,15 @@ static lvn_status name_logs(const lvni_run *r, lvni_proc *p)
     if (r->o.output != NULL) {
         LVN_TRY(expand_path(r, p, r->o.output, &p->out_log));
     } else {
-        LVN_TRY(lvni_launch_path(&p->out_log, "%s/logs/attempt_%d/rank_%d/stdout.log", r->run_dir, r->attempt, p->rank));
+        LVN_TRY(lvni_launch_path(&p->out_log, "%s/logs/attempt_%d/rank_%d/stdout.log", r->run_dir,
+                                 r->attempt, p->rank));
     }
     const char *error = r->o.error != NULL ? r->o.error : r->o.output;
     if (error != NULL) {
         return expand_path(r, p, error, &p->err_log);
     }
-    return lvni_launch_path(&p->err_log, "%s/logs/attempt_%d/rank_%d/stderr.log", r->run_dir, r->attempt, p->rank);
+    return lvni_launch_path(&p->err_log, "%s/logs/attempt_%d/rank_%d/stderr.log", r->run_dir,
+                            r->attempt, p->rank);
 }
 
 /* /dev/null and pipes may serve all. */
@@ -70,7 +73,10 @@ static bool is_plain(const char *path)
 static lvn_status check_apart(const char *a, int rank_a, const char *b, int rank_b)
 {
     if (strcmp(a, b) == 0 && is_plain(a)) {
-        LVN_FAIL(LVN_ERR_USAGE, "ranks %d and %d would write into one file, %s: put %%r into the name, or allow it with --output-append-shared", rank_a, rank_b, a);
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "ranks %d and %d would write into one file, %s: put %%r into the name, or allow "
+                 "it with --output-append-shared",
+                 rank_a, rank_b, a);
     }
     return LVN_OK;
 }
@@ -79,7 +85,8 @@ lvn_status lvni_launch_name_files(lvni_run *r)
 {
     for (int i = 0; i < r->local; i++) {
         lvni_proc *p = &r->procs[i];
-        LVN_TRY(lvni_launch_path(&p->record, "%s/errors/attempt_%d_rank_%d.json", r->run_dir, r->attempt, p->rank));
+        LVN_TRY(lvni_launch_path(&p->record, "%s/errors/attempt_%d_rank_%d.json", r->run_dir,
+                                 r->attempt, p->rank));
         p->pid = i; /* %p: some numbers that differ, until there are processes */
         LVN_TRY(name_logs(r, p));
         for (int k = 0; k < i && !r->o.append_shared; k++) {
@@ -117,7 +124,8 @@ static lvn_status open_log(const lvni_run *r, const char *path, int *fd)
 
 bool lvni_launch_logs_by_pid(const lvni_run *r)
 {
-    const lvni_rank_name one = {.host = "", .run_id = "", .pid = 1}, two = {.host = "", .run_id = "", .pid = 2};
+    const lvni_rank_name one = {.host = "", .run_id = "", .pid = 1},
+                         two = {.host = "", .run_id = "", .pid = 2};
     const char *patterns[] = {r->o.output, r->o.error};
     bool differ = false;
     for (int i = 0; i < 2; i++) {
@@ -184,11 +192,15 @@ static bool left_by_itself(const lvni_run *r)
 
 bool lvni_launch_not_begun(const lvni_run *r)
 {
-    const bool ended = r->broken || r->reason == LVNI_REASON_SIGNAL || (r->reason == LVNI_REASON_FAILURE && left_by_itself(r));
-    DIR *d = ended && !r->taken && r->run_dir != NULL && r->o.keep_logs == LVNI_KEEP_STARTED ? opendir(r->run_dir) : NULL;
+    const bool ended = r->broken || r->reason == LVNI_REASON_SIGNAL ||
+                       (r->reason == LVNI_REASON_FAILURE && left_by_itself(r));
+    DIR *d = ended && !r->taken && r->run_dir != NULL && r->o.keep_logs == LVNI_KEEP_STARTED
+                 ? opendir(r->run_dir)
+                 : NULL;
     bool alone = d != NULL;
     for (const struct dirent *e = NULL; alone && (e = readdir(d)) != NULL;) {
-        alone = e->d_name[0] == '.' || strcmp(e->d_name, "logs") == 0 || strcmp(e->d_name, "errors") == 0;
+        alone = e->d_name[0] == '.' || strcmp(e->d_name, "logs") == 0 ||
+                strcmp(e->d_name, "errors") == 0;
     }
     if (d != NULL) {
         closedir(d);
@@ -210,7 +222,8 @@ void lvni_launch_remove_files(const lvni_run *r)
     }
     remove_folder("%s/logs", r->run_dir);
     remove_folder("%s/errors", r->run_dir);
-    for (size_t n = strlen(r->run_dir); n > 1 && n >= r->made_from; n--) { /* and those above it that were not there before */
+    for (size_t n = strlen(r->run_dir); n > 1 && n >= r->made_from; n--) {
+        /* and those above it that were not there before */
         if (r->run_dir[n] == '/' || r->run_dir[n] == '\0') {
             remove_folder("%.*s", (int)n, r->run_dir);
         }
@@ -226,7 +239,8 @@ void lvni_launch_remove_files(const lvni_run *r)
 /* What stands behind the word and a number, NULL when the name is another. */
 static const char *after_number(const char *name, const char *word)
 {
-    const size_t n = strlen(word), digits = strncmp(name, word, n) == 0 ? strspn(name + n, "0123456789") : 0;
+    const size_t n = strlen(word),
+                 digits = strncmp(name, word, n) == 0 ? strspn(name + n, "0123456789") : 0;
     return digits > 0 ? name + n + digits : NULL;
 }
 
@@ -250,13 +264,16 @@ static bool is_record(const char *name)
 }
 
 /* The files of this kind, and the folder if it is empty then. */
-static void forget_in(const char *dir, bool (*is_ours)(const char *name), void (*forget)(const char *path))
+static void forget_in(const char *dir, bool (*is_ours)(const char *name),
+                      void (*forget)(const char *path))
 {
     char path[4096];
-    const int fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); /* what a link leads to is not ours to empty */
+    /* what a link leads to is not ours to empty */
+    const int fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
     for (const struct dirent *e = NULL; d != NULL && (e = readdir(d)) != NULL;) {
-        if (is_ours(e->d_name) && snprintf(path, sizeof path, "%s/%s", dir, e->d_name) < (int)sizeof path) {
+        if (is_ours(e->d_name) &&
+            snprintf(path, sizeof path, "%s/%s", dir, e->d_name) < (int)sizeof path) {
             forget(path);
         }
     }

@@ -1,5 +1,6 @@
-/* GPUs without a driver library (launch_gpus.h): /proc/driver/nvidia/gpus/PCI/information holds UUID and number of the device file,
- * /sys/bus/pci/devices/PCI/numa_node the memory node. Containers may show all of them and have the device files of a few. */
+/* GPUs without a driver library (launch_gpus.h): /proc/driver/nvidia/gpus/PCI/information holds
+ * UUID and number of the device file, /sys/bus/pci/devices/PCI/numa_node the memory node.
+ * Containers may show all of them and have the device files of a few. */
 #include "launch/launch_gpus.h"
 
 #include "core/alloc.h"

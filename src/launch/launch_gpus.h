@@ -1,4 +1,5 @@
-/* The GPUs of this machine as the kernel's file systems tell them: no driver library is loaded for that. */
+/* The GPUs of this machine as the kernel's file systems tell them: no driver library is loaded for
+ * that. */
 #ifndef LEVIN_LAUNCH_LAUNCH_GPUS_H
 #define LEVIN_LAUNCH_LAUNCH_GPUS_H
 
@@ -10,7 +11,8 @@ typedef struct lvni_gpu {
     int numa;      /* -1: unknown */
 } lvni_gpu;
 
-/* Those with a device file under root/dev, in the order of their PCI addresses. root: "" but in tests. *gpus: lvni_free. */
+/* Those with a device file under root/dev, in the order of their PCI addresses. root: "" but in
+ * tests. *gpus: lvni_free. */
 lvn_status lvni_gpus_find(const char *root, lvni_gpu **gpus, int *n);
 
 #endif

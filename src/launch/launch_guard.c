@@ -1,8 +1,8 @@
-/* The launcher itself may be killed, by a person or by the kernel for lack of memory. Its ranks die with it (PR_SET_PDEATHSIG), but not
- * what they started. A small process waits for that moment: it holds the end of a pipe, and when the launcher is gone without a word it
- * kills every process that carries the mark of this launcher in its environment. The mark holds the
- * run's id and a number of its own: a next run in the same folder, under the same name too, may have
- * begun by then. */
+/* The launcher itself may be killed, by a person or by the kernel for lack of memory. Its ranks die
+ * with it (PR_SET_PDEATHSIG), but not what they started. A small process waits for that moment: it
+ * holds the end of a pipe, and when the launcher is gone without a word it kills every process that
+ * carries the mark of this launcher in its environment. The mark holds the run's id and a number of
+ * its own: a next run in the same folder, under the same name too, may have begun by then. */
 #include "launch/launch_impl.h"
 
 #include "core/alloc.h"
@@ -58,7 +58,8 @@ static int kill_marked(const char *mark)
     return n;
 }
 
-/* Keeps nothing open, so that who reads the launcher's output sees its end; belongs to no terminal's group. */
+/* Keeps nothing open, so that who reads the launcher's output sees its end; belongs to no
+ * terminal's group. */
 static void guard(int from, const char *mark)
 {
     sigset_t all;
@@ -100,7 +101,9 @@ lvn_status lvni_guard_start(lvni_run *r)
         guard(ends[0], lvni_str_text(&mark));
     }
     if (s == LVN_OK && r->guard < 0) {
-        s = lvn_error_set(LVN_ERR_IO, __FILE__, __LINE__, "no process could be started: %s (ulimit -u, pids.max of the container)", strerror(errno));
+        s = lvn_error_set(LVN_ERR_IO, __FILE__, __LINE__,
+                          "no process could be started: %s (ulimit -u, pids.max of the container)",
+                          strerror(errno));
     }
     r->guard_fd = ends[1];
     close(ends[0]);

@@ -1,4 +1,5 @@
-/* The launcher's state: what was asked, what runs where, and its processes. Shared by the launch_*.c files alone. */
+/* The launcher's state: what was asked, what runs where, and its processes. Shared by the
+ * launch_*.c files alone. */
 #ifndef LEVIN_LAUNCH_LAUNCH_IMPL_H
 #define LEVIN_LAUNCH_LAUNCH_IMPL_H
 
@@ -52,7 +53,7 @@ typedef struct lvni_feed {
         int fd; /* -1: closed */
         lvni_str kept;
         size_t at;
-    } *to;
+    } * to;
 } lvni_feed;
 
 typedef struct lvni_run {
@@ -69,12 +70,13 @@ typedef struct lvni_run {
     bool under_slurm;
     char master_addr[256], port_text[16];
     char host[256], run_id[65];
-    char
-        launch_id[96]; /* of this launcher alone, for its guard (launch_guard.c); "" in a dry run */
+    /* of this launcher alone, for its guard (launch_guard.c); "" in a dry run */
+    char launch_id[96];
     char *run_dir, *program;
     int lock_fd; /* of run_dir, while this run has it to itself; rank 0 gets it, too; -1: none */
     bool taken;  /* another run has it */
-    size_t made_from; /* the first part of run_dir's path that was not there before; longer than it: all was */
+    /* the first part of run_dir's path that was not there before; longer than it: all was */
+    size_t made_from;
     bool *shown; /* by rank */
     lvni_bind_plan binding;
     lvni_stdin input;
@@ -88,9 +90,9 @@ typedef struct lvni_run {
     lvni_feed feed;
     lvni_phase phase;
     lvni_reason reason;
-    bool broken;              /* the first attempt could not be made */
-    int signal;               /* that the user sent */
-    int straggler;            /* the rank that ended early */
+    bool broken;   /* the first attempt could not be made */
+    int signal;    /* that the user sent */
+    int straggler; /* the rank that ended early */
     uint64_t stop_ns, kill_ns, all_dead_ns;
     bool swept; /* what processes left behind was asked to end */
     /* all attempts */
@@ -106,7 +108,8 @@ typedef struct lvni_run {
     int64_t oom_kills; /* of this control group, at the start; -1: unknown */
 } lvni_run;
 
-/* launch.c: the signals that the process which became this launcher blocked, so that none comes between the two, are taken out. */
+/* launch.c: the signals that the process which became this launcher blocked, so that none comes
+ * between the two, are taken out. */
 void lvni_launch_unblock(char *const *environment, sigset_t *set);
 
 /* launch_layout.c: fills what runs where, from the options and the environment. */
@@ -114,80 +117,98 @@ lvn_status lvni_launch_layout(lvni_run *r);
 void lvni_launch_layout_free(lvni_run *r);
 
 /* launch_environment.c: what one rank gets. */
-/* W214: misspelled variables of NCCL among those that the ranks will see. Nothing where they are known not to use it. */
+/* W214: misspelled variables of NCCL among those that the ranks will see. Nothing where they are
+ * known not to use it. */
 lvn_status lvni_launch_warn_of_nccl(lvni_run *r);
 lvn_status lvni_launch_read_env_file(lvni_launch_options *o); /* once: it may be a pipe */
 lvn_status lvni_launch_environment(const lvni_run *r, const lvni_proc *p, lvni_variables *out);
 void lvni_launch_name(const lvni_run *r, const lvni_proc *p, lvni_rank_name *out);
-/* Removes what an earlier launcher left; meeting: also the name of the run and where its ranks met, which a user may set, too. */
+/* Removes what an earlier launcher left; meeting: also the name of the run and where its ranks met,
+ * which a user may set, too. */
 void lvni_launch_forget_earlier(lvni_variables *v, bool meeting);
 void lvni_launch_say_timeout(const lvni_launch_options *o, lvni_variables *v);
 /* --env-file, --env, --unset, in this order. */
-lvn_status lvni_launch_say_wishes(const lvni_launch_options *o, const lvni_rank_name *name, lvni_variables *v);
+lvn_status lvni_launch_say_wishes(const lvni_launch_options *o, const lvni_rank_name *name,
+                                  lvni_variables *v);
 
 /* launch_run_dir.c */
 lvn_status lvni_launch_choose_run_dir(lvni_run *r);
-/* Before anything is written or removed there, and until the end of this process and of rank 0. LVN_ERR_USAGE: another process has it. */
+/* Before anything is written or removed there, and until the end of this process and of rank 0.
+ * LVN_ERR_USAGE: another process has it. */
 lvn_status lvni_launch_lock_run_dir(lvni_run *r);
-/* Removes the directory that the process which became this launcher made, with nothing in it; false: there is none. */
+/* Removes the directory that the process which became this launcher made, with nothing in it;
+ * false: there is none. */
 bool lvni_launch_give_back(char *const *environment);
 
 /* launch_files.c: folders, log files and records of an attempt. */
-lvn_status lvni_launch_path(char **out, const char *fmt, ...) LVN_PRINTF(2, 3); /* of a file of the run; lvni_free */
-/* keep_logs=started, and nothing but the launcher's own files is in the run directory after the ranks left by themselves or at a signal of the user's, or
- * could not be started. */
+/* of a file of the run; lvni_free */
+lvn_status lvni_launch_path(char **out, const char *fmt, ...) LVN_PRINTF(2, 3);
+/* keep_logs=started, and nothing but the launcher's own files is in the run directory after the
+ * ranks left by themselves or at a signal of the user's, or could not be started. */
 bool lvni_launch_not_begun(const lvni_run *r);
 lvn_status lvni_launch_name_files(lvni_run *r);
-bool lvni_launch_logs_by_pid(const lvni_run *r); /* names that are known only when there is a process */
+/* names that are known only when there is a process */
+bool lvni_launch_logs_by_pid(const lvni_run *r);
 lvn_status lvni_launch_open_logs(const lvni_run *r, lvni_proc *p);
-void lvni_launch_remove_files(const lvni_run *r); /* of all attempts; folders that are empty then, too */
+/* of all attempts; folders that are empty then, too */
+void lvni_launch_remove_files(const lvni_run *r);
 
-/* launch_start.c: starts all ranks. On failure some may run; *error: errno of an exec that failed, else 0. */
+/* launch_start.c: starts all ranks. On failure some may run; *error: errno of an exec that failed,
+ * else 0. */
 lvn_status lvni_launch_start(lvni_run *r, int *error);
 void lvni_close_fd(int *fd); /* -1: nothing to do; sets it to that */
 
-/* launch_attempt.c: one attempt, from the first process to the last. *code: LVNI_EXIT_NO_PROGRAM and its like when a process could not
- * be started. */
+/* launch_attempt.c: one attempt, from the first process to the last. *code: LVNI_EXIT_NO_PROGRAM
+ * and its like when a process could not be started. */
 lvn_status lvni_launch_attempt(lvni_run *r, int *code);
 void lvni_launch_attempt_free(lvni_run *r);
 
 /* launch_stop.c */
-void lvni_launch_send(lvni_run *r, int signal_number);      /* to the group of every rank that may have one left */
+/* to the group of every rank that may have one left */
+void lvni_launch_send(lvni_run *r, int signal_number);
 void lvni_launch_stop(lvni_run *r, lvni_reason why, int signal_number, uint64_t now_ns);
-/* Ends what time is over for. Returns true when nothing of the run is left (or nothing that can be ended). */
+/* Ends what time is over for. Returns true when nothing of the run is left (or nothing that can be
+ * ended). */
 bool lvni_launch_stop_tick(lvni_run *r, uint64_t now_ns);
 void lvni_launch_find_others(lvni_run *r);
 
-/* launch_pty.c: a terminal as large as `like`; ends[0] to read from, ends[1] for the process. On failure both are to be closed. */
+/* launch_pty.c: a terminal as large as `like`; ends[0] to read from, ends[1] for the process. On
+ * failure both are to be closed. */
 lvn_status lvni_pty_open(int like, int ends[2]);
 void lvni_pty_take_size(int like, int master);
 
 /* launch_stdin.c */
-lvn_status lvni_feed_open(lvni_run *r, int *ends); /* ends[i]: what rank i reads; -1: the launcher's own standard input */
-bool lvni_feed_wants(const lvni_feed *f);          /* is there room for more input? */
+/* ends[i]: what rank i reads; -1: the launcher's own standard input */
+lvn_status lvni_feed_open(lvni_run *r, int *ends);
+bool lvni_feed_wants(const lvni_feed *f); /* is there room for more input? */
 void lvni_feed_read(lvni_feed *f);
 void lvni_feed_write(lvni_feed *f, int i);
 void lvni_feed_close(lvni_feed *f);
 
 /* launch_report.c */
-void lvni_launch_say(lvni_run *r, const char *fmt, ...) LVN_PRINTF(2, 3); /* "levin launch: ..." on standard error */
+/* "levin launch: ..." on standard error */
+void lvni_launch_say(lvni_run *r, const char *fmt, ...) LVN_PRINTF(2, 3);
 void lvni_launch_report(lvni_run *r);
 void lvni_launch_report_saved(lvni_run *r); /* where rank 0 did not live to tell it */
 int64_t lvni_launch_oom_kills(void);
-/* launch_first.c: the process that failed first, NULL when none did; its record (kind "" when there is none). */
+/* launch_first.c: the process that failed first, NULL when none did; its record (kind "" when there
+ * is none). */
 const lvni_proc *lvni_launch_first(const lvni_run *r, lvni_error_record *record);
-/* One rank was asked to end, and all did by themselves, with the exit code of that signal: no failure, and no reason to start again. */
+/* One rank was asked to end, and all did by themselves, with the exit code of that signal: no
+ * failure, and no reason to start again. */
 bool lvni_launch_was_asked(const lvni_run *r);
 int lvni_launch_code_of(const lvni_proc *p); /* exit code, or 128 + signal */
 int lvni_launch_code(const lvni_run *r);     /* of the launcher */
 
-/* launch_guard.c: from now on what the ranks start ends also when this process is killed; until the end. */
+/* launch_guard.c: from now on what the ranks start ends also when this process is killed; until the
+ * end. */
 lvn_status lvni_guard_start(lvni_run *r);
 void lvni_guard_end(lvni_run *r);
 
-/* launch_srun.c: in an allocation and outside of a step: becomes srun, if that is to be. On return nothing happened. *printed: it was a
- * dry run, and the command is on standard output. */
-lvn_status lvni_launch_srun(const lvni_launch_options *o, char *const *environment, lvni_notices *notices, bool *printed);
+/* launch_srun.c: in an allocation and outside of a step: becomes srun, if that is to be. On return
+ * nothing happened. *printed: it was a dry run, and the command is on standard output. */
+lvn_status lvni_launch_srun(const lvni_launch_options *o, char *const *environment,
+                            lvni_notices *notices, bool *printed);
 
 /* Does this stream of the rank (launch_torchrun.h) reach the terminal? */
 bool lvni_launch_shows(const lvni_run *r, const lvni_proc *p, int stream);

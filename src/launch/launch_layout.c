@@ -1,5 +1,5 @@
-/* What runs where: how many processes, which devices, which node this is, which cores each rank gets. Pure decisions and a few looks at
- * the machine; nothing is started and nothing written. */
+/* What runs where: how many processes, which devices, which node this is, which cores each rank
+ * gets. Pure decisions and a few looks at the machine; nothing is started and nothing written. */
 #include "launch/launch_impl.h"
 
 #include "core/alloc.h"
@@ -22,8 +22,10 @@ enum { SIM_MAX = 4096 };
 
 static lvni_accelerator accelerator_of(const char *word)
 {
-    return strcmp(word, "cpu") == 0 ? LVNI_ACCELERATOR_CPU : strcmp(word, "gpu") == 0 ? LVNI_ACCELERATOR_CUDA
-         : strcmp(word, "sim") == 0 ? LVNI_ACCELERATOR_SIM : LVNI_ACCELERATOR_AUTO;
+    return strcmp(word, "cpu") == 0   ? LVNI_ACCELERATOR_CPU
+           : strcmp(word, "gpu") == 0 ? LVNI_ACCELERATOR_CUDA
+           : strcmp(word, "sim") == 0 ? LVNI_ACCELERATOR_SIM
+                                      : LVNI_ACCELERATOR_AUTO;
 }
 
 static lvn_status see_simulated(lvni_run *r, const char *value)
@@ -60,8 +62,10 @@ static lvn_status read_nproc(lvni_run *r, int *nproc)
     if (strcmp(t, "gpu") == 0) {
         *nproc = r->visible.n;
         if (r->visible.n == 0) {
-            const lvn_status s = lvni_notice_error(&r->notices, 106, "nproc=gpu: this process sees no GPU");
-            lvni_notice_fix(&r->notices, "look at the driver (nvidia-smi) and at CUDA_VISIBLE_DEVICES, or give a number of processes");
+            const lvn_status s =
+                lvni_notice_error(&r->notices, 106, "nproc=gpu: this process sees no GPU");
+            lvni_notice_fix(&r->notices, "look at the driver (nvidia-smi) and at "
+                                         "CUDA_VISIBLE_DEVICES, or give a number of processes");
             return s;
         }
     }
@@ -74,11 +78,18 @@ static lvn_status count_processes(lvni_run *r, int nproc, bool threads, lvni_acc
     const char *key = r->o.gpus ? "gpus" : "devices";
     r->local = threads ? 1 : nproc > 0 ? nproc : d->n;
     if (threads && nproc > 1) {
-        LVN_FAIL(LVN_ERR_USAGE, "strategy %s is one process per node, which owns all devices; nproc %d asks for more", r->o.strategy, nproc);
+        LVN_FAIL(
+            LVN_ERR_USAGE,
+            "strategy %s is one process per node, which owns all devices; nproc %d asks for more",
+            r->o.strategy, nproc);
     }
-    const bool by_number = d->given || (d->accelerator != LVNI_ACCELERATOR_CPU && asked != LVNI_ACCELERATOR_AUTO);
-    if (by_number && !threads && (d->given ? r->local != d->n : r->local > d->n) && !r->o.allow_shared_device) {
-        LVN_FAIL(LVN_ERR_USAGE, "%d processes (nproc), but %d %s (%s); leave nproc out, or give as many devices", r->local, d->n, lvni_plural(d->n, "device", "devices"), key);
+    const bool by_number =
+        d->given || (d->accelerator != LVNI_ACCELERATOR_CPU && asked != LVNI_ACCELERATOR_AUTO);
+    if (by_number && !threads && (d->given ? r->local != d->n : r->local > d->n) &&
+        !r->o.allow_shared_device) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "%d processes (nproc), but %d %s (%s); leave nproc out, or give as many devices",
+                 r->local, d->n, lvni_plural(d->n, "device", "devices"), key);
     }
     return LVN_OK;
 }
@@ -86,7 +97,10 @@ static lvn_status count_processes(lvni_run *r, int nproc, bool threads, lvni_acc
 static lvn_status choose_devices(lvni_run *r, int nproc)
 {
     const lvni_launch_options *o = &r->o;
-    const lvni_run_mode asked = o->strategy == NULL ? LVNI_MODE_AUTO : (lvni_run_mode)(LVNI_MODE_SINGLE + lvni_config_choice(o->config, "strategy"));
+    const lvni_run_mode asked =
+        o->strategy == NULL
+            ? LVNI_MODE_AUTO
+            : (lvni_run_mode)(LVNI_MODE_SINGLE + lvni_config_choice(o->config, "strategy"));
     const bool may_thread = asked == LVNI_MODE_DP || asked == LVNI_MODE_DDP2;
     const lvni_device_request request = {.key = o->gpus ? "gpus" : "devices",
                                          .spec = o->devices,
@@ -99,7 +113,9 @@ static lvn_status choose_devices(lvni_run *r, int nproc)
     if (r->devices.no_gpu && r->devices.given) {
         lvni_who_warn_of_cpu(r->devices.n, &r->notices);
     }
-    const bool threads = may_thread && lvni_run_mode_threads(lvni_run_mode_choose(asked, r->devices.n, o->nodes, &r->notices));
+    const bool threads =
+        may_thread &&
+        lvni_run_mode_threads(lvni_run_mode_choose(asked, r->devices.n, o->nodes, &r->notices));
     return count_processes(r, nproc, threads, request.accelerator);
 }
 
@@ -117,7 +133,9 @@ static lvn_status note_devices(lvni_run *r, const lvni_gpu *gpus, int n_gpus)
             return LVN_ERR_MEMORY;
         }
     } else if (d->listed) {
-        lvni_notice_warn(&r->notices, 201, "%s is a list inside of Slurm: its numbers count what Slurm made visible, and CUDA_VISIBLE_DEVICES stays as it is",
+        lvni_notice_warn(&r->notices, 201,
+                         "%s is a list inside of Slurm: its numbers count what Slurm made visible, "
+                         "and CUDA_VISIBLE_DEVICES stays as it is",
                          r->o.gpus ? "gpus" : "devices");
     }
     if (d->accelerator != LVNI_ACCELERATOR_CUDA || d->n < r->local) {
@@ -139,7 +157,8 @@ static lvn_status lay_devices(lvni_run *r)
     const char *value = lvni_env_raw(r->environment, "CUDA_VISIBLE_DEVICES");
     lvni_gpu *gpus = NULL;
     int n_gpus = 0, nproc = 0;
-    lvn_status s = strcmp(r->o.accelerator, "sim") == 0 ? see_simulated(r, value) : see_gpus(r, value, &gpus, &n_gpus);
+    lvn_status s = strcmp(r->o.accelerator, "sim") == 0 ? see_simulated(r, value)
+                                                        : see_gpus(r, value, &gpus, &n_gpus);
     if (s == LVN_OK) {
         s = read_nproc(r, &nproc);
     }
@@ -159,18 +178,27 @@ static lvn_status lay_devices(lvni_run *r)
 static lvn_status lay_by_hand(lvni_run *r)
 {
     lvni_launch_options *o = &r->o;
-    const char *addr = o->master_addr != NULL ? o->master_addr : lvni_env_get(r->environment, "MASTER_ADDR");
-    const char *port = strcmp(o->master_port, "auto") != 0 ? o->master_port : lvni_env_get(r->environment, "MASTER_PORT");
+    const char *addr =
+        o->master_addr != NULL ? o->master_addr : lvni_env_get(r->environment, "MASTER_ADDR");
+    const char *port = strcmp(o->master_port, "auto") != 0
+                           ? o->master_port
+                           : lvni_env_get(r->environment, "MASTER_PORT");
     const bool no_port = port == NULL || lvni_port_number(port) == 0;
     if (!o->node_rank_given || addr == NULL || no_port) {
-        const lvn_status s = lvni_notice_error(&r->notices, 109, "%d nodes need %s%s%s on each of them", r->nodes, o->node_rank_given ? "" : "--node-rank ",
-                                               addr == NULL ? "--master-addr " : "", no_port ? "--master-port" : "");
-        lvni_notice_fix(&r->notices, "levin launch --nodes %d --node-rank 0 --master-addr HOST --master-port 29500 -- PROGRAM on the first node, "
-                        "--node-rank 1 on the second, ...", r->nodes);
+        const lvn_status s =
+            lvni_notice_error(&r->notices, 109, "%d nodes need %s%s%s on each of them", r->nodes,
+                              o->node_rank_given ? "" : "--node-rank ",
+                              addr == NULL ? "--master-addr " : "", no_port ? "--master-port" : "");
+        lvni_notice_fix(&r->notices,
+                        "levin launch --nodes %d --node-rank 0 --master-addr HOST --master-port "
+                        "29500 -- PROGRAM on the first node, "
+                        "--node-rank 1 on the second, ...",
+                        r->nodes);
         return s;
     }
     if (o->node_rank >= r->nodes) {
-        LVN_FAIL(LVN_ERR_USAGE, "node_rank %d: %d nodes are 0 to %d", o->node_rank, r->nodes, r->nodes - 1);
+        LVN_FAIL(LVN_ERR_USAGE, "node_rank %d: %d nodes are 0 to %d", o->node_rank, r->nodes,
+                 r->nodes - 1);
     }
     snprintf(r->master_addr, sizeof r->master_addr, "%s", addr);
     o->master_port = port;
@@ -181,8 +209,12 @@ static lvn_status lay_by_hand(lvni_run *r)
 static lvn_status lay_by_step(lvni_run *r, const lvni_who *who)
 {
     if (who->local_world > 1) {
-        const lvn_status s = lvni_notice_error(&r->notices, 103, "srun started levin launch %d times on this node, and each would start %d ranks", who->local_world, r->local);
-        lvni_notice_fix(&r->notices, "one launcher per node: srun --ntasks-per-node=1 levin launch ...; or none: srun PROGRAM");
+        const lvn_status s = lvni_notice_error(
+            &r->notices, 103,
+            "srun started levin launch %d times on this node, and each would start %d ranks",
+            who->local_world, r->local);
+        lvni_notice_fix(&r->notices, "one launcher per node: srun --ntasks-per-node=1 levin launch "
+                                     "...; or none: srun PROGRAM");
         return s;
     }
     r->nodes = who->nnodes;
@@ -195,17 +227,23 @@ static lvn_status lay_by_step(lvni_run *r, const lvni_who *who)
     return LVN_OK;
 }
 
-/* Are we a task of a Slurm step that is nobody's shell? *found says so; then the nodes are those of the step. */
+/* Are we a task of a Slurm step that is nobody's shell? *found says so; then the nodes are those of
+ * the step. */
 static lvn_status ask_step(lvni_run *r, bool *found)
 {
     *found = false;
     char *const *env = r->environment;
-    const bool step = lvni_env_get(env, "SLURM_STEP_ID") != NULL || lvni_env_get(env, "SLURM_STEPID") != NULL;
-    if (!r->under_slurm || !step || lvni_env_get(env, "SLURM_PROCID") == NULL || lvni_env_get(env, "LEVIN_LAUNCHED") != NULL || r->o.node_rank_given) {
+    const bool step =
+        lvni_env_get(env, "SLURM_STEP_ID") != NULL || lvni_env_get(env, "SLURM_STEPID") != NULL;
+    if (!r->under_slurm || !step || lvni_env_get(env, "SLURM_PROCID") == NULL ||
+        lvni_env_get(env, "LEVIN_LAUNCHED") != NULL || r->o.node_rank_given) {
         return LVN_OK;
     }
-    const lvni_who_options ask = {.source = "slurm", .master_addr = r->o.master_addr, .master_port = lvni_port_number(r->o.master_port),
-                                  .nodes = r->o.nodes_given ? r->o.nodes : 0, .launcher = true};
+    const lvni_who_options ask = {.source = "slurm",
+                                  .master_addr = r->o.master_addr,
+                                  .master_port = lvni_port_number(r->o.master_port),
+                                  .nodes = r->o.nodes_given ? r->o.nodes : 0,
+                                  .launcher = true};
     lvni_who who;
     LVN_TRY(lvni_who_detect(env, &ask, &r->notices, &who));
     lvn_status s = LVN_OK;
@@ -226,13 +264,18 @@ static lvn_status lay_nodes(lvni_run *r)
     snprintf(r->master_addr, sizeof r->master_addr, "127.0.0.1");
     LVN_TRY(ask_step(r, &by_step));
     if (r->nodes == 1 && r->node_rank > 0) {
-        LVN_FAIL(LVN_ERR_USAGE, "node_rank %d: with one node there is node 0 alone; give --nodes too", o->node_rank);
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "node_rank %d: with one node there is node 0 alone; give --nodes too",
+                 o->node_rank);
     }
     if (r->nodes > 1 && !by_step) {
         LVN_TRY(lay_by_hand(r));
     }
     if (r->nodes > 1 && o->max_restarts > 0) {
-        LVN_FAIL(LVN_ERR_USAGE, "max_restarts %d: restarts are for one node; over %d nodes restart from outside (requeue)", o->max_restarts, r->nodes);
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "max_restarts %d: restarts are for one node; over %d nodes restart from outside "
+                 "(requeue)",
+                 o->max_restarts, r->nodes);
     }
     r->world = r->local * r->nodes;
     if (r->node_rank == 0) { /* which holds it */
@@ -255,9 +298,12 @@ static lvn_status name_run(lvni_run *r)
 {
     const lvni_launch_options *o = &r->o;
     if (o->run_id != NULL) {
-        static const char good[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz._-";
-        if (o->run_id[0] == '\0' || o->run_id[0] == '.' || strlen(o->run_id) != strspn(o->run_id, good) || strlen(o->run_id) >= sizeof r->run_id) {
-            LVN_FAIL(LVN_ERR_USAGE, "run_id `%.80s`: 1 to %zu letters, digits and . _ -", o->run_id, sizeof r->run_id - 1);
+        static const char good[] =
+            "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz._-";
+        if (o->run_id[0] == '\0' || o->run_id[0] == '.' ||
+            strlen(o->run_id) != strspn(o->run_id, good) || strlen(o->run_id) >= sizeof r->run_id) {
+            LVN_FAIL(LVN_ERR_USAGE, "run_id `%.80s`: 1 to %zu letters, digits and . _ -", o->run_id,
+                     sizeof r->run_id - 1);
         }
         snprintf(r->run_id, sizeof r->run_id, "%s", o->run_id);
         return LVN_OK;
@@ -269,7 +315,8 @@ static lvn_status name_run(lvni_run *r)
             id = hash_text(id, o->program[i]);
         }
     } else if (getrandom(&id, sizeof id, 0) != (ssize_t)sizeof id) {
-        LVN_FAIL(LVN_ERR_INTERNAL, "the system gives no random numbers; name the run: --run-id NAME");
+        LVN_FAIL(LVN_ERR_INTERNAL,
+                 "the system gives no random numbers; name the run: --run-id NAME");
     }
     snprintf(r->run_id, sizeof r->run_id, "%016llx", (unsigned long long)id);
     return LVN_OK;
@@ -281,7 +328,9 @@ static lvn_status lay_output(lvni_run *r)
     if (r->shown == NULL) {
         return LVN_ERR_MEMORY;
     }
-    r->input = r->o.standard_input >= 0 ? (lvni_stdin)r->o.standard_input : r->world == 1 ? LVNI_STDIN_RANK0 : LVNI_STDIN_NONE;
+    r->input = r->o.standard_input >= 0 ? (lvni_stdin)r->o.standard_input
+               : r->world == 1          ? LVNI_STDIN_RANK0
+                                        : LVNI_STDIN_NONE;
     r->shares_group = r->world == 1 && r->input == LVNI_STDIN_RANK0 && isatty(STDIN_FILENO) == 1;
     return lvni_rank_list("show", r->o.show, r->world, r->shown);
 }

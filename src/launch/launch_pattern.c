@@ -8,7 +8,8 @@
 
 enum { WIDTH_MAX = 9 };
 
-/* One code behind a percent sign: its letter and width; returns what follows, NULL when the text ends before the letter. */
+/* One code behind a percent sign: its letter and width; returns what follows, NULL when the text
+ * ends before the letter. */
 static const char *read_code(const char *p, char *letter, int *width)
 {
     *width = 0;
@@ -29,8 +30,11 @@ lvn_status lvni_pattern_check(const char *key, const char *pattern)
         int width;
         const char *next = read_code(p, &letter, &width);
         if (next == NULL || strchr("rlnwhjap%", letter) == NULL || width > WIDTH_MAX) {
-            LVN_FAIL(LVN_ERR_USAGE, "%s `%.200s`: `%%%.*s` is no code; there are %%r rank, %%l local rank, %%n node, %%w number of ranks, %%h host, %%j run, "
-                     "%%a attempt, %%p process, %%%% percent sign, and a width such as %%3r", key, pattern, (int)(next == NULL ? strlen(p) : (size_t)(next - p)), p);
+            LVN_FAIL(LVN_ERR_USAGE,
+                     "%s `%.200s`: `%%%.*s` is no code; there are %%r rank, %%l local rank, %%n "
+                     "node, %%w number of ranks, %%h host, %%j run, "
+                     "%%a attempt, %%p process, %%%% percent sign, and a width such as %%3r",
+                     key, pattern, (int)(next == NULL ? strlen(p) : (size_t)(next - p)), p);
         }
         p = next;
     }
@@ -63,7 +67,8 @@ static bool put_code(lvni_str *out, char letter, int width, const lvni_rank_name
     }
 }
 
-static void expand(lvni_str *out, const char *pattern, const char *codes, const lvni_rank_name *name)
+static void expand(lvni_str *out, const char *pattern, const char *codes,
+                   const lvni_rank_name *name)
 {
     for (const char *p = pattern; *p != '\0';) {
         char letter;
@@ -117,7 +122,9 @@ lvn_status lvni_rank_list(const char *key, const char *text, int world, bool *in
         int first, last;
         p = read_range(p, world, &first, &last);
         if (p == NULL || (*p != ',' && *p != '\0')) {
-            LVN_FAIL(LVN_ERR_USAGE, "%s %.80s: give `all`, `none` or ranks of 0 to %d, such as 0 or 0,2-3", key, text, world - 1);
+            LVN_FAIL(LVN_ERR_USAGE,
+                     "%s %.80s: give `all`, `none` or ranks of 0 to %d, such as 0 or 0,2-3", key,
+                     text, world - 1);
         }
         for (int r = first; r <= last; r++) {
             in[r] = true;

@@ -1,4 +1,5 @@
-/* Texts with codes for who a rank is: prefixes of lines, names of log files, values of variables. And lists of ranks: 0,3-5. */
+/* Texts with codes for who a rank is: prefixes of lines, names of log files, values of variables.
+ * And lists of ranks: 0,3-5. */
 #ifndef LEVIN_LAUNCH_LAUNCH_PATTERN_H
 #define LEVIN_LAUNCH_LAUNCH_PATTERN_H
 
@@ -11,10 +12,12 @@ typedef struct lvni_rank_name {
     int64_t pid;
 } lvni_rank_name;
 
-/* key: the option that holds the pattern, for the sentence about a code that does not exist (LVN_ERR_USAGE). */
+/* key: the option that holds the pattern, for the sentence about a code that does not exist
+ * (LVN_ERR_USAGE). */
 lvn_status lvni_pattern_check(const char *key, const char *pattern);
 void lvni_pattern_expand(lvni_str *out, const char *pattern, const lvni_rank_name *name);
-/* Only %r %l %n %w (and %%) are codes; any other percent sign is one: values of variables have their own. */
+/* Only %r %l %n %w (and %%) are codes; any other percent sign is one: values of variables have
+ * their own. */
 void lvni_pattern_expand_value(lvni_str *out, const char *value, const lvni_rank_name *name);
 
 /* "all", "none", "0", "0,3-5": sets in[r] for the ranks named, clears the others. */

@@ -41,8 +41,12 @@ static int bind_to(int family, struct sockaddr *address, socklen_t size)
 /* Of both families where there are two: programs bind either. errno on failure, as -1. */
 static int bind_any(int wanted, int *port)
 {
-    struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)wanted), .sin6_addr = IN6ADDR_ANY_INIT};
-    struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons((uint16_t)wanted), .sin_addr.s_addr = htonl(INADDR_ANY)};
+    struct sockaddr_in6 six = {.sin6_family = AF_INET6,
+                               .sin6_port = htons((uint16_t)wanted),
+                               .sin6_addr = IN6ADDR_ANY_INIT};
+    struct sockaddr_in four = {.sin_family = AF_INET,
+                               .sin_port = htons((uint16_t)wanted),
+                               .sin_addr.s_addr = htonl(INADDR_ANY)};
     int fd = bind_to(AF_INET6, (struct sockaddr *)&six, sizeof six);
     if (fd >= 0) {
         *port = ntohs(six.sin6_port);
@@ -53,11 +57,13 @@ static int bind_any(int wanted, int *port)
     return fd;
 }
 
-/* Sockets with SO_REUSEADDR that do not listen share a port: among launchers a name that only one can have keeps it. It goes with its
- * process, and belongs to the network the port belongs to. Is it another's? Without sockets of that kind nothing is locked. */
+/* Sockets with SO_REUSEADDR that do not listen share a port: among launchers a name that only one
+ * can have keeps it. It goes with its process, and belongs to the network the port belongs to. Is
+ * it another's? Without sockets of that kind nothing is locked. */
 static bool lock(int port, int *lock_fd)
 {
-    struct sockaddr_un name = {.sun_family = AF_UNIX}; /* sun_path begins with '\0': a name that is no file */
+    /* sun_path begins with '\0': a name that is no file */
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
     const int n = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "levin-port-%d", port);
     const socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
     *lock_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -124,7 +130,9 @@ void lvni_port_release(lvni_held_port *h)
 
 static lvn_status busy(int number, lvni_notices *notices)
 {
-    const lvn_status s = lvni_notice_error(notices, 110, "port %d is busy: another program listens on it, or another launcher holds it", number);
+    const lvn_status s = lvni_notice_error(
+        notices, 110,
+        "port %d is busy: another program listens on it, or another launcher holds it", number);
     char owner[120];
     lvni_port_owner(number, owner, sizeof owner);
     lvni_notice_found(notices, "port %d: %s", number, owner);
@@ -137,7 +145,8 @@ lvn_status lvni_port_hold(const char *wanted, lvni_notices *notices, lvni_held_p
     const int number = lvni_port_number(wanted); /* 0 of "auto": any */
     if (strcmp(wanted, "random") == 0) {
         if (!hold_one_of(true, h)) {
-            LVN_FAIL(LVN_ERR_IO, "no free port of %d to %d was found: %s", RANDOM_FIRST, RANDOM_FIRST + RANDOM_COUNT - 1, strerror(errno));
+            LVN_FAIL(LVN_ERR_IO, "no free port of %d to %d was found: %s", RANDOM_FIRST,
+                     RANDOM_FIRST + RANDOM_COUNT - 1, strerror(errno));
         }
         return LVN_OK;
     }

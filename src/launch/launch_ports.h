@@ -1,4 +1,5 @@
-/* MASTER_PORT: rank 0 of a program opens it itself, so the launcher cannot; it holds the port, so that nobody else is given it. */
+/* MASTER_PORT: rank 0 of a program opens it itself, so the launcher cannot; it holds the port, so
+ * that nobody else is given it. */
 #ifndef LEVIN_LAUNCH_LAUNCH_PORTS_H
 #define LEVIN_LAUNCH_LAUNCH_PORTS_H
 
@@ -11,9 +12,9 @@ typedef struct lvni_held_port {
 
 #define LVNI_NO_PORT ((lvni_held_port){.fd = -1, .lock_fd = -1})
 
-/* Holds a port: it is bound but does not listen, so a program that sets SO_REUSEADDR (all servers do) may bind it, while the system
- * gives it to nobody who asks for any, and no other launcher takes it. wanted: "auto": any; "random": of 12000 to 31999; else the number:
- * taken is E110. */
+/* Holds a port: it is bound but does not listen, so a program that sets SO_REUSEADDR (all servers
+ * do) may bind it, while the system gives it to nobody who asks for any, and no other launcher
+ * takes it. wanted: "auto": any; "random": of 12000 to 31999; else the number: taken is E110. */
 lvn_status lvni_port_hold(const char *wanted, lvni_notices *notices, lvni_held_port *h);
 /* W205: a port that needs a privilege. */
 void lvni_port_warn(const char *wanted, lvni_notices *notices);

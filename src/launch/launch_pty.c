@@ -1,4 +1,5 @@
-/* --pty: rank 0 writes to a terminal of its own where the launcher has one, so that programs show their progress lines and colours. */
+/* --pty: rank 0 writes to a terminal of its own where the launcher has one, so that programs show
+ * their progress lines and colours. */
 #include "launch/launch_impl.h"
 
 #include <errno.h>
@@ -23,7 +24,8 @@ static bool make_raw(int fd)
 static int open_slave(int master)
 {
     char name[64];
-    if (grantpt(master) != 0 || unlockpt(master) != 0 || ptsname_r(master, name, sizeof name) != 0) {
+    if (grantpt(master) != 0 || unlockpt(master) != 0 ||
+        ptsname_r(master, name, sizeof name) != 0) {
         return -1;
     }
     return open(name, O_RDWR | O_NOCTTY | O_CLOEXEC);

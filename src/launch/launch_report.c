@@ -1,4 +1,5 @@
-/* What the launcher says: its own lines, and the report about a failure: who failed first, why, its last lines, and how all ended. */
+/* What the launcher says: its own lines, and the report about a failure: who failed first, why, its
+ * last lines, and how all ended. */
 #include "launch/launch_impl.h"
 
 #include "launch/launch_torchrun.h"
@@ -55,7 +56,8 @@ int64_t lvni_launch_oom_kills(void)
     char *data = NULL;
     size_t bytes;
     int64_t n = -1;
-    if (control_group(path, sizeof path) && lvni_path_exists(path) && lvni_file_read(path, FILE_MAX, &data, &bytes) == LVN_OK) {
+    if (control_group(path, sizeof path) && lvni_path_exists(path) &&
+        lvni_file_read(path, FILE_MAX, &data, &bytes) == LVN_OK) {
         const char *at = strstr(data, "oom_kill ");
         n = at != NULL ? (int64_t)strtoll(at + 9, NULL, 10) : -1;
         lvni_free(data);
@@ -74,7 +76,8 @@ static void print_end(const lvni_proc *p, lvni_str *out)
     }
     const char *name = sigabbrev_np(p->status);
     if (name != NULL) {
-        lvni_str_printf(out, "killed by SIG%s%s", name, p->how == CLD_DUMPED ? " (core dumped)" : "");
+        lvni_str_printf(out, "killed by SIG%s%s", name,
+                        p->how == CLD_DUMPED ? " (core dumped)" : "");
     } else {
         lvni_str_printf(out, "killed by signal %d", p->status);
     }
@@ -83,12 +86,15 @@ static void print_end(const lvni_proc *p, lvni_str *out)
 static void print_device(const lvni_run *r, const lvni_proc *p, lvni_str *out)
 {
     const lvni_device_choice *d = &r->devices;
-    if (d->accelerator != LVNI_ACCELERATOR_CPU && d->index != NULL && p->local_rank < d->n && d->index[p->local_rank] < r->visible.n) {
-        lvni_str_printf(out, ", %s %s", d->accelerator == LVNI_ACCELERATOR_SIM ? "sim" : "GPU", r->visible.device[d->index[p->local_rank]].name);
+    if (d->accelerator != LVNI_ACCELERATOR_CPU && d->index != NULL && p->local_rank < d->n &&
+        d->index[p->local_rank] < r->visible.n) {
+        lvni_str_printf(out, ", %s %s", d->accelerator == LVNI_ACCELERATOR_SIM ? "sim" : "GPU",
+                        r->visible.device[d->index[p->local_rank]].name);
     }
 }
 
-/* Exit code 76 of all is nobody's own failure: the cause is a node or a process that fell silent, which their records name. */
+/* Exit code 76 of all is nobody's own failure: the cause is a node or a process that fell silent,
+ * which their records name. */
 static void headline(lvni_run *r, const lvni_proc *p, const lvni_error_record *e)
 {
     lvni_str end = {0}, device = {0};
@@ -100,11 +106,13 @@ static void headline(lvni_run *r, const lvni_proc *p, const lvni_error_record *e
     print_device(r, p, &device);
     const double after_s = (double)(p->end_ns - p->start_ns) / 1e9;
     if (lvni_launch_code_of(p) == LVNI_EXIT_PEER) {
-        lvni_launch_say(r, "no rank failed by itself; rank %d (pid %d, node %s%s) was the first to stop because another one was gone, after %.1f s", p->rank,
-                        (int)p->pid, r->host, lvni_str_text(&device), after_s);
+        lvni_launch_say(r,
+                        "no rank failed by itself; rank %d (pid %d, node %s%s) was the first to "
+                        "stop because another one was gone, after %.1f s",
+                        p->rank, (int)p->pid, r->host, lvni_str_text(&device), after_s);
     } else {
-        lvni_launch_say(r, "rank %d (pid %d, node %s%s) failed first: %s after %.1f s", p->rank, (int)p->pid, r->host, lvni_str_text(&device),
-                        lvni_str_text(&end), after_s);
+        lvni_launch_say(r, "rank %d (pid %d, node %s%s) failed first: %s after %.1f s", p->rank,
+                        (int)p->pid, r->host, lvni_str_text(&device), lvni_str_text(&end), after_s);
     }
     lvni_str_free(&end);
     lvni_str_free(&device);
@@ -143,9 +151,15 @@ static void print_hints(lvni_run *r, const lvni_proc *p, const lvni_error_record
     if (p->how != CLD_EXITED && p->status == SIGKILL && e->kind[0] == '\0') {
         const int64_t n = lvni_launch_oom_kills();
         if (n > r->oom_kills && r->oom_kills >= 0) {
-            line(r, "  out of memory: the kernel killed here since the start (memory.events: oom_kill %" PRId64 ", before %" PRId64 ")", n, r->oom_kills);
+            line(r,
+                 "  out of memory: the kernel killed here since the start (memory.events: oom_kill "
+                 "%" PRId64 ", before %" PRId64 ")",
+                 n, r->oom_kills);
         } else {
-            line(r, "  possibly out of memory: the kernel kills so, and so does a person or a batch system%s", n >= 0 ? " (memory.events counts no oom_kill since the start)" : "");
+            line(r,
+                 "  possibly out of memory: the kernel kills so, and so does a person or a batch "
+                 "system%s",
+                 n >= 0 ? " (memory.events counts no oom_kill since the start)" : "");
         }
     }
 }
@@ -163,14 +177,16 @@ static bool says(const lvni_proc *p, const char *before, const char *message)
     return found;
 }
 
-/* What the record says stands on the terminal already, in the last words of its rank or of one that made the same mistake. */
+/* What the record says stands on the terminal already, in the last words of its rank or of one that
+ * made the same mistake. */
 static bool is_told(const lvni_run *r, const lvni_proc *first, const lvni_error_record *e)
 {
     bool told = false;
     for (int i = 0; i < r->local && e->kind[0] != '\0' && e->message[0] != '\0' && !told; i++) {
         const lvni_proc *p = &r->procs[i];
         told = lvni_launch_shows(r, p, LVNI_STREAM_ERR) &&
-               says(p, p == first ? "" : "error: ", e->message); /* of others their own mistake, not that they were told of it */
+               /* of others their own mistake, not that they were told of it */
+               says(p, p == first ? "" : "error: ", e->message);
     }
     return told;
 }
@@ -180,17 +196,20 @@ static bool ends_with(const char *text, size_t n, const char *end, size_t m)
     return m > 0 && n >= m && memcmp(text + n - m, end, m) == 0;
 }
 
-/* Does the line of n bytes say nothing but what the record has said: (the end of) a line of its sentence, or a frame? */
+/* Does the line of n bytes say nothing but what the record has said: (the end of) a line of its
+ * sentence, or a frame? */
 static bool is_of_record(const lvni_error_record *e, const char *text, size_t n)
 {
     const size_t blanks = strspn(text, " \t"), skip = blanks < n ? blanks : n;
     bool is = e->kind[0] != '\0' && skip == n; /* an empty one between them */
-    for (const char *at = e->message; *at != '\0' && !is; at += at[strcspn(at, "\n")] == '\n' ? strcspn(at, "\n") + 1 : strcspn(at, "\n")) {
+    for (const char *at = e->message; *at != '\0' && !is;
+         at += at[strcspn(at, "\n")] == '\n' ? strcspn(at, "\n") + 1 : strcspn(at, "\n")) {
         is = ends_with(text, n, at, strcspn(at, "\n"));
     }
     char frame[1040];
     snprintf(frame, sizeof frame, "at %s", e->where);
-    is = is || (e->where[0] != '\0' && strlen(frame) == n - skip && memcmp(text + skip, frame, n - skip) == 0);
+    is = is || (e->where[0] != '\0' && strlen(frame) == n - skip &&
+                memcmp(text + skip, frame, n - skip) == 0);
     for (int i = 0; i < e->n_stack && !is; i++) {
         snprintf(frame, sizeof frame, "in %s", e->stack[i]);
         is = strlen(frame) == n - skip && memcmp(text + skip, frame, n - skip) == 0;
@@ -234,7 +253,8 @@ static const char *short_end(const lvni_proc *p, char *text, size_t room)
         snprintf(text, room, "%d", p->status);
     } else {
         const char *name = sigabbrev_np(p->status);
-        snprintf(text, room, "%s%s%s", name != NULL ? "SIG" : "signal", name != NULL ? name : "", p->stopped ? " (stopped)" : "");
+        snprintf(text, room, "%s%s%s", name != NULL ? "SIG" : "signal", name != NULL ? name : "",
+                 p->stopped ? " (stopped)" : "");
     }
     return text;
 }
@@ -246,7 +266,8 @@ static void print_table(lvni_run *r, uint64_t zero_ns)
         const lvni_proc *p = &r->procs[i];
         char end[48];
         const double at = p->started && !p->alive ? ((double)p->end_ns - (double)zero_ns) / 1e9 : 0;
-        line(r, "  %5d  %-12s  %-18s %+7.2f s  %s", p->rank, r->host, short_end(p, end, sizeof end), at, p->err_log);
+        line(r, "  %5d  %-12s  %-18s %+7.2f s  %s", p->rank, r->host, short_end(p, end, sizeof end),
+             at, p->err_log);
     }
 }
 
@@ -257,7 +278,9 @@ static void print_broken_logs(lvni_run *r)
         const lvni_stream *both[] = {&r->procs[i].out, &r->procs[i].err};
         for (int k = 0; k < 2; k++) {
             if (both[k]->log_error != 0) {
-                lvni_launch_say(r, "the log %s is cut: %s", k == 0 ? r->procs[i].out_log : r->procs[i].err_log, strerror(both[k]->log_error));
+                lvni_launch_say(r, "the log %s is cut: %s",
+                                k == 0 ? r->procs[i].out_log : r->procs[i].err_log,
+                                strerror(both[k]->log_error));
             }
         }
     }
@@ -270,7 +293,8 @@ static void say_reason(lvni_run *r)
     } else if (r->reason == LVNI_REASON_SIGNAL) {
         lvni_launch_say(r, "stopped by SIG%s", sigabbrev_np(r->signal));
     } else if (r->reason == LVNI_REASON_STRAGGLER) {
-        lvni_launch_say(r, "rank %d ended early: others still ran %g s later (--straggler-timeout)", r->straggler, r->o.straggler_timeout_s);
+        lvni_launch_say(r, "rank %d ended early: others still ran %g s later (--straggler-timeout)",
+                        r->straggler, r->o.straggler_timeout_s);
     }
 }
 
@@ -278,8 +302,11 @@ void lvni_launch_report_saved(lvni_run *r)
 {
     int64_t step, epoch;
     const lvni_proc *p = &r->procs[0];
-    if (r->o.keep_logs == LVNI_KEEP_STARTED && p->rank == 0 && p->started && p->how != CLD_EXITED && r->after_kill(r->run_dir, &step, &epoch)) {
-        lvni_launch_say(r, "step %" PRId64 " (epoch %" PRId64 ") is saved: resume=true goes on from there", step, epoch + 1);
+    if (r->o.keep_logs == LVNI_KEEP_STARTED && p->rank == 0 && p->started && p->how != CLD_EXITED &&
+        r->after_kill(r->run_dir, &step, &epoch)) {
+        lvni_launch_say(
+            r, "step %" PRId64 " (epoch %" PRId64 ") is saved: resume=true goes on from there",
+            step, epoch + 1);
     }
 }
 
@@ -302,7 +329,8 @@ void lvni_launch_report(lvni_run *r)
         return;
     }
     if (lvni_launch_was_asked(r)) { /* each has said what it had to say */
-        lvni_launch_say(r, "all ranks ended with exit code %d (SIG%s)", first->status, sigabbrev_np(first->status - 128));
+        lvni_launch_say(r, "all ranks ended with exit code %d (SIG%s)", first->status,
+                        sigabbrev_np(first->status - 128));
         return;
     }
     const bool told = is_told(r, first, &record), begun = !lvni_launch_not_begun(r);

@@ -16,8 +16,9 @@
 
 enum { LOCK_TRIES = 100 };
 
-/* LEVIN_MADE_DIR=LENGTH:PATH, of the process that became this launcher: it has made the directory to have the name, and nothing of the first LENGTH
- * bytes' last part was there before. NULL: it has not. */
+/* LEVIN_MADE_DIR=LENGTH:PATH, of the process that became this launcher: it has made the directory
+ * to have the name, and nothing of the first LENGTH bytes' last part was there before. NULL: it has
+ * not. */
 static const char *claim(char *const *environment, size_t *made)
 {
     const char *text = lvni_env_get(environment, "LEVIN_MADE_DIR");
@@ -31,7 +32,8 @@ bool lvni_launch_give_back(char *const *environment)
     size_t made;
     char first[4096];
     const char *path = claim(environment, &made);
-    if (path != NULL && rmdir(path) == 0 && made < strlen(path) && snprintf(first, sizeof first, "%.*s", (int)made, path) < (int)sizeof first) {
+    if (path != NULL && rmdir(path) == 0 && made < strlen(path) &&
+        snprintf(first, sizeof first, "%.*s", (int)made, path) < (int)sizeof first) {
         (void)rmdir(first); /* where others have theirs in it, it stays */
     }
     return path != NULL;
@@ -46,7 +48,8 @@ static lvn_status take_dir(lvni_run *r, const char *path)
     }
     lvni_free(r->run_dir);
     r->run_dir = NULL;
-    return path[0] == '/' ? lvni_launch_path(&r->run_dir, "%s", path) : lvni_launch_path(&r->run_dir, "%s/%s", here, path);
+    return path[0] == '/' ? lvni_launch_path(&r->run_dir, "%s", path)
+                          : lvni_launch_path(&r->run_dir, "%s/%s", here, path);
 }
 
 /* The first part of the path that is not there; all of it and more when everything is. */
@@ -65,7 +68,8 @@ static size_t first_missing(const char *path)
     return n;
 }
 
-/* Remembers where it began to make folders: it, or the process that became this launcher, to have the name. */
+/* Remembers where it began to make folders: it, or the process that became this launcher, to have
+ * the name. */
 static lvn_status make_run_dir(lvni_run *r)
 {
     size_t made;
@@ -82,17 +86,20 @@ static bool can_make(lvni_run *r)
     return make_run_dir(r) == LVN_OK && access(r->run_dir, W_OK) == 0;
 }
 
-/* A folder in /tmp that nobody else could have made or can write into: anybody may have taken the name, as a link, too. */
+/* A folder in /tmp that nobody else could have made or can write into: anybody may have taken the
+ * name, as a link, too. */
 static lvn_status take_private(lvni_run *r)
 {
     char dir[64];
     struct stat info;
     snprintf(dir, sizeof dir, "/tmp/levin-runs-%u", (unsigned)geteuid());
     const bool made = mkdir(dir, 0700) == 0 || errno == EEXIST;
-    if (!made || lstat(dir, &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != geteuid() || (info.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+    if (!made || lstat(dir, &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != geteuid() ||
+        (info.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
         snprintf(dir, sizeof dir, "/tmp/levin-runs-%u-XXXXXX", (unsigned)geteuid());
         if (mkdtemp(dir) == NULL) {
-            LVN_FAIL(LVN_ERR_IO, "no folder can be made in /tmp: %s; give a --run-dir", strerror(errno));
+            LVN_FAIL(LVN_ERR_IO, "no folder can be made in /tmp: %s; give a --run-dir",
+                     strerror(errno));
         }
     }
     char elsewhere[160];
@@ -131,7 +138,8 @@ lvn_status lvni_launch_choose_run_dir(lvni_run *r)
 static bool is_at(int fd, const char *path)
 {
     struct stat a, b;
-    return fstat(fd, &a) == 0 && stat(path, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+    return fstat(fd, &a) == 0 && stat(path, &b) == 0 && a.st_dev == b.st_dev &&
+           a.st_ino == b.st_ino;
 }
 
 lvn_status lvni_launch_lock_run_dir(lvni_run *r)
@@ -144,7 +152,9 @@ lvn_status lvni_launch_lock_run_dir(lvni_run *r)
         if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
             close(fd);
             r->taken = true;
-            LVN_FAIL(LVN_ERR_USAGE, "another process is training in out=%s: wait for its end, or give another out", r->o.run_dir != NULL ? r->o.run_dir : r->run_dir);
+            LVN_FAIL(LVN_ERR_USAGE,
+                     "another process is training in out=%s: wait for its end, or give another out",
+                     r->o.run_dir != NULL ? r->o.run_dir : r->run_dir);
         }
         if (fd >= 0 && is_at(fd, r->run_dir)) {
             r->lock_fd = fd;

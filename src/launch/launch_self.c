@@ -18,16 +18,18 @@ bool lvni_launch_is_rank(char *const *environment)
 bool lvni_launch_is_training(const char *program, const char *second)
 {
     struct stat own, its;
-    return second != NULL && strcmp(second, "train") == 0 && stat("/proc/self/exe", &own) == 0 && stat(program, &its) == 0 && own.st_dev == its.st_dev &&
-           own.st_ino == its.st_ino;
+    return second != NULL && strcmp(second, "train") == 0 && stat("/proc/self/exe", &own) == 0 &&
+           stat(program, &its) == 0 && own.st_dev == its.st_dev && own.st_ino == its.st_ino;
 }
 
-lvn_status lvni_launch_self(int n_options, const char *const *options, int n_words, const char *const *words, char *const *environment)
+lvn_status lvni_launch_self(int n_options, const char *const *options, int n_words,
+                            const char *const *words, char *const *environment)
 {
     if (lvni_launch_is_rank(environment)) {
         return LVN_OK;
     }
-    static char path[PATH_MAX]; /* the program's own, so that a rank is the same file whatever PATH says */
+    /* the program's own, so that a rank is the same file whatever PATH says */
+    static char path[PATH_MAX];
     const ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
     if (n <= 0) {
         LVN_FAIL(LVN_ERR_INTERNAL, "which program is this? /proc/self/exe: %s", strerror(errno));

@@ -17,7 +17,8 @@
 
 enum { KEEP = 1 << 20, REFILL = 64 << 10 };
 
-/* A descriptor of our own for the same pipe or terminal, so that O_NONBLOCK is not set for everybody who shares it. */
+/* A descriptor of our own for the same pipe or terminal, so that O_NONBLOCK is not set for
+ * everybody who shares it. */
 void lvni_sink_open(lvni_sink *s, int fd, const char *spill_dir)
 {
     *s = (lvni_sink){.fd = -1, .owner = -1, .spill_fd = -1, .spill_dir = spill_dir};
@@ -83,7 +84,8 @@ static bool keep(lvni_sink *s, const char *bytes, size_t n)
     return true;
 }
 
-/* A file without a name; on file systems that have none of that kind (NFS) it loses its name at once. */
+/* A file without a name; on file systems that have none of that kind (NFS) it loses its name at
+ * once. */
 static int open_nameless(const char *dir)
 {
     int fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
@@ -174,7 +176,9 @@ void lvni_sink_put(lvni_sink *s, const char *bytes, size_t n)
     if (in_memory ? keep(s, bytes, n) : spill(s, bytes, n)) {
         return;
     }
-    s->gone = true; /* neither memory nor disk takes any more, and nobody waits for the reader: the log files have it all */
+    /* neither memory nor disk takes any more, and nobody waits for the reader: the log files have
+     * it all */
+    s->gone = true;
 }
 
 static void put_text(lvni_sink *s, const char *text)

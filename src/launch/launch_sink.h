@@ -30,8 +30,8 @@ void lvni_sink_open(lvni_sink *s, int fd, const char *spill_dir);
 void lvni_sink_close(lvni_sink *s);
 /* Appends; never waits for the reader. */
 void lvni_sink_put(lvni_sink *s, const char *bytes, size_t n);
-/* Around a line of `id`: makes room for it at the start of a row, and shows the status row again.
- */
+/* Around a line of `id`: makes room for it at the start of a row, and shows the status row
+ * again. */
 void lvni_sink_begin(lvni_sink *s, int id);
 void lvni_sink_finish(lvni_sink *s);
 /* What stands in the row of `id` now; ends with '\r' when the cursor is at its beginning. Empty:
@@ -40,8 +40,8 @@ void lvni_sink_set_status(lvni_sink *s, int id, const char *prefix, const char *
                           bool returned);
 /* Erases the row, until it is set again: the window has another size, or the process is gone. */
 void lvni_sink_drop_status(lvni_sink *s);
-/* The terminal has printed ^C for a key: that gets a line of its own. False: this is no terminal.
- */
+/* The terminal has printed ^C for a key: that gets a line of its own. False: this is no
+ * terminal. */
 bool lvni_sink_interrupted(lvni_sink *s);
 /* A whole line of the launcher's own; ends an unfinished one of a process first. */
 void lvni_sink_line(lvni_sink *s, const char *text);

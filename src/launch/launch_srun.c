@@ -1,5 +1,5 @@
-/* `levin launch` in a Slurm allocation, but not in a step: only this one process would run. srun starts the program as the step that
- * was allocated. */
+/* `levin launch` in a Slurm allocation, but not in a step: only this one process would run. srun
+ * starts the program as the step that was allocated. */
 #include "launch/launch_impl.h"
 
 #include "core/alloc.h"
@@ -18,7 +18,7 @@ enum { FLAGS = 5, FLAG_BYTES = 64 };
 
 typedef struct allocation {
     int nodes;
-    int per_node; /* tasks per node; 0: not the same on all */
+    int per_node;             /* tasks per node; 0: not the same on all */
     int tasks, cpus_per_task; /* 0: not said */
 } allocation;
 
@@ -50,22 +50,28 @@ static lvn_status read_allocation(char *const *environment, lvni_notices *notice
 
 static bool outside_of_steps(char *const *environment)
 {
-    const bool job = lvni_env_get(environment, "SLURM_JOB_ID") != NULL || lvni_env_get(environment, "SLURM_JOBID") != NULL;
-    return job && lvni_env_get(environment, "SLURM_STEP_ID") == NULL && lvni_env_get(environment, "SLURM_STEPID") == NULL;
+    const bool job = lvni_env_get(environment, "SLURM_JOB_ID") != NULL ||
+                     lvni_env_get(environment, "SLURM_JOBID") != NULL;
+    return job && lvni_env_get(environment, "SLURM_STEP_ID") == NULL &&
+           lvni_env_get(environment, "SLURM_STEPID") == NULL;
 }
 
-static lvn_status check_nodes(const lvni_launch_options *o, const allocation *a, lvni_notices *notices)
+static lvn_status check_nodes(const lvni_launch_options *o, const allocation *a,
+                              lvni_notices *notices)
 {
     if (!o->nodes_given || o->nodes == a->nodes) {
         return LVN_OK;
     }
-    const lvn_status s = lvni_notice_error(notices, 119, "%d nodes are asked for, %d are allocated", o->nodes, a->nodes);
+    const lvn_status s = lvni_notice_error(notices, 119, "%d nodes are asked for, %d are allocated",
+                                           o->nodes, a->nodes);
     lvni_notice_found(notices, "--nodes %d, SLURM_JOB_NUM_NODES=%d", o->nodes, a->nodes);
-    lvni_notice_fix(notices, "change one of them: #SBATCH --nodes=%d, or leave --nodes out", o->nodes);
+    lvni_notice_fix(notices, "change one of them: #SBATCH --nodes=%d, or leave --nodes out",
+                    o->nodes);
     return s;
 }
 
-static int write_flags(const lvni_launch_options *o, const allocation *a, char flags[FLAGS][FLAG_BYTES])
+static int write_flags(const lvni_launch_options *o, const allocation *a,
+                       char flags[FLAGS][FLAG_BYTES])
 {
     int n = 0;
     const int asked = (int)strtol(o->nproc, NULL, 10);
@@ -74,7 +80,8 @@ static int write_flags(const lvni_launch_options *o, const allocation *a, char f
     if (per_node > 0) {
         snprintf(flags[n++], FLAG_BYTES, "--ntasks-per-node=%d", per_node);
         if (asked > 0) {
-            snprintf(flags[n++], FLAG_BYTES, "--ntasks=%d", asked * a->nodes); /* the job's own would win */
+            /* the job's own would win */
+            snprintf(flags[n++], FLAG_BYTES, "--ntasks=%d", asked * a->nodes);
         }
     } else if (a->tasks > 0) {
         snprintf(flags[n++], FLAG_BYTES, "--ntasks=%d", a->tasks);
@@ -86,9 +93,10 @@ static int write_flags(const lvni_launch_options *o, const allocation *a, char f
     return n;
 }
 
-/* What of the options reaches the ranks without a launcher of ours. Where they meet may be the user's own word in a batch script, unless
- * a launcher is around us. */
-static lvn_status step_environment(const lvni_launch_options *o, char *const *environment, const lvni_rank_name *name, lvni_variables *v)
+/* What of the options reaches the ranks without a launcher of ours. Where they meet may be the
+ * user's own word in a batch script, unless a launcher is around us. */
+static lvn_status step_environment(const lvni_launch_options *o, char *const *environment,
+                                   const lvni_rank_name *name, lvni_variables *v)
 {
     *v = (lvni_variables){0};
     lvni_variables_copy(v, environment);
@@ -123,7 +131,12 @@ static lvn_status step_environment(const lvni_launch_options *o, char *const *en
 /* Does any variable depend on the rank? srun gives all tasks the same. */
 static lvn_status check_values(const lvni_launch_options *o, char *const *environment, bool *differ)
 {
-    static const lvni_rank_name one = {.host = "", .run_id = ""}, two = {.rank = 1, .local_rank = 1, .node_rank = 1, .world = 1, .host = "", .run_id = ""};
+    static const lvni_rank_name one = {.host = "", .run_id = ""}, two = {.rank = 1,
+                                                                         .local_rank = 1,
+                                                                         .node_rank = 1,
+                                                                         .world = 1,
+                                                                         .host = "",
+                                                                         .run_id = ""};
     lvni_variables a, b = {0};
     lvn_status s = step_environment(o, environment, &one, &a);
     if (s == LVN_OK) {
@@ -138,12 +151,38 @@ static lvn_status check_values(const lvni_launch_options *o, char *const *enviro
     return s;
 }
 
-static lvn_status warn_of_lost(const lvni_launch_options *o, char *const *environment, lvni_notices *notices)
+static lvn_status warn_of_lost(const lvni_launch_options *o, char *const *environment,
+                               lvni_notices *notices)
 {
-    static const char *const lost[] = {"devices", "gpus", "accelerator", "strategy", "allow_shared_device", "node_rank", "run_id", "max_restarts",
-                                       "crash_loop", "grace", "timeout", "straggler_timeout", "run_dir", "keep_logs", "output", "error",
-                                       "output_append_shared", "tee", "redirect", "redirects",
-                                       "log_dir", "role", "show", "prefix", "no_prefix", "pty", "tail", "stdin", "bind"};
+    static const char *const lost[] = {"devices",
+                                       "gpus",
+                                       "accelerator",
+                                       "strategy",
+                                       "allow_shared_device",
+                                       "node_rank",
+                                       "run_id",
+                                       "max_restarts",
+                                       "crash_loop",
+                                       "grace",
+                                       "timeout",
+                                       "straggler_timeout",
+                                       "run_dir",
+                                       "keep_logs",
+                                       "output",
+                                       "error",
+                                       "output_append_shared",
+                                       "tee",
+                                       "redirect",
+                                       "redirects",
+                                       "log_dir",
+                                       "role",
+                                       "show",
+                                       "prefix",
+                                       "no_prefix",
+                                       "pty",
+                                       "tail",
+                                       "stdin",
+                                       "bind"};
     bool differ;
     LVN_TRY(check_values(o, environment, &differ));
     lvni_str names = {0};
@@ -156,11 +195,15 @@ static lvn_status warn_of_lost(const lvni_launch_options *o, char *const *enviro
         lvni_str_printf(&names, "%smaster_port=random", names.len > 0 ? ", " : "");
     }
     if (differ) {
-        lvni_str_printf(&names, "%sthe codes %%r %%l %%n %%w in values of variables", names.len > 0 ? ", " : "");
+        lvni_str_printf(&names, "%sthe codes %%r %%l %%n %%w in values of variables",
+                        names.len > 0 ? ", " : "");
     }
     const lvn_status s = lvni_str_status(&names);
     if (s == LVN_OK && names.len > 0) {
-        lvni_notice_warn(notices, 218, "srun starts the ranks, so these have no effect: %s; --srun never keeps them, on this node alone", lvni_str_text(&names));
+        lvni_notice_warn(notices, 218,
+                         "srun starts the ranks, so these have no effect: %s; --srun never keeps "
+                         "them, on this node alone",
+                         lvni_str_text(&names));
     }
     lvni_str_free(&names);
     return s;
@@ -174,12 +217,15 @@ static void print_command(int n, const char *const *argv)
     putchar('\n');
 }
 
-static lvn_status become_srun(const lvni_launch_options *o, const char *const *argv, char *const *environment)
+static lvn_status become_srun(const lvni_launch_options *o, const char *const *argv,
+                              char *const *environment)
 {
     char *path;
     int code;
-    if (lvni_child_find_program("srun", lvni_env_get(environment, "PATH"), &path, &code) != LVN_OK) {
-        LVN_FAIL(LVN_ERR_NOT_FOUND, "srun, which starts the tasks of this allocation, is not in PATH; --srun never starts processes on this node alone");
+    if (lvni_child_find_program("srun", lvni_env_get(environment, "PATH"), &path, &code) !=
+        LVN_OK) {
+        LVN_FAIL(LVN_ERR_NOT_FOUND, "srun, which starts the tasks of this allocation, is not in "
+                                    "PATH; --srun never starts processes on this node alone");
     }
     static const lvni_rank_name nobody = {.host = "", .run_id = ""};
     lvni_variables v;
@@ -190,14 +236,16 @@ static lvn_status become_srun(const lvni_launch_options *o, const char *const *a
         lvni_launch_unblock(environment, &mask);
         sigprocmask(SIG_SETMASK, &mask, NULL);
         execve(path, (char *const *)(uintptr_t)argv, v.list);
-        s = lvn_error_set(LVN_ERR_NOT_FOUND, __FILE__, __LINE__, "%s cannot be executed: %s", path, strerror(errno));
+        s = lvn_error_set(LVN_ERR_NOT_FOUND, __FILE__, __LINE__, "%s cannot be executed: %s", path,
+                          strerror(errno));
     }
     lvni_variables_free(&v);
     lvni_free(path);
     return s;
 }
 
-lvn_status lvni_launch_srun(const lvni_launch_options *o, char *const *environment, lvni_notices *notices, bool *printed)
+lvn_status lvni_launch_srun(const lvni_launch_options *o, char *const *environment,
+                            lvni_notices *notices, bool *printed)
 {
     *printed = false;
     if (o->srun == LVNI_SRUN_NEVER || !outside_of_steps(environment)) {
@@ -217,7 +265,8 @@ lvn_status lvni_launch_srun(const lvni_launch_options *o, char *const *environme
     }
     char flags[FLAGS][FLAG_BYTES];
     const int n_flags = write_flags(o, &a, flags);
-    const char **argv = lvni_calloc(LVNI_TAG_CORE, (size_t)(n_flags + o->n_program) + 2, sizeof *argv);
+    const char **argv =
+        lvni_calloc(LVNI_TAG_CORE, (size_t)(n_flags + o->n_program) + 2, sizeof *argv);
     if (argv == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -226,7 +275,8 @@ lvn_status lvni_launch_srun(const lvni_launch_options *o, char *const *environme
     for (int i = 0; i < n_flags; i++) {
         argv[n++] = flags[i];
     }
-    const bool claimed = !o->dry_run && lvni_launch_give_back(environment); /* the tasks choose by themselves */
+    /* the tasks choose by themselves */
+    const bool claimed = !o->dry_run && lvni_launch_give_back(environment);
     const int n_program = o->n_program - (claimed ? 1 : 0); /* without its last word, out=DIR */
     for (int i = 0; i < n_program; i++) {
         argv[n++] = o->program[i];

@@ -56,7 +56,9 @@ bool lvni_launch_shows(const lvni_run *r, const lvni_proc *p, int stream)
 /* The prefix holds the number of the process, so it is made when there is one. */
 static lvn_status make_prefix(const lvni_run *r, lvni_proc *p)
 {
-    const char *pattern = r->o.prefix != NULL ? r->o.prefix : r->local > 1 || r->nodes > 1 ? "[%r] " : "";
+    const char *pattern = r->o.prefix != NULL            ? r->o.prefix
+                          : r->local > 1 || r->nodes > 1 ? "[%r] "
+                                                         : "";
     lvni_rank_name name;
     lvni_launch_name(r, p, &name);
     lvni_stream *both[] = {&p->out, &p->err};
@@ -71,7 +73,8 @@ static lvn_status make_prefix(const lvni_run *r, lvni_proc *p)
         }
     }
     if (strlen(p->out.prefix) > LVNI_STREAM_PIECE / 2) {
-        LVN_FAIL(LVN_ERR_USAGE, "prefix: %zu bytes in front of every line are too many", strlen(p->out.prefix));
+        LVN_FAIL(LVN_ERR_USAGE, "prefix: %zu bytes in front of every line are too many",
+                 strlen(p->out.prefix));
     }
     p->out.sink = lvni_launch_shows(r, p, LVNI_STREAM_OUT) ? r->out : NULL;
     p->err.sink = lvni_launch_shows(r, p, LVNI_STREAM_ERR) ? r->err : NULL;
@@ -81,14 +84,17 @@ static lvn_status make_prefix(const lvni_run *r, lvni_proc *p)
 static lvn_status open_pipe(int ends[2])
 {
     if (pipe2(ends, O_CLOEXEC) != 0) {
-        LVN_FAIL(LVN_ERR_IO, "no pipe for the output of a process: %s (ulimit -n)", strerror(errno));
+        LVN_FAIL(LVN_ERR_IO, "no pipe for the output of a process: %s (ulimit -n)",
+                 strerror(errno));
     }
     fcntl(ends[0], F_SETFL, O_NONBLOCK);
     return LVN_OK;
 }
 
-/* Where rank 0 writes: a terminal if it is to have one and we write to one. A pipe serves where there are none to be had. */
-static lvn_status open_output(lvni_run *r, const lvni_proc *p, lvni_stream *stream, int own, int ends[2])
+/* Where rank 0 writes: a terminal if it is to have one and we write to one. A pipe serves where
+ * there are none to be had. */
+static lvn_status open_output(lvni_run *r, const lvni_proc *p, lvni_stream *stream, int own,
+                              int ends[2])
 {
     stream->live = r->o.pty && p->rank == 0 && lvni_terminal_rewrites(own);
     if (stream->live && lvni_pty_open(own, ends) != LVN_OK) {
@@ -108,24 +114,26 @@ void lvni_close_fd(int *fd)
     }
 }
 
-static lvn_status start_with(lvni_run *r, lvni_proc *p, int in, const int *out, const int *err, int *error)
+static lvn_status start_with(lvni_run *r, lvni_proc *p, int in, const int *out, const int *err,
+                             int *error)
 {
     lvni_variables v;
     LVN_TRY(lvni_launch_environment(r, p, &v));
     const bool bound = r->binding.how != LVNI_BIND_NONE;
-    const lvni_child c = {.path = r->program,
-                          .argv = r->o.program,
-                          .envp = v.list,
-                          .in = in,
-                          .out = out[1],
-                          .err = err[1],
-                          .keep_fds = {p->rank == 0 ? r->store_fd : -1, p->rank == 0 ? r->lock_fd : -1},
-                          .own_group = !r->shares_group,
-                          .cpus = bound ? r->binding.cpus[p->local_rank] : NULL,
-                          .cpu_bytes = r->binding.cpu_bytes,
-                          .numa_node = bound ? r->binding.numa[p->local_rank] : -1,
-                          .signals = r->signals,
-                          .files = r->files};
+    const lvni_child c = {
+        .path = r->program,
+        .argv = r->o.program,
+        .envp = v.list,
+        .in = in,
+        .out = out[1],
+        .err = err[1],
+        .keep_fds = {p->rank == 0 ? r->store_fd : -1, p->rank == 0 ? r->lock_fd : -1},
+        .own_group = !r->shares_group,
+        .cpus = bound ? r->binding.cpus[p->local_rank] : NULL,
+        .cpu_bytes = r->binding.cpu_bytes,
+        .numa_node = bound ? r->binding.numa[p->local_rank] : -1,
+        .signals = r->signals,
+        .files = r->files};
     p->start_ns = lvni_now_ns();
     const lvn_status s = lvni_child_start(&c, &p->pid, error);
     lvni_variables_free(&v);
@@ -139,7 +147,8 @@ static lvn_status start_one(lvni_run *r, lvni_proc *p, int in, int *error)
 {
     int out[2] = {-1, -1}, err[2] = {-1, -1};
     const bool by_pid = lvni_launch_logs_by_pid(r);
-    lvn_status s = by_pid ? LVN_OK : lvni_launch_open_logs(r, p); /* an error then comes before the process */
+    /* an error then comes before the process */
+    lvn_status s = by_pid ? LVN_OK : lvni_launch_open_logs(r, p);
     if (s == LVN_OK) {
         s = open_output(r, p, &p->out, STDOUT_FILENO, out);
     }

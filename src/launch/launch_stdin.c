@@ -8,7 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { KEEP = 1 << 20, READ_BYTES = 32 << 10 }; /* a rank that reads slowly holds up the others only behind this much */
+/* a rank that reads slowly holds up the others only behind this much */
+enum { KEEP = 1 << 20, READ_BYTES = 32 << 10 };
 
 static lvn_status open_null(int *fd)
 {
@@ -39,7 +40,9 @@ lvn_status lvni_feed_open(lvni_run *r, int *ends)
     if (f->to == NULL) {
         return LVN_ERR_MEMORY;
     }
-    const bool copies_to_0 = r->input == LVNI_STDIN_RANK0 && r->local > 1 && isatty(STDIN_FILENO) == 1; /* another group may not read it */
+    /* another group may not read it */
+    const bool copies_to_0 =
+        r->input == LVNI_STDIN_RANK0 && r->local > 1 && isatty(STDIN_FILENO) == 1;
     for (int i = 0; i < r->local; i++) {
         const bool first = r->procs[i].rank == 0;
         if (r->input == LVNI_STDIN_ALL || (copies_to_0 && first)) {

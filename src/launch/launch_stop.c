@@ -1,6 +1,6 @@
-/* Ending a run: signals to the process groups of the ranks, after a time of grace SIGKILL, and in the end a look for everything that
- * descends from the launcher. It is a child subreaper, so what a rank leaves behind becomes its child, whatever group or session that
- * made itself. */
+/* Ending a run: signals to the process groups of the ranks, after a time of grace SIGKILL, and in
+ * the end a look for everything that descends from the launcher. It is a child subreaper, so what a
+ * rank leaves behind becomes its child, whatever group or session that made itself. */
 #include "launch/launch_impl.h"
 
 #include "core/alloc.h"
@@ -12,7 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define AT_LEAST_NS 50000000u  /* two signals closer than this are one: `timeout` sends to the process and to its group */
+#define AT_LEAST_NS                                                                                \
+    50000000u /* two signals closer than this are one: `timeout` sends to the process and to its   \
+                 group */
 #define GIVE_UP_NS 1900000000u /* behind SIGKILL: who has not died by then waits in the kernel */
 enum { PROCESSES_MAX = 1 << 20 };
 
@@ -67,7 +69,8 @@ static bool read_parent(pid_t pid, pid_t *parent)
 static void read_table(table *t)
 {
     DIR *d = opendir("/proc");
-    for (const struct dirent *e = NULL; d != NULL && (e = readdir(d)) != NULL && t->n < PROCESSES_MAX;) {
+    for (const struct dirent *e = NULL;
+         d != NULL && (e = readdir(d)) != NULL && t->n < PROCESSES_MAX;) {
         const pid_t pid = (pid_t)strtol(e->d_name, NULL, 10);
         pid_t parent;
         if (pid <= 0 || !read_parent(pid, &parent)) {
@@ -99,7 +102,8 @@ static bool is_other(const lvni_run *r, pid_t pid)
     return false;
 }
 
-/* Moves the descendants of `root` to the front of the table, parents before children. Returns how many. */
+/* Moves the descendants of `root` to the front of the table, parents before children. Returns how
+ * many. */
 static size_t collect(const lvni_run *r, table *t, pid_t root)
 {
     size_t found = 0;
@@ -154,7 +158,8 @@ static void begin_kill(lvni_run *r, uint64_t now_ns)
 /* A second wish to end, whoever had the first, is one not to wait. */
 static void again(lvni_run *r, lvni_reason why, int signal_number, uint64_t now_ns)
 {
-    if (why != LVNI_REASON_SIGNAL || r->phase == LVNI_PHASE_KILL || now_ns - r->stop_ns < AT_LEAST_NS) {
+    if (why != LVNI_REASON_SIGNAL || r->phase == LVNI_PHASE_KILL ||
+        now_ns - r->stop_ns < AT_LEAST_NS) {
         return;
     }
     if (r->signal == 0) {
@@ -191,13 +196,16 @@ static void name_survivors(lvni_run *r)
 {
     for (int i = 0; i < r->local; i++) {
         if (r->procs[i].alive) {
-            lvni_launch_say(r, "rank %d (pid %d) does not die of SIGKILL: it waits inside the kernel, for a file system or a device", r->procs[i].rank,
-                            (int)r->procs[i].pid);
+            lvni_launch_say(r,
+                            "rank %d (pid %d) does not die of SIGKILL: it waits inside the kernel, "
+                            "for a file system or a device",
+                            r->procs[i].rank, (int)r->procs[i].pid);
         }
     }
 }
 
-/* When patience ends. Ranks that were told to stop may have something to save first, and end together; from the first end on the others are late. */
+/* When patience ends. Ranks that were told to stop may have something to save first, and end
+ * together; from the first end on the others are late. */
 static uint64_t deadline(const lvni_run *r)
 {
     uint64_t first_ns = 0;
@@ -207,8 +215,11 @@ static uint64_t deadline(const lvni_run *r)
             first_ns = p->end_ns;
         }
     }
-    const uint64_t late_ns = (first_ns > r->stop_ns ? first_ns : r->stop_ns) + (uint64_t)(r->o.grace_s * 1e9);
-    return r->reason == LVNI_REASON_SIGNAL && first_ns == 0 ? r->stop_ns + (uint64_t)(r->o.stop_grace_s * 1e9) : late_ns;
+    const uint64_t late_ns =
+        (first_ns > r->stop_ns ? first_ns : r->stop_ns) + (uint64_t)(r->o.grace_s * 1e9);
+    return r->reason == LVNI_REASON_SIGNAL && first_ns == 0
+               ? r->stop_ns + (uint64_t)(r->o.stop_grace_s * 1e9)
+               : late_ns;
 }
 
 /* Not those that were told to end because a neighbour failed: their report is about that one. */
@@ -216,7 +227,8 @@ static void name_late(lvni_run *r, uint64_t now_ns)
 {
     for (int i = 0; i < r->local && r->reason == LVNI_REASON_SIGNAL; i++) {
         if (r->procs[i].alive) {
-            lvni_launch_say(r, "rank %d (pid %d) has not ended %.1f s after the signal: killed", r->procs[i].rank, (int)r->procs[i].pid,
+            lvni_launch_say(r, "rank %d (pid %d) has not ended %.1f s after the signal: killed",
+                            r->procs[i].rank, (int)r->procs[i].pid,
                             (double)(now_ns - r->stop_ns) / 1e9);
         }
     }

@@ -1,5 +1,6 @@
-/* Output of processes (launch_stream.h). Bytes go unchanged to the log file, unless the process has a terminal, where lines are rewritten; on
- * the way to where they are shown they are cut into lines, at '\n' and, for progress bars, at '\r'. */
+/* Output of processes (launch_stream.h). Bytes go unchanged to the log file, unless the process has
+ * a terminal, where lines are rewritten; on the way to where they are shown they are cut into
+ * lines, at '\n' and, for progress bars, at '\r'. */
 #include "launch/launch_stream.h"
 
 #include "core/alloc.h"
@@ -27,7 +28,8 @@ static void write_log(lvni_stream *s, const char *bytes, size_t n)
     }
 }
 
-/* A terminal's line is rewritten in place, ten times a second while a run trains; the log gets what stood there in the end. */
+/* A terminal's line is rewritten in place, ten times a second while a run trains; the log gets what
+ * stood there in the end. */
 static void write_standing(lvni_stream *s, const char *bytes, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -84,7 +86,9 @@ static size_t last_lines(const char *text, size_t bytes, int n)
 
 lvn_status lvni_stream_tail(const lvni_stream *s, int n, char **out, size_t *bytes)
 {
-    const size_t kept = s->tail == NULL || n == 0 ? 0 : s->n_tail < LVNI_STREAM_PIECE ? (size_t)s->n_tail : LVNI_STREAM_PIECE;
+    const size_t kept = s->tail == NULL || n == 0       ? 0
+                        : s->n_tail < LVNI_STREAM_PIECE ? (size_t)s->n_tail
+                                                        : LVNI_STREAM_PIECE;
     const size_t from = (size_t)((s->n_tail - kept) % LVNI_STREAM_PIECE);
     *out = lvni_alloc(LVNI_TAG_CORE, kept + 1);
     if (*out == NULL) {
@@ -117,7 +121,8 @@ static void show(lvni_stream *s, const char *bytes, size_t n, bool finished)
     }
     if (s->live && (sink->status_id == s->id || s->standing.len > 0)) {
         lvni_sink_set_status(sink, s->id, s->prefix, lvni_str_text(&s->standing), s->returned);
-        sink->owner = s->standing.len == 0 && sink->owner == s->id ? -1 : sink->owner; /* an empty row */
+        /* an empty row */
+        sink->owner = s->standing.len == 0 && sink->owner == s->id ? -1 : sink->owner;
     }
 }
 
@@ -126,7 +131,8 @@ static size_t piece_room(const lvni_stream *s)
     return LVNI_STREAM_PIECE - strlen(s->prefix) - 2;
 }
 
-/* More of an unfinished line; whole pieces of it are shown. Without a prefix bytes stay as they are. */
+/* More of an unfinished line; whole pieces of it are shown. Without a prefix bytes stay as they
+ * are. */
 static void add_to_line(lvni_stream *s, const char *bytes, size_t n)
 {
     if (s->line == NULL && (s->line = lvni_alloc(LVNI_TAG_CORE, LVNI_STREAM_PIECE)) == NULL) {
@@ -166,7 +172,8 @@ static void finish_line(lvni_stream *s, const char *bytes, size_t n)
     }
 }
 
-/* The byte behind the first line in [p, end), NULL when none ends there. "\r\n" is one end; a '\r' at the very end may become one. */
+/* The byte behind the first line in [p, end), NULL when none ends there. "\r\n" is one end; a '\r'
+ * at the very end may become one. */
 static const char *line_end(const char *p, const char *end, const char *newline)
 {
     const char *stop = newline != NULL ? newline : end;
@@ -242,7 +249,8 @@ uint64_t lvni_stream_idle(lvni_stream *s, uint64_t now_ns)
 
 void lvni_stream_end(lvni_stream *s)
 {
-    for (int i = 0; i < LAST_READS && s->fd >= 0 && lvni_stream_read(s, s->last_ns) == LVNI_STREAM_MORE; i++) {
+    for (int i = 0;
+         i < LAST_READS && s->fd >= 0 && lvni_stream_read(s, s->last_ns) == LVNI_STREAM_MORE; i++) {
     }
     if (s->fd >= 0) { /* a process that is none of ours holds the other end */
         close(s->fd);
@@ -252,7 +260,8 @@ void lvni_stream_end(lvni_stream *s)
         show(s, s->line, s->n_line, false);
         s->n_line = 0;
     }
-    if (s->sink != NULL && s->live && s->sink->status_id == s->id) { /* a row that was to be rewritten again */
+    if (s->sink != NULL && s->live && s->sink->status_id == s->id) {
+        /* a row that was to be rewritten again */
         lvni_sink_drop_status(s->sink);
     }
     if (s->sink != NULL && s->sink->owner == s->id && s->prefix[0] != '\0') {

@@ -1,4 +1,5 @@
-/* One output of one process: from its pipe into its log file, and line by line with a prefix to where it is shown. */
+/* One output of one process: from its pipe into its log file, and line by line with a prefix to
+ * where it is shown. */
 #ifndef LEVIN_LAUNCH_LAUNCH_STREAM_H
 #define LEVIN_LAUNCH_LAUNCH_STREAM_H
 
@@ -8,21 +9,23 @@
 enum { LVNI_STREAM_PIECE = 64 << 10 }; /* a line longer than this, with its prefix, is cut */
 
 typedef struct lvni_stream {
-    int id;           /* who stands in lvni_sink.owner */
-    int fd;           /* the pipe's end to read from; -1: at its end */
-    int log_fd;       /* -1: no file */
-    lvni_sink *sink;  /* borrowed; NULL: not shown */
-    char *prefix;     /* owned */
-    char *line;       /* of LVNI_STREAM_PIECE bytes when there was an unfinished line */
+    int id;          /* who stands in lvni_sink.owner */
+    int fd;          /* the pipe's end to read from; -1: at its end */
+    int log_fd;      /* -1: no file */
+    lvni_sink *sink; /* borrowed; NULL: not shown */
+    char *prefix;    /* owned */
+    char *line;      /* of LVNI_STREAM_PIECE bytes when there was an unfinished line */
     size_t n_line;
     uint64_t last_ns; /* of the last byte */
     char *tail;       /* ring of the last LVNI_STREAM_PIECE bytes; NULL: not wanted, or none yet */
     bool keeps_tail;
-    bool live;        /* a terminal: unfinished lines are shown at once, and the log file gets lines as they stand in the end */
+    /* a terminal: unfinished lines are shown at once, and the log file gets lines as they stand in
+     * the end */
+    bool live;
     lvni_str standing; /* of a terminal: the unfinished line */
     bool returned;     /* behind its '\r': what comes next stands in its place */
-    uint64_t n_tail;  /* bytes that went through it */
-    int log_error;    /* errno of the write to the log file that failed; it is left alone since */
+    uint64_t n_tail;   /* bytes that went through it */
+    int log_error;     /* errno of the write to the log file that failed; it is left alone since */
 } lvni_stream;
 
 typedef enum lvni_stream_state {
@@ -31,7 +34,8 @@ typedef enum lvni_stream_state {
     LVNI_STREAM_MORE,  /* others have their turn, then again */
 } lvni_stream_state;
 lvni_stream_state lvni_stream_read(lvni_stream *s, uint64_t now_ns);
-/* Shows an unfinished line that had no byte for a second. Returns when to call again, 0: nothing waits. */
+/* Shows an unfinished line that had no byte for a second. Returns when to call again, 0: nothing
+ * waits. */
 uint64_t lvni_stream_idle(lvni_stream *s, uint64_t now_ns);
 /* The process is gone: shows what is left, closes everything but the tail. */
 void lvni_stream_end(lvni_stream *s);

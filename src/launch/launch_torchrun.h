@@ -16,8 +16,8 @@ lvn_status lvni_torchrun_check_endpoint(const lvni_option *row, const lvni_value
 
 /* "2" or "2:2", checked: 2. */
 int lvni_torchrun_nodes(const char *text);
-/* "3" for all, or "0:1,1:2" by local rank: the streams of this one. NULL, "true" and "false": none.
- */
+/* "3" for all, or "0:1,1:2" by local rank: the streams of this one. NULL, "true" and "false":
+ * none. */
 int lvni_torchrun_streams(const char *text, int local_rank);
 /* rdzv_endpoint, rdzv_backend and standalone become master_addr and master_port. `text`: room for
  * what they point to. */

@@ -15,7 +15,9 @@ static void put(lvni_variables *v, char *text)
 {
     if (v->failed || text == NULL || v->n + 2 > v->room) {
         const size_t room = v->room == 0 ? 128 : v->room * 2;
-        char **list = v->failed || text == NULL ? NULL : lvni_realloc(LVNI_TAG_CORE, v->list, room * sizeof *list);
+        char **list = v->failed || text == NULL
+                          ? NULL
+                          : lvni_realloc(LVNI_TAG_CORE, v->list, room * sizeof *list);
         if (list == NULL) {
             v->failed = true;
             lvni_free(text);

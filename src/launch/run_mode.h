@@ -1,4 +1,5 @@
-/* How the devices of a run share its work: what the user asked for, what follows from the numbers, and which of it needs processes. */
+/* How the devices of a run share its work: what the user asked for, what follows from the numbers,
+ * and which of it needs processes. */
 #ifndef LEVIN_LAUNCH_RUN_MODE_H
 #define LEVIN_LAUNCH_RUN_MODE_H
 
@@ -15,9 +16,10 @@ typedef enum lvni_run_mode {
     LVNI_MODE_BALANCE,
 } lvni_run_mode;
 
-/* Never AUTO. devices: of one node; on the CPU its ranks. single with several devices, and single or dp on several nodes, become ddp
- * with W211. */
-lvni_run_mode lvni_run_mode_choose(lvni_run_mode asked, int devices, int nodes, lvni_notices *notices);
+/* Never AUTO. devices: of one node; on the CPU its ranks. single with several devices, and single
+ * or dp on several nodes, become ddp with W211. */
+lvni_run_mode lvni_run_mode_choose(lvni_run_mode asked, int devices, int nodes,
+                                   lvni_notices *notices);
 /* One process holds all devices of its node (dp, ddp2); else each device has its own. */
 bool lvni_run_mode_threads(lvni_run_mode mode);
 

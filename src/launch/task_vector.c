@@ -52,12 +52,15 @@ static lvn_status add(lvni_task_vector *v, int tasks, int repeat)
 
 static lvn_status unreadable(const char *name, const char *text, lvni_notices *notices)
 {
-    const lvn_status s = lvni_notice_error(notices, 102, "%s='%s' is no list of tasks per node", name, text);
-    lvni_notice_found(notices, "%s='%s'; expected: numbers such as 2(x3),1 for 2, 2, 2 and 1 tasks", name, text);
+    const lvn_status s =
+        lvni_notice_error(notices, 102, "%s='%s' is no list of tasks per node", name, text);
+    lvni_notice_found(notices, "%s='%s'; expected: numbers such as 2(x3),1 for 2, 2, 2 and 1 tasks",
+                      name, text);
     return s;
 }
 
-lvn_status lvni_task_vector_read(const char *name, const char *text, lvni_notices *notices, lvni_task_vector *out)
+lvn_status lvni_task_vector_read(const char *name, const char *text, lvni_notices *notices,
+                                 lvni_task_vector *out)
 {
     lvni_task_vector v = {.n = 0};
     lvn_status s = LVN_OK;

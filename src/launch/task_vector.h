@@ -10,8 +10,10 @@ typedef struct lvni_task_vector {
     int64_t sum;
 } lvni_task_vector;
 
-/* text: the value of the variable `name`; NULL or "" is unset. E102 when it cannot be read. *out is to be freed. */
-lvn_status lvni_task_vector_read(const char *name, const char *text, lvni_notices *notices, lvni_task_vector *out);
+/* text: the value of the variable `name`; NULL or "" is unset. E102 when it cannot be read. *out is
+ * to be freed. */
+lvn_status lvni_task_vector_read(const char *name, const char *text, lvni_notices *notices,
+                                 lvni_task_vector *out);
 void lvni_task_vector_free(lvni_task_vector *vector);
 
 #endif

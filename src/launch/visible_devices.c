@@ -9,7 +9,8 @@
 
 enum { MAX_DEVICES = 1024, WORD = 96 };
 
-/* The device that `word` names: its place among the physical ones, -1 for a slice, -2 when it fits nothing. */
+/* The device that `word` names: its place among the physical ones, -1 for a slice, -2 when it fits
+ * nothing. */
 static int find_device(const char *word, int n_physical, const char *const *uuids)
 {
     uint64_t number;
@@ -40,7 +41,8 @@ static lvn_status add(lvni_visible *v, const char *name, int physical, const cha
         }
     }
     LVN_ARG(v->n < MAX_DEVICES, "more than %d devices", MAX_DEVICES);
-    lvni_visible_device *more = lvni_realloc(LVNI_TAG_CORE, v->device, (size_t)(v->n + 1) * sizeof *more);
+    lvni_visible_device *more =
+        lvni_realloc(LVNI_TAG_CORE, v->device, (size_t)(v->n + 1) * sizeof *more);
     if (more == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -74,7 +76,8 @@ static const char *next_word(const char *p, char word[WORD])
     while (n > 0 && (p[n - 1] == ' ' || p[n - 1] == '\t')) {
         n--;
     }
-    snprintf(word, WORD, "%.*s", (int)(n < WORD ? n : 0), p); /* what is as long as that names nothing */
+    /* what is as long as that names nothing */
+    snprintf(word, WORD, "%.*s", (int)(n < WORD ? n : 0), p);
     return after;
 }
 
@@ -93,7 +96,8 @@ static lvn_status add_listed(lvni_visible *v, int n_physical, const char *const 
     return LVN_OK;
 }
 
-lvn_status lvni_visible_make(const char *value, int n_physical, const char *const *uuids, lvni_visible *out)
+lvn_status lvni_visible_make(const char *value, int n_physical, const char *const *uuids,
+                             lvni_visible *out)
 {
     lvni_visible v = {.n = 0};
     lvn_status s = LVN_OK;

@@ -1,6 +1,7 @@
-/* Which devices a process may use: those of the machine, restricted and ordered by CUDA_VISIBLE_DEVICES. The variable holds for
- * simulated devices (LEVIN_SIM_DEVICES) in the same way. Nothing here asks a driver: how many devices there are, and their UUIDs where
- * known, come from the caller. */
+/* Which devices a process may use: those of the machine, restricted and ordered by
+ * CUDA_VISIBLE_DEVICES. The variable holds for simulated devices (LEVIN_SIM_DEVICES) in the same
+ * way. Nothing here asks a driver: how many devices there are, and their UUIDs where known, come
+ * from the caller. */
 #ifndef LEVIN_LAUNCH_VISIBLE_DEVICES_H
 #define LEVIN_LAUNCH_VISIBLE_DEVICES_H
 
@@ -19,10 +20,12 @@ typedef struct lvni_visible {
     char *value; /* of CUDA_VISIBLE_DEVICES; NULL: unset */
 } lvni_visible;
 
-/* value: of CUDA_VISIBLE_DEVICES, NULL when unset ("" hides all). Its numbers and unambiguous beginnings of UUIDs are taken up to the
- * first that fits nothing, as the driver does; UUIDs of slices ("MIG-...") are taken as they are. uuids: one for each of the
- * n_physical devices, or NULL. A device named twice is LVN_ERR_USAGE. *out is to be freed. */
-lvn_status lvni_visible_make(const char *value, int n_physical, const char *const *uuids, lvni_visible *out);
+/* value: of CUDA_VISIBLE_DEVICES, NULL when unset ("" hides all). Its numbers and unambiguous
+ * beginnings of UUIDs are taken up to the first that fits nothing, as the driver does; UUIDs of
+ * slices ("MIG-...") are taken as they are. uuids: one for each of the n_physical devices, or NULL.
+ * A device named twice is LVN_ERR_USAGE. *out is to be freed. */
+lvn_status lvni_visible_make(const char *value, int n_physical, const char *const *uuids,
+                             lvni_visible *out);
 void lvni_visible_free(lvni_visible *visible);
 
 /* "0-3", "0", "none": the indices a user may give. */

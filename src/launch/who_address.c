@@ -1,5 +1,6 @@
-/* Is the address of the store one of this host's (who.h)? Asked on the store's host, so that a wrong one is told at once and not by
- * the time-out of all others; where all ranks are on one node, by each of them. */
+/* Is the address of the store one of this host's (who.h)? Asked on the store's host, so that a
+ * wrong one is told at once and not by the time-out of all others; where all ranks are on one node,
+ * by each of them. */
 #include "launch/who_impl.h"
 
 #include "core/alloc.h"
@@ -28,8 +29,8 @@ static void join(const char *const *list, int n, lvni_str *out)
     }
 }
 
-lvn_status lvni_who_check_address(const lvni_who *who, const char *const *own, int n_own, const char *const *meant, int n_meant,
-                                  lvni_notices *notices)
+lvn_status lvni_who_check_address(const lvni_who *who, const char *const *own, int n_own,
+                                  const char *const *meant, int n_meant, lvni_notices *notices)
 {
     for (int i = 0; i < n_meant; i++) {
         for (int k = 0; k < n_own; k++) {
@@ -42,9 +43,12 @@ lvn_status lvni_who_check_address(const lvni_who *who, const char *const *own, i
     join(own, n_own, &addresses_here);
     join(meant, n_meant, &addresses_meant);
     const char *from = who->from[LVNI_WHO_MASTER_ADDR];
-    const lvn_status s = lvni_notice_error(notices, 111, "the master address %s is none of this host's, which has to host the store", who->master_addr);
+    const lvn_status s = lvni_notice_error(
+        notices, 111, "the master address %s is none of this host's, which has to host the store",
+        who->master_addr);
     lvni_notice_found(notices, "%s=%s", from != NULL ? from : "master address", who->master_addr);
-    lvni_notice_found(notices, "it %s%s", n_meant > 0 ? "is " : "cannot be resolved", lvni_str_text(&addresses_meant));
+    lvni_notice_found(notices, "it %s%s", n_meant > 0 ? "is " : "cannot be resolved",
+                      lvni_str_text(&addresses_meant));
     lvni_notice_found(notices, "addresses of this host: %s", lvni_str_text(&addresses_here));
     lvni_notice_fix(notices, "unset MASTER_ADDR, or give the address of the host of rank 0");
     notices->own = who->store_host;
@@ -55,7 +59,8 @@ lvn_status lvni_who_check_address(const lvni_who *who, const char *const *own, i
 
 static void add(addresses *a, const struct sockaddr *s)
 {
-    const socklen_t n = s->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+    const socklen_t n =
+        s->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
     if (a->n < ADDRESSES && (s->sa_family == AF_INET || s->sa_family == AF_INET6) &&
         getnameinfo(s, n, a->text[a->n], TEXT, NULL, 0, NI_NUMERICHOST) == 0) {
         a->list[a->n] = a->text[a->n];
@@ -90,7 +95,8 @@ static void resolve(const char *name, addresses *a)
     freeaddrinfo(all);
 }
 
-/* 127.0.0.0/8 is the host itself, also where only 127.0.0.1 has an interface; Debian gives a host's own name 127.0.1.1. */
+/* 127.0.0.0/8 is the host itself, also where only 127.0.0.1 has an interface; Debian gives a host's
+ * own name 127.0.1.1. */
 static bool loops_back(const addresses *a)
 {
     return a->n > 0 && (strncmp(a->text[0], "127.", 4) == 0 || strcmp(a->text[0], "::1") == 0);
@@ -108,7 +114,8 @@ static bool own_name(const char *name)
 
 lvn_status lvni_who_check_address_here(const lvni_who *who, lvni_notices *notices)
 {
-    const bool here = who->store_host || who->nnodes == 1; /* where all are on one node, all see it, and nobody waits for the one who does */
+    /* where all are on one node, all see it, and nobody waits for the one who does */
+    const bool here = who->store_host || who->nnodes == 1;
     if (!here || !who->master_given || who->rdzv != LVNI_RDZV_TCP || own_name(who->master_addr)) {
         return LVN_OK;
     }
@@ -118,8 +125,10 @@ lvn_status lvni_who_check_address_here(const lvni_who *who, lvni_notices *notice
     }
     resolve(who->master_addr, &both[0]);
     own_addresses(&both[1]);
-    const lvn_status s = loops_back(&both[0]) ? LVN_OK
-                                              : lvni_who_check_address(who, both[1].list, both[1].n, both[0].list, both[0].n, notices);
+    const lvn_status s = loops_back(&both[0])
+                             ? LVN_OK
+                             : lvni_who_check_address(who, both[1].list, both[1].n, both[0].list,
+                                                      both[0].n, notices);
     lvni_free(both);
     return s;
 }

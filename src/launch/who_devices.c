@@ -10,16 +10,19 @@ static const char *text_of(const char *text, const char *other)
 }
 
 /* Where the number of tasks came from, and where that of the devices. */
-static void found_both(const lvni_who *who, char *const *env, const lvni_who_devices *d, lvni_notices *n)
+static void found_both(const lvni_who *who, char *const *env, const lvni_who_devices *d,
+                       lvni_notices *n)
 {
     const char *from = who->from[LVNI_WHO_LOCAL_WORLD];
     if (from != NULL) {
         lvni_env_found(env, from, n);
     } else {
-        lvni_notice_found(n, "%d ranks on this node (source %s)", who->local_world, lvni_source_name(who->source));
+        lvni_notice_found(n, "%d ranks on this node (source %s)", who->local_world,
+                          lvni_source_name(who->source));
     }
     if (d->choice->given) {
-        lvni_notice_found(n, "%s asks for %d (%s)", d->key, d->choice->n, text_of(d->origin, "default"));
+        lvni_notice_found(n, "%s asks for %d (%s)", d->key, d->choice->n,
+                          text_of(d->origin, "default"));
     } else {
         lvni_notice_found(n, "%s is auto, and %d are visible", d->key, d->choice->n);
         lvni_env_found(env, "CUDA_VISIBLE_DEVICES", n);
@@ -27,12 +30,16 @@ static void found_both(const lvni_who *who, char *const *env, const lvni_who_dev
     }
 }
 
-/* --ntasks and --ntasks-per-node both given: --ntasks wins, and fewer tasks run than the other says. */
-static bool ntasks_won(const lvni_who *who, char *const *env, int devices, int *ntasks, int *per_node)
+/* --ntasks and --ntasks-per-node both given: --ntasks wins, and fewer tasks run than the other
+ * says. */
+static bool ntasks_won(const lvni_who *who, char *const *env, int devices, int *ntasks,
+                       int *per_node)
 {
     uint64_t n = 0, each = 0;
-    const char *a = lvni_env_get(env, "SLURM_NTASKS"), *b = lvni_env_get(env, "SLURM_NTASKS_PER_NODE");
-    if (a == NULL || b == NULL || !lvni_env_digits(a, INT32_MAX, &n) || !lvni_env_digits(b, INT32_MAX, &each)) {
+    const char *a = lvni_env_get(env, "SLURM_NTASKS"),
+               *b = lvni_env_get(env, "SLURM_NTASKS_PER_NODE");
+    if (a == NULL || b == NULL || !lvni_env_digits(a, INT32_MAX, &n) ||
+        !lvni_env_digits(b, INT32_MAX, &each)) {
         return false;
     }
     *ntasks = (int)n;
@@ -40,20 +47,25 @@ static bool ntasks_won(const lvni_who *who, char *const *env, int devices, int *
     return *per_node == devices && n < each * (uint64_t)(who->nnodes > 0 ? who->nnodes : 1);
 }
 
-static lvn_status mismatch(const lvni_who *who, char *const *env, const lvni_who_devices *d, lvni_notices *n)
+static lvn_status mismatch(const lvni_who *who, char *const *env, const lvni_who_devices *d,
+                           lvni_notices *n)
 {
     const int tasks = who->local_world, devices = d->choice->n;
     int ntasks, per_node;
     if (who->source == LVNI_SOURCE_SLURM && ntasks_won(who, env, devices, &ntasks, &per_node)) {
-        const lvn_status s = lvni_notice_error(n, 104, "--ntasks=%d won over --ntasks-per-node=%d, so this node has %d task%s for %d devices", ntasks,
-                                               per_node, tasks, lvni_plural(tasks, "", "s"), devices);
+        const lvn_status s = lvni_notice_error(
+            n, 104,
+            "--ntasks=%d won over --ntasks-per-node=%d, so this node has %d task%s for %d devices",
+            ntasks, per_node, tasks, lvni_plural(tasks, "", "s"), devices);
         lvni_env_found(env, "SLURM_NTASKS", n);
         lvni_env_found(env, "SLURM_NTASKS_PER_NODE", n);
         found_both(who, env, d, n);
         lvni_notice_fix(n, "remove --ntasks (-n), and keep --ntasks-per-node=%d", per_node);
         return s;
     }
-    const lvn_status s = lvni_notice_error(n, 103, "%d task%s on this node, but %d device%s", tasks, lvni_plural(tasks, "", "s"), devices, lvni_plural(devices, "", "s"));
+    const lvn_status s =
+        lvni_notice_error(n, 103, "%d task%s on this node, but %d device%s", tasks,
+                          lvni_plural(tasks, "", "s"), devices, lvni_plural(devices, "", "s"));
     found_both(who, env, d, n);
     if (who->source == LVNI_SOURCE_SLURM) {
         lvni_notice_fix(n, "#SBATCH --ntasks-per-node=%d", devices);
@@ -64,32 +76,45 @@ static lvn_status mismatch(const lvni_who *who, char *const *env, const lvni_who
     return s;
 }
 
-static lvn_status one_process(const lvni_who *who, char *const *env, const lvni_who_devices *d, lvni_notices *n)
+static lvn_status one_process(const lvni_who *who, char *const *env, const lvni_who_devices *d,
+                              lvni_notices *n)
 {
-    const lvn_status s = lvni_notice_error(n, 103, "%d tasks on this node, but with this strategy one process holds all devices of a node", who->local_world);
+    const lvn_status s = lvni_notice_error(
+        n, 103,
+        "%d tasks on this node, but with this strategy one process holds all devices of a node",
+        who->local_world);
     found_both(who, env, d, n);
-    lvni_notice_fix(n, "%s", who->source == LVNI_SOURCE_SLURM ? "#SBATCH --ntasks-per-node=1" : "start one process on each node");
+    lvni_notice_fix(n, "%s",
+                    who->source == LVNI_SOURCE_SLURM ? "#SBATCH --ntasks-per-node=1"
+                                                     : "start one process on each node");
     lvni_notice_fix(n, "or strategy=ddp");
     return s;
 }
 
-/* The user started fewer tasks than the job has on purpose: nothing was said about devices, so the others stay idle. */
+/* The user started fewer tasks than the job has on purpose: nothing was said about devices, so the
+ * others stay idle. */
 static bool smaller_step(const lvni_who *who, char *const *env)
 {
     uint64_t per_node;
     const char *text = lvni_env_get(env, "SLURM_NTASKS_PER_NODE");
-    return text != NULL && lvni_env_digits(text, INT32_MAX, &per_node) && per_node > (uint64_t)who->local_world;
+    return text != NULL && lvni_env_digits(text, INT32_MAX, &per_node) &&
+           per_node > (uint64_t)who->local_world;
 }
 
-lvn_status lvni_who_check_devices(const lvni_who *who, char *const *env, const lvni_who_devices *devices, lvni_notices *notices)
+lvn_status lvni_who_check_devices(const lvni_who *who, char *const *env,
+                                  const lvni_who_devices *devices, lvni_notices *notices)
 {
     const lvni_device_choice *c = devices->choice;
-    const bool group = who->source > LVNI_SOURCE_LEVIN && who->source <= LVNI_SOURCE_SLURM; /* started by somebody else */
+    /* started by somebody else */
+    const bool group = who->source > LVNI_SOURCE_LEVIN && who->source <= LVNI_SOURCE_SLURM;
     if (!group || who->local_world == LVNI_WHO_UNKNOWN) {
         return LVN_OK;
     }
     if (c->listed && who->source == LVNI_SOURCE_SLURM) {
-        lvni_notice_warn(notices, 201, "%s is a list inside of Slurm: its numbers count what Slurm made visible, not the node's devices", devices->key);
+        lvni_notice_warn(notices, 201,
+                         "%s is a list inside of Slurm: its numbers count what Slurm made visible, "
+                         "not the node's devices",
+                         devices->key);
     }
     if (devices->threads) {
         return who->local_world == 1 ? LVN_OK : one_process(who, env, devices, notices);
@@ -97,33 +122,47 @@ lvn_status lvni_who_check_devices(const lvni_who *who, char *const *env, const l
     if (c->given && c->n != who->local_world) {
         return mismatch(who, env, devices, notices);
     }
-    const bool one_of_many = !c->given && c->accelerator != LVNI_ACCELERATOR_CPU && who->local_world == 1 && c->n > 1;
-    return one_of_many && who->source == LVNI_SOURCE_SLURM && !smaller_step(who, env) ? mismatch(who, env, devices, notices) : LVN_OK;
+    const bool one_of_many =
+        !c->given && c->accelerator != LVNI_ACCELERATOR_CPU && who->local_world == 1 && c->n > 1;
+    return one_of_many && who->source == LVNI_SOURCE_SLURM && !smaller_step(who, env)
+               ? mismatch(who, env, devices, notices)
+               : LVN_OK;
 }
 
-static lvn_status too_few(const lvni_who *who, char *const *env, const lvni_who_devices *d, lvni_notices *n)
+static lvn_status too_few(const lvni_who *who, char *const *env, const lvni_who_devices *d,
+                          lvni_notices *n)
 {
-    const char *noun = d->choice->accelerator == LVNI_ACCELERATOR_SIM ? "simulated devices" : "GPUs";
-    const lvn_status s = lvni_notice_error(n, 106, "%d tasks on node %s, but only %d %s are visible", who->local_world, text_of(d->host, "?"),
-                                           d->visible->n, noun);
+    const char *noun =
+        d->choice->accelerator == LVNI_ACCELERATOR_SIM ? "simulated devices" : "GPUs";
+    const lvn_status s =
+        lvni_notice_error(n, 106, "%d tasks on node %s, but only %d %s are visible",
+                          who->local_world, text_of(d->host, "?"), d->visible->n, noun);
     lvni_env_found(env, "CUDA_VISIBLE_DEVICES", n);
     lvni_env_found(env, "SLURM_GPUS_ON_NODE", n);
     lvni_env_found(env, "SLURM_JOB_GPUS", n);
-    lvni_notice_fix(n, "#SBATCH --gpus-per-node=%d (or --gres=gpu:%d)", who->local_world, who->local_world);
+    lvni_notice_fix(n, "#SBATCH --gpus-per-node=%d (or --gres=gpu:%d)", who->local_world,
+                    who->local_world);
     lvni_notice_fix(n, "or fewer tasks on each node: #SBATCH --ntasks-per-node=%d", d->visible->n);
-    n->own = who->local_rank == 0; /* the others of the node see the same; those of other nodes perhaps not */
+    /* the others of the node see the same; those of other nodes perhaps not */
+    n->own = who->local_rank == 0;
     return s;
 }
 
-static lvn_status list_of_other_length(const lvni_who *who, const lvni_who_devices *d, lvni_notices *n)
+static lvn_status list_of_other_length(const lvni_who *who, const lvni_who_devices *d,
+                                       lvni_notices *n)
 {
-    const lvn_status s = lvni_notice_error(n, 106, "%s lists %d devices, but this node has %d tasks", d->key, d->choice->n, who->local_world);
-    lvni_notice_found(n, "%s with %d devices (%s)", d->key, d->choice->n, text_of(d->origin, "default"));
-    lvni_notice_fix(n, "list %d devices, or start %d tasks on each node", who->local_world, d->choice->n);
+    const lvn_status s =
+        lvni_notice_error(n, 106, "%s lists %d devices, but this node has %d tasks", d->key,
+                          d->choice->n, who->local_world);
+    lvni_notice_found(n, "%s with %d devices (%s)", d->key, d->choice->n,
+                      text_of(d->origin, "default"));
+    lvni_notice_fix(n, "list %d devices, or start %d tasks on each node", who->local_world,
+                    d->choice->n);
     return s;
 }
 
-static void warn_idle(const lvni_who *who, char *const *env, const lvni_who_devices *d, lvni_notices *n)
+static void warn_idle(const lvni_who *who, char *const *env, const lvni_who_devices *d,
+                      lvni_notices *n)
 {
     const char *on_node = lvni_env_get(env, "SLURM_GPUS_ON_NODE");
     lvni_str idle = {.len = 0};
@@ -131,11 +170,14 @@ static void warn_idle(const lvni_who *who, char *const *env, const lvni_who_devi
         lvni_str_printf(&idle, "%s%d", i > who->local_world ? "," : "", i);
     }
     if (on_node != NULL) {
-        lvni_notice_warn(n, 207, "devices %s stay idle: SLURM_GPUS_ON_NODE=%s but %d task%s", lvni_str_text(&idle), on_node, who->local_world,
+        lvni_notice_warn(n, 207, "devices %s stay idle: SLURM_GPUS_ON_NODE=%s but %d task%s",
+                         lvni_str_text(&idle), on_node, who->local_world,
                          lvni_plural(who->local_world, "", "s"));
     } else {
-        lvni_notice_warn(n, 207, "devices %s stay idle: %d are visible, but this node has %d rank%s", lvni_str_text(&idle), d->visible->n,
-                         who->local_world, lvni_plural(who->local_world, "", "s"));
+        lvni_notice_warn(n, 207,
+                         "devices %s stay idle: %d are visible, but this node has %d rank%s",
+                         lvni_str_text(&idle), d->visible->n, who->local_world,
+                         lvni_plural(who->local_world, "", "s"));
     }
     lvni_str_free(&idle);
 }
@@ -143,11 +185,15 @@ static void warn_idle(const lvni_who *who, char *const *env, const lvni_who_devi
 void lvni_who_warn_of_cpu(int ranks, lvni_notices *notices)
 {
     if (ranks > 1) {
-        lvni_notice_warn(notices, 206, "%d ranks run on the CPU, because no GPU is visible that could be used; accelerator=cpu says that it is meant", ranks);
+        lvni_notice_warn(notices, 206,
+                         "%d ranks run on the CPU, because no GPU is visible that could be used; "
+                         "accelerator=cpu says that it is meant",
+                         ranks);
     }
 }
 
-lvn_status lvni_who_device(const lvni_who *who, char *const *env, const lvni_who_devices *devices, lvni_notices *notices, int *index)
+lvn_status lvni_who_device(const lvni_who *who, char *const *env, const lvni_who_devices *devices,
+                           lvni_notices *notices, int *index)
 {
     const lvni_device_choice *c = devices->choice;
     const int v = devices->visible->n, ranks = who->local_world, rank = who->local_rank;
@@ -158,7 +204,9 @@ lvn_status lvni_who_device(const lvni_who *who, char *const *env, const lvni_who
         *index = -1;
         return LVN_OK;
     }
-    LVN_ARG(ranks > 0 && rank >= 0, "the local rank is not known before the ranks meet, and no device can be chosen without it (%s gives none)",
+    LVN_ARG(ranks > 0 && rank >= 0,
+            "the local rank is not known before the ranks meet, and no device can be chosen "
+            "without it (%s gives none)",
             lvni_source_name(who->source));
     if (devices->threads || who->source == LVNI_SOURCE_SINGLE) {
         *index = c->index[0];
@@ -168,7 +216,8 @@ lvn_status lvni_who_device(const lvni_who *who, char *const *env, const lvni_who
         if (v != 1 && !devices->allow_shared) {
             return too_few(who, env, devices, notices);
         }
-        *index = rank % v; /* one is shown to each task, perhaps not the same: UUIDs are compared when the ranks meet */
+        *index = rank % v; /* one is shown to each task, perhaps not the same: UUIDs are compared
+                              when the ranks meet */
         return LVN_OK;
     }
     if (c->listed) {

@@ -12,7 +12,8 @@ typedef struct lvni_who_ask {
     lvni_notices *notices;
 } lvni_who_ask;
 
-/* who_sources.c: whose variables are these, and what do they say. LVNI_SOURCE_COUNT from `match`: none of the launchers. */
+/* who_sources.c: whose variables are these, and what do they say. LVNI_SOURCE_COUNT from `match`:
+ * none of the launchers. */
 lvni_source lvni_who_match(char *const *env, lvni_source last);
 /* The variables that the source needs and that are not set: a line each in the block. How many. */
 int lvni_who_missing(char *const *env, lvni_source source, lvni_notices *notices);
@@ -30,6 +31,7 @@ lvn_status lvni_who_check_stale(const lvni_who_ask *ask, const lvni_who *who);
 lvn_status lvni_who_find_master(const lvni_who_ask *ask, lvni_who *who);
 
 /* who.c: E102 with all numbers. */
-lvn_status lvni_who_inconsistent(const lvni_who *who, lvni_notices *notices, const char *fmt, ...) LVN_PRINTF(3, 4);
+lvn_status lvni_who_inconsistent(const lvni_who *who, lvni_notices *notices, const char *fmt, ...)
+    LVN_PRINTF(3, 4);
 
 #endif

@@ -6,10 +6,19 @@
 #include <inttypes.h>
 #include <string.h>
 
-static const char *const rdzv_names[] = {[LVNI_RDZV_NONE] = "none", [LVNI_RDZV_FD] = "fd", [LVNI_RDZV_TCP] = "tcp", [LVNI_RDZV_FILE] = "file"};
+static const char *const rdzv_names[] = {[LVNI_RDZV_NONE] = "none",
+                                         [LVNI_RDZV_FD] = "fd",
+                                         [LVNI_RDZV_TCP] = "tcp",
+                                         [LVNI_RDZV_FILE] = "file"};
 static const char *const field_names[LVNI_WHO_FIELDS] = {
-    [LVNI_WHO_RANK] = "rank",           [LVNI_WHO_WORLD] = "world",   [LVNI_WHO_LOCAL_RANK] = "local_rank", [LVNI_WHO_LOCAL_WORLD] = "local_world",
-    [LVNI_WHO_NODE_RANK] = "node_rank", [LVNI_WHO_NNODES] = "nnodes", [LVNI_WHO_HOSTS] = "hosts",           [LVNI_WHO_MASTER_ADDR] = "master_addr",
+    [LVNI_WHO_RANK] = "rank",
+    [LVNI_WHO_WORLD] = "world",
+    [LVNI_WHO_LOCAL_RANK] = "local_rank",
+    [LVNI_WHO_LOCAL_WORLD] = "local_world",
+    [LVNI_WHO_NODE_RANK] = "node_rank",
+    [LVNI_WHO_NNODES] = "nnodes",
+    [LVNI_WHO_HOSTS] = "hosts",
+    [LVNI_WHO_MASTER_ADDR] = "master_addr",
     [LVNI_WHO_MASTER_PORT] = "master_port",
 };
 
@@ -122,7 +131,9 @@ static void print(const lvni_who *who, writer *w)
     }
     ports(w, who);
     begin(w, "store_host");
-    lvni_str_append(w->out, w->json ? (who->store_host ? "true" : "false") : who->store_host ? "yes" : "no");
+    lvni_str_append(w->out, w->json           ? (who->store_host ? "true" : "false")
+                            : who->store_host ? "yes"
+                                              : "no");
     text(w, "job_key", who->job_key);
     text(w, "run_id", who->run_id);
     number(w, "restart", who->restart);

@@ -1,5 +1,6 @@
-/* Slurm: what the job is, and who a task is in its step. The step's variables come first: those of the job are inherited unchanged by
- * steps on fewer nodes, and the shell of a batch script has a task number without being a task of anything. */
+/* Slurm: what the job is, and who a task is in its step. The step's variables come first: those of
+ * the job are inherited unchanged by steps on fewer nodes, and the shell of a batch script has a
+ * task number without being a task of anything. */
 #include "launch/who_impl.h"
 
 #include <inttypes.h>
@@ -9,12 +10,18 @@
 #define INTERACTIVE_STEP UINT64_C(4294967290)
 enum { COMMAND = 120 };
 
-static const char *const job_id[] = {"SLURM_JOB_ID", "SLURM_JOBID", NULL}, *const step_id[] = {"SLURM_STEP_ID", "SLURM_STEPID", NULL},
-                         *const world[] = {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS", NULL},
-                         *const nnodes[] = {"SLURM_STEP_NUM_NODES", "SLURM_JOB_NUM_NODES", "SLURM_NNODES", NULL},
-                         *const vector[] = {"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE", NULL},
-                         *const nodelist[] = {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST", NULL},
-                         *const job_tasks[] = {"SLURM_NTASKS", "SLURM_NPROCS", NULL}, *const job_nodes[] = {"SLURM_JOB_NUM_NODES", "SLURM_NNODES", NULL};
+static const char *const job_id[] = {"SLURM_JOB_ID", "SLURM_JOBID", NULL},
+                         *const step_id[] = {"SLURM_STEP_ID", "SLURM_STEPID", NULL},
+                         *const world[] = {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS",
+                                           NULL},
+                         *const nnodes[] = {"SLURM_STEP_NUM_NODES", "SLURM_JOB_NUM_NODES",
+                                            "SLURM_NNODES", NULL},
+                         *const vector[] = {"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE",
+                                            NULL},
+                         *const nodelist[] = {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST",
+                                              "SLURM_NODELIST", NULL},
+                         *const job_tasks[] = {"SLURM_NTASKS", "SLURM_NPROCS", NULL},
+                         *const job_nodes[] = {"SLURM_JOB_NUM_NODES", "SLURM_NNODES", NULL};
 
 /* Reads the first of the names that is set. */
 static lvn_status read_first(const lvni_who_ask *ask, const char *const *names, int *out)
@@ -23,7 +30,8 @@ static lvn_status read_first(const lvni_who_ask *ask, const char *const *names, 
     return name == NULL ? LVN_OK : lvni_env_int(ask->env, name, ask->notices, out);
 }
 
-static lvn_status read_id(const lvni_who_ask *ask, const char *const *names, bool *set, uint64_t *out)
+static lvn_status read_id(const lvni_who_ask *ask, const char *const *names, bool *set,
+                          uint64_t *out)
 {
     const char *name = lvni_env_first(ask->env, names);
     *set = name != NULL;
@@ -34,7 +42,8 @@ static lvn_status read_id(const lvni_who_ask *ask, const char *const *names, boo
 static lvn_status read_allocation(const lvni_who_ask *ask, lvni_slurm_job *job)
 {
     lvni_task_vector v = {.n = 0};
-    LVN_TRY(lvni_task_vector_read("SLURM_TASKS_PER_NODE", lvni_env_get(ask->env, "SLURM_TASKS_PER_NODE"), ask->notices, &v));
+    LVN_TRY(lvni_task_vector_read(
+        "SLURM_TASKS_PER_NODE", lvni_env_get(ask->env, "SLURM_TASKS_PER_NODE"), ask->notices, &v));
     job->nodes = v.n > 0 ? v.n : 1;
     job->tasks = v.n > 0 ? (int)v.sum : 0;
     lvni_task_vector_free(&v);
@@ -65,29 +74,35 @@ static bool shell_name(const char *name)
     return false;
 }
 
-/* A step of one task is a shell when it has a terminal, is the special step, or the job is called like one. */
+/* A step of one task is a shell when it has a terminal, is the special step, or the job is called
+ * like one. */
 static lvn_status find_interactive(const lvni_who_ask *ask, lvni_slurm_job *job)
 {
-    static const char fix[] = "LEVIN_INTERACTIVE=1: the step is a shell, with one process; 0: its tasks are ranks; or unset it";
+    static const char fix[] = "LEVIN_INTERACTIVE=1: the step is a shell, with one process; 0: its "
+                              "tasks are ranks; or unset it";
     LVN_TRY(lvni_env_flag(ask->env, "LEVIN_INTERACTIVE", fix, ask->notices, &job->interactive));
     if (lvni_env_get(ask->env, "LEVIN_INTERACTIVE") != NULL) {
         return LVN_OK;
     }
     int tasks = 0;
     LVN_TRY(lvni_env_int(ask->env, "SLURM_STEP_NUM_TASKS", ask->notices, &tasks));
-    const bool terminal = lvni_env_get(ask->env, "SLURM_PTY_PORT") != NULL || lvni_env_get(ask->env, "SLURM_PTY_WIN_COL") != NULL;
-    job->interactive = tasks == 1 && (terminal || job->step_id == INTERACTIVE_STEP || shell_name(lvni_env_get(ask->env, "SLURM_JOB_NAME")));
+    const bool terminal = lvni_env_get(ask->env, "SLURM_PTY_PORT") != NULL ||
+                          lvni_env_get(ask->env, "SLURM_PTY_WIN_COL") != NULL;
+    job->interactive = tasks == 1 && (terminal || job->step_id == INTERACTIVE_STEP ||
+                                      shell_name(lvni_env_get(ask->env, "SLURM_JOB_NAME")));
     return LVN_OK;
 }
 
-/* The name by which `scontrol requeue` knows the job: of an array "8_3", of a heterogeneous job its first part's. */
+/* The name by which `scontrol requeue` knows the job: of an array "8_3", of a heterogeneous job its
+ * first part's. */
 static lvn_status find_requeue_id(const lvni_who_ask *ask, lvni_slurm_job *job)
 {
     uint64_t array = 0, task = 0, id = job->job_id;
     LVN_TRY(lvni_env_number(ask->env, "SLURM_ARRAY_JOB_ID", UINT32_MAX, ask->notices, &array));
     LVN_TRY(lvni_env_number(ask->env, "SLURM_ARRAY_TASK_ID", UINT32_MAX, ask->notices, &task));
     LVN_TRY(lvni_env_number(ask->env, "SLURM_JOB_ID_HET_GROUP_0", UINT32_MAX, ask->notices, &id));
-    if (lvni_env_get(ask->env, "SLURM_ARRAY_JOB_ID") != NULL && lvni_env_get(ask->env, "SLURM_ARRAY_TASK_ID") != NULL) {
+    if (lvni_env_get(ask->env, "SLURM_ARRAY_JOB_ID") != NULL &&
+        lvni_env_get(ask->env, "SLURM_ARRAY_TASK_ID") != NULL) {
         snprintf(job->requeue_id, sizeof job->requeue_id, "%" PRIu64 "_%" PRIu64, array, task);
     } else {
         snprintf(job->requeue_id, sizeof job->requeue_id, "%" PRIu64, id);
@@ -112,15 +127,18 @@ lvn_status lvni_who_read_job(const lvni_who_ask *ask, lvni_slurm_job *job)
 
 static lvn_status not_set(const lvni_who_ask *ask, const char *what, const char *name)
 {
-    const lvn_status s = lvni_notice_error(ask->notices, 100, "this task of a Slurm step has no %s", what);
+    const lvn_status s =
+        lvni_notice_error(ask->notices, 100, "this task of a Slurm step has no %s", what);
     lvni_notice_found(ask->notices, "%s is not set", name);
-    lvni_notice_fix(ask->notices, "start the tasks with srun, which sets it; do not clear SLURM_ variables");
+    lvni_notice_fix(ask->notices,
+                    "start the tasks with srun, which sets it; do not clear SLURM_ variables");
     ask->notices->own = true;
     return s;
 }
 
 /* A number of the step from the first of the names that is set. */
-static lvn_status need(const lvni_who_ask *ask, lvni_who *who, lvni_who_field field, const char *what, const char *const *names, int *out)
+static lvn_status need(const lvni_who_ask *ask, lvni_who *who, lvni_who_field field,
+                       const char *what, const char *const *names, int *out)
 {
     const char *name = lvni_env_first(ask->env, names);
     if (name == NULL) {
@@ -141,7 +159,8 @@ static lvn_status read_nodes(const lvni_who_ask *ask, lvni_who *who)
     name = lvni_env_first(ask->env, vector);
     if (name != NULL) {
         who->from[LVNI_WHO_LOCAL_WORLD] = name;
-        LVN_TRY(lvni_task_vector_read(name, lvni_env_get(ask->env, name), ask->notices, &who->tasks));
+        LVN_TRY(
+            lvni_task_vector_read(name, lvni_env_get(ask->env, name), ask->notices, &who->tasks));
     }
     if (lvni_env_first(ask->env, nnodes) == NULL && (who->hosts.n > 0 || who->tasks.n > 0)) {
         who->nnodes = who->hosts.n > 0 ? (int)who->hosts.n : who->tasks.n;
@@ -154,19 +173,25 @@ static lvn_status read_nodes(const lvni_who_ask *ask, lvni_who *who)
 static lvn_status find_local_world(const lvni_who_ask *ask, lvni_who *who)
 {
     if (who->hosts.n > 0 && who->hosts.n != (size_t)who->nnodes) {
-        return lvni_who_inconsistent(who, ask->notices, "the step has %d nodes, but its list has %zu hosts", who->nnodes, who->hosts.n);
+        return lvni_who_inconsistent(who, ask->notices,
+                                     "the step has %d nodes, but its list has %zu hosts",
+                                     who->nnodes, who->hosts.n);
     }
     if (who->tasks.n == 0) {
         if (who->nnodes < 1 || who->world % who->nnodes != 0) {
-            return lvni_who_inconsistent(who, ask->notices, "%d tasks cannot be spread evenly over %d nodes, and nothing tells the tasks of each",
+            return lvni_who_inconsistent(who, ask->notices,
+                                         "%d tasks cannot be spread evenly over %d nodes, and "
+                                         "nothing tells the tasks of each",
                                          who->world, who->nnodes);
         }
         who->local_world = who->world / who->nnodes;
         return LVN_OK;
     }
     if (who->tasks.sum != who->world || who->tasks.n != who->nnodes) {
-        return lvni_who_inconsistent(who, ask->notices, "the tasks per node add up to %lld on %d nodes, but the step has %d tasks on %d nodes",
-                                     (long long)who->tasks.sum, who->tasks.n, who->world, who->nnodes);
+        return lvni_who_inconsistent(
+            who, ask->notices,
+            "the tasks per node add up to %lld on %d nodes, but the step has %d tasks on %d nodes",
+            (long long)who->tasks.sum, who->tasks.n, who->world, who->nnodes);
     }
     if (who->node_rank >= who->tasks.n) {
         return lvni_who_inconsistent(who, ask->notices, "there is no node %d", who->node_rank);
@@ -177,14 +202,17 @@ static lvn_status find_local_world(const lvni_who_ask *ask, lvni_who *who)
 
 lvn_status lvni_who_read_step(const lvni_who_ask *ask, lvni_who *who)
 {
-    static const char *const procid[] = {"SLURM_PROCID", NULL}, *const localid[] = {"SLURM_LOCALID", NULL}, *const nodeid[] = {"SLURM_NODEID", NULL};
+    static const char *const procid[] = {"SLURM_PROCID", NULL},
+                             *const localid[] = {"SLURM_LOCALID", NULL},
+                             *const nodeid[] = {"SLURM_NODEID", NULL};
     LVN_TRY(need(ask, who, LVNI_WHO_RANK, "number", procid, &who->rank));
     LVN_TRY(need(ask, who, LVNI_WHO_WORLD, "number of tasks", world, &who->world));
     LVN_TRY(need(ask, who, LVNI_WHO_LOCAL_RANK, "number on its node", localid, &who->local_rank));
     LVN_TRY(need(ask, who, LVNI_WHO_NODE_RANK, "number of its node", nodeid, &who->node_rank));
     LVN_TRY(read_nodes(ask, who));
     LVN_TRY(find_local_world(ask, who));
-    who->store_host = who->node_rank == 0 && who->local_rank == 0; /* rank 0 may be on another node: arbitrary placement */
+    /* rank 0 may be on another node: arbitrary placement */
+    who->store_host = who->node_rank == 0 && who->local_rank == 0;
     who->restart = who->slurm.restart;
     const char *run_id = lvni_env_get(ask->env, "LEVIN_RUN_ID");
     snprintf(who->run_id, sizeof who->run_id, "%s", run_id != NULL ? run_id : "");
@@ -201,13 +229,16 @@ lvn_status lvni_who_no_srun(const lvni_who_ask *ask, const lvni_slurm_job *job)
     if (job->het_size > 1) {
         snprintf(het, sizeof het, "--het-group=0-%d ", job->het_size - 1);
     }
-    const lvn_status s =
-        lvni_notice_error(ask->notices, 101, "srun was not used: only one process is running, %d were allocated", job->tasks > 1 ? job->tasks : job->nodes);
-    static const char *const told[] = {"SLURM_NTASKS", "SLURM_TASKS_PER_NODE", "SLURM_JOB_NUM_NODES", "SLURM_STEP_ID"};
+    const lvn_status s = lvni_notice_error(
+        ask->notices, 101, "srun was not used: only one process is running, %d were allocated",
+        job->tasks > 1 ? job->tasks : job->nodes);
+    static const char *const told[] = {"SLURM_NTASKS", "SLURM_TASKS_PER_NODE",
+                                       "SLURM_JOB_NUM_NODES", "SLURM_STEP_ID"};
     for (size_t i = 0; i < sizeof told / sizeof *told; i++) {
         lvni_env_found(ask->env, told[i], ask->notices);
     }
-    lvni_notice_fix(ask->notices, "srun %s%.*s%s", het, COMMAND, lvni_str_text(&command), command.len > COMMAND ? "..." : "");
+    lvni_notice_fix(ask->notices, "srun %s%.*s%s", het, COMMAND, lvni_str_text(&command),
+                    command.len > COMMAND ? "..." : "");
     lvni_notice_fix(ask->notices, "or levin launch -- PROGRAM ..., which starts the step itself");
     lvni_str_free(&command);
     return s;
@@ -215,7 +246,8 @@ lvn_status lvni_who_no_srun(const lvni_who_ask *ask, const lvni_slurm_job *job)
 
 lvn_status lvni_who_check_stale(const lvni_who_ask *ask, const lvni_who *who)
 {
-    const bool marked = lvni_env_get(ask->env, "TORCHELASTIC_RUN_ID") != NULL || lvni_env_get(ask->env, "LEVIN_RUN_ID") != NULL;
+    const bool marked = lvni_env_get(ask->env, "TORCHELASTIC_RUN_ID") != NULL ||
+                        lvni_env_get(ask->env, "LEVIN_RUN_ID") != NULL;
     const lvni_slurm_job *job = &who->slurm;
     if (marked || !job->job || !job->step || !job->task || job->interactive) {
         return LVN_OK;
@@ -227,8 +259,12 @@ lvn_status lvni_who_check_stale(const lvni_who_ask *ask, const lvni_who *who)
     if (rank == who->rank && n == who->world && local == who->local_rank) {
         return LVN_OK;
     }
-    const lvn_status s = lvni_notice_error(ask->notices, 107, "RANK, WORLD_SIZE and LOCAL_RANK are set, by no launcher, and disagree with the Slurm step");
-    const char *const told[] = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "SLURM_PROCID", lvni_env_first(ask->env, world), "SLURM_LOCALID"};
+    const lvn_status s = lvni_notice_error(ask->notices, 107,
+                                           "RANK, WORLD_SIZE and LOCAL_RANK are set, by no "
+                                           "launcher, and disagree with the Slurm step");
+    const char *const told[] = {
+        "RANK",         "WORLD_SIZE", "LOCAL_RANK", "SLURM_PROCID", lvni_env_first(ask->env, world),
+        "SLURM_LOCALID"};
     for (size_t i = 0; i < sizeof told / sizeof *told; i++) {
         if (told[i] != NULL) {
             lvni_env_found(ask->env, told[i], ask->notices);

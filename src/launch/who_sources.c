@@ -1,4 +1,5 @@
-/* The launchers other than Slurm, as a table: which variables mark each of them and where it tells what. */
+/* The launchers other than Slurm, as a table: which variables mark each of them and where it tells
+ * what. */
 #include "launch/who_impl.h"
 
 #include <stdio.h>
@@ -13,33 +14,87 @@ typedef struct launcher {
     const char *restart, *run_id[WAYS];
 } launcher;
 
-/* OMPI_COMM_WORLD_NODE_RANK is not among them: it numbers the processes on a node, not the nodes. */
+/* OMPI_COMM_WORLD_NODE_RANK is not among them: it numbers the processes on a node, not the
+ * nodes. */
 static const launcher launchers[] = {
-    [LVNI_SOURCE_LEVIN] = {{"LEVIN_RANK", "LEVIN_WORLD_SIZE", "LEVIN_LOCAL_RANK", "LEVIN_LOCAL_WORLD_SIZE"},
-                           "LEVIN_RANK", "LEVIN_WORLD_SIZE", "LEVIN_LOCAL_RANK", "LEVIN_LOCAL_WORLD_SIZE", {"LEVIN_NODE_RANK"}, "LEVIN_NNODES",
-                           "LEVIN_RESTART_COUNT", {"LEVIN_RUN_ID"}},
+    [LVNI_SOURCE_LEVIN] = {{"LEVIN_RANK", "LEVIN_WORLD_SIZE", "LEVIN_LOCAL_RANK",
+                            "LEVIN_LOCAL_WORLD_SIZE"},
+                           "LEVIN_RANK",
+                           "LEVIN_WORLD_SIZE",
+                           "LEVIN_LOCAL_RANK",
+                           "LEVIN_LOCAL_WORLD_SIZE",
+                           {"LEVIN_NODE_RANK"},
+                           "LEVIN_NNODES",
+                           "LEVIN_RESTART_COUNT",
+                           {"LEVIN_RUN_ID"}},
     [LVNI_SOURCE_TORCHRUN] = {{"RANK", "WORLD_SIZE", "LOCAL_RANK"},
-                              "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", {"GROUP_RANK", "NODE_RANK"}, "GROUP_WORLD_SIZE",
-                              "TORCHELASTIC_RESTART_COUNT", {"LEVIN_RUN_ID", "TORCHELASTIC_RUN_ID"}},
+                              "RANK",
+                              "WORLD_SIZE",
+                              "LOCAL_RANK",
+                              "LOCAL_WORLD_SIZE",
+                              {"GROUP_RANK", "NODE_RANK"},
+                              "GROUP_WORLD_SIZE",
+                              "TORCHELASTIC_RESTART_COUNT",
+                              {"LEVIN_RUN_ID", "TORCHELASTIC_RUN_ID"}},
     [LVNI_SOURCE_OMPI] = {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
-                          "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", {NULL}, NULL,
-                          NULL, {"OMPI_MCA_ess_base_jobid", "PMIX_NAMESPACE"}},
+                          "OMPI_COMM_WORLD_RANK",
+                          "OMPI_COMM_WORLD_SIZE",
+                          "OMPI_COMM_WORLD_LOCAL_RANK",
+                          "OMPI_COMM_WORLD_LOCAL_SIZE",
+                          {NULL},
+                          NULL,
+                          NULL,
+                          {"OMPI_MCA_ess_base_jobid", "PMIX_NAMESPACE"}},
     [LVNI_SOURCE_MVAPICH2] = {{"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"},
-                              "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_SIZE", {NULL}, NULL,
-                              NULL, {NULL}},
+                              "MV2_COMM_WORLD_RANK",
+                              "MV2_COMM_WORLD_SIZE",
+                              "MV2_COMM_WORLD_LOCAL_RANK",
+                              "MV2_COMM_WORLD_LOCAL_SIZE",
+                              {NULL},
+                              NULL,
+                              NULL,
+                              {NULL}},
     [LVNI_SOURCE_PALS] = {{"PALS_RANKID", "PMI_SIZE"},
-                          "PALS_RANKID", "PMI_SIZE", "PALS_LOCAL_RANKID", "PALS_LOCAL_SIZE", {"PALS_NODEID"}, NULL, NULL, {"PALS_APID"}},
+                          "PALS_RANKID",
+                          "PMI_SIZE",
+                          "PALS_LOCAL_RANKID",
+                          "PALS_LOCAL_SIZE",
+                          {"PALS_NODEID"},
+                          NULL,
+                          NULL,
+                          {"PALS_APID"}},
     [LVNI_SOURCE_JSM] = {{"JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"},
-                         "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_LOCAL_RANK", "JSM_NAMESPACE_LOCAL_SIZE", {NULL}, NULL,
-                         NULL, {"LSB_JOBID"}},
+                         "JSM_NAMESPACE_RANK",
+                         "JSM_NAMESPACE_SIZE",
+                         "JSM_NAMESPACE_LOCAL_RANK",
+                         "JSM_NAMESPACE_LOCAL_SIZE",
+                         {NULL},
+                         NULL,
+                         NULL,
+                         {"LSB_JOBID"}},
     [LVNI_SOURCE_FLUX] = {{"FLUX_TASK_RANK", "FLUX_JOB_SIZE"},
-                          "FLUX_TASK_RANK", "FLUX_JOB_SIZE", "FLUX_TASK_LOCAL_ID", NULL, {NULL}, "FLUX_JOB_NNODES", NULL, {"FLUX_JOB_ID"}},
+                          "FLUX_TASK_RANK",
+                          "FLUX_JOB_SIZE",
+                          "FLUX_TASK_LOCAL_ID",
+                          NULL,
+                          {NULL},
+                          "FLUX_JOB_NNODES",
+                          NULL,
+                          {"FLUX_JOB_ID"}},
     [LVNI_SOURCE_PMI] = {{"PMI_RANK", "PMI_SIZE"},
-                         "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", {NULL}, NULL, NULL, {NULL}},
+                         "PMI_RANK",
+                         "PMI_SIZE",
+                         "MPI_LOCALRANKID",
+                         "MPI_LOCALNRANKS",
+                         {NULL},
+                         NULL,
+                         NULL,
+                         {NULL}},
 };
 enum { LAUNCHERS = sizeof launchers / sizeof *launchers };
 
-static const char *const slurm_job[] = {"SLURM_JOB_ID", "SLURM_JOBID", NULL}, *const slurm_step[] = {"SLURM_STEP_ID", "SLURM_STEPID", NULL};
+static const char *const slurm_job[] = {"SLURM_JOB_ID", "SLURM_JOBID", NULL},
+                         *const slurm_step[] = {"SLURM_STEP_ID", "SLURM_STEPID", NULL};
 
 static bool all_set(char *const *env, const launcher *l)
 {
@@ -76,7 +131,8 @@ int lvni_who_missing(char *const *env, lvni_source source, lvni_notices *notices
     static const char *const task[] = {"SLURM_PROCID", NULL};
     const char *const *const needs[] = {slurm_job, slurm_step, task};
     for (size_t i = 0; i < sizeof needs / sizeof *needs; i++) {
-        const bool wanted = source == LVNI_SOURCE_SLURM || (source == LVNI_SOURCE_SLURM_BATCH && needs[i] == slurm_job);
+        const bool wanted = source == LVNI_SOURCE_SLURM ||
+                            (source == LVNI_SOURCE_SLURM_BATCH && needs[i] == slurm_job);
         if (wanted && lvni_env_first(env, needs[i]) == NULL) {
             lvni_notice_found(notices, "%s is not set", needs[i][0]);
             n++;
@@ -85,7 +141,8 @@ int lvni_who_missing(char *const *env, lvni_source source, lvni_notices *notices
     return n;
 }
 
-static lvn_status read_field(const lvni_who_ask *ask, lvni_who *who, lvni_who_field field, const char *name, int *out)
+static lvn_status read_field(const lvni_who_ask *ask, lvni_who *who, lvni_who_field field,
+                             const char *name, int *out)
 {
     if (name == NULL || lvni_env_get(ask->env, name) == NULL) {
         return LVN_OK;
@@ -94,7 +151,8 @@ static lvn_status read_field(const lvni_who_ask *ask, lvni_who *who, lvni_who_fi
     return lvni_env_int(ask->env, name, ask->notices, out);
 }
 
-/* What follows from the rest: one rank is alone, and ranks that are all on this node are on one node. */
+/* What follows from the rest: one rank is alone, and ranks that are all on this node are on one
+ * node. */
 static void derive(lvni_who *who)
 {
     if (who->nnodes == 1 || who->world == 1) {
@@ -110,7 +168,8 @@ static void derive(lvni_who *who)
 lvn_status lvni_who_read_launcher(const lvni_who_ask *ask, lvni_who *who)
 {
     const launcher *l = &launchers[who->source];
-    const char *node_rank = lvni_env_first(ask->env, l->node_rank), *run_id = lvni_env_first(ask->env, l->run_id);
+    const char *node_rank = lvni_env_first(ask->env, l->node_rank),
+               *run_id = lvni_env_first(ask->env, l->run_id);
     LVN_TRY(read_field(ask, who, LVNI_WHO_RANK, l->rank, &who->rank));
     LVN_TRY(read_field(ask, who, LVNI_WHO_WORLD, l->world, &who->world));
     LVN_TRY(read_field(ask, who, LVNI_WHO_LOCAL_RANK, l->local_rank, &who->local_rank));

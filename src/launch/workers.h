@@ -1,4 +1,5 @@
-/* How many threads load data on a rank: found from the processors it may use, or compared with them. */
+/* How many threads load data on a rank: found from the processors it may use, or compared with
+ * them. */
 #ifndef LEVIN_LAUNCH_WORKERS_H
 #define LEVIN_LAUNCH_WORKERS_H
 
@@ -6,13 +7,15 @@
 #include "launch/who.h"
 
 typedef struct lvni_workers_request {
-    int asked; /* num_workers; -1: auto */
-    int cpus;  /* in the affinity mask of this process */
+    int asked;  /* num_workers; -1: auto */
+    int cpus;   /* in the affinity mask of this process */
     bool bound; /* the mask is this rank's own; else the ranks of the node share it */
 } lvni_workers_request;
 
-/* auto under Slurm: SLURM_CPUS_PER_TASK - 1 (one processor is the rank's); elsewhere the same from its share of the processors, at most
+/* auto under Slurm: SLURM_CPUS_PER_TASK - 1 (one processor is the rank's); elsewhere the same from
+ * its share of the processors, at most
  * 8. W202, W208, W209. The local world must be known. */
-int lvni_workers_choose(const lvni_who *who, const lvni_workers_request *request, lvni_notices *notices);
+int lvni_workers_choose(const lvni_who *who, const lvni_workers_request *request,
+                        lvni_notices *notices);
 
 #endif

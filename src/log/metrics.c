@@ -31,8 +31,8 @@ static bool add_value(lvni_str *out, const char *name, double value)
     return true;
 }
 
-void lvni_metrics_format(lvni_str *out, int64_t step, int64_t epoch, double time_s, const lvni_metric *values,
-                         int n)
+void lvni_metrics_format(lvni_str *out, int64_t step, int64_t epoch, double time_s,
+                         const lvni_metric *values, int n)
 {
     lvni_str_printf(out, "{\"step\":%lld,\"epoch\":%lld", (long long)step, (long long)epoch);
     bool finite = add_value(out, "time_s", time_s);
@@ -42,8 +42,8 @@ void lvni_metrics_format(lvni_str *out, int64_t step, int64_t epoch, double time
     lvni_str_append(out, finite ? "}" : ",\"nonfinite\":true}");
 }
 
-/* A file that ends within a line (crash without resume's clean-up, or another tool) must not swallow our
- * first line. */
+/* A file that ends within a line (crash without resume's clean-up, or another tool) must not
+ * swallow our first line. */
 static bool ends_within_line(const char *path)
 {
     const int fd = lvni_vfs_get()->open(path, O_RDONLY | O_CLOEXEC, 0);
@@ -51,7 +51,8 @@ static bool ends_within_line(const char *path)
         return false; /* no file yet */
     }
     char end = '\n';
-    const bool within = lseek(fd, -1, SEEK_END) >= 0 && lvni_vfs_get()->read(fd, &end, 1) == 1 && end != '\n';
+    const bool within =
+        lseek(fd, -1, SEEK_END) >= 0 && lvni_vfs_get()->read(fd, &end, 1) == 1 && end != '\n';
     lvni_vfs_get()->close(fd);
     return within;
 }
@@ -66,7 +67,8 @@ lvn_status lvni_metrics_open(const char *path, bool append, lvni_metrics **out)
     m->fd = -1;
     m->path = lvni_strdup(LVNI_TAG_CORE, path);
     m->cut_off = append && ends_within_line(path);
-    const lvn_status status = m->path == NULL ? LVN_ERR_MEMORY : lvni_append_open(path, !append, &m->fd);
+    const lvn_status status =
+        m->path == NULL ? LVN_ERR_MEMORY : lvni_append_open(path, !append, &m->fd);
     if (status != LVN_OK) {
         m->fd = -1;
         lvni_metrics_close(m);
@@ -86,7 +88,8 @@ lvn_status lvni_metrics_write(lvni_metrics *m, int64_t step, int64_t epoch, doub
     lvni_metrics_format(&m->line, step, epoch, time_s, values, n);
     lvni_str_char(&m->line, '\n');
     LVN_TRY(lvni_str_status(&m->line));
-    const lvn_status status = lvni_append_write(m->fd, m->path, lvni_str_text(&m->line), m->line.len);
+    const lvn_status status =
+        lvni_append_write(m->fd, m->path, lvni_str_text(&m->line), m->line.len);
     m->cut_off = status != LVN_OK;
     return status;
 }
@@ -104,12 +107,13 @@ void lvni_metrics_close(lvni_metrics *m)
     lvni_free(m);
 }
 
-/* *kept: a whole object with a step of at most `step`; then its time, too. Memory is the only error: it must not drop a good
- * line. */
+/* *kept: a whole object with a step of at most `step`; then its time, too. Memory is the only
+ * error: it must not drop a good line. */
 static lvn_status look_at(const char *line, size_t n, int64_t step, bool *kept, double *time_s)
 {
     json_t *object;
-    if (lvni_json_read("metrics", "a line", line, n, 0, LVNI_JSON_INNER, &object) == LVN_ERR_MEMORY) {
+    if (lvni_json_read("metrics", "a line", line, n, 0, LVNI_JSON_INNER, &object) ==
+        LVN_ERR_MEMORY) {
         return LVN_ERR_MEMORY;
     }
     lvn_clear_error();
@@ -121,7 +125,8 @@ static lvn_status look_at(const char *line, size_t n, int64_t step, bool *kept, 
 }
 
 /* Moves the lines to keep to the front of text. */
-static lvn_status filter(char *text, size_t *bytes, int64_t step, int64_t *n_dropped, double *time_s)
+static lvn_status filter(char *text, size_t *bytes, int64_t step, int64_t *n_dropped,
+                         double *time_s)
 {
     size_t front = 0;
     for (size_t at = 0; at < *bytes;) {

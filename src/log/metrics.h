@@ -1,8 +1,8 @@
-/* metrics.jsonl: one JSON object a line, written by the trainer at every logging point, read by report, watch
- * and people.
+/* metrics.jsonl: one JSON object a line, written by the trainer at every logging point, read by
+ * report, watch and people.
  *   {"step":20,"epoch":1,"time_s":3.25,"train/loss":0.5,"lr":0.001}
- * Numbers are the shortest that read back as the same double. What is not finite becomes null, and the line
- * then ends with "nonfinite":true, so that a null is never mistaken for "not measured". */
+ * Numbers are the shortest that read back as the same double. What is not finite becomes null, and
+ * the line then ends with "nonfinite":true, so that a null is never mistaken for "not measured". */
 #ifndef LEVIN_LOG_METRICS_H
 #define LEVIN_LOG_METRICS_H
 
@@ -17,20 +17,21 @@ typedef struct lvni_metrics lvni_metrics;
 
 /* append = false empties an existing file. */
 lvn_status lvni_metrics_open(const char *path, bool append, lvni_metrics **out);
-/* One line, one system call; allocates nothing once a line of that length has been written. step: optimizer
- * steps done; time_s: seconds since the run began. LVN_ERR_IO: the next line starts on a line of its own all
- * the same. */
+/* One line, one system call; allocates nothing once a line of that length has been written. step:
+ * optimizer steps done; time_s: seconds since the run began. LVN_ERR_IO: the next line starts on a
+ * line of its own all the same. */
 lvn_status lvni_metrics_write(lvni_metrics *m, int64_t step, int64_t epoch, double time_s,
                               const lvni_metric *values, int n);
 void lvni_metrics_close(lvni_metrics *m); /* NULL is fine */
 
-/* For resuming at step S: keep the lines with "step" <= S, drop later ones and what is no whole JSON object
- * (a line cut off by a crash). The file is replaced atomically, and only when something is dropped. *dropped
- * (may be NULL): how many lines. *time_s (may be NULL): of the last line that stays; 0 when there is none. A missing file is fine. */
+/* For resuming at step S: keep the lines with "step" <= S, drop later ones and what is no whole
+ * JSON object (a line cut off by a crash). The file is replaced atomically, and only when something
+ * is dropped. *dropped (may be NULL): how many lines. *time_s (may be NULL): of the last line that
+ * stays; 0 when there is none. A missing file is fine. */
 lvn_status lvni_metrics_truncate(const char *path, int64_t step, int64_t *dropped, double *time_s);
 
 /* The line without its newline, appended to out. */
-void lvni_metrics_format(lvni_str *out, int64_t step, int64_t epoch, double time_s, const lvni_metric *values,
-                         int n);
+void lvni_metrics_format(lvni_str *out, int64_t step, int64_t epoch, double time_s,
+                         const lvni_metric *values, int n);
 
 #endif

@@ -1,5 +1,5 @@
-/* The progress line (progress.h). What it looks like is a pure function; when and where it appears is below
- * it. */
+/* The progress line (progress.h). What it looks like is a pure function; when and where it appears
+ * is below it. */
 #include "log/progress.h"
 
 #include "core/terminal.h"
@@ -118,7 +118,8 @@ void lvni_progress_init(lvni_progress *p, const lvni_progress_options *options)
     }
 }
 
-/* Asked at every redraw: windows change. One column stays free, for some terminals wrap after the last. */
+/* Asked at every redraw: windows change. One column stays free, for some terminals wrap after the
+ * last. */
 static int columns(int fd)
 {
     struct winsize size;
@@ -133,8 +134,8 @@ static void draw(lvni_progress *p, const lvni_progress_state *state)
     p->drawn = true;
 }
 
-void lvni_progress_update(lvni_progress *p, const lvni_progress_state *state, double now_s, bool logged,
-                          bool last)
+void lvni_progress_update(lvni_progress *p, const lvni_progress_state *state, double now_s,
+                          bool logged, bool last)
 {
     const bool terminal = p->options.fd >= 0;
     const bool first = isnan(p->last_s);

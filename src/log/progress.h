@@ -23,8 +23,8 @@ typedef struct lvni_progress_options {
     int fd;          /* the terminal, as lvni_progress_terminal says it; -1: there is none */
     bool quiet;      /* nothing on the screen */
     double redraw_s; /* terminal: at most one redraw in so many seconds; 0: 0.1 */
-    double
-        plain_interval_s; /* elsewhere: a line at the first logging point after so many seconds */
+    /* elsewhere: a line at the first logging point after so many seconds */
+    double plain_interval_s;
 } lvni_progress_options;
 
 typedef struct lvni_progress {

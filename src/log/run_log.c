@@ -1,5 +1,5 @@
-/* The process's logger (run_log.h): one lock around two places to write to, so that lines of several threads
- * never mix, and the status line of a terminal stays below the messages. */
+/* The process's logger (run_log.h): one lock around two places to write to, so that lines of
+ * several threads never mix, and the status line of a terminal stays below the messages. */
 #include "log/run_log.h"
 
 #include "core/alloc.h"
@@ -39,8 +39,8 @@ static const char *const names[] = {"DEBUG", "INFO", "INFO", "WARNING", "ERROR"}
 static const char *const screen_prefixes[] = {"", "", "", "warning: ", "error: "};
 static const char *const colours[] = {"", "", "", "\033[33m", "\033[31m"}; /* yellow, red */
 
-/* To a screen or pipe. A reader that went away is no reason to stop training, so failures end the attempt
- * silently. */
+/* To a screen or pipe. A reader that went away is no reason to stop training, so failures end the
+ * attempt silently. */
 static void put(int fd, const char *text, size_t n)
 {
     while (n > 0) {
@@ -85,7 +85,8 @@ static struct iovec status_part(void)
 {
     struct winsize size;
     struct iovec part = part_of(logger.status);
-    if (ioctl(status_fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 && part.iov_len >= size.ws_col) {
+    if (ioctl(status_fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 &&
+        part.iov_len >= size.ws_col) {
         part.iov_len = size.ws_col - 1u;
     }
     return part;
@@ -106,7 +107,8 @@ static void forget_kept(void)
 static void close_file(void)
 {
     if (logger.fd >= 0) {
-        lvni_vfs_get()->close(logger.fd); /* every line was written by itself: nothing to lose here */
+        /* every line was written by itself: nothing to lose here */
+        lvni_vfs_get()->close(logger.fd);
         logger.fd = -1;
     }
 }
@@ -145,8 +147,9 @@ static void write_file(const char *text, size_t n)
 
 lvn_status lvni_log_open(const char *path, bool append)
 {
-    LVN_ARG(strlen(path) < sizeof logger.path, "the path of the log has %zu bytes, at most %zu are possible",
-            strlen(path), sizeof logger.path - 1);
+    LVN_ARG(strlen(path) < sizeof logger.path,
+            "the path of the log has %zu bytes, at most %zu are possible", strlen(path),
+            sizeof logger.path - 1);
     int fd = -1;
     LVN_TRY(lvni_append_open(path, !append, &fd));
     pthread_mutex_lock(&logger.lock);
@@ -207,7 +210,8 @@ static void to_screen(lvni_log_level level, char *text, size_t n)
     const int fd = level >= LVNI_LOG_WARNING ? STDERR_FILENO : logger.report_fd;
     const bool coloured = colours[level][0] != '\0' && lvni_terminal_has_colours(fd);
     char *start =
-        text - strlen(screen_prefixes[level]); /* there is room for the prefixes in front of the text */
+        /* there is room for the prefixes in front of the text */
+        text - strlen(screen_prefixes[level]);
     memcpy(start, screen_prefixes[level], strlen(screen_prefixes[level]));
     text[n] = '\n';
     fflush(stdout); /* what the program printed before stands before it */
@@ -225,8 +229,8 @@ static void to_file(lvni_log_level level, char *text, size_t n)
     localtime_r(&now.tv_sec, &local);
     char prefix[PREFIX + 1];
     size_t length = strftime(prefix, sizeof prefix, "[%Y-%m-%d %H:%M:%S", &local);
-    length += (size_t)snprintf(prefix + length, sizeof prefix - length, ",%03ld][%s] ", now.tv_nsec / 1000000,
-                               names[level]);
+    length += (size_t)snprintf(prefix + length, sizeof prefix - length, ",%03ld][%s] ",
+                               now.tv_nsec / 1000000, names[level]);
     char *start = text - length;
     memcpy(start, prefix, length);
     text[n] = '\n';
@@ -246,12 +250,14 @@ bool lvni_log_set_follower(bool is_one)
     return was;
 }
 
-static void write_line(lvni_log_level level, bool screen, const char *fmt, va_list args) LVN_PRINTF(3, 0);
+static void write_line(lvni_log_level level, bool screen, const char *fmt, va_list args)
+    LVN_PRINTF(3, 0);
 
 static void write_line(lvni_log_level level, bool screen, const char *fmt, va_list args)
 {
     const lvn_error before = *lvn_last_error(); /* often the very error that is being told */
-    char line[PREFIX + LINE + 2];               /* room for a prefix in front and the newline behind */
+    /* room for a prefix in front and the newline behind */
+    char line[PREFIX + LINE + 2];
     va_list again;
     va_copy(again, args);
     size_t n = lvni_escape_format(line + PREFIX, LINE + 1, fmt, args);
@@ -319,7 +325,7 @@ void lvni_log_from_signal(bool keyboard, const char *text)
 {
     static const char own_line[] = LVNI_TERMINAL_ERASE "^C\n";
     const int line_fd = status_fd;
-    const int screen = line_fd >= 0                ? line_fd
+    const int screen = line_fd >= 0                 ? line_fd
                        : isatty(STDERR_FILENO) == 1 ? STDERR_FILENO
                        : isatty(STDOUT_FILENO) == 1 ? STDOUT_FILENO
                                                     : -1;

@@ -1,4 +1,5 @@
-/* The builder: modules, parameters and buffers are collected by path (nn.h); memory is laid out later (model.c). */
+/* The builder: modules, parameters and buffers are collected by path (nn.h); memory is laid out
+ * later (model.c). */
 #include "nn/builder_impl.h"
 
 #include "core/alloc.h"
@@ -59,7 +60,8 @@ static bool good_name(const char *name, const char *what, const char *path)
     if (name != NULL && name[0] != '\0') {
         return true;
     }
-    lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__, "a %s of %s%s needs a name", what, path[0] != '\0' ? "module " : "the model", path);
+    lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__, "a %s of %s%s needs a name", what,
+                  path[0] != '\0' ? "module " : "the model", path);
     return false;
 }
 
@@ -101,7 +103,8 @@ lvn_module *lvni_builder_new_module(lvn_builder *b, const lvn_module_class *cls,
     return module;
 }
 
-bool lvni_builder_options(lvn_builder *b, const char *call, void *own, size_t bytes, const void *given)
+bool lvni_builder_options(lvn_builder *b, const char *call, void *own, size_t bytes,
+                          const void *given)
 {
     const lvn_status s = lvni_options_copy(call, own, bytes, given);
     return s == LVN_OK || fail(b, s) != NULL;
@@ -125,7 +128,8 @@ lvn_module *lvn_builder_child(lvn_builder *b, const lvn_module_class *cls, const
 }
 
 /* Name, and a tensor of the right shape whose memory comes later. */
-static lvn_tensor *new_tensor(lvn_builder *b, const char *name, int ndim, const int64_t *shape, char **full)
+static lvn_tensor *new_tensor(lvn_builder *b, const char *name, int ndim, const int64_t *shape,
+                              char **full)
 {
     static float nowhere; /* model.c points the tensor at its flat memory */
     if (b->status != LVN_OK) {
@@ -139,7 +143,8 @@ static lvn_tensor *new_tensor(lvn_builder *b, const char *name, int ndim, const 
         return fail(b, LVN_ERR_MEMORY);
     }
     if (lvni_model_has(b->model, *full)) {
-        lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__, "the model has two parameters or buffers named %s", *full);
+        lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__,
+                      "the model has two parameters or buffers named %s", *full);
         lvni_free(*full);
         return fail(b, LVN_ERR_INVALID);
     }
@@ -158,7 +163,8 @@ static bool good_init(lvn_builder *b, const char *name, lvn_init init)
     return s == LVN_OK || fail(b, s) != NULL;
 }
 
-lvn_tensor *lvn_builder_parameter(lvn_builder *b, const char *name, int ndim, const int64_t *shape, lvn_init init, double bound)
+lvn_tensor *lvn_builder_parameter(lvn_builder *b, const char *name, int ndim, const int64_t *shape,
+                                  lvn_init init, double bound)
 {
     lvni_model *m = b->model;
     char *full;
@@ -174,8 +180,8 @@ lvn_tensor *lvn_builder_parameter(lvn_builder *b, const char *name, int ndim, co
     m->parameters = list;
     t->requires_grad = true;
     t->param = m->n_parameters;
-    m->parameters[m->n_parameters++] =
-        (lvni_parameter){.name = full, .tensor = t, .numel = lvn_numel(t), .init = init, .bound = bound};
+    m->parameters[m->n_parameters++] = (lvni_parameter){
+        .name = full, .tensor = t, .numel = lvn_numel(t), .init = init, .bound = bound};
     return t;
 }
 
@@ -194,7 +200,8 @@ lvn_status lvn_builder_set_init(lvn_builder *b, const char *name, lvn_init init,
         p = strcmp(b->model->parameters[i].name, full) == 0 ? &b->model->parameters[i] : NULL;
     }
     if (p == NULL) {
-        lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__, "there is no parameter %s to give other initial values", full);
+        lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__,
+                      "there is no parameter %s to give other initial values", full);
         fail(b, LVN_ERR_INVALID);
     } else {
         p->init = init;
@@ -204,7 +211,8 @@ lvn_status lvn_builder_set_init(lvn_builder *b, const char *name, lvn_init init,
     return b->status;
 }
 
-lvn_buffer *lvn_builder_buffer(lvn_builder *b, const char *name, int ndim, const int64_t *shape, double fill, double momentum)
+lvn_buffer *lvn_builder_buffer(lvn_builder *b, const char *name, int ndim, const int64_t *shape,
+                               double fill, double momentum)
 {
     lvni_model *m = b->model;
     char *full;
@@ -221,7 +229,14 @@ lvn_buffer *lvn_builder_buffer(lvn_builder *b, const char *name, int ndim, const
         return (lvn_buffer *)fail(b, LVN_ERR_MEMORY);
     }
     m->buffers = list;
-    *buffer = (lvn_buffer){.name = full, .tensor = t, .model = m, .index = m->n_buffers, .phase = -1, .numel = lvn_numel(t), .fill = fill, .momentum = momentum};
+    *buffer = (lvn_buffer){.name = full,
+                           .tensor = t,
+                           .model = m,
+                           .index = m->n_buffers,
+                           .phase = -1,
+                           .numel = lvn_numel(t),
+                           .fill = fill,
+                           .momentum = momentum};
     m->buffers[m->n_buffers++] = buffer;
     return buffer;
 }

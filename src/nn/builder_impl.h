@@ -18,6 +18,7 @@ lvn_module *lvni_builder_new_module(lvn_builder *b, const lvn_module_class *cls,
 /* Run its build() with the path set. */
 lvn_module *lvni_builder_build(lvn_builder *b, lvn_module *module);
 /* Read the options of a layer (core/options_struct.h); false fails the builder. */
-bool lvni_builder_options(lvn_builder *b, const char *call, void *own, size_t bytes, const void *given);
+bool lvni_builder_options(lvn_builder *b, const char *call, void *own, size_t bytes,
+                          const void *given);
 
 #endif

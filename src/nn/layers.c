@@ -14,17 +14,22 @@ static lvn_status conv2d_build(lvn_module *module, lvn_builder *b)
 {
     conv2d *m = (conv2d *)module;
     const int groups = m->options.groups == 0 ? 1 : m->options.groups;
-    if (m->in < 1 || m->out < 1 || m->kernel < 1 || groups < 1 || m->in % groups != 0 || m->out % groups != 0) {
-        LVN_FAIL(LVN_ERR_INVALID, "%s: a convolution from %d to %d channels with kernel %d and %d groups is not possible",
-                 module->path, m->in, m->out, m->kernel, groups);
+    if (m->in < 1 || m->out < 1 || m->kernel < 1 || groups < 1 || m->in % groups != 0 ||
+        m->out % groups != 0) {
+        LVN_FAIL(
+            LVN_ERR_INVALID,
+            "%s: a convolution from %d to %d channels with kernel %d and %d groups is not possible",
+            module->path, m->in, m->out, m->kernel, groups);
     }
     const int fan_in = m->in / groups * m->kernel * m->kernel;
     const double bound = 1.0 / lvni_sqrt((double)fan_in);
-    m->weight = lvn_builder_parameter(b, "weight", 4, (const int64_t[]){m->out, m->kernel, m->kernel, m->in / groups},
-                                      LVN_INIT_UNIFORM, bound);
+    m->weight = lvn_builder_parameter(
+        b, "weight", 4, (const int64_t[]){m->out, m->kernel, m->kernel, m->in / groups},
+        LVN_INIT_UNIFORM, bound);
     lvni_builder_set_layout(b, LVNI_LAYOUT_CONV, NULL);
     if (!m->options.no_bias) {
-        m->bias = lvn_builder_parameter(b, "bias", 1, (const int64_t[]){m->out}, LVN_INIT_UNIFORM, bound);
+        m->bias =
+            lvn_builder_parameter(b, "bias", 1, (const int64_t[]){m->out}, LVN_INIT_UNIFORM, bound);
     }
     return lvn_builder_status(b);
 }
@@ -32,14 +37,16 @@ static lvn_status conv2d_build(lvn_module *module, lvn_builder *b)
 static lvn_tensor *conv2d_forward(const lvn_module *module, lvn_tensor *x)
 {
     const conv2d *m = (const conv2d *)module;
-    return lvn_conv2d(x, m->weight, m->bias, .stride = m->options.stride, .padding = m->options.padding,
-                      .dilation = m->options.dilation, .groups = m->options.groups);
+    return lvn_conv2d(x, m->weight, m->bias, .stride = m->options.stride,
+                      .padding = m->options.padding, .dilation = m->options.dilation,
+                      .groups = m->options.groups);
 }
 
 static const lvn_module_class conv2d_class = {
     .name = "conv2d", .size = sizeof(conv2d), .build = conv2d_build, .forward = conv2d_forward};
 
-lvn_module *lvn_nn_conv2d_with(lvn_builder *b, const char *name, int in, int out, int kernel, const lvn_nn_conv2d_options *o)
+lvn_module *lvn_nn_conv2d_with(lvn_builder *b, const char *name, int in, int out, int kernel,
+                               const lvn_nn_conv2d_options *o)
 {
     conv2d *m = (conv2d *)(void *)lvni_builder_new_module(b, &conv2d_class, name);
     if (m == NULL) {
@@ -66,16 +73,22 @@ static lvn_status conv_transpose2d_build(lvn_module *module, lvn_builder *b)
 {
     conv_transpose2d *m = (conv_transpose2d *)module;
     const int groups = m->options.groups == 0 ? 1 : m->options.groups;
-    if (m->in < 1 || m->out < 1 || m->kernel < 1 || groups < 1 || m->in % groups != 0 || m->out % groups != 0) {
-        LVN_FAIL(LVN_ERR_INVALID, "%s: a transposed convolution from %d to %d channels with kernel %d and %d groups is not possible", module->path,
-                 m->in, m->out, m->kernel, groups);
+    if (m->in < 1 || m->out < 1 || m->kernel < 1 || groups < 1 || m->in % groups != 0 ||
+        m->out % groups != 0) {
+        LVN_FAIL(LVN_ERR_INVALID,
+                 "%s: a transposed convolution from %d to %d channels with kernel %d and %d groups "
+                 "is not possible",
+                 module->path, m->in, m->out, m->kernel, groups);
     }
     const int fan = m->out / groups * m->kernel * m->kernel;
     const double bound = 1.0 / lvni_sqrt((double)fan);
-    m->weight = lvn_builder_parameter(b, "weight", 4, (const int64_t[]){m->in, m->kernel, m->kernel, m->out / groups}, LVN_INIT_UNIFORM, bound);
+    m->weight = lvn_builder_parameter(
+        b, "weight", 4, (const int64_t[]){m->in, m->kernel, m->kernel, m->out / groups},
+        LVN_INIT_UNIFORM, bound);
     lvni_builder_set_layout(b, LVNI_LAYOUT_CONV, NULL);
     if (!m->options.no_bias) {
-        m->bias = lvn_builder_parameter(b, "bias", 1, (const int64_t[]){m->out}, LVN_INIT_UNIFORM, bound);
+        m->bias =
+            lvn_builder_parameter(b, "bias", 1, (const int64_t[]){m->out}, LVN_INIT_UNIFORM, bound);
     }
     return lvn_builder_status(b);
 }
@@ -84,16 +97,21 @@ static lvn_tensor *conv_transpose2d_forward(const lvn_module *module, lvn_tensor
 {
     const conv_transpose2d *m = (const conv_transpose2d *)module;
     const lvn_nn_conv_transpose2d_options *o = &m->options;
-    return lvn_conv_transpose2d(x, m->weight, m->bias, .stride = o->stride, .padding = o->padding, .output_padding = o->output_padding,
-                                .groups = o->groups, .dilation = o->dilation);
+    return lvn_conv_transpose2d(x, m->weight, m->bias, .stride = o->stride, .padding = o->padding,
+                                .output_padding = o->output_padding, .groups = o->groups,
+                                .dilation = o->dilation);
 }
 
-static const lvn_module_class conv_transpose2d_class = {
-    .name = "conv_transpose2d", .size = sizeof(conv_transpose2d), .build = conv_transpose2d_build, .forward = conv_transpose2d_forward};
+static const lvn_module_class conv_transpose2d_class = {.name = "conv_transpose2d",
+                                                        .size = sizeof(conv_transpose2d),
+                                                        .build = conv_transpose2d_build,
+                                                        .forward = conv_transpose2d_forward};
 
-lvn_module *lvn_nn_conv_transpose2d_with(lvn_builder *b, const char *name, int in, int out, int kernel, const lvn_nn_conv_transpose2d_options *o)
+lvn_module *lvn_nn_conv_transpose2d_with(lvn_builder *b, const char *name, int in, int out,
+                                         int kernel, const lvn_nn_conv_transpose2d_options *o)
 {
-    conv_transpose2d *m = (conv_transpose2d *)(void *)lvni_builder_new_module(b, &conv_transpose2d_class, name);
+    conv_transpose2d *m =
+        (conv_transpose2d *)(void *)lvni_builder_new_module(b, &conv_transpose2d_class, name);
     if (m == NULL) {
         return NULL;
     }
@@ -116,22 +134,27 @@ typedef struct linear {
 static lvn_status linear_build(lvn_module *module, lvn_builder *b)
 {
     linear *m = (linear *)module;
-    LVN_ARG(m->in > 0 && m->out > 0, "%s: a linear layer from %lld to %lld features is not possible", module->path,
+    LVN_ARG(m->in > 0 && m->out > 0,
+            "%s: a linear layer from %lld to %lld features is not possible", module->path,
             (long long)m->in, (long long)m->out);
     const int64_t *image = m->options.image;
     const bool flattened = image[0] != 0 || image[1] != 0 || image[2] != 0;
-    LVN_ARG(!flattened || (image[0] > 0 && image[1] > 0 && image[2] > 0 && image[0] * image[1] * image[2] == m->in),
-            "%s: an image of %lld x %lld with %lld channels is not what %lld features were made of", module->path, (long long)image[0],
-            (long long)image[1], (long long)image[2], (long long)m->in);
+    LVN_ARG(!flattened || (image[0] > 0 && image[1] > 0 && image[2] > 0 &&
+                           image[0] * image[1] * image[2] == m->in),
+            "%s: an image of %lld x %lld with %lld channels is not what %lld features were made of",
+            module->path, (long long)image[0], (long long)image[1], (long long)image[2],
+            (long long)m->in);
     const double bound = 1.0 / lvni_sqrt((double)m->in);
-    m->weight = lvn_builder_parameter(b, "weight", 2, (const int64_t[]){m->out, m->in}, LVN_INIT_UNIFORM, bound);
+    m->weight = lvn_builder_parameter(b, "weight", 2, (const int64_t[]){m->out, m->in},
+                                      LVN_INIT_UNIFORM, bound);
     if (flattened) {
         lvni_builder_set_layout(b, LVNI_LAYOUT_FLATTEN, image);
     } else if (m->options.conv1d) {
         lvni_builder_set_layout(b, LVNI_LAYOUT_TRANSPOSED, NULL);
     }
     if (!m->options.no_bias) {
-        m->bias = lvn_builder_parameter(b, "bias", 1, (const int64_t[]){m->out}, LVN_INIT_UNIFORM, bound);
+        m->bias =
+            lvn_builder_parameter(b, "bias", 1, (const int64_t[]){m->out}, LVN_INIT_UNIFORM, bound);
     }
     return lvn_builder_status(b);
 }
@@ -145,7 +168,8 @@ static lvn_tensor *linear_forward(const lvn_module *module, lvn_tensor *x)
 static const lvn_module_class linear_class = {
     .name = "linear", .size = sizeof(linear), .build = linear_build, .forward = linear_forward};
 
-lvn_module *lvn_nn_linear_with(lvn_builder *b, const char *name, int64_t in, int64_t out, const lvn_nn_linear_options *o)
+lvn_module *lvn_nn_linear_with(lvn_builder *b, const char *name, int64_t in, int64_t out,
+                               const lvn_nn_linear_options *o)
 {
     linear *m = (linear *)(void *)lvni_builder_new_module(b, &linear_class, name);
     if (m == NULL) {
@@ -164,14 +188,15 @@ typedef struct batch_norm {
     int channels;
     double eps, momentum;
     bool relu, sync;
-    lvn_tensor *weight, *bias;                  /* (C) */
-    lvn_buffer *running_mean, *running_var;     /* (C) */
+    lvn_tensor *weight, *bias;              /* (C) */
+    lvn_buffer *running_mean, *running_var; /* (C) */
 } batch_norm;
 
 static lvn_status batch_norm_build(lvn_module *module, lvn_builder *b)
 {
     batch_norm *m = (batch_norm *)module;
-    LVN_ARG(m->channels > 0, "%s: batch norm over %d channels is not possible", module->path, m->channels);
+    LVN_ARG(m->channels > 0, "%s: batch norm over %d channels is not possible", module->path,
+            m->channels);
     const int64_t shape[] = {m->channels};
     m->weight = lvn_builder_parameter(b, "weight", 1, shape, LVN_INIT_ONES, 0.0);
     m->bias = lvn_builder_parameter(b, "bias", 1, shape, LVN_INIT_ZEROS, 0.0);
@@ -180,17 +205,20 @@ static lvn_status batch_norm_build(lvn_module *module, lvn_builder *b)
     return lvn_builder_status(b);
 }
 
-static lvn_tensor *batch_norm_forward_residual(const lvn_module *module, lvn_tensor *x, lvn_tensor *residual)
+static lvn_tensor *batch_norm_forward_residual(const lvn_module *module, lvn_tensor *x,
+                                               lvn_tensor *residual)
 {
     const batch_norm *m = (const batch_norm *)module;
     if (!lvn_is_training()) {
-        return lvn_batch_norm_eval(x, m->weight, m->bias, lvn_buffer_value(m->running_mean), lvn_buffer_value(m->running_var),
-                                   m->eps, .residual = residual, .relu = m->relu);
+        return lvn_batch_norm_eval(x, m->weight, m->bias, lvn_buffer_value(m->running_mean),
+                                   lvn_buffer_value(m->running_var), m->eps, .residual = residual,
+                                   .relu = m->relu);
     }
     lvn_tensor *mean, *variance;
-    lvn_tensor *y = lvn_batch_norm_train(x, m->weight, m->bias, m->eps, &mean, &variance, .residual = residual, .relu = m->relu,
-                                         .sync = m->sync);
-    if (y != NULL && (lvn_buffer_push(m->running_mean, mean) != LVN_OK || lvn_buffer_push(m->running_var, variance) != LVN_OK)) {
+    lvn_tensor *y = lvn_batch_norm_train(x, m->weight, m->bias, m->eps, &mean, &variance,
+                                         .residual = residual, .relu = m->relu, .sync = m->sync);
+    if (y != NULL && (lvn_buffer_push(m->running_mean, mean) != LVN_OK ||
+                      lvn_buffer_push(m->running_var, variance) != LVN_OK)) {
         return lvni_op_fail("batch_norm");
     }
     return y;
@@ -237,7 +265,8 @@ typedef struct dropout {
 static lvn_status dropout_build(lvn_module *module, lvn_builder *b)
 {
     const double p = ((const dropout *)module)->p;
-    LVN_ARG(p >= 0.0 && p < 1.0, "%s: dropout with p = %g; it must be at least 0 and below 1", module->path, p);
+    LVN_ARG(p >= 0.0 && p < 1.0, "%s: dropout with p = %g; it must be at least 0 and below 1",
+            module->path, p);
     return lvn_builder_status(b);
 }
 
@@ -246,7 +275,8 @@ static lvn_tensor *dropout_forward(const lvn_module *module, lvn_tensor *x)
     return lvn_dropout(x, ((const dropout *)module)->p);
 }
 
-static const lvn_module_class dropout_class = {.name = "dropout", .size = sizeof(dropout), .build = dropout_build, .forward = dropout_forward};
+static const lvn_module_class dropout_class = {
+    .name = "dropout", .size = sizeof(dropout), .build = dropout_build, .forward = dropout_forward};
 
 lvn_module *lvn_nn_dropout(lvn_builder *b, const char *name, double p)
 {

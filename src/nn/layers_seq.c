@@ -11,7 +11,8 @@ typedef struct layer_norm {
 static lvn_status layer_norm_build(lvn_module *module, lvn_builder *b)
 {
     layer_norm *m = (layer_norm *)module;
-    LVN_ARG(m->features > 0, "%s: a layer norm over %lld features is not possible", module->path, (long long)m->features);
+    LVN_ARG(m->features > 0, "%s: a layer norm over %lld features is not possible", module->path,
+            (long long)m->features);
     m->weight = lvn_builder_parameter(b, "weight", 1, &m->features, LVN_INIT_ONES, 0.0);
     m->bias = lvn_builder_parameter(b, "bias", 1, &m->features, LVN_INIT_ZEROS, 0.0);
     return lvn_builder_status(b);
@@ -23,10 +24,13 @@ static lvn_tensor *layer_norm_forward(const lvn_module *module, lvn_tensor *x)
     return lvn_layer_norm(x, m->weight, m->bias, m->eps);
 }
 
-static const lvn_module_class layer_norm_class = {
-    .name = "layer_norm", .size = sizeof(layer_norm), .build = layer_norm_build, .forward = layer_norm_forward};
+static const lvn_module_class layer_norm_class = {.name = "layer_norm",
+                                                  .size = sizeof(layer_norm),
+                                                  .build = layer_norm_build,
+                                                  .forward = layer_norm_forward};
 
-lvn_module *lvn_nn_layer_norm_with(lvn_builder *b, const char *name, int64_t features, const lvn_nn_layer_norm_options *o)
+lvn_module *lvn_nn_layer_norm_with(lvn_builder *b, const char *name, int64_t features,
+                                   const lvn_nn_layer_norm_options *o)
 {
     layer_norm *m = (layer_norm *)(void *)lvni_builder_new_module(b, &layer_norm_class, name);
     if (m == NULL) {

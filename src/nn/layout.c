@@ -1,5 +1,5 @@
-/* How parameters lie in files written for others (model.h): PyTorch keeps channels before rows and columns. Called by export
- * and by whoever reads weights. */
+/* How parameters lie in files written for others (model.h): PyTorch keeps channels before rows and
+ * columns. Called by export and by whoever reads weights. */
 #include "nn/model.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
-/* From a class to a model: build, lay parameters and buffers out, initialise. Also lvn_forward and lvn_log. */
+/* From a class to a model: build, lay parameters and buffers out, initialise. Also lvn_forward and
+ * lvn_log. */
 #include "nn/builder_impl.h"
 
 #include "kernels/random.h"
@@ -41,7 +42,8 @@ static lvn_status lay_out(lvni_model *m)
     m->n_values = m->n_weights;
     for (int i = 0; i < m->n_buffers; i++) {
         m->buffers[i]->offset = m->n_records;
-        m->n_records += (m->buffers[i]->numel + 1 + ALIGN - 1) / ALIGN * ALIGN; /* its values, then one weight */
+        /* its values, then one weight */
+        m->n_records += (m->buffers[i]->numel + 1 + ALIGN - 1) / ALIGN * ALIGN;
         m->buffers[i]->value_offset = m->n_values;
         m->n_values += (m->buffers[i]->numel + ALIGN - 1) / ALIGN * ALIGN;
     }
@@ -90,7 +92,8 @@ static void fill_buffers(const lvni_model *m, float *values)
 static lvn_status initialise(const lvni_model *m, const uint64_t *seed)
 {
     const bool here = lvni_device_of(m->weights) == NULL;
-    float *values = here ? m->weights : lvni_calloc(LVNI_TAG_MODEL, (size_t)m->n_values, sizeof *values);
+    float *values =
+        here ? m->weights : lvni_calloc(LVNI_TAG_MODEL, (size_t)m->n_values, sizeof *values);
     if (values == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -106,7 +109,8 @@ static lvn_status initialise(const lvni_model *m, const uint64_t *seed)
     return s;
 }
 
-static lvn_status build(const lvn_module_class *cls, const void *arguments, const uint64_t *seed, bool sync, lvni_model **out)
+static lvn_status build(const lvn_module_class *cls, const void *arguments, const uint64_t *seed,
+                        bool sync, lvni_model **out)
 {
     *out = NULL;
     lvni_model *m = LVNI_NEW(LVNI_TAG_MODEL, lvni_model);
@@ -131,17 +135,20 @@ static lvn_status build(const lvn_module_class *cls, const void *arguments, cons
     return LVN_OK;
 }
 
-lvn_status lvni_model_build_empty(const lvn_module_class *cls, const void *arguments, lvni_model **out)
+lvn_status lvni_model_build_empty(const lvn_module_class *cls, const void *arguments,
+                                  lvni_model **out)
 {
     return build(cls, arguments, NULL, false, out);
 }
 
-lvn_status lvni_model_build(const lvn_module_class *cls, const void *arguments, uint64_t seed, lvni_model **out)
+lvn_status lvni_model_build(const lvn_module_class *cls, const void *arguments, uint64_t seed,
+                            lvni_model **out)
 {
     return build(cls, arguments, &seed, false, out);
 }
 
-lvn_status lvni_model_build_sync(const lvn_module_class *cls, const void *arguments, uint64_t seed, lvni_model **out)
+lvn_status lvni_model_build_sync(const lvn_module_class *cls, const void *arguments, uint64_t seed,
+                                 lvni_model **out)
 {
     return build(cls, arguments, &seed, true, out);
 }
@@ -198,9 +205,11 @@ void lvni_model_touch(lvni_model *m)
 static bool can_forward(const lvn_module *module)
 {
     if (module == NULL) {
-        lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__, "lvn_forward was given NULL as the module");
+        lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__,
+                      "lvn_forward was given NULL as the module");
     } else if (module->cls->forward == NULL) {
-        lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__, "lvn_forward: the class %s has no forward", module->cls->name);
+        lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__,
+                      "lvn_forward: the class %s has no forward", module->cls->name);
     } else {
         return true;
     }
@@ -210,14 +219,16 @@ static bool can_forward(const lvn_module *module)
 /* residual: NULL for a plain forward, else the class has forward_residual. */
 static lvn_tensor *forward(const lvn_module *module, lvn_tensor *x, lvn_tensor *residual)
 {
-    const bool inner = lvni_scope_depth() > 0; /* outside of all scopes closing one would drop the tape */
+    /* outside of all scopes closing one would drop the tape */
+    const bool inner = lvni_scope_depth() > 0;
     if (x == NULL || (inner && lvn_scope_open() != LVN_OK)) {
         return lvni_op_fail("forward");
     }
     lvni_ctx *ctx = lvni_ctx_get();
     const char *outside = ctx->module_path;
     ctx->module_path = module->path;
-    lvn_tensor *y = residual == NULL ? module->cls->forward(module, x) : module->cls->forward_residual(module, x, residual);
+    lvn_tensor *y = residual == NULL ? module->cls->forward(module, x)
+                                     : module->cls->forward_residual(module, x, residual);
     ctx->module_path = outside;
     if (!inner) {
         return y;
@@ -280,11 +291,13 @@ void lvni_log_weighted(lvn_step *given, const char *name, const lvn_tensor *valu
     if (value == NULL) {
         return; /* the scope has failed and tells why */
     }
-    lvni_step_metric *m = strlen(name) < LVNI_METRIC_NAME && lvn_numel(value) == 1 ? metric_of(step, name) : NULL;
+    lvni_step_metric *m =
+        strlen(name) < LVNI_METRIC_NAME && lvn_numel(value) == 1 ? metric_of(step, name) : NULL;
     if (m == NULL) {
         lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__,
-                      "lvn_log of %s: a metric is one number (this has %lld), with a name of at most %d characters, at most %d in a step", name,
-                      (long long)lvn_numel(value), LVNI_METRIC_NAME - 1, LVNI_METRICS);
+                      "lvn_log of %s: a metric is one number (this has %lld), with a name of at "
+                      "most %d characters, at most %d in a step",
+                      name, (long long)lvn_numel(value), LVNI_METRIC_NAME - 1, LVNI_METRICS);
         lvni_op_fail("lvn_log");
         return;
     }

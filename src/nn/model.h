@@ -1,5 +1,6 @@
-/* A built model: its modules, and its parameters and buffers in flat memory. Made by lvni_model_build; used by optim/ (flat
- * steps), trainer/ (shard sets, checkpoints) and recipes/. */
+/* A built model: its modules, and its parameters and buffers in flat memory. Made by
+ * lvni_model_build; used by optim/ (flat steps), trainer/ (shard sets, checkpoints) and
+ * recipes/. */
 #ifndef LEVIN_NN_MODEL_H
 #define LEVIN_NN_MODEL_H
 
@@ -10,9 +11,12 @@
 /* How a parameter lies in levin and in files written for others. */
 typedef enum lvni_layout {
     LVNI_LAYOUT_PLAIN,
-    LVNI_LAYOUT_CONV,   /* (O, H, W, I) here, (O, I, H, W) there; transposed convolutions (I, H, W, O) and (I, O, H, W) */
+    /* (O, H, W, I) here, (O, I, H, W) there; transposed convolutions (I, H, W, O) and (I, O, H,
+     * W) */
+    LVNI_LAYOUT_CONV,
     LVNI_LAYOUT_TRANSPOSED, /* (O, I) here, (I, O) there */
-    LVNI_LAYOUT_FLATTEN /* a linear layer behind a flattened image: (O, H W C) here, (O, C H W) there */
+    LVNI_LAYOUT_FLATTEN     /* a linear layer behind a flattened image: (O, H W C) here, (O, C H W)
+                               there */
 } lvni_layout;
 
 typedef struct lvni_parameter {
@@ -38,10 +42,11 @@ struct lvn_buffer {
     char *name;
     lvn_tensor *tensor;
     const lvni_model *model; /* whose it is */
-    int index;                      /* in model->buffers */
-    int phase;                      /* the only one of a step that moves it; -1: each. The trainer's */
-    int64_t numel, offset;          /* in the set's record part */
-    int64_t value_offset;           /* of its values in the model's `weights` */
+    int index;               /* in model->buffers */
+    /* the only one of a step that moves it; -1: each. The trainer's */
+    int phase;
+    int64_t numel, offset; /* in the set's record part */
+    int64_t value_offset;  /* of its values in the model's `weights` */
     double fill, momentum;
 };
 
@@ -53,44 +58,51 @@ struct lvni_model {
     int n_parameters;
     lvn_buffer **buffers;
     int n_buffers;
-    float *weights;         /* flat: parameter i at offset[i]; gaps for alignment are zero */
-    int64_t *offset;        /* n_parameters + 1 entries, in elements, multiples of 16 */
-    int64_t n_weights;      /* length of the flat buffer */
-    int64_t n_values;       /* n_weights, and behind them the buffers' values, with gaps */
-    bool coupled;           /* shards look at others of their group (lvn_builder_couple) */
-    int64_t n_records;      /* length of a set's record part: per buffer its elements and one weight */
-    /* What steps add up of the flat buffer, on borders of blocks: outside, sets may hold rubbish. All of it, but for a trainer that trains less. */
+    float *weights;    /* flat: parameter i at offset[i]; gaps for alignment are zero */
+    int64_t *offset;   /* n_parameters + 1 entries, in elements, multiples of 16 */
+    int64_t n_weights; /* length of the flat buffer */
+    int64_t n_values;  /* n_weights, and behind them the buffers' values, with gaps */
+    bool coupled;      /* shards look at others of their group (lvn_builder_couple) */
+    /* length of a set's record part: per buffer its elements and one weight */
+    int64_t n_records;
+    /* What steps add up of the flat buffer, on borders of blocks: outside, sets may hold rubbish.
+     * All of it, but for a trainer that trains less. */
     int64_t trained_begin, trained_end;
 };
 
 /* Build the network and set its weights from the seed. */
-lvn_status lvni_model_build(const lvn_module_class *cls, const void *arguments, uint64_t seed, lvni_model **out);
+lvn_status lvni_model_build(const lvn_module_class *cls, const void *arguments, uint64_t seed,
+                            lvni_model **out);
 /* The same with every batch norm over the samples of the shard's group. */
-lvn_status lvni_model_build_sync(const lvn_module_class *cls, const void *arguments, uint64_t seed, lvni_model **out);
+lvn_status lvni_model_build_sync(const lvn_module_class *cls, const void *arguments, uint64_t seed,
+                                 lvni_model **out);
 /* Without values, for weights that are loaded: all zero. */
-lvn_status lvni_model_build_empty(const lvn_module_class *cls, const void *arguments, lvni_model **out);
+lvn_status lvni_model_build_empty(const lvn_module_class *cls, const void *arguments,
+                                  lvni_model **out);
 void lvni_model_destroy(lvni_model *model);
 /* Call after the weights were changed in place: reordered copies are out of date. */
 void lvni_model_touch(lvni_model *model);
-/* Let parameters and buffers stand for other n_values values (an average, say) laid out as `weights`; borrowed. NULL: for the
- * model's own again. `weights` itself stays as it is. */
+/* Let parameters and buffers stand for other n_values values (an average, say) laid out as
+ * `weights`; borrowed. NULL: for the model's own again. `weights` itself stays as it is. */
 void lvni_model_show(lvni_model *model, float *values);
 /* Elements of all parameters, without the gaps of the flat buffer. */
 int64_t lvni_model_count(const lvni_model *model);
-bool lvni_model_has(const lvni_model *model, const char *name); /* a parameter or buffer of that name */
+/* a parameter or buffer of that name */
+bool lvni_model_has(const lvni_model *model, const char *name);
 /* The arguments given to lvni_model_build, for the root's build(). */
 const void *lvni_builder_arguments(const lvn_builder *b);
 /* Of the parameter made last; image: height, width, channels for LVNI_LAYOUT_FLATTEN, else NULL. */
 void lvni_builder_set_layout(lvn_builder *b, lvni_layout layout, const int64_t *image);
 
-/* A shard's results: gradients, then records of buffers, in one flat f32 block, so that merging two shards is one addition. */
+/* A shard's results: gradients, then records of buffers, in one flat f32 block, so that merging two
+ * shards is one addition. */
 typedef struct lvni_set {
-    float *data;             /* n_weights + n_records */
+    float *data; /* n_weights + n_records */
     lvni_gradients gradients;
-    bool *recorded;          /* per buffer */
-    double weight;           /* of the shard: samples */
+    bool *recorded; /* per buffer */
+    double weight;  /* of the shard: samples */
     const lvni_model *model;
-    bool borrowed;           /* `data` is somebody else's */
+    bool borrowed; /* `data` is somebody else's */
 } lvni_set;
 
 lvn_status lvni_set_create(const lvni_model *model, lvni_set **out);
@@ -111,7 +123,7 @@ typedef struct lvni_step_metric {
     double sum, weight; /* mean = sum / weight */
 } lvni_step_metric;
 typedef struct lvni_step {
-    lvn_step now; /* first: what modules are given */
+    lvn_step now;  /* first: what modules are given */
     double weight; /* of the shard in the step's gradient: its samples, unless lvni_step_weigh says
                       otherwise */
     int n_metrics;
@@ -130,8 +142,9 @@ typedef struct lvni_zoo_arguments {
     int image_size, n_classes;
     double dropout;
 } lvni_zoo_arguments;
-const lvn_module_class *lvni_zoo_find(const char *name); /* "cnn", "resnet18", ...; NULL when unknown */
-bool lvni_zoo_any_size(const char *name);                /* its weights fit images of other sizes */
-double lvni_zoo_dropout(const char *name);               /* what model.dropout=auto means */
+/* "cnn", "resnet18", ...; NULL when unknown */
+const lvn_module_class *lvni_zoo_find(const char *name);
+bool lvni_zoo_any_size(const char *name);  /* its weights fit images of other sizes */
+double lvni_zoo_dropout(const char *name); /* what model.dropout=auto means */
 
 #endif

@@ -14,12 +14,18 @@ static lvn_status create(const lvni_model *m, float *data, lvni_set **out)
     }
     set->model = m;
     set->borrowed = data != NULL;
-    set->data = data != NULL ? data : lvni_mem_calloc(LVNI_TAG_MODEL, (size_t)(m->n_weights + m->n_records), sizeof *set->data);
+    set->data = data != NULL
+                    ? data
+                    : lvni_mem_calloc(LVNI_TAG_MODEL, (size_t)(m->n_weights + m->n_records),
+                                      sizeof *set->data);
     set->recorded = lvni_calloc(LVNI_TAG_MODEL, (size_t)m->n_buffers, sizeof *set->recorded);
     set->gradients = (lvni_gradients){.data = set->data, .offset = m->offset, .n = m->n_parameters};
-    set->gradients.written = lvni_calloc(LVNI_TAG_MODEL, (size_t)m->n_parameters, sizeof *set->gradients.written);
-    set->gradients.oldest = lvni_calloc(LVNI_TAG_MODEL, (size_t)m->n_parameters, sizeof *set->gradients.oldest);
-    if (set->data == NULL || set->recorded == NULL || set->gradients.written == NULL || set->gradients.oldest == NULL) {
+    set->gradients.written =
+        lvni_calloc(LVNI_TAG_MODEL, (size_t)m->n_parameters, sizeof *set->gradients.written);
+    set->gradients.oldest =
+        lvni_calloc(LVNI_TAG_MODEL, (size_t)m->n_parameters, sizeof *set->gradients.oldest);
+    if (set->data == NULL || set->recorded == NULL || set->gradients.written == NULL ||
+        set->gradients.oldest == NULL) {
         lvni_set_destroy(set);
         return lvn_last_error()->code;
     }
@@ -43,7 +49,8 @@ void lvni_set_destroy(lvni_set *set)
         return;
     }
     if (!set->borrowed) {
-        lvni_mem_free(set->data, (size_t)(set->model->n_weights + set->model->n_records), sizeof *set->data);
+        lvni_mem_free(set->data, (size_t)(set->model->n_weights + set->model->n_records),
+                      sizeof *set->data);
     }
     lvni_free(set->recorded);
     lvni_free(set->gradients.written);
@@ -54,7 +61,8 @@ void lvni_set_destroy(lvni_set *set)
 void lvni_set_begin(lvni_set *set, double weight)
 {
     memset(set->recorded, 0, (size_t)set->model->n_buffers * sizeof *set->recorded);
-    memset(set->gradients.written, 0, (size_t)set->model->n_parameters * sizeof *set->gradients.written);
+    memset(set->gradients.written, 0,
+           (size_t)set->model->n_parameters * sizeof *set->gradients.written);
     set->weight = weight;
 }
 
@@ -62,9 +70,11 @@ void lvni_set_finish(lvni_set *set)
 {
     const lvni_model *m = set->model;
     for (int i = 0; i < m->n_parameters; i++) {
-        const bool added = m->offset[i] < m->trained_end && m->offset[i] + m->parameters[i].numel > m->trained_begin;
+        const bool added = m->offset[i] < m->trained_end &&
+                           m->offset[i] + m->parameters[i].numel > m->trained_begin;
         if (added && !set->gradients.written[i]) {
-            lvni_mem_zero(set->data + m->offset[i], (size_t)m->parameters[i].numel * sizeof *set->data);
+            lvni_mem_zero(set->data + m->offset[i],
+                          (size_t)m->parameters[i].numel * sizeof *set->data);
         }
     }
     for (int i = 0; i < m->n_buffers; i++) {
@@ -97,15 +107,19 @@ lvn_status lvn_buffer_push(const lvn_buffer *buffer, const lvn_tensor *value)
 {
     lvni_ctx *ctx = lvni_ctx_get();
     lvni_set *set = ctx->records;
-    if (set == NULL || !ctx->at.training || (buffer->phase >= 0 && buffer->phase != (int)ctx->at.phase)) {
+    if (set == NULL || !ctx->at.training ||
+        (buffer->phase >= 0 && buffer->phase != (int)ctx->at.phase)) {
         return LVN_OK;
     }
     LVN_ARG(value != NULL && value->dtype == LVN_F32 && lvn_numel(value) == buffer->numel,
             "buffer %s takes %lld f32 values", buffer->name, (long long)buffer->numel);
-    LVN_ARG(buffer->model == set->model, "buffer %s belongs to another model than the one in training", buffer->name);
+    LVN_ARG(buffer->model == set->model,
+            "buffer %s belongs to another model than the one in training", buffer->name);
     const int index = buffer->index;
     if (set->recorded[index]) {
-        LVN_FAIL(LVN_ERR_UNSUPPORTED, "buffer %s was pushed twice in one forward: a module with running statistics can be used once per step",
+        LVN_FAIL(LVN_ERR_UNSUPPORTED,
+                 "buffer %s was pushed twice in one forward: a module with running statistics can "
+                 "be used once per step",
                  buffer->name);
     }
     set->recorded[index] = true;
@@ -117,7 +131,8 @@ lvn_status lvn_buffer_push(const lvn_buffer *buffer, const lvn_tensor *value)
             return lvn_last_error()->code;
         }
     }
-    record_job job = {.record = lvni_device_alias(set->data + set->model->n_weights + buffer->offset),
+    record_job job = {.record =
+                          lvni_device_alias(set->data + set->model->n_weights + buffer->offset),
                       .value = lvni_device_alias(copy != NULL ? copy->data : value->data),
                       .n = buffer->numel,
                       .weight = (float)set->weight};

@@ -1,4 +1,5 @@
-/* U-Net (Ronneberger, Fischer & Brox 2015, figure 1) with batch norm and padding, so that the result has the picture's size. */
+/* U-Net (Ronneberger, Fischer & Brox 2015, figure 1) with batch norm and padding, so that the
+ * result has the picture's size. */
 #include "nn/builder_impl.h"
 
 #include <stdio.h>
@@ -31,8 +32,10 @@ static lvn_tensor *double_conv_forward(const lvn_module *module, lvn_tensor *x)
     return x;
 }
 
-static const lvn_module_class double_conv_class = {
-    .name = "double_conv", .size = sizeof(double_conv), .build = double_conv_build, .forward = double_conv_forward};
+static const lvn_module_class double_conv_class = {.name = "double_conv",
+                                                   .size = sizeof(double_conv),
+                                                   .build = double_conv_build,
+                                                   .forward = double_conv_forward};
 
 static lvn_module *make_double_conv(lvn_builder *b, const char *name, int in, int out)
 {
@@ -49,7 +52,8 @@ typedef struct unet {
     lvn_module base;
     int in, out;
     lvn_nn_unet_options options;
-    lvn_module *down[MOST_DEPTH + 1]; /* level 0 has the picture's size; the last one is the bottom */
+    /* level 0 has the picture's size; the last one is the bottom */
+    lvn_module *down[MOST_DEPTH + 1];
     lvn_module *up[MOST_DEPTH], *merge[MOST_DEPTH], *head;
 } unet;
 
@@ -57,9 +61,11 @@ static lvn_status unet_build(lvn_module *module, lvn_builder *b)
 {
     unet *m = (unet *)module;
     const lvn_nn_unet_options *o = &m->options;
-    LVN_ARG(m->in > 0 && m->out > 0 && o->width > 0 && o->width <= 4096 && o->depth > 0 && o->depth <= MOST_DEPTH,
-            "%s: a U-Net from %d to %d channels with width %d and depth %d is not possible; depth goes to %d", module->path, m->in, m->out,
-            o->width, o->depth, (int)MOST_DEPTH);
+    LVN_ARG(m->in > 0 && m->out > 0 && o->width > 0 && o->width <= 4096 && o->depth > 0 &&
+                o->depth <= MOST_DEPTH,
+            "%s: a U-Net from %d to %d channels with width %d and depth %d is not possible; depth "
+            "goes to %d",
+            module->path, m->in, m->out, o->width, o->depth, (int)MOST_DEPTH);
     char name[32];
     for (int i = 0; i <= o->depth; i++) {
         snprintf(name, sizeof name, "down%d", i);
@@ -68,7 +74,8 @@ static lvn_status unet_build(lvn_module *module, lvn_builder *b)
     for (int i = o->depth - 1; i >= 0; i--) {
         const int width = o->width << i;
         snprintf(name, sizeof name, "up%d", i);
-        m->up[i] = o->bilinear ? lvn_nn_conv2d(b, name, 2 * width, width, 1) : lvn_nn_conv_transpose2d(b, name, 2 * width, width, 2, .stride = 2);
+        m->up[i] = o->bilinear ? lvn_nn_conv2d(b, name, 2 * width, width, 1)
+                               : lvn_nn_conv_transpose2d(b, name, 2 * width, width, 2, .stride = 2);
         snprintf(name, sizeof name, "merge%d", i);
         m->merge[i] = make_double_conv(b, name, 2 * width, width);
     }
@@ -76,22 +83,28 @@ static lvn_status unet_build(lvn_module *module, lvn_builder *b)
     return lvn_builder_status(b);
 }
 
-/* x one level up: twice the size, half the channels. Interpolation and the 1x1 convolution commute: the cheaper order. */
+/* x one level up: twice the size, half the channels. Interpolation and the 1x1 convolution commute:
+ * the cheaper order. */
 static lvn_tensor *level_up(const unet *m, int level, lvn_tensor *x, const lvn_tensor *skip)
 {
     x = lvn_forward(m->up[level], x);
-    return m->options.bilinear ? lvn_resize2d(x, lvn_size(skip, 1), lvn_size(skip, 2), .mode = LVN_RESIZE_BILINEAR) : x;
+    return m->options.bilinear
+               ? lvn_resize2d(x, lvn_size(skip, 1), lvn_size(skip, 2), .mode = LVN_RESIZE_BILINEAR)
+               : x;
 }
 
 static bool fits(const unet *m, const lvn_tensor *x)
 {
     const int64_t step = (int64_t)1 << m->options.depth;
-    if (m->options.bilinear || lvn_ndim(x) != 4 || (lvn_size(x, 1) % step == 0 && lvn_size(x, 2) % step == 0)) {
+    if (m->options.bilinear || lvn_ndim(x) != 4 ||
+        (lvn_size(x, 1) % step == 0 && lvn_size(x, 2) % step == 0)) {
         return true;
     }
     lvn_error_set(LVN_ERR_SHAPE, __FILE__, __LINE__,
-                  "a picture of %lld x %lld cannot be halved %d times: height and width must be multiples of %lld, or .bilinear = true",
-                  (long long)lvn_size(x, 1), (long long)lvn_size(x, 2), m->options.depth, (long long)step);
+                  "a picture of %lld x %lld cannot be halved %d times: height and width must be "
+                  "multiples of %lld, or .bilinear = true",
+                  (long long)lvn_size(x, 1), (long long)lvn_size(x, 2), m->options.depth,
+                  (long long)step);
     return false;
 }
 
@@ -115,9 +128,11 @@ static lvn_tensor *unet_forward(const lvn_module *module, lvn_tensor *x)
     return lvn_forward(m->head, x);
 }
 
-static const lvn_module_class unet_class = {.name = "unet", .size = sizeof(unet), .build = unet_build, .forward = unet_forward};
+static const lvn_module_class unet_class = {
+    .name = "unet", .size = sizeof(unet), .build = unet_build, .forward = unet_forward};
 
-lvn_module *lvn_nn_unet_with(lvn_builder *b, const char *name, int in, int out, const lvn_nn_unet_options *o)
+lvn_module *lvn_nn_unet_with(lvn_builder *b, const char *name, int in, int out,
+                             const lvn_nn_unet_options *o)
 {
     unet *m = (unet *)(void *)lvni_builder_new_module(b, &unet_class, name);
     if (m == NULL) {

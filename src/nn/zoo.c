@@ -1,4 +1,5 @@
-/* The models of `model=NAME`: classifiers of images (N, S, S, 3) -> logits (N, classes). The networks are in zoo_*.c. */
+/* The models of `model=NAME`: classifiers of images (N, S, S, 3) -> logits (N, classes). The
+ * networks are in zoo_*.c. */
 #include "nn/zoo_impl.h"
 
 #include <string.h>

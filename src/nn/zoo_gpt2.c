@@ -1,5 +1,6 @@
-/* GPT-2 (zoo_gpt2.h): blocks of causal attention and a two-layer network, each behind a layer norm and added to what runs through.
- * First weights as in the paper: normal with deviation 0.02, those in front of a sum divided by sqrt(2 layers). */
+/* GPT-2 (zoo_gpt2.h): blocks of causal attention and a two-layer network, each behind a layer norm
+ * and added to what runs through. First weights as in the paper: normal with deviation 0.02, those
+ * in front of a sum divided by sqrt(2 layers). */
 #include "nn/zoo_gpt2.h"
 
 #include "core/math.h"
@@ -52,13 +53,16 @@ static lvn_tensor *attention_forward(const lvn_module *module, lvn_tensor *x) /*
         return NULL;
     }
     const int64_t n = lvn_size(x, 0), t = lvn_size(x, 1), c = lvn_size(x, 2);
-    lvn_tensor *qkv = lvn_reshape(lvn_forward(m->c_attn, x), 5, (const int64_t[]){n, t, 3, m->heads, c / m->heads});
+    lvn_tensor *qkv = lvn_reshape(lvn_forward(m->c_attn, x), 5,
+                                  (const int64_t[]){n, t, 3, m->heads, c / m->heads});
     lvn_tensor *y = lvn_attention_qkv(qkv, .causal = true);
     return lvn_forward(m->c_proj, lvn_reshape(y, 3, (const int64_t[]){n, t, c}));
 }
 
-static const lvn_module_class attention_class = {
-    .name = "gpt2_attention", .size = sizeof(attention), .build = attention_build, .forward = attention_forward};
+static const lvn_module_class attention_class = {.name = "gpt2_attention",
+                                                 .size = sizeof(attention),
+                                                 .build = attention_build,
+                                                 .forward = attention_forward};
 
 /* ---- the two-layer network ---- */
 
@@ -82,7 +86,8 @@ static lvn_tensor *mlp_forward(const lvn_module *module, lvn_tensor *x)
     return lvn_forward(m->c_proj, lvn_gelu_tanh(lvn_forward(m->c_fc, x)));
 }
 
-static const lvn_module_class mlp_class = {.name = "gpt2_mlp", .size = sizeof(mlp), .build = mlp_build, .forward = mlp_forward};
+static const lvn_module_class mlp_class = {
+    .name = "gpt2_mlp", .size = sizeof(mlp), .build = mlp_build, .forward = mlp_forward};
 
 /* ---- a block ---- */
 
@@ -110,7 +115,8 @@ static lvn_tensor *block_forward(const lvn_module *module, lvn_tensor *x)
     return lvn_add(x, lvn_forward(m->dropout, lvn_forward(m->mlp, lvn_forward(m->ln_2, x))));
 }
 
-static const lvn_module_class block_class = {.name = "gpt2_block", .size = sizeof(block), .build = block_build, .forward = block_forward};
+static const lvn_module_class block_class = {
+    .name = "gpt2_block", .size = sizeof(block), .build = block_build, .forward = block_forward};
 
 /* ---- tables: modules only for their names ---- */
 
@@ -123,11 +129,13 @@ typedef struct table {
 static lvn_status table_build(lvn_module *module, lvn_builder *b)
 {
     table *m = (table *)module;
-    m->weight = lvn_builder_parameter(b, "weight", 2, (const int64_t[]){m->rows, m->width}, LVN_INIT_NORMAL, deviation);
+    m->weight = lvn_builder_parameter(b, "weight", 2, (const int64_t[]){m->rows, m->width},
+                                      LVN_INIT_NORMAL, deviation);
     return lvn_builder_status(b);
 }
 
-static const lvn_module_class table_class = {.name = "gpt2_table", .size = sizeof(table), .build = table_build};
+static const lvn_module_class table_class = {
+    .name = "gpt2_table", .size = sizeof(table), .build = table_build};
 
 static table *add_table(lvn_builder *b, const char *name, int64_t rows, int64_t width)
 {
@@ -153,10 +161,12 @@ static lvn_status gpt2_build(lvn_module *module, lvn_builder *b)
 {
     gpt2 *m = (gpt2 *)module;
     const lvni_gpt2_arguments *a = lvni_builder_arguments(b);
-    LVN_ARG(a->layers >= 1 && a->layers <= MOST_LAYERS, "gpt2: layers is %d, it must be 1 to %d", a->layers, MOST_LAYERS);
-    LVN_ARG(a->heads >= 1 && a->width >= 1 && a->width % a->heads == 0, "gpt2: %d heads do not divide a width of %lld", a->heads,
-            (long long)a->width);
-    LVN_ARG(a->vocabulary >= 1 && a->positions >= 1, "gpt2: a vocabulary of %lld and %lld positions are not possible",
+    LVN_ARG(a->layers >= 1 && a->layers <= MOST_LAYERS, "gpt2: layers is %d, it must be 1 to %d",
+            a->layers, MOST_LAYERS);
+    LVN_ARG(a->heads >= 1 && a->width >= 1 && a->width % a->heads == 0,
+            "gpt2: %d heads do not divide a width of %lld", a->heads, (long long)a->width);
+    LVN_ARG(a->vocabulary >= 1 && a->positions >= 1,
+            "gpt2: a vocabulary of %lld and %lld positions are not possible",
             (long long)a->vocabulary, (long long)a->positions);
     m->layers = a->layers;
     m->wte = add_table(b, "wte", a->vocabulary, a->width);
@@ -175,7 +185,8 @@ static lvn_tensor *gpt2_forward(const lvn_module *module, lvn_tensor *x)
 {
     const gpt2 *m = (const gpt2 *)module;
     if (x != NULL && lvn_ndim(x) != 2) {
-        lvn_error_set(LVN_ERR_SHAPE, __FILE__, __LINE__, "gpt2: ids have %d axes, they must have 2 (texts, tokens)", lvn_ndim(x));
+        lvn_error_set(LVN_ERR_SHAPE, __FILE__, __LINE__,
+                      "gpt2: ids have %d axes, they must have 2 (texts, tokens)", lvn_ndim(x));
         return lvni_op_fail("gpt2");
     }
     x = lvn_forward(m->dropout, lvn_embedding(m->wte->weight, x, .positions = m->wpe->weight));
@@ -185,12 +196,16 @@ static lvn_tensor *gpt2_forward(const lvn_module *module, lvn_tensor *x)
     return lvn_linear(lvn_forward(m->ln_f, x), m->wte->weight, NULL);
 }
 
-static lvn_tensor *gpt2_training_step(const lvn_module *module, const lvn_batch *batch, lvn_step *step)
+static lvn_tensor *gpt2_training_step(const lvn_module *module, const lvn_batch *batch,
+                                      lvn_step *step)
 {
     lvn_tensor *loss = lvn_cross_entropy(lvn_forward(module, batch->image), batch->label);
     lvn_log(step, "loss", loss);
     return loss;
 }
 
-const lvn_module_class lvni_gpt2 = {
-    .name = "gpt2", .size = sizeof(gpt2), .build = gpt2_build, .forward = gpt2_forward, .training_step = gpt2_training_step};
+const lvn_module_class lvni_gpt2 = {.name = "gpt2",
+                                    .size = sizeof(gpt2),
+                                    .build = gpt2_build,
+                                    .forward = gpt2_forward,
+                                    .training_step = gpt2_training_step};

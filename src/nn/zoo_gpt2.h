@@ -1,4 +1,5 @@
-/* GPT-2 (Radford et al. 2019): a decoder of text. The root module of a language model; used by recipes and benchmarks. */
+/* GPT-2 (Radford et al. 2019): a decoder of text. The root module of a language model; used by
+ * recipes and benchmarks. */
 #ifndef LEVIN_NN_ZOO_GPT2_H
 #define LEVIN_NN_ZOO_GPT2_H
 
@@ -11,9 +12,11 @@ typedef struct lvni_gpt2_arguments {
     double dropout;
 } lvni_gpt2_arguments;
 
-/* forward: ids (N, T) i64, T <= positions -> logits (N, T, vocabulary). training_step: field 0 of the batch are ids (N, T), field 1 the ids
- * that follow them (N, T; -100 counts for nothing); loss: mean cross entropy of the shard's tokens. Parameters have the names of Hugging
- * Face's files (h.0.attn.c_attn.weight), whose (in, out) weights lie as (out, in) here; the head shares wte.weight. */
+/* forward: ids (N, T) i64, T <= positions -> logits (N, T, vocabulary). training_step: field 0 of
+ * the batch are ids (N, T), field 1 the ids that follow them (N, T; -100 counts for nothing); loss:
+ * mean cross entropy of the shard's tokens. Parameters have the names of Hugging Face's files
+ * (h.0.attn.c_attn.weight), whose (in, out) weights lie as (out, in) here; the head shares
+ * wte.weight. */
 extern const lvn_module_class lvni_gpt2;
 
 #endif

@@ -1,5 +1,6 @@
-/* Residual networks (He et al. 2016, "Deep residual learning for image recognition", table 1) with the names, shapes and
- * initial values of torchvision; the bottleneck halves the picture in its 3x3 convolution, as there. */
+/* Residual networks (He et al. 2016, "Deep residual learning for image recognition", table 1) with
+ * the names, shapes and initial values of torchvision; the bottleneck halves the picture in its 3x3
+ * convolution, as there. */
 #include "nn/zoo_impl.h"
 
 #include "core/math.h"
@@ -8,16 +9,18 @@
 
 enum { STAGES = 4, EXPANSION = 4 }; /* a bottleneck gives out four times its width */
 
-/* Convolution and batch norm (relu: with its activation) of one name pair; weights normal with variance 2 / fan out (He et
- * al. 2015, eq. 14). */
-static void conv_norm(lvn_builder *b, const char *conv, const char *norm, int in, int out, int kernel, int stride, bool relu,
-                      lvn_module *made[2])
+/* Convolution and batch norm (relu: with its activation) of one name pair; weights normal with
+ * variance 2 / fan out (He et al. 2015, eq. 14). */
+static void conv_norm(lvn_builder *b, const char *conv, const char *norm, int in, int out,
+                      int kernel, int stride, bool relu, lvn_module *made[2])
 {
     char weight[64];
-    made[0] = lvn_nn_conv2d(b, conv, in, out, kernel, .stride = stride, .padding = kernel / 2, .no_bias = true);
+    made[0] = lvn_nn_conv2d(b, conv, in, out, kernel, .stride = stride, .padding = kernel / 2,
+                            .no_bias = true);
     made[1] = lvn_nn_batch_norm(b, norm, out, 0.1, .relu = relu);
     snprintf(weight, sizeof weight, "%s.weight", conv);
-    lvn_builder_set_init(b, weight, LVN_INIT_NORMAL, lvni_sqrt(2.0 / ((double)out * kernel * kernel)));
+    lvn_builder_set_init(b, weight, LVN_INIT_NORMAL,
+                         lvni_sqrt(2.0 / ((double)out * kernel * kernel)));
 }
 
 static lvn_tensor *run_conv_norm(lvn_module *const pair[2], lvn_tensor *x)
@@ -46,7 +49,8 @@ static lvn_status block_build(lvn_module *module, lvn_builder *b)
         conv_norm(b, "conv2", "bn2", m->width, m->width, 3, 1, true, m->body[1]);
     }
     if (m->stride != 1 || m->in != out) {
-        conv_norm(b, "downsample.0", "downsample.1", m->in, out, 1, m->stride, false, m->downsample);
+        conv_norm(b, "downsample.0", "downsample.1", m->in, out, 1, m->stride, false,
+                  m->downsample);
     }
     return lvn_builder_status(b);
 }
@@ -73,7 +77,8 @@ typedef struct resnet {
     int n_blocks[STAGES];
 } resnet;
 
-static lvn_status resnet_build(resnet *m, lvn_builder *b, const int n_blocks[STAGES], bool bottleneck)
+static lvn_status resnet_build(resnet *m, lvn_builder *b, const int n_blocks[STAGES],
+                               bool bottleneck)
 {
     const lvni_zoo_arguments *a = lvni_builder_arguments(b);
     conv_norm(b, "conv1", "bn1", 3, 64, 7, 2, true, m->stem);
@@ -103,9 +108,9 @@ static lvn_status resnet_build(resnet *m, lvn_builder *b, const int n_blocks[STA
 static lvn_tensor *resnet_forward(const lvn_module *module, lvn_tensor *x) /* x: (N, S, S, 3) */
 {
     const resnet *m = (const resnet *)module;
-    x = run_conv_norm(m->stem, x);                     /* (N, S/2, S/2, 64) */
+    x = run_conv_norm(m->stem, x);                       /* (N, S/2, S/2, 64) */
     x = lvn_max_pool2d(x, 3, .stride = 2, .padding = 1); /* (N, S/4, S/4, 64) */
-    for (int s = 0; s < STAGES; s++) {                 /* (N, S/32, S/32, 512 or 2048) in the end */
+    for (int s = 0; s < STAGES; s++) { /* (N, S/32, S/32, 512 or 2048) in the end */
         for (int i = 0; i < m->n_blocks[s]; i++) {
             x = lvn_forward(m->block[s][i], x);
         }
@@ -128,9 +133,12 @@ static lvn_status resnet50_build(lvn_module *module, lvn_builder *b)
     return resnet_build((resnet *)module, b, (const int[]){3, 4, 6, 3}, true);
 }
 
-#define RESNET(depth)                                                                                                    \
-    const lvn_module_class lvni_zoo_resnet##depth = {.name = "resnet" #depth, .size = sizeof(resnet), .build = resnet##depth##_build, \
-                                                     .forward = resnet_forward, .training_step = lvni_zoo_classifier_step}
+#define RESNET(depth)                                                                              \
+    const lvn_module_class lvni_zoo_resnet##depth = {.name = "resnet" #depth,                      \
+                                                     .size = sizeof(resnet),                       \
+                                                     .build = resnet##depth##_build,               \
+                                                     .forward = resnet_forward,                    \
+                                                     .training_step = lvni_zoo_classifier_step}
 RESNET(18);
 RESNET(34);
 RESNET(50);

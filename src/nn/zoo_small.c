@@ -63,7 +63,13 @@ static lvn_tensor *mlp_forward(const lvn_module *module, lvn_tensor *x)
     return lvn_forward(m->head, lvn_forward(m->dropout, x));
 }
 
-const lvn_module_class lvni_zoo_cnn = {
-    .name = "cnn", .size = sizeof(cnn), .build = cnn_build, .forward = cnn_forward, .training_step = lvni_zoo_classifier_step};
-const lvn_module_class lvni_zoo_mlp = {
-    .name = "mlp", .size = sizeof(mlp), .build = mlp_build, .forward = mlp_forward, .training_step = lvni_zoo_classifier_step};
+const lvn_module_class lvni_zoo_cnn = {.name = "cnn",
+                                       .size = sizeof(cnn),
+                                       .build = cnn_build,
+                                       .forward = cnn_forward,
+                                       .training_step = lvni_zoo_classifier_step};
+const lvn_module_class lvni_zoo_mlp = {.name = "mlp",
+                                       .size = sizeof(mlp),
+                                       .build = mlp_build,
+                                       .forward = mlp_forward,
+                                       .training_step = lvni_zoo_classifier_step};

@@ -1,5 +1,6 @@
-/* Vision transformers (Dosovitskiy et al. 2021, "An image is worth 16x16 words", table 1) with the names, shapes and initial values of
- * torchvision; the small one (Touvron et al. 2021, table 1) likewise. Tokens are kept as rows (N T, width). */
+/* Vision transformers (Dosovitskiy et al. 2021, "An image is worth 16x16 words", table 1) with the
+ * names, shapes and initial values of torchvision; the small one (Touvron et al. 2021, table 1)
+ * likewise. Tokens are kept as rows (N T, width). */
 #include "nn/zoo_impl.h"
 
 #include "core/math.h"
@@ -15,7 +16,8 @@ typedef struct encoder_block {
     int width, heads;
     int64_t tokens;
     lvn_module *ln_1, *ln_2, *out_proj, *mlp_in, *mlp_out;
-    lvn_tensor *in_proj_weight, *in_proj_bias; /* (3 width, width), (3 width): q, k, v one after the other */
+    /* (3 width, width), (3 width): q, k, v one after the other */
+    lvn_tensor *in_proj_weight, *in_proj_bias;
 } encoder_block;
 
 /* Uniform with variance 2 / (fan in + fan out) (Glorot & Bengio 2010, eq. 16). */
@@ -29,9 +31,11 @@ static lvn_status block_build(lvn_module *module, lvn_builder *b)
     encoder_block *m = (encoder_block *)module;
     const int w = m->width;
     m->ln_1 = lvn_nn_layer_norm(b, "ln_1", w, .eps = EPS);
-    m->in_proj_weight = lvn_builder_parameter(b, "self_attention.in_proj_weight", 2, (const int64_t[]){3 * (int64_t)w, w}, LVN_INIT_UNIFORM,
-                                              glorot(w, 3 * w));
-    m->in_proj_bias = lvn_builder_parameter(b, "self_attention.in_proj_bias", 1, (const int64_t[]){3 * (int64_t)w}, LVN_INIT_ZEROS, 0.0);
+    m->in_proj_weight = lvn_builder_parameter(b, "self_attention.in_proj_weight", 2,
+                                              (const int64_t[]){3 * (int64_t)w, w},
+                                              LVN_INIT_UNIFORM, glorot(w, 3 * w));
+    m->in_proj_bias = lvn_builder_parameter(b, "self_attention.in_proj_bias", 1,
+                                            (const int64_t[]){3 * (int64_t)w}, LVN_INIT_ZEROS, 0.0);
     m->out_proj = lvn_nn_linear(b, "self_attention.out_proj", w, w);
     m->ln_2 = lvn_nn_layer_norm(b, "ln_2", w, .eps = EPS);
     m->mlp_in = lvn_nn_linear(b, "mlp.0", w, MLP_RATIO * (int64_t)w);
@@ -59,8 +63,10 @@ static lvn_tensor *block_forward(const lvn_module *module, lvn_tensor *x) /* (N 
     return lvn_add(x, lvn_forward(m->mlp_out, y));
 }
 
-static const lvn_module_class block_class = {
-    .name = "vit_block", .size = sizeof(encoder_block), .build = block_build, .forward = block_forward};
+static const lvn_module_class block_class = {.name = "vit_block",
+                                             .size = sizeof(encoder_block),
+                                             .build = block_build,
+                                             .forward = block_forward};
 
 typedef struct vit {
     lvn_module base;
@@ -72,16 +78,22 @@ typedef struct vit {
 static lvn_status vit_build(vit *m, lvn_builder *b, int width, int heads)
 {
     const lvni_zoo_arguments *a = lvni_builder_arguments(b);
-    LVN_ARG(a->image_size % PATCH == 0, "model=%s cuts pictures into patches of %d pixels: image_size must be a multiple of it, not %d",
+    LVN_ARG(a->image_size % PATCH == 0,
+            "model=%s cuts pictures into patches of %d pixels: image_size must be a multiple of "
+            "it, not %d",
             m->base.cls->name, PATCH, a->image_size);
     const int64_t grid = a->image_size / PATCH;
     m->width = width;
     m->tokens = grid * grid + 1;
-    m->class_token = lvn_builder_parameter(b, "class_token", 3, (const int64_t[]){1, 1, width}, LVN_INIT_ZEROS, 0.0);
+    m->class_token = lvn_builder_parameter(b, "class_token", 3, (const int64_t[]){1, 1, width},
+                                           LVN_INIT_ZEROS, 0.0);
     m->conv_proj = lvn_nn_conv2d(b, "conv_proj", 3, width, PATCH, .stride = PATCH);
-    lvn_builder_set_init(b, "conv_proj.weight", LVN_INIT_NORMAL, lvni_sqrt(1.0 / (3.0 * PATCH * PATCH)));
+    lvn_builder_set_init(b, "conv_proj.weight", LVN_INIT_NORMAL,
+                         lvni_sqrt(1.0 / (3.0 * PATCH * PATCH)));
     lvn_builder_set_init(b, "conv_proj.bias", LVN_INIT_ZEROS, 0.0);
-    m->pos_embedding = lvn_builder_parameter(b, "encoder.pos_embedding", 3, (const int64_t[]){1, m->tokens, width}, LVN_INIT_NORMAL, 0.02);
+    m->pos_embedding =
+        lvn_builder_parameter(b, "encoder.pos_embedding", 3, (const int64_t[]){1, m->tokens, width},
+                              LVN_INIT_NORMAL, 0.02);
     for (int i = 0; i < LAYERS; i++) {
         char name[48];
         snprintf(name, sizeof name, "encoder.layers.encoder_layer_%d", i);
@@ -113,7 +125,8 @@ static lvn_tensor *vit_forward(const lvn_module *module, lvn_tensor *x) /* x: (N
     for (int i = 0; i < LAYERS; i++) {
         x = lvn_forward(m->layer[i], x);
     }
-    x = lvn_slice(lvn_reshape(x, 3, (const int64_t[]){n, m->tokens, w}), 1, 0, 1); /* the class token: nobody looks at the others */
+    /* the class token: nobody looks at the others */
+    x = lvn_slice(lvn_reshape(x, 3, (const int64_t[]){n, m->tokens, w}), 1, 0, 1);
     x = lvn_forward(m->ln, lvn_reshape(x, 2, (const int64_t[]){n, w}));
     return lvn_forward(m->head, lvn_forward(m->dropout, x));
 }
@@ -128,8 +141,12 @@ static lvn_status vit_b_16_build(lvn_module *module, lvn_builder *b)
     return vit_build((vit *)module, b, 768, 12);
 }
 
-#define VIT(letter)                                                                                                \
-    const lvn_module_class lvni_zoo_vit_##letter##_16 = {.name = "vit_" #letter "_16", .size = sizeof(vit), .build = vit_##letter##_16_build, \
-                                                       .forward = vit_forward, .training_step = lvni_zoo_classifier_step}
+#define VIT(letter)                                                                                \
+    const lvn_module_class lvni_zoo_vit_##letter##_16 = {.name = "vit_" #letter "_16",             \
+                                                         .size = sizeof(vit),                      \
+                                                         .build = vit_##letter##_16_build,         \
+                                                         .forward = vit_forward,                   \
+                                                         .training_step =                          \
+                                                             lvni_zoo_classifier_step}
 VIT(s);
 VIT(b);

@@ -1,5 +1,5 @@
-/* Scaled dot-product attention: of three tensors, or of one that holds queries, keys and values side by side, as the linear
- * layer before it writes them (nothing is copied or permuted). */
+/* Scaled dot-product attention: of three tensors, or of one that holds queries, keys and values
+ * side by side, as the linear layer before it writes them (nothing is copied or permuted). */
 #include "autograd/tape.h"
 #include "core/math.h"
 #include "core/options_struct.h"
@@ -14,7 +14,8 @@ static lvni_attention_attr attributes(const lvn_attention_options *o, int64_t fe
 /* saved: q, k, v, y, log-sums */
 static lvn_status attention_backward(lvni_node *n, lvn_tensor *dy)
 {
-    lvni_args a = {.in = {dy, n->saved[0], n->saved[1], n->saved[2], n->saved[3], n->saved[4]}, .attr = &n->attr.attention};
+    lvni_args a = {.in = {dy, n->saved[0], n->saved[1], n->saved[2], n->saved[3], n->saved[4]},
+                   .attr = &n->attr.attention};
     unsigned want = 1;
     for (int i = 0; i < 3; i++) {
         want |= lvni_grad_wanted(n, i) ? 1u << i : 0u;
@@ -31,14 +32,17 @@ static lvn_status attention_backward(lvni_node *n, lvn_tensor *dy)
     return s;
 }
 
-lvn_tensor *lvn_attention_with(lvn_tensor *q, lvn_tensor *k, lvn_tensor *v, const lvn_attention_options *options)
+lvn_tensor *lvn_attention_with(lvn_tensor *q, lvn_tensor *k, lvn_tensor *v,
+                               const lvn_attention_options *options)
 {
     lvn_attention_options o;
     lvn_tensor *in[] = {q, k, v};
-    if (lvni_options_copy("attention", &o, sizeof o, options) != LVN_OK || !lvni_op_begin(LVNI_OP_attention, in, 3, 0)) {
+    if (lvni_options_copy("attention", &o, sizeof o, options) != LVN_OK ||
+        !lvni_op_begin(LVNI_OP_attention, in, 3, 0)) {
         return lvni_op_fail("attention");
     }
-    const lvni_attention_attr attr = attributes(&o, in[0]->ndim == 0 ? 0 : in[0]->shape[in[0]->ndim - 1]);
+    const lvni_attention_attr attr =
+        attributes(&o, in[0]->ndim == 0 ? 0 : in[0]->shape[in[0]->ndim - 1]);
     lvni_args args = {.in = {in[0], in[1], in[2]}, .attr = &attr};
     lvn_tensor *y = lvni_op_run(LVNI_OP_attention, &args, 3);
     lvni_node *node = lvni_record("attention", attention_backward, y, in, 3);
@@ -64,13 +68,15 @@ static lvn_status attention_qkv_backward(lvni_node *n, lvn_tensor *dy)
 lvn_tensor *lvn_attention_qkv_with(lvn_tensor *qkv, const lvn_attention_options *options)
 {
     lvn_attention_options o;
-    if (lvni_options_copy("attention_qkv", &o, sizeof o, options) != LVN_OK || !lvni_op_begin(LVNI_OP_attention_qkv, &qkv, 1, 0)) {
+    if (lvni_options_copy("attention_qkv", &o, sizeof o, options) != LVN_OK ||
+        !lvni_op_begin(LVNI_OP_attention_qkv, &qkv, 1, 0)) {
         return lvni_op_fail("attention_qkv");
     }
     const lvni_attention_attr attr = attributes(&o, qkv->ndim == 0 ? 0 : qkv->shape[qkv->ndim - 1]);
     lvni_args args = {.in = {qkv}, .attr = &attr};
     lvn_tensor *y = lvni_op_run(LVNI_OP_attention_qkv, &args, 3);
-    lvni_node *node = lvni_record("attention_qkv", attention_qkv_backward, y, (lvn_tensor *[]){qkv}, 1);
+    lvni_node *node =
+        lvni_record("attention_qkv", attention_qkv_backward, y, (lvn_tensor *[]){qkv}, 1);
     if (node != NULL) {
         node->attr.attention = attr;
         lvni_save(node, 0, qkv);

@@ -25,12 +25,16 @@ static lvn_status pow_backward_ops(lvni_node *n, lvn_tensor *dy)
 {
     lvn_tensor *a = n->saved[0], *b = n->saved[1];
     if (lvni_grad_wanted(n, 0)) {
-        lvn_tensor *zero = lvn_eq_scalar(b, 0.0), *one = lvn_add_scalar(lvn_mul_scalar(b, 0.0), 1.0); /* d(a^0)/da = 0, at a = 0, too */
+        /* d(a^0)/da = 0, at a = 0, too */
+        lvn_tensor *zero = lvn_eq_scalar(b, 0.0),
+                   *one = lvn_add_scalar(lvn_mul_scalar(b, 0.0), 1.0);
         lvn_tensor *slope = lvn_mul(b, lvn_pow(a, lvn_sub(lvn_where(zero, one, b), one)));
         LVN_TRY(lvni_grad_give_op(n, 0, lvni_ops_summed(lvn_mul(dy, slope), &n->in_desc)));
     }
     if (lvni_grad_wanted(n, 1)) {
-        lvn_tensor *zero = lvn_eq_scalar(a, 0.0), *one = lvn_add_scalar(lvn_mul_scalar(a, 0.0), 1.0); /* 0^b log 0 counts as 0 */
+        /* 0^b log 0 counts as 0 */
+        lvn_tensor *zero = lvn_eq_scalar(a, 0.0),
+                   *one = lvn_add_scalar(lvn_mul_scalar(a, 0.0), 1.0);
         lvn_tensor *slope = lvn_mul(lvn_pow(a, b), lvn_log_e(lvn_where(zero, one, a)));
         LVN_TRY(lvni_grad_give_op(n, 1, lvni_ops_summed(lvn_mul(dy, slope), &n->attr.desc)));
     }
@@ -47,7 +51,8 @@ lvn_tensor *lvn_lerp(lvn_tensor *a, lvn_tensor *b, lvn_tensor *t)
     return lvn_add(a, lvn_mul(t, lvn_sub(b, a)));
 }
 
-/* ---- the smaller and the larger: dy goes to the one that won, half to each where they are equal ---- */
+/* ---- the smaller and the larger: dy goes to the one that won, half to each where they are equal
+ * ---- */
 
 /* The part of dy for input i; owned by the caller. */
 static lvn_tensor *part(const lvni_node *n, int i, bool maximum)
@@ -74,8 +79,10 @@ static lvn_status extremum_backward_ops(lvni_node *n, lvn_tensor *dy, bool maxim
     for (int i = 0; i < 2; i++) {
         if (lvni_grad_wanted(n, i)) {
             lvn_tensor *share = part(n, i, maximum);
-            share = share == NULL ? lvni_op_fail("share") : lvni_adopt(share); /* constant: the slope is 0 in a and b */
-            LVN_TRY(lvni_grad_give_op(n, i, lvni_ops_summed(lvn_mul(dy, share), i == 0 ? &n->in_desc : &n->attr.desc)));
+            /* constant: the slope is 0 in a and b */
+            share = share == NULL ? lvni_op_fail("share") : lvni_adopt(share);
+            LVN_TRY(lvni_grad_give_op(
+                n, i, lvni_ops_summed(lvn_mul(dy, share), i == 0 ? &n->in_desc : &n->attr.desc)));
         }
     }
     return LVN_OK;
@@ -113,14 +120,17 @@ lvn_tensor *lvn_maximum(lvn_tensor *a, lvn_tensor *b)
 
 /* ---- comparisons ---- */
 
-/* For whole numbers x the comparison with any number is one with a whole number: x < 0.5 is x < 1, x == 0.5 never true (as far as x reaches).
- * NaN stands below nothing: lt .. ge false, ne true, which the ends of i64 give, too. */
+/* For whole numbers x the comparison with any number is one with a whole number: x < 0.5 is x < 1,
+ * x == 0.5 never true (as far as x reaches). NaN stands below nothing: lt .. ge false, ne true,
+ * which the ends of i64 give, too. */
 static double whole_number(lvni_op op, double value)
 {
     const double most = 9223372036854774784.0; /* the largest double below 2^63 */
-    const bool never = value != value || (value != floor(value) && (op == LVNI_OP_eq || op == LVNI_OP_ne));
+    const bool never =
+        value != value || (value != floor(value) && (op == LVNI_OP_eq || op == LVNI_OP_ne));
     if (never) {
-        return op == LVNI_OP_gt || op == LVNI_OP_ge ? most : -9223372036854775808.0; /* x of that size aside */
+        /* x of that size aside */
+        return op == LVNI_OP_gt || op == LVNI_OP_ge ? most : -9223372036854775808.0;
     }
     const double whole = op == LVNI_OP_lt || op == LVNI_OP_ge ? ceil(value) : floor(value);
     return whole > most ? most : whole < -9223372036854775808.0 ? -9223372036854775808.0 : whole;
@@ -148,21 +158,22 @@ static lvn_tensor *compare_scalar(lvni_op op, lvn_tensor *x, double value)
     if (x == NULL || lvni_scope_failed()) {
         return lvni_op_fail(lvni_ops[op].name);
     }
-    if (x->dtype != LVN_F32 && x->dtype != LVN_F64 && x->dtype != LVN_I64 && !lvni_is_low(x->dtype)) {
+    if (x->dtype != LVN_F32 && x->dtype != LVN_F64 && x->dtype != LVN_I64 &&
+        !lvni_is_low(x->dtype)) {
         return compare(op, x, x); /* refused by the shape rule */
     }
     lvn_tensor *c = number_like(x, x->dtype == LVN_I64 ? whole_number(op, value) : value);
     return c == NULL ? lvni_op_fail(lvni_ops[op].name) : compare(op, x, lvni_adopt(c));
 }
 
-#define COMPARE(op)                                            \
-    lvn_tensor *lvn_##op(lvn_tensor *a, lvn_tensor *b)         \
-    {                                                          \
-        return compare(LVNI_OP_##op, a, b);                    \
-    }                                                          \
-    lvn_tensor *lvn_##op##_scalar(lvn_tensor *x, double value) \
-    {                                                          \
-        return compare_scalar(LVNI_OP_##op, x, value);         \
+#define COMPARE(op)                                                                                \
+    lvn_tensor *lvn_##op(lvn_tensor *a, lvn_tensor *b)                                             \
+    {                                                                                              \
+        return compare(LVNI_OP_##op, a, b);                                                        \
+    }                                                                                              \
+    lvn_tensor *lvn_##op##_scalar(lvn_tensor *x, double value)                                     \
+    {                                                                                              \
+        return compare_scalar(LVNI_OP_##op, x, value);                                             \
     }
 COMPARE(eq)
 COMPARE(ne)
@@ -181,7 +192,9 @@ static lvn_status where_backward(lvni_node *n, lvn_tensor *dy)
         if (lvni_grad_wanted(n, i)) {
             lvni_args a = {.in = {n->saved[0], i == 0 ? dy : zero, i == 0 ? zero : dy}};
             s = lvni_run(LVNI_OP_where, &a, 1);
-            s = s == LVN_OK ? lvni_ops_give_summed(n, i, a.out[0], i == 0 ? &n->in_desc : &n->attr.desc) : s;
+            s = s == LVN_OK
+                    ? lvni_ops_give_summed(n, i, a.out[0], i == 0 ? &n->in_desc : &n->attr.desc)
+                    : s;
         }
     }
     lvn_release(zero);
@@ -195,7 +208,8 @@ static lvn_status where_backward_ops(lvni_node *n, lvn_tensor *dy)
             lvn_tensor *zero = number_like(dy, 0.0);
             zero = zero == NULL ? lvni_op_fail("where") : lvni_adopt(zero);
             lvn_tensor *g = lvn_where(n->saved[0], i == 0 ? dy : zero, i == 0 ? zero : dy);
-            LVN_TRY(lvni_grad_give_op(n, i, lvni_ops_summed(g, i == 0 ? &n->in_desc : &n->attr.desc)));
+            LVN_TRY(
+                lvni_grad_give_op(n, i, lvni_ops_summed(g, i == 0 ? &n->in_desc : &n->attr.desc)));
         }
     }
     return LVN_OK;

@@ -2,17 +2,20 @@
 #include "autograd/tape.h"
 #include "core/options_struct.h"
 
-/* Of a bilinear map y = conv(x, w) every derivative is one of three maps: forward, gradient of the input, gradient of the weight.
- * So the rules written with ops, and the transposed convolution, need no kernels of their own: each of the three is recorded, and its
- * rule consists of the other two. attr->in_h, in_w and kernel are those of x and w all along. */
-static lvn_tensor *conv_forward(lvn_tensor *x, lvn_tensor *w, lvn_tensor *b, const lvni_conv_attr *attr);
+/* Of a bilinear map y = conv(x, w) every derivative is one of three maps: forward, gradient of the
+ * input, gradient of the weight. So the rules written with ops, and the transposed convolution,
+ * need no kernels of their own: each of the three is recorded, and its rule consists of the other
+ * two. attr->in_h, in_w and kernel are those of x and w all along. */
+static lvn_tensor *conv_forward(lvn_tensor *x, lvn_tensor *w, lvn_tensor *b,
+                                const lvni_conv_attr *attr);
 static lvn_tensor *conv_input(lvn_tensor *dy, lvn_tensor *w, const lvni_conv_attr *attr);
 static lvn_tensor *conv_weight(lvn_tensor *dy, lvn_tensor *x, const lvni_conv_attr *attr);
 
 static const int all_but_channels[] = {0, 1, 2};
 
 /* A node that saves both inputs. */
-static lvn_tensor *record_conv(const char *name, lvni_backward_rule rule, lvni_backward_rule rule_ops, lvn_tensor *y, lvn_tensor *const *in,
+static lvn_tensor *record_conv(const char *name, lvni_backward_rule rule,
+                               lvni_backward_rule rule_ops, lvn_tensor *y, lvn_tensor *const *in,
                                int n_in, const lvni_conv_attr *attr)
 {
     lvni_node *node = lvni_record(name, rule, y, in, n_in);
@@ -36,7 +39,8 @@ static lvn_status conv_backward(lvni_node *n, lvn_tensor *dy)
         LVN_TRY(lvni_run(LVNI_OP_conv2d_grad_input, &a, 1));
         LVN_TRY(lvni_grad_give(n, 0, a.out[0]));
     }
-    return lvni_grad_weight_and_bias(n, LVNI_OP_conv2d_grad_weight, &(lvni_args){.in = {dy, x}, .attr = attr});
+    return lvni_grad_weight_and_bias(n, LVNI_OP_conv2d_grad_weight,
+                                     &(lvni_args){.in = {dy, x}, .attr = attr});
 }
 
 static lvn_status conv_backward_ops(lvni_node *n, lvn_tensor *dy)
@@ -48,10 +52,13 @@ static lvn_status conv_backward_ops(lvni_node *n, lvn_tensor *dy)
     if (lvni_grad_wanted(n, 1)) {
         LVN_TRY(lvni_grad_give_op(n, 1, conv_weight(dy, n->saved[0], attr)));
     }
-    return lvni_grad_wanted(n, 2) ? lvni_grad_give_op(n, 2, lvn_sum_axes(dy, all_but_channels, 3, false)) : LVN_OK;
+    return lvni_grad_wanted(n, 2)
+               ? lvni_grad_give_op(n, 2, lvn_sum_axes(dy, all_but_channels, 3, false))
+               : LVN_OK;
 }
 
-static lvn_tensor *conv_forward(lvn_tensor *x, lvn_tensor *w, lvn_tensor *b, const lvni_conv_attr *attr)
+static lvn_tensor *conv_forward(lvn_tensor *x, lvn_tensor *w, lvn_tensor *b,
+                                const lvni_conv_attr *attr)
 {
     lvn_tensor *in[] = {x, w, b};
     if (!lvni_op_begin(LVNI_OP_conv2d, in, 3, 4)) {
@@ -80,7 +87,8 @@ static lvn_status conv_input_backward(lvni_node *n, lvn_tensor *g)
         LVN_TRY(lvni_run(LVNI_OP_conv2d, &a, 1));
         LVN_TRY(lvni_grad_give(n, 0, a.out[0]));
     }
-    return lvni_grad_weight_and_bias(n, LVNI_OP_conv2d_grad_weight, &(lvni_args){.in = {dy, g}, .attr = attr});
+    return lvni_grad_weight_and_bias(n, LVNI_OP_conv2d_grad_weight,
+                                     &(lvni_args){.in = {dy, g}, .attr = attr});
 }
 
 static lvn_status conv_input_backward_ops(lvni_node *n, lvn_tensor *g)
@@ -89,7 +97,8 @@ static lvn_status conv_input_backward_ops(lvni_node *n, lvn_tensor *g)
     if (lvni_grad_wanted(n, 0)) {
         LVN_TRY(lvni_grad_give_op(n, 0, conv_forward(g, n->saved[1], NULL, attr)));
     }
-    return lvni_grad_wanted(n, 1) ? lvni_grad_give_op(n, 1, conv_weight(n->saved[0], g, attr)) : LVN_OK;
+    return lvni_grad_wanted(n, 1) ? lvni_grad_give_op(n, 1, conv_weight(n->saved[0], g, attr))
+                                  : LVN_OK;
 }
 
 static lvn_tensor *conv_input(lvn_tensor *dy, lvn_tensor *w, const lvni_conv_attr *attr)
@@ -100,7 +109,8 @@ static lvn_tensor *conv_input(lvn_tensor *dy, lvn_tensor *w, const lvni_conv_att
     }
     lvni_args args = {.in = {dy, w}, .attr = attr};
     lvn_tensor *y = lvni_op_run(LVNI_OP_conv2d_grad_input, &args, 1);
-    return record_conv("conv2d_grad_input", conv_input_backward, conv_input_backward_ops, y, in, 2, attr);
+    return record_conv("conv2d_grad_input", conv_input_backward, conv_input_backward_ops, y, in, 2,
+                       attr);
 }
 
 /* ---- gradient of the weight: dy, x ---- */
@@ -125,7 +135,8 @@ static lvn_status conv_weight_backward_ops(lvni_node *n, lvn_tensor *g)
     if (lvni_grad_wanted(n, 0)) {
         LVN_TRY(lvni_grad_give_op(n, 0, conv_forward(n->saved[1], g, NULL, attr)));
     }
-    return lvni_grad_wanted(n, 1) ? lvni_grad_give_op(n, 1, conv_input(n->saved[0], g, attr)) : LVN_OK;
+    return lvni_grad_wanted(n, 1) ? lvni_grad_give_op(n, 1, conv_input(n->saved[0], g, attr))
+                                  : LVN_OK;
 }
 
 static lvn_tensor *conv_weight(lvn_tensor *dy, lvn_tensor *x, const lvni_conv_attr *attr)
@@ -136,7 +147,8 @@ static lvn_tensor *conv_weight(lvn_tensor *dy, lvn_tensor *x, const lvni_conv_at
     }
     lvni_args args = {.in = {dy, x}, .attr = attr};
     lvn_tensor *y = lvni_op_run(LVNI_OP_conv2d_grad_weight, &args, 1);
-    return record_conv("conv2d_grad_weight", conv_weight_backward, conv_weight_backward_ops, y, in, 2, attr);
+    return record_conv("conv2d_grad_weight", conv_weight_backward, conv_weight_backward_ops, y, in,
+                       2, attr);
 }
 
 /* ---- transposed: x, w, b; the gradient of an input, seen as a layer ---- */
@@ -157,13 +169,16 @@ static lvn_status transpose_backward(lvni_node *n, lvn_tensor *dy)
     if (!lvni_grad_wanted(n, 2)) {
         return LVN_OK;
     }
-    lvni_args wide = {.in = {dy}, .attr = &(lvni_cast_attr){.dtype = LVN_F32}}; /* a bias is summed in f32 */
+    /* a bias is summed in f32 */
+    lvni_args wide = {.in = {dy}, .attr = &(lvni_cast_attr){.dtype = LVN_F32}};
     lvn_tensor *widened = NULL;
     if (lvni_is_low(dy->dtype)) {
         LVN_TRY(lvni_run(LVNI_OP_cast, &wide, 1));
         widened = wide.out[0];
     }
-    lvni_args sum = {.in = {widened == NULL ? dy : widened}, .out = {lvni_grad_dest(n, 2)}, .attr = &(lvni_axes_attr){.mask = 7u}};
+    lvni_args sum = {.in = {widened == NULL ? dy : widened},
+                     .out = {lvni_grad_dest(n, 2)},
+                     .attr = &(lvni_axes_attr){.mask = 7u}};
     const lvn_status s = lvni_grad_run(LVNI_OP_sum, &sum, 1);
     lvn_release(widened);
     return s == LVN_OK ? lvni_grad_give(n, 2, sum.out[0]) : s;
@@ -178,7 +193,9 @@ static lvn_status transpose_backward_ops(lvni_node *n, lvn_tensor *dy)
     if (lvni_grad_wanted(n, 1)) {
         LVN_TRY(lvni_grad_give_op(n, 1, conv_weight(n->saved[0], dy, attr)));
     }
-    return lvni_grad_wanted(n, 2) ? lvni_grad_give_op(n, 2, lvn_sum_axes(dy, all_but_channels, 3, false)) : LVN_OK;
+    return lvni_grad_wanted(n, 2)
+               ? lvni_grad_give_op(n, 2, lvn_sum_axes(dy, all_but_channels, 3, false))
+               : LVN_OK;
 }
 
 /* ---- public ---- */
@@ -188,7 +205,8 @@ static int or_default(int value, int fallback)
     return value == 0 ? fallback : value;
 }
 
-lvn_tensor *lvn_conv2d_with(lvn_tensor *x, lvn_tensor *w, lvn_tensor *b, const lvn_conv2d_options *options)
+lvn_tensor *lvn_conv2d_with(lvn_tensor *x, lvn_tensor *w, lvn_tensor *b,
+                            const lvn_conv2d_options *options)
 {
     lvn_conv2d_options o;
     if (lvni_options_copy("conv2d", &o, sizeof o, options) != LVN_OK) {
@@ -203,16 +221,20 @@ lvn_tensor *lvn_conv2d_with(lvn_tensor *x, lvn_tensor *w, lvn_tensor *b, const l
 }
 
 /* The size of the result; sizes that make no sense are for the shape rule to refuse. */
-static int64_t transposed_size(int64_t in, int64_t kernel, const lvni_conv_attr *a, int output_padding)
+static int64_t transposed_size(int64_t in, int64_t kernel, const lvni_conv_attr *a,
+                               int output_padding)
 {
-    return (in - 1) * a->stride[0] - 2 * (int64_t)a->padding[0] + a->dilation[0] * (kernel - 1) + 1 + output_padding;
+    return (in - 1) * a->stride[0] - 2 * (int64_t)a->padding[0] + a->dilation[0] * (kernel - 1) +
+           1 + output_padding;
 }
 
-lvn_tensor *lvn_conv_transpose2d_with(lvn_tensor *x, lvn_tensor *w, lvn_tensor *b, const lvn_conv_transpose2d_options *options)
+lvn_tensor *lvn_conv_transpose2d_with(lvn_tensor *x, lvn_tensor *w, lvn_tensor *b,
+                                      const lvn_conv_transpose2d_options *options)
 {
     lvn_conv_transpose2d_options o;
     lvn_tensor *in[] = {x, w, b};
-    if (lvni_options_copy("conv_transpose2d", &o, sizeof o, options) != LVN_OK || !lvni_op_begin(LVNI_OP_conv_transpose2d, in, 3, 4)) {
+    if (lvni_options_copy("conv_transpose2d", &o, sizeof o, options) != LVN_OK ||
+        !lvni_op_begin(LVNI_OP_conv_transpose2d, in, 3, 4)) {
         return lvni_op_fail("conv_transpose2d");
     }
     const int stride = or_default(o.stride, 1), dilation = or_default(o.dilation, 1);
@@ -228,7 +250,8 @@ lvn_tensor *lvn_conv_transpose2d_with(lvn_tensor *x, lvn_tensor *w, lvn_tensor *
     }
     lvni_args args = {.in = {in[0], in[1], in[2]}, .attr = &attr};
     lvn_tensor *y = lvni_op_run(LVNI_OP_conv_transpose2d, &args, 1);
-    return record_conv("conv_transpose2d", transpose_backward, transpose_backward_ops, y, in, 3, &attr);
+    return record_conv("conv_transpose2d", transpose_backward, transpose_backward_ops, y, in, 3,
+                       &attr);
 }
 
 /* saved[0]: where in its window each maximum was */
@@ -259,14 +282,23 @@ lvn_tensor *lvn_max_pool2d_with(lvn_tensor *x, int kernel, const lvn_pool2d_opti
 {
     enum { LARGEST = 16 }; /* its 256 places fit a byte */
     lvn_pool2d_options o;
-    if (lvni_options_copy("max_pool2d", &o, sizeof o, options) != LVN_OK || !lvni_op_begin(LVNI_OP_max_pool2d, &x, 1, 0)) {
+    if (lvni_options_copy("max_pool2d", &o, sizeof o, options) != LVN_OK ||
+        !lvni_op_begin(LVNI_OP_max_pool2d, &x, 1, 0)) {
         return lvni_op_fail("max_pool2d");
     }
     const int stride = or_default(o.stride, kernel);
     if (kernel <= LARGEST) {
-        return max_pool(x, &(lvni_pool_attr){.kernel = {kernel, kernel}, .stride = {stride, stride}, .padding = {o.padding, o.padding}});
+        return max_pool(x, &(lvni_pool_attr){.kernel = {kernel, kernel},
+                                             .stride = {stride, stride},
+                                             .padding = {o.padding, o.padding}});
     }
-    /* Along the width, then along the height: the first maximum of the first row that has it is the window's first one. */
-    lvn_tensor *rows = max_pool(x, &(lvni_pool_attr){.kernel = {1, kernel}, .stride = {1, stride}, .padding = {0, o.padding}});
-    return rows == NULL ? NULL : max_pool(rows, &(lvni_pool_attr){.kernel = {kernel, 1}, .stride = {stride, 1}, .padding = {o.padding, 0}});
+    /* Along the width, then along the height: the first maximum of the first row that has it is the
+     * window's first one. */
+    lvn_tensor *rows = max_pool(
+        x,
+        &(lvni_pool_attr){.kernel = {1, kernel}, .stride = {1, stride}, .padding = {0, o.padding}});
+    return rows == NULL ? NULL
+                        : max_pool(rows, &(lvni_pool_attr){.kernel = {kernel, 1},
+                                                           .stride = {stride, 1},
+                                                           .padding = {o.padding, 0}});
 }

@@ -1,7 +1,9 @@
-/* Functions of one element: a table with the kernel, the kernel of the gradient, and the slope written with ops for create_graph. */
+/* Functions of one element: a table with the kernel, the kernel of the gradient, and the slope
+ * written with ops for create_graph. */
 #include "autograd/tape.h"
 
-/* dy/dx from what the forward kept (x or y); NULL: the function is made of straight pieces, its slope is a constant of each piece. */
+/* dy/dx from what the forward kept (x or y); NULL: the function is made of straight pieces, its
+ * slope is a constant of each piece. */
 typedef lvn_tensor *(*slope_rule)(lvn_tensor *kept, const lvni_number_attr *attr);
 
 typedef struct curve {
@@ -20,7 +22,8 @@ static lvn_status curve_backward(lvni_node *n, lvn_tensor *dy)
 
 static lvn_status curve_backward_ops(lvni_node *n, lvn_tensor *dy);
 
-/* dx = slope dy of a function made of pieces: linear in dy, flat in x, so it is its own gradient. */
+/* dx = slope dy of a function made of pieces: linear in dy, flat in x, so it is its own
+ * gradient. */
 static lvn_tensor *pieces(const lvni_node *n, lvn_tensor *dy)
 {
     const curve *c = n->attr.curve.curve;
@@ -44,7 +47,8 @@ static lvn_status curve_backward_ops(lvni_node *n, lvn_tensor *dy)
     return lvni_grad_give_op(n, 0, lvn_mul(dy, c->slope(n->saved[0], &n->attr.curve.attr.number)));
 }
 
-static lvn_tensor *apply(const curve *c, lvn_tensor *x, lvni_number_attr number, lvni_range_attr range)
+static lvn_tensor *apply(const curve *c, lvn_tensor *x, lvni_number_attr number,
+                         lvni_range_attr range)
 {
     const char *name = lvni_ops[c->op].name;
     if (!lvni_op_begin(c->op, &x, 1, 0)) {
@@ -88,15 +92,18 @@ static lvn_tensor *reciprocal_slope(lvn_tensor *y, const lvni_number_attr *attr)
 
 static lvn_tensor *pow_scalar_slope(lvn_tensor *x, const lvni_number_attr *attr)
 {
-    return lvn_mul_scalar(lvn_pow_scalar(x, attr->value == 0.0 ? 0.0 : attr->value - 1.0), attr->value);
+    return lvn_mul_scalar(lvn_pow_scalar(x, attr->value == 0.0 ? 0.0 : attr->value - 1.0),
+                          attr->value);
 }
 
 /* Phi(x) + x phi(x) */
 static lvn_tensor *gelu_slope(lvn_tensor *x, const lvni_number_attr *attr)
 {
     (void)attr;
-    lvn_tensor *distribution = lvn_mul_scalar(lvn_add_scalar(lvn_erf(lvn_mul_scalar(x, 0.70710678118654752440)), 1.0), 0.5);
-    lvn_tensor *density = lvn_mul_scalar(lvn_exp(lvn_mul_scalar(lvn_square(x), -0.5)), 0.39894228040143267794);
+    lvn_tensor *distribution = lvn_mul_scalar(
+        lvn_add_scalar(lvn_erf(lvn_mul_scalar(x, 0.70710678118654752440)), 1.0), 0.5);
+    lvn_tensor *density =
+        lvn_mul_scalar(lvn_exp(lvn_mul_scalar(lvn_square(x), -0.5)), 0.39894228040143267794);
     return lvn_add(distribution, lvn_mul(x, density));
 }
 
@@ -106,8 +113,10 @@ static lvn_tensor *gelu_tanh_slope(lvn_tensor *x, const lvni_number_attr *attr)
     (void)attr;
     const double root = 0.79788456080286535588; /* sqrt(2 / pi) */
     lvn_tensor *square = lvn_square(x);
-    lvn_tensor *t = lvn_tanh(lvn_mul_scalar(lvn_mul(x, lvn_add_scalar(lvn_mul_scalar(square, 0.044715), 1.0)), root));
-    lvn_tensor *du = lvn_mul_scalar(lvn_add_scalar(lvn_mul_scalar(square, 3.0 * 0.044715), 1.0), root);
+    lvn_tensor *t = lvn_tanh(
+        lvn_mul_scalar(lvn_mul(x, lvn_add_scalar(lvn_mul_scalar(square, 0.044715), 1.0)), root));
+    lvn_tensor *du =
+        lvn_mul_scalar(lvn_add_scalar(lvn_mul_scalar(square, 3.0 * 0.044715), 1.0), root);
     lvn_tensor *bend = lvn_mul(lvn_mul(x, one_minus(lvn_square(t))), du);
     return lvn_mul_scalar(lvn_add(lvn_add_scalar(t, 1.0), bend), 0.5);
 }
@@ -140,18 +149,19 @@ static lvn_tensor *softplus_slope(lvn_tensor *x, const lvni_number_attr *attr)
 static lvn_tensor *erf_slope(lvn_tensor *x, const lvni_number_attr *attr)
 {
     (void)attr;
-    return lvn_mul_scalar(lvn_exp(lvn_neg(lvn_square(x))), 1.12837916709551257390); /* 2 / sqrt(pi) */
+    /* 2 / sqrt(pi) */
+    return lvn_mul_scalar(lvn_exp(lvn_neg(lvn_square(x))), 1.12837916709551257390);
 }
 
 /* ---- the ops ---- */
 
 #define KEEPS_X false
 #define KEEPS_Y true
-#define CURVE(name, keeps, slope)                                                                     \
-    lvn_tensor *lvn_##name(lvn_tensor *x)                                                             \
-    {                                                                                                 \
-        static const curve c = {LVNI_OP_##name, LVNI_OP_##name##_grad, keeps, slope};                 \
-        return apply(&c, x, (lvni_number_attr){0.0}, (lvni_range_attr){0.0, 0.0});                    \
+#define CURVE(name, keeps, slope)                                                                  \
+    lvn_tensor *lvn_##name(lvn_tensor *x)                                                          \
+    {                                                                                              \
+        static const curve c = {LVNI_OP_##name, LVNI_OP_##name##_grad, keeps, slope};              \
+        return apply(&c, x, (lvni_number_attr){0.0}, (lvni_range_attr){0.0, 0.0});                 \
     }
 
 CURVE(rsqrt, KEEPS_Y, rsqrt_slope)

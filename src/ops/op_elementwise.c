@@ -1,4 +1,5 @@
-/* Element-wise ops: arithmetic with broadcasting, scalar forms, exp, log, square, sqrt. More functions of one element: op_curves.c. */
+/* Element-wise ops: arithmetic with broadcasting, scalar forms, exp, log, square, sqrt. More
+ * functions of one element: op_curves.c. */
 #include "ops/binary.h"
 
 static bool same_shape_as_desc(const lvn_tensor *t, const lvni_desc *d)
@@ -39,7 +40,8 @@ lvn_tensor *lvni_ops_scaled(const lvn_tensor *x, double mul)
     return lvni_run(LVNI_OP_scale, &args, 1) == LVN_OK ? args.out[0] : NULL;
 }
 
-lvn_tensor *lvni_ops_binary(lvni_op op, lvni_backward_rule rule, lvni_backward_rule rule_ops, lvn_tensor *a, lvn_tensor *b, bool save)
+lvn_tensor *lvni_ops_binary(lvni_op op, lvni_backward_rule rule, lvni_backward_rule rule_ops,
+                            lvn_tensor *a, lvn_tensor *b, bool save)
 {
     lvn_tensor *in[] = {a, b};
     if (!lvni_op_begin(op, in, 2, 0)) {
@@ -64,7 +66,8 @@ static lvn_status add_backward(lvni_node *n, lvn_tensor *dy)
     if (lvni_grad_wanted(n, 0)) {
         LVN_TRY(lvni_ops_give_summed(n, 0, lvn_retain(dy), &n->in_desc));
     }
-    return lvni_grad_wanted(n, 1) ? lvni_ops_give_summed(n, 1, lvn_retain(dy), &n->attr.desc) : LVN_OK;
+    return lvni_grad_wanted(n, 1) ? lvni_ops_give_summed(n, 1, lvn_retain(dy), &n->attr.desc)
+                                  : LVN_OK;
 }
 
 static lvn_status sub_backward(lvni_node *n, lvn_tensor *dy)
@@ -72,15 +75,21 @@ static lvn_status sub_backward(lvni_node *n, lvn_tensor *dy)
     if (lvni_grad_wanted(n, 0)) {
         LVN_TRY(lvni_ops_give_summed(n, 0, lvn_retain(dy), &n->in_desc));
     }
-    return lvni_grad_wanted(n, 1) ? lvni_ops_give_summed(n, 1, lvni_ops_scaled(dy, -1.0), &n->attr.desc) : LVN_OK;
+    return lvni_grad_wanted(n, 1)
+               ? lvni_ops_give_summed(n, 1, lvni_ops_scaled(dy, -1.0), &n->attr.desc)
+               : LVN_OK;
 }
 
 static lvn_status mul_backward(lvni_node *n, lvn_tensor *dy)
 {
     if (lvni_grad_wanted(n, 0)) {
-        LVN_TRY(lvni_ops_give_summed(n, 0, lvni_ops_new(LVNI_OP_mul, dy, n->saved[1]), &n->in_desc));
+        LVN_TRY(
+            lvni_ops_give_summed(n, 0, lvni_ops_new(LVNI_OP_mul, dy, n->saved[1]), &n->in_desc));
     }
-    return lvni_grad_wanted(n, 1) ? lvni_ops_give_summed(n, 1, lvni_ops_new(LVNI_OP_mul, dy, n->saved[0]), &n->attr.desc) : LVN_OK;
+    return lvni_grad_wanted(n, 1)
+               ? lvni_ops_give_summed(n, 1, lvni_ops_new(LVNI_OP_mul, dy, n->saved[0]),
+                                      &n->attr.desc)
+               : LVN_OK;
 }
 
 /* y = a / b: da = dy / b, db = -dy a / b^2 = -(dy / b) (a / b) */
@@ -118,7 +127,8 @@ static lvn_status add_backward_ops(lvni_node *n, lvn_tensor *dy)
     if (lvni_grad_wanted(n, 0)) {
         LVN_TRY(lvni_grad_give_op(n, 0, lvni_ops_summed(dy, &n->in_desc)));
     }
-    return lvni_grad_wanted(n, 1) ? lvni_grad_give_op(n, 1, lvni_ops_summed(dy, &n->attr.desc)) : LVN_OK;
+    return lvni_grad_wanted(n, 1) ? lvni_grad_give_op(n, 1, lvni_ops_summed(dy, &n->attr.desc))
+                                  : LVN_OK;
 }
 
 static lvn_status sub_backward_ops(lvni_node *n, lvn_tensor *dy)
@@ -126,7 +136,9 @@ static lvn_status sub_backward_ops(lvni_node *n, lvn_tensor *dy)
     if (lvni_grad_wanted(n, 0)) {
         LVN_TRY(lvni_grad_give_op(n, 0, lvni_ops_summed(dy, &n->in_desc)));
     }
-    return lvni_grad_wanted(n, 1) ? lvni_grad_give_op(n, 1, lvni_ops_summed(lvn_neg(dy), &n->attr.desc)) : LVN_OK;
+    return lvni_grad_wanted(n, 1)
+               ? lvni_grad_give_op(n, 1, lvni_ops_summed(lvn_neg(dy), &n->attr.desc))
+               : LVN_OK;
 }
 
 static lvn_status mul_backward_ops(lvni_node *n, lvn_tensor *dy)
@@ -134,7 +146,9 @@ static lvn_status mul_backward_ops(lvni_node *n, lvn_tensor *dy)
     if (lvni_grad_wanted(n, 0)) {
         LVN_TRY(lvni_grad_give_op(n, 0, lvni_ops_summed(lvn_mul(dy, n->saved[1]), &n->in_desc)));
     }
-    return lvni_grad_wanted(n, 1) ? lvni_grad_give_op(n, 1, lvni_ops_summed(lvn_mul(dy, n->saved[0]), &n->attr.desc)) : LVN_OK;
+    return lvni_grad_wanted(n, 1)
+               ? lvni_grad_give_op(n, 1, lvni_ops_summed(lvn_mul(dy, n->saved[0]), &n->attr.desc))
+               : LVN_OK;
 }
 
 static lvn_status div_backward_ops(lvni_node *n, lvn_tensor *dy)
@@ -143,7 +157,10 @@ static lvn_status div_backward_ops(lvni_node *n, lvn_tensor *dy)
     if (lvni_grad_wanted(n, 0)) {
         LVN_TRY(lvni_grad_give_op(n, 0, lvni_ops_summed(da, &n->in_desc)));
     }
-    return lvni_grad_wanted(n, 1) ? lvni_grad_give_op(n, 1, lvni_ops_summed(lvn_neg(lvn_mul(da, lvn_div(a, b))), &n->attr.desc)) : LVN_OK;
+    return lvni_grad_wanted(n, 1)
+               ? lvni_grad_give_op(
+                     n, 1, lvni_ops_summed(lvn_neg(lvn_mul(da, lvn_div(a, b))), &n->attr.desc))
+               : LVN_OK;
 }
 
 lvn_tensor *lvn_add(lvn_tensor *a, lvn_tensor *b)
@@ -170,7 +187,8 @@ lvn_tensor *lvn_div(lvn_tensor *a, lvn_tensor *b)
 
 static lvn_status scale_backward(lvni_node *n, lvn_tensor *dy)
 {
-    return lvni_grad_give(n, 0, n->attr.scale.mul == 1.0 ? lvn_retain(dy) : lvni_ops_scaled(dy, n->attr.scale.mul));
+    return lvni_grad_give(
+        n, 0, n->attr.scale.mul == 1.0 ? lvn_retain(dy) : lvni_ops_scaled(dy, n->attr.scale.mul));
 }
 
 static lvn_status scale_backward_ops(lvni_node *n, lvn_tensor *dy)
@@ -255,7 +273,8 @@ static lvn_status sqrt_backward_ops(lvni_node *n, lvn_tensor *dy)
     return lvni_grad_give_op(n, 0, lvn_mul_scalar(lvn_div(dy, n->saved[0]), 0.5));
 }
 
-static lvn_tensor *unary(lvni_op op, lvni_backward_rule rule, lvni_backward_rule rule_ops, lvn_tensor *x, bool save_output)
+static lvn_tensor *unary(lvni_op op, lvni_backward_rule rule, lvni_backward_rule rule_ops,
+                         lvn_tensor *x, bool save_output)
 {
     if (!lvni_op_begin(op, &x, 1, 0)) {
         return lvni_op_fail(lvni_ops[op].name);

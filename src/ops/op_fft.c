@@ -1,5 +1,6 @@
-/* Fourier transforms over the last one or two axes of complex numbers (..., 2). The transform is a linear map whose adjoint is the
- * transform in the other direction with the same factor: that is its gradient, and the gradient's gradient is the map itself. */
+/* Fourier transforms over the last one or two axes of complex numbers (..., 2). The transform is a
+ * linear map whose adjoint is the transform in the other direction with the same factor: that is
+ * its gradient, and the gradient's gradient is the map itself. */
 #include "autograd/tape.h"
 #include "core/options_struct.h"
 
@@ -53,16 +54,23 @@ static double length(const lvn_tensor *x, int axes)
     return n;
 }
 
-static lvn_tensor *with(const char *name, lvn_tensor *x, int axes, bool inverse, const lvn_fft_options *options)
+static lvn_tensor *with(const char *name, lvn_tensor *x, int axes, bool inverse,
+                        const lvn_fft_options *options)
 {
     lvn_fft_options o;
-    if (lvni_options_copy(name, &o, sizeof o, options) != LVN_OK || lvni_options_enum(name, "norm", (int)o.norm, LVN_FFT_FORWARD) != LVN_OK) {
+    if (lvni_options_copy(name, &o, sizeof o, options) != LVN_OK ||
+        lvni_options_enum(name, "norm", (int)o.norm, LVN_FFT_FORWARD) != LVN_OK) {
         return lvni_op_fail(name);
     }
     const double n = length(x, axes);
-    const lvn_fft_norm divided = inverse ? LVN_FFT_BACKWARD : LVN_FFT_FORWARD; /* this direction is divided by n */
-    const double scale = o.norm == LVN_FFT_ORTHO ? 1.0 / sqrt(n) : o.norm == divided ? 1.0 / n : 1.0;
-    return transform(name, x, &(lvni_fft_attr){.axes = axes, .inverse = inverse, .centered = o.centered, .scale = scale});
+    /* this direction is divided by n */
+    const lvn_fft_norm divided = inverse ? LVN_FFT_BACKWARD : LVN_FFT_FORWARD;
+    const double scale = o.norm == LVN_FFT_ORTHO ? 1.0 / sqrt(n)
+                         : o.norm == divided     ? 1.0 / n
+                                                 : 1.0;
+    return transform(
+        name, x,
+        &(lvni_fft_attr){.axes = axes, .inverse = inverse, .centered = o.centered, .scale = scale});
 }
 
 lvn_tensor *lvn_fft_with(lvn_tensor *x, const lvn_fft_options *o)

@@ -1,5 +1,5 @@
-/* Average pooling and resizing of images (N, H, W, C): linear maps, so the gradient is the transposed map, and the gradient's gradient
- * the map itself. */
+/* Average pooling and resizing of images (N, H, W, C): linear maps, so the gradient is the
+ * transposed map, and the gradient's gradient the map itself. */
 #include "autograd/tape.h"
 #include "core/options_struct.h"
 
@@ -51,33 +51,41 @@ lvn_tensor *lvn_avg_pool2d_with(lvn_tensor *x, int kernel, const lvn_avg_pool2d_
         return lvni_op_fail("avg_pool2d");
     }
     const int stride = o.stride == 0 ? kernel : o.stride;
-    const lvni_resample_attr attr = {
-        .kind = LVNI_AVG_POOL,
-        .pool = {.kernel = {kernel, kernel}, .stride = {stride, stride}, .padding = {o.padding, o.padding}},
-        .exclude_padding = o.exclude_padding};
+    const lvni_resample_attr attr = {.kind = LVNI_AVG_POOL,
+                                     .pool = {.kernel = {kernel, kernel},
+                                              .stride = {stride, stride},
+                                              .padding = {o.padding, o.padding}},
+                                     .exclude_padding = o.exclude_padding};
     return resample("avg_pool2d", x, &attr);
 }
 
 lvn_tensor *lvn_adaptive_avg_pool2d(lvn_tensor *x, int64_t height, int64_t width)
 {
-    return resample("adaptive_avg_pool2d", x, &(lvni_resample_attr){.kind = LVNI_ADAPTIVE_POOL, .size = {height, width}});
+    return resample("adaptive_avg_pool2d", x,
+                    &(lvni_resample_attr){.kind = LVNI_ADAPTIVE_POOL, .size = {height, width}});
 }
 
 static lvn_status read_resize(const lvn_resize2d_options *given, lvn_resize2d_options *o)
 {
     LVN_TRY(lvni_options_copy("resize2d", o, sizeof *o, given));
     LVN_TRY(lvni_options_enum("resize2d", "mode", (int)o->mode, LVN_RESIZE_BICUBIC));
-    LVN_ARG(!o->align_corners || o->mode != LVN_RESIZE_NEAREST, "resize2d: align_corners is for bilinear and bicubic; nearest has no corners to align");
+    LVN_ARG(!o->align_corners || o->mode != LVN_RESIZE_NEAREST,
+            "resize2d: align_corners is for bilinear and bicubic; nearest has no corners to align");
     return LVN_OK;
 }
 
-lvn_tensor *lvn_resize2d_with(lvn_tensor *x, int64_t height, int64_t width, const lvn_resize2d_options *options)
+lvn_tensor *lvn_resize2d_with(lvn_tensor *x, int64_t height, int64_t width,
+                              const lvn_resize2d_options *options)
 {
-    static const lvni_resample_kind kind[] = {
-        [LVN_RESIZE_NEAREST] = LVNI_NEAREST, [LVN_RESIZE_BILINEAR] = LVNI_BILINEAR, [LVN_RESIZE_BICUBIC] = LVNI_BICUBIC};
+    static const lvni_resample_kind kind[] = {[LVN_RESIZE_NEAREST] = LVNI_NEAREST,
+                                              [LVN_RESIZE_BILINEAR] = LVNI_BILINEAR,
+                                              [LVN_RESIZE_BICUBIC] = LVNI_BICUBIC};
     lvn_resize2d_options o;
     if (read_resize(options, &o) != LVN_OK) {
         return lvni_op_fail("resize2d");
     }
-    return resample("resize2d", x, &(lvni_resample_attr){.kind = kind[o.mode], .size = {height, width}, .align_corners = o.align_corners});
+    return resample("resize2d", x,
+                    &(lvni_resample_attr){.kind = kind[o.mode],
+                                          .size = {height, width},
+                                          .align_corners = o.align_corners});
 }

@@ -1,13 +1,16 @@
-/* Layer norm, group norm and instance norm: mean and variance of parts of a sample, the same in training and evaluation. */
+/* Layer norm, group norm and instance norm: mean and variance of parts of a sample, the same in
+ * training and evaluation. */
 #include "ops/norm_second.h"
 
-enum { X, GAMMA, BETA, N_IN };         /* inputs of a node */
+enum { X, GAMMA, BETA, N_IN };             /* inputs of a node */
 enum { OF_X, OF_MEAN, OF_RSTD, OF_GAMMA }; /* what it saves; gamma may be NULL */
 
 /* The kernel's outputs are the gradients of the node's inputs: dx, dgamma, dbeta. */
 static lvn_status norm_gradient(lvni_node *n, lvni_op op, const void *attr, lvn_tensor *dy)
 {
-    lvni_args a = {.in = {dy, n->saved[OF_X], n->saved[OF_MEAN], n->saved[OF_RSTD], n->saved[OF_GAMMA]}, .attr = attr};
+    lvni_args a = {
+        .in = {dy, n->saved[OF_X], n->saved[OF_MEAN], n->saved[OF_RSTD], n->saved[OF_GAMMA]},
+        .attr = attr};
     unsigned want = 1;
     for (int i = X; i < N_IN; i++) {
         a.out[i] = lvni_grad_wanted(n, i) ? lvni_grad_dest(n, i) : NULL;
@@ -25,8 +28,8 @@ static lvn_status norm_gradient(lvni_node *n, lvni_op op, const void *attr, lvn_
     return s;
 }
 
-static lvn_tensor *norm(lvni_op op, lvni_backward_rule rule, lvni_backward_rule rule_ops, lvn_tensor *in[N_IN], const void *attr,
-                        lvni_node **node)
+static lvn_tensor *norm(lvni_op op, lvni_backward_rule rule, lvni_backward_rule rule_ops,
+                        lvn_tensor *in[N_IN], const void *attr, lvni_node **node)
 {
     lvni_args args = {.in = {in[X], in[GAMMA], in[BETA]}, .attr = attr};
     lvn_tensor *y = lvni_op_run(op, &args, 7);
@@ -52,7 +55,12 @@ static lvn_status layer_norm_backward_ops(lvni_node *n, lvn_tensor *dy)
 {
     const lvni_desc *x = &n->in_desc;
     const int rows = x->ndim - n->attr.layer_norm.axes;
-    lvni_norm_view view = {.ndim = 2, .n_axes = 1, .shape = {1, 1}, .params = {1, 1}, .axes = {1}, .eps = n->attr.layer_norm.eps};
+    lvni_norm_view view = {.ndim = 2,
+                           .n_axes = 1,
+                           .shape = {1, 1},
+                           .params = {1, 1},
+                           .axes = {1},
+                           .eps = n->attr.layer_norm.eps};
     lvni_desc params = {.dtype = x->dtype, .ndim = n->attr.layer_norm.axes};
     for (int i = 0; i < x->ndim; i++) {
         view.shape[i < rows ? 0 : 1] *= x->shape[i];
@@ -73,7 +81,8 @@ lvn_tensor *lvn_layer_norm(lvn_tensor *x, lvn_tensor *gamma, lvn_tensor *beta, d
     const lvn_tensor *params = gamma != NULL ? gamma : beta;
     const lvni_layer_norm_attr attr = {.eps = eps, .axes = params != NULL ? params->ndim : 1};
     lvni_node *node;
-    lvn_tensor *y = norm(LVNI_OP_layer_norm, layer_norm_backward, layer_norm_backward_ops, in, &attr, &node);
+    lvn_tensor *y =
+        norm(LVNI_OP_layer_norm, layer_norm_backward, layer_norm_backward_ops, in, &attr, &node);
     if (node != NULL) {
         node->attr.layer_norm = attr;
     }
@@ -91,9 +100,14 @@ static lvn_status group_norm_backward(lvni_node *n, lvn_tensor *dy)
 static lvn_status group_norm_backward_ops(lvni_node *n, lvn_tensor *dy)
 {
     const lvni_desc *x = &n->in_desc;
-    const int64_t channels = x->shape[x->ndim - 1], groups = n->attr.group_norm.groups, width = channels / groups;
-    lvni_norm_view view = {.ndim = 4, .n_axes = 2, .shape = {x->shape[0], 1, groups, width}, .params = {1, 1, groups, width},
-                           .axes = {1, 3}, .eps = n->attr.group_norm.eps};
+    const int64_t channels = x->shape[x->ndim - 1], groups = n->attr.group_norm.groups,
+                  width = channels / groups;
+    lvni_norm_view view = {.ndim = 4,
+                           .n_axes = 2,
+                           .shape = {x->shape[0], 1, groups, width},
+                           .params = {1, 1, groups, width},
+                           .axes = {1, 3},
+                           .eps = n->attr.group_norm.eps};
     for (int i = 1; i < x->ndim - 1; i++) {
         view.shape[1] *= x->shape[i];
     }
@@ -101,7 +115,8 @@ static lvn_status group_norm_backward_ops(lvni_node *n, lvn_tensor *dy)
     return lvni_norm_backward_ops(n, dy, &view, n->saved[OF_X], n->saved[OF_GAMMA], &params);
 }
 
-static lvn_tensor *grouped(const char *name, lvn_tensor *x, int64_t groups, lvn_tensor *gamma, lvn_tensor *beta, double eps)
+static lvn_tensor *grouped(const char *name, lvn_tensor *x, int64_t groups, lvn_tensor *gamma,
+                           lvn_tensor *beta, double eps)
 {
     lvn_tensor *in[N_IN] = {x, gamma, beta};
     if (!lvni_op_begin(LVNI_OP_group_norm, in, N_IN, 1u << GAMMA | 1u << BETA)) {
@@ -109,7 +124,8 @@ static lvn_tensor *grouped(const char *name, lvn_tensor *x, int64_t groups, lvn_
     }
     const lvni_group_norm_attr attr = {.eps = eps, .groups = (int)groups};
     lvni_node *node;
-    lvn_tensor *y = norm(LVNI_OP_group_norm, group_norm_backward, group_norm_backward_ops, in, &attr, &node);
+    lvn_tensor *y =
+        norm(LVNI_OP_group_norm, group_norm_backward, group_norm_backward_ops, in, &attr, &node);
     if (node != NULL) {
         node->name = name;
         node->attr.group_norm = attr;
@@ -117,12 +133,14 @@ static lvn_tensor *grouped(const char *name, lvn_tensor *x, int64_t groups, lvn_
     return y;
 }
 
-lvn_tensor *lvn_group_norm(lvn_tensor *x, int groups, lvn_tensor *gamma, lvn_tensor *beta, double eps)
+lvn_tensor *lvn_group_norm(lvn_tensor *x, int groups, lvn_tensor *gamma, lvn_tensor *beta,
+                           double eps)
 {
     return grouped("group_norm", x, groups, gamma, beta, eps);
 }
 
 lvn_tensor *lvn_instance_norm(lvn_tensor *x, lvn_tensor *gamma, lvn_tensor *beta, double eps)
 {
-    return grouped("instance_norm", x, x == NULL || x->ndim == 0 ? 1 : x->shape[x->ndim - 1], gamma, beta, eps);
+    return grouped("instance_norm", x, x == NULL || x->ndim == 0 ? 1 : x->shape[x->ndim - 1], gamma,
+                   beta, eps);
 }

@@ -5,7 +5,8 @@
 #include <string.h>
 
 /* matmul of two tensors with transposes, owned by the caller. */
-static lvn_tensor *product(const lvn_tensor *a, bool ta, const lvn_tensor *b, bool tb, lvn_tensor *dest)
+static lvn_tensor *product(const lvn_tensor *a, bool ta, const lvn_tensor *b, bool tb,
+                           lvn_tensor *dest)
 {
     const lvni_matmul_attr attr = {.trans_a = ta, .trans_b = tb};
     lvni_args args = {.in = {a, b}, .out = {dest}, .attr = &attr};
@@ -23,11 +24,15 @@ static lvn_status matmul_backward(lvni_node *n, lvn_tensor *dy)
     const lvn_tensor *a = n->saved[0], *b = n->saved[1];
     if (lvni_grad_wanted(n, 0)) {
         lvn_tensor *dest = lvni_grad_dest(n, 0);
-        LVN_TRY(lvni_grad_give(n, 0, t.trans_a ? product(b, t.trans_b, dy, true, dest) : product(dy, false, b, !t.trans_b, dest)));
+        LVN_TRY(lvni_grad_give(n, 0,
+                               t.trans_a ? product(b, t.trans_b, dy, true, dest)
+                                         : product(dy, false, b, !t.trans_b, dest)));
     }
     if (lvni_grad_wanted(n, 1)) {
         lvn_tensor *dest = lvni_grad_dest(n, 1);
-        LVN_TRY(lvni_grad_give(n, 1, t.trans_b ? product(dy, true, a, t.trans_a, dest) : product(a, !t.trans_a, dy, false, dest)));
+        LVN_TRY(lvni_grad_give(n, 1,
+                               t.trans_b ? product(dy, true, a, t.trans_a, dest)
+                                         : product(a, !t.trans_a, dy, false, dest)));
     }
     return LVN_OK;
 }
@@ -42,10 +47,12 @@ static lvn_status matmul_backward_ops(lvni_node *n, lvn_tensor *dy)
     const lvni_matmul_attr t = n->attr.matmul;
     lvn_tensor *a = n->saved[0], *b = n->saved[1];
     if (lvni_grad_wanted(n, 0)) {
-        LVN_TRY(lvni_grad_give_op(n, 0, t.trans_a ? matmul(b, t.trans_b, dy, true) : matmul(dy, false, b, !t.trans_b)));
+        LVN_TRY(lvni_grad_give_op(
+            n, 0, t.trans_a ? matmul(b, t.trans_b, dy, true) : matmul(dy, false, b, !t.trans_b)));
     }
     if (lvni_grad_wanted(n, 1)) {
-        LVN_TRY(lvni_grad_give_op(n, 1, t.trans_b ? matmul(dy, true, a, t.trans_a) : matmul(a, !t.trans_a, dy, false)));
+        LVN_TRY(lvni_grad_give_op(
+            n, 1, t.trans_b ? matmul(dy, true, a, t.trans_a) : matmul(a, !t.trans_a, dy, false)));
     }
     return LVN_OK;
 }
@@ -65,7 +72,8 @@ static lvn_tensor *matmul_equal(lvn_tensor *const *in, const lvni_matmul_attr *a
     return y;
 }
 
-/* (.., columns) as (rows, columns), and a result (rows, columns) with the axes of `like` in front. Both share memory. */
+/* (.., columns) as (rows, columns), and a result (rows, columns) with the axes of `like` in front.
+ * Both share memory. */
 static lvn_tensor *as_rows(lvn_tensor *x)
 {
     int64_t rows = 1;
@@ -93,7 +101,8 @@ static void broadcast_front(lvn_tensor *in[2])
     int64_t shape[2][LVN_MAX_NDIM] = {{0}};
     for (int i = 0; i < ndim; i++) {
         const int at[2] = {i - (ndim - in[0]->ndim), i - (ndim - in[1]->ndim)};
-        const int64_t size[2] = {at[0] < 0 ? 1 : in[0]->shape[at[0]], at[1] < 0 ? 1 : in[1]->shape[at[1]]};
+        const int64_t size[2] = {at[0] < 0 ? 1 : in[0]->shape[at[0]],
+                                 at[1] < 0 ? 1 : in[1]->shape[at[1]]};
         const int64_t common = size[0] == 1 ? size[1] : size[0];
         for (int k = 0; k < 2; k++) {
             if (i < ndim - 2 && size[k] != 1 && size[k] != common) {
@@ -111,7 +120,8 @@ lvn_tensor *lvn_matmul_with(lvn_tensor *a, lvn_tensor *b, const lvn_matmul_optio
 {
     lvn_matmul_options o;
     lvn_tensor *in[] = {a, b};
-    if (lvni_options_copy("matmul", &o, sizeof o, options) != LVN_OK || !lvni_op_begin(LVNI_OP_matmul, in, 2, 0)) {
+    if (lvni_options_copy("matmul", &o, sizeof o, options) != LVN_OK ||
+        !lvni_op_begin(LVNI_OP_matmul, in, 2, 0)) {
         return lvni_op_fail("matmul");
     }
     const lvni_matmul_attr attr = {.trans_a = o.trans_a, .trans_b = o.trans_b};
@@ -135,7 +145,8 @@ static lvn_status linear_backward(lvni_node *n, lvn_tensor *dy)
         LVN_TRY(lvni_run(LVNI_OP_linear_grad_input, &a, 1));
         LVN_TRY(lvni_grad_give(n, 0, a.out[0]));
     }
-    return lvni_grad_weight_and_bias(n, LVNI_OP_linear_grad_weight, &(lvni_args){.in = {dy, n->saved[0]}});
+    return lvni_grad_weight_and_bias(n, LVNI_OP_linear_grad_weight,
+                                     &(lvni_args){.in = {dy, n->saved[0]}});
 }
 
 static lvn_status linear_backward_ops(lvni_node *n, lvn_tensor *dy)
@@ -146,7 +157,9 @@ static lvn_status linear_backward_ops(lvni_node *n, lvn_tensor *dy)
     if (lvni_grad_wanted(n, 1)) {
         LVN_TRY(lvni_grad_give_op(n, 1, matmul(dy, true, n->saved[0], false)));
     }
-    return lvni_grad_wanted(n, 2) ? lvni_grad_give_op(n, 2, lvn_sum_axes(dy, (const int[]){0}, 1, false)) : LVN_OK;
+    return lvni_grad_wanted(n, 2)
+               ? lvni_grad_give_op(n, 2, lvn_sum_axes(dy, (const int[]){0}, 1, false))
+               : LVN_OK;
 }
 
 static lvn_tensor *linear_rows(lvn_tensor *const *in)

@@ -2,7 +2,8 @@
 #include "autograd/tape.h"
 #include "core/options_struct.h"
 
-/* saved: ids. The weight's gradient goes on top of the one that is there already (a head that shares the table), where possible. */
+/* saved: ids. The weight's gradient goes on top of the one that is there already (a head that
+ * shares the table), where possible. */
 static lvn_status embedding_backward(lvni_node *n, lvn_tensor *dy)
 {
     lvni_lookup_attr attr = n->attr.lookup;
@@ -25,7 +26,8 @@ static lvn_status embedding_backward(lvni_node *n, lvn_tensor *dy)
     return s;
 }
 
-lvn_tensor *lvn_embedding_with(lvn_tensor *weight, lvn_tensor *ids, const lvn_embedding_options *options)
+lvn_tensor *lvn_embedding_with(lvn_tensor *weight, lvn_tensor *ids,
+                               const lvn_embedding_options *options)
 {
     lvn_embedding_options o;
     if (lvni_options_copy("embedding", &o, sizeof o, options) != LVN_OK) {
@@ -37,9 +39,11 @@ lvn_tensor *lvn_embedding_with(lvn_tensor *weight, lvn_tensor *ids, const lvn_em
     }
     lvni_args args = {.in = {in[0], in[1], in[2]}};
     lvn_tensor *y = lvni_op_run(LVNI_OP_embedding, &args, 1);
-    lvni_node *node = lvni_record("embedding", embedding_backward, y, (lvn_tensor *[]){in[0], in[2]}, 2);
+    lvni_node *node =
+        lvni_record("embedding", embedding_backward, y, (lvn_tensor *[]){in[0], in[2]}, 2);
     if (node != NULL) {
-        node->attr.lookup = (lvni_lookup_attr){.rows = in[0]->shape[0], .positions = in[2] == NULL ? 0 : in[2]->shape[0]};
+        node->attr.lookup = (lvni_lookup_attr){.rows = in[0]->shape[0],
+                                               .positions = in[2] == NULL ? 0 : in[2]->shape[0]};
         lvni_save(node, 0, in[1]);
     }
     return y;

@@ -1,4 +1,5 @@
-/* Soft-max, its logarithm, accuracy; losses over classes. Those element by element are in op_loss_point.c. */
+/* Soft-max, its logarithm, accuracy; losses over classes. Those element by element are in
+ * op_loss_point.c. */
 #include "autograd/tape.h"
 #include "core/options_struct.h"
 
@@ -39,7 +40,8 @@ static lvn_status log_softmax_backward_ops(lvni_node *n, lvn_tensor *dy)
     return lvni_grad_give_op(n, 0, lvn_sub(dy, lvn_mul(lvn_exp(n->saved[0]), sum_of_rows(dy))));
 }
 
-static lvn_tensor *row_op(lvni_op op, lvni_backward_rule rule, lvni_backward_rule rule_ops, lvn_tensor *x)
+static lvn_tensor *row_op(lvni_op op, lvni_backward_rule rule, lvni_backward_rule rule_ops,
+                          lvn_tensor *x)
 {
     if (!lvni_op_begin(op, &x, 1, 0)) {
         return lvni_op_fail(lvni_ops[op].name);
@@ -72,14 +74,16 @@ enum { OF_LOGITS, OF_LABELS, OF_CLASS_WEIGHT, OF_SAMPLE_WEIGHT, OF_KEPT };
 
 static lvni_class_loss_attr attributes(const lvn_class_loss_options *o)
 {
-    return (lvni_class_loss_attr){.smoothing = o->label_smoothing, .ignore = o->ignores ? o->ignore_index : IGNORED,
+    return (lvni_class_loss_attr){.smoothing = o->label_smoothing,
+                                  .ignore = o->ignores ? o->ignore_index : IGNORED,
                                   .sum = o->reduction == LVN_REDUCTION_SUM};
 }
 
 static lvn_status cross_entropy_backward(lvni_node *n, lvn_tensor *dloss)
 {
     lvn_tensor *const *saved = n->saved;
-    lvni_args a = {.in = {dloss, saved[OF_LOGITS], saved[OF_KEPT], saved[OF_LABELS], saved[OF_CLASS_WEIGHT], saved[OF_SAMPLE_WEIGHT]},
+    lvni_args a = {.in = {dloss, saved[OF_LOGITS], saved[OF_KEPT], saved[OF_LABELS],
+                          saved[OF_CLASS_WEIGHT], saved[OF_SAMPLE_WEIGHT]},
                    .attr = &n->attr.class_loss};
     LVN_TRY(lvni_run(LVNI_OP_cross_entropy_grad, &a, 1));
     return lvni_grad_give(n, 0, a.out[0]);
@@ -88,13 +92,15 @@ static lvn_status cross_entropy_backward(lvni_node *n, lvn_tensor *dloss)
 static lvn_status nll_backward(lvni_node *n, lvn_tensor *dloss)
 {
     lvn_tensor *const *saved = n->saved;
-    lvni_args a = {.in = {dloss, saved[OF_LOGITS], saved[OF_LABELS], saved[OF_CLASS_WEIGHT], saved[OF_SAMPLE_WEIGHT]},
+    lvni_args a = {.in = {dloss, saved[OF_LOGITS], saved[OF_LABELS], saved[OF_CLASS_WEIGHT],
+                          saved[OF_SAMPLE_WEIGHT]},
                    .attr = &n->attr.class_loss};
     LVN_TRY(lvni_run(LVNI_OP_nll_grad, &a, 1));
     return lvni_grad_give(n, 0, a.out[0]);
 }
 
-static lvn_status read_options(lvni_op op, const lvn_class_loss_options *given, lvn_class_loss_options *o)
+static lvn_status read_options(lvni_op op, const lvn_class_loss_options *given,
+                               lvn_class_loss_options *o)
 {
     const bool nll = op == LVNI_OP_nll;
     const char *call = nll ? "nll_loss" : "cross_entropy";
@@ -102,11 +108,13 @@ static lvn_status read_options(lvni_op op, const lvn_class_loss_options *given, 
     LVN_TRY(lvni_options_enum(call, "reduction", (int)o->reduction, LVN_REDUCTION_SUM));
     LVN_TRY(lvni_op_constant(call, "class_weight", o->class_weight));
     LVN_TRY(lvni_op_constant(call, "sample_weight", o->sample_weight));
-    LVN_ARG(!nll || o->label_smoothing == 0.0, "nll_loss: label_smoothing is for cross_entropy; take lvn_cross_entropy of the logits");
+    LVN_ARG(!nll || o->label_smoothing == 0.0,
+            "nll_loss: label_smoothing is for cross_entropy; take lvn_cross_entropy of the logits");
     return LVN_OK;
 }
 
-static lvn_tensor *class_loss(lvni_op op, lvni_backward_rule rule, lvn_tensor *logits, lvn_tensor *labels, const lvn_class_loss_options *options)
+static lvn_tensor *class_loss(lvni_op op, lvni_backward_rule rule, lvn_tensor *logits,
+                              lvn_tensor *labels, const lvn_class_loss_options *options)
 {
     lvn_class_loss_options o;
     if (read_options(op, options, &o) != LVN_OK) {
@@ -117,7 +125,8 @@ static lvn_tensor *class_loss(lvni_op op, lvni_backward_rule rule, lvn_tensor *l
         return lvni_op_fail(lvni_ops[op].name);
     }
     const lvni_class_loss_attr attr = attributes(&o);
-    lvni_args args = {.in = {in[LOGITS], in[LABELS], in[CLASS_WEIGHT], in[SAMPLE_WEIGHT]}, .attr = &attr};
+    lvni_args args = {.in = {in[LOGITS], in[LABELS], in[CLASS_WEIGHT], in[SAMPLE_WEIGHT]},
+                      .attr = &attr};
     lvn_tensor *loss = lvni_op_run(op, &args, lvni_ops[op].n_out == 2 ? 3u : 1u);
     lvni_node *node = lvni_record(lvni_ops[op].name, rule, loss, in, 1);
     if (node != NULL) {
@@ -130,12 +139,14 @@ static lvn_tensor *class_loss(lvni_op op, lvni_backward_rule rule, lvn_tensor *l
     return loss;
 }
 
-lvn_tensor *lvn_cross_entropy_with(lvn_tensor *logits, lvn_tensor *labels, const lvn_class_loss_options *o)
+lvn_tensor *lvn_cross_entropy_with(lvn_tensor *logits, lvn_tensor *labels,
+                                   const lvn_class_loss_options *o)
 {
     return class_loss(LVNI_OP_cross_entropy, cross_entropy_backward, logits, labels, o);
 }
 
-lvn_tensor *lvn_nll_loss_with(lvn_tensor *log_probabilities, lvn_tensor *labels, const lvn_class_loss_options *o)
+lvn_tensor *lvn_nll_loss_with(lvn_tensor *log_probabilities, lvn_tensor *labels,
+                              const lvn_class_loss_options *o)
 {
     return class_loss(LVNI_OP_nll, nll_backward, log_probabilities, labels, o);
 }

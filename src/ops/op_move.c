@@ -1,5 +1,6 @@
-/* Ops that move elements without computing: permute, slices, borders, choice by index, concat. Each is linear, and the gradient of one is
- * another one of them (its adjoint), so one rule serves all, also under create_graph. */
+/* Ops that move elements without computing: permute, slices, borders, choice by index, concat. Each
+ * is linear, and the gradient of one is another one of them (its adjoint), so one rule serves all,
+ * also under create_graph. */
 #include "autograd/tape.h"
 #include "core/options_struct.h"
 
@@ -55,7 +56,10 @@ static movement adjoint(const lvni_node *n)
         back.attr.box.value = 0.0;
         memcpy(back.attr.box.size, n->in_desc.shape, sizeof back.attr.box.size);
         break;
-    default: back.attr.axis = (lvni_axis_attr){.axis = m.attr.axis.axis, .size = n->in_desc.shape[m.attr.axis.axis]}; break;
+    default:
+        back.attr.axis =
+            (lvni_axis_attr){.axis = m.attr.axis.axis, .size = n->in_desc.shape[m.attr.axis.axis]};
+        break;
     }
     return back;
 }
@@ -94,15 +98,17 @@ static lvn_tensor *move(const movement *m, lvn_tensor *x, lvn_tensor *index)
     return y;
 }
 
-/* *axis from the end becomes one from the start; false with an error when there is none of `ndim`. */
+/* *axis from the end becomes one from the start; false with an error when there is none of
+ * `ndim`. */
 static bool own_axis(const char *op, const lvn_tensor *x, int *axis, int ndim)
 {
     const int given = *axis;
     *axis += *axis < 0 ? ndim : 0;
     if (*axis < 0 || *axis >= ndim) {
         char shape[96];
-        lvn_error_set(LVN_ERR_SHAPE, __FILE__, __LINE__, "%s: there is no axis %d for a tensor of shape %s; axes are %d to %d", op, given,
-                      lvni_shape_string(x->ndim, x->shape, shape), -ndim, ndim - 1);
+        lvn_error_set(LVN_ERR_SHAPE, __FILE__, __LINE__,
+                      "%s: there is no axis %d for a tensor of shape %s; axes are %d to %d", op,
+                      given, lvni_shape_string(x->ndim, x->shape, shape), -ndim, ndim - 1);
         return false;
     }
     return true;
@@ -126,7 +132,8 @@ lvn_tensor *lvn_permute(lvn_tensor *x, const int *axes, int n_axes)
 
 lvn_tensor *lvn_transpose(lvn_tensor *x, int axis_a, int axis_b)
 {
-    if (x == NULL || !own_axis("transpose", x, &axis_a, x->ndim) || !own_axis("transpose", x, &axis_b, x->ndim)) {
+    if (x == NULL || !own_axis("transpose", x, &axis_a, x->ndim) ||
+        !own_axis("transpose", x, &axis_b, x->ndim)) {
         return lvni_op_fail("transpose");
     }
     int axes[LVN_MAX_NDIM];
@@ -146,7 +153,8 @@ lvn_tensor *lvn_slice(lvn_tensor *x, int axis, int64_t start, int64_t stop)
     stop = stop == LVN_END ? x->shape[axis] : stop;
     if (start < 0 || start > stop || stop > x->shape[axis]) {
         char shape[96];
-        lvn_error_set(LVN_ERR_SHAPE, __FILE__, __LINE__, "slice: elements %lld to %lld do not lie in axis %d of %s", (long long)start,
+        lvn_error_set(LVN_ERR_SHAPE, __FILE__, __LINE__,
+                      "slice: elements %lld to %lld do not lie in axis %d of %s", (long long)start,
                       (long long)stop, axis, lvni_shape_string(x->ndim, x->shape, shape));
         return lvni_op_fail("slice");
     }
@@ -172,8 +180,9 @@ lvn_status lvn_split(lvn_tensor *x, int axis, const int64_t *sizes, int n, lvn_t
         return lvn_last_error()->code != LVN_OK ? lvn_last_error()->code : LVN_ERR_INVALID;
     }
     if (total != x->shape[axis]) {
-        lvn_error_set(LVN_ERR_SHAPE, __FILE__, __LINE__, "split: the %d sizes add up to %lld, axis %d has %lld elements", n, (long long)total,
-                      axis, (long long)x->shape[axis]);
+        lvn_error_set(LVN_ERR_SHAPE, __FILE__, __LINE__,
+                      "split: the %d sizes add up to %lld, axis %d has %lld elements", n,
+                      (long long)total, axis, (long long)x->shape[axis]);
         lvni_op_fail("split");
         return LVN_ERR_SHAPE;
     }
@@ -189,13 +198,16 @@ lvn_status lvn_split(lvn_tensor *x, int axis, const int64_t *sizes, int n, lvn_t
     return LVN_OK;
 }
 
-lvn_tensor *lvn_pad_with(lvn_tensor *x, const int64_t *before, const int64_t *after, const lvn_pad_options *options)
+lvn_tensor *lvn_pad_with(lvn_tensor *x, const int64_t *before, const int64_t *after,
+                         const lvn_pad_options *options)
 {
     lvn_pad_options o;
-    if (lvni_options_copy("pad", &o, sizeof o, options) != LVN_OK || !lvni_op_begin(LVNI_OP_pad, &x, 1, 0)) {
+    if (lvni_options_copy("pad", &o, sizeof o, options) != LVN_OK ||
+        !lvni_op_begin(LVNI_OP_pad, &x, 1, 0)) {
         return lvni_op_fail("pad");
     }
-    movement m = {.op = LVNI_OP_pad, .attr.box = {.ndim = x->ndim, .value = o.value, .reflect = o.reflect}};
+    movement m = {.op = LVNI_OP_pad,
+                  .attr.box = {.ndim = x->ndim, .value = o.value, .reflect = o.reflect}};
     bool same = true;
     for (int i = 0; i < x->ndim; i++) {
         m.attr.box.start[i] = before[i];
@@ -205,13 +217,16 @@ lvn_tensor *lvn_pad_with(lvn_tensor *x, const int64_t *before, const int64_t *af
     return same ? x : move(&m, x, NULL);
 }
 
-lvn_tensor *lvn_pad2d_with(lvn_tensor *x, int64_t top, int64_t bottom, int64_t left, int64_t right, const lvn_pad_options *options)
+lvn_tensor *lvn_pad2d_with(lvn_tensor *x, int64_t top, int64_t bottom, int64_t left, int64_t right,
+                           const lvn_pad_options *options)
 {
     if (x != NULL && x->ndim != 4) {
-        lvn_error_set(LVN_ERR_SHAPE, __FILE__, __LINE__, "pad2d takes (N, H, W, C), not a tensor of %d axes", x->ndim);
+        lvn_error_set(LVN_ERR_SHAPE, __FILE__, __LINE__,
+                      "pad2d takes (N, H, W, C), not a tensor of %d axes", x->ndim);
         return lvni_op_fail("pad2d");
     }
-    return lvn_pad_with(x, (const int64_t[]){0, top, left, 0}, (const int64_t[]){0, bottom, right, 0}, options);
+    return lvn_pad_with(x, (const int64_t[]){0, top, left, 0},
+                        (const int64_t[]){0, bottom, right, 0}, options);
 }
 
 /* ---- by index ---- */
@@ -266,7 +281,8 @@ static lvn_status concat_backward_ops(lvni_node *n, lvn_tensor *dy)
     int64_t at = 0;
     for (int i = 0; i < LVNI_NODE_IN; at += n->attr.concat.size[i++]) {
         if (lvni_grad_wanted(n, i)) {
-            LVN_TRY(lvni_grad_give_op(n, i, lvn_slice(dy, n->attr.concat.axis, at, at + n->attr.concat.size[i])));
+            LVN_TRY(lvni_grad_give_op(
+                n, i, lvn_slice(dy, n->attr.concat.axis, at, at + n->attr.concat.size[i])));
         }
     }
     return LVN_OK;
@@ -320,7 +336,9 @@ static lvn_tensor *concat_many(lvn_tensor *const *tensors, int n, int axis, bool
     }
     for (int i = 0; i < n; i += per) {
         const int few = n - i < per ? n - i : per;
-        part[parts++] = per > 1 ? concat_many(tensors + i, few, axis, stack) : stack ? with_new_axis(tensors[i], axis) : tensors[i];
+        part[parts++] = per > 1 ? concat_many(tensors + i, few, axis, stack)
+                        : stack ? with_new_axis(tensors[i], axis)
+                                : tensors[i];
     }
     return concat_few(part, parts, axis);
 }
@@ -328,7 +346,8 @@ static lvn_tensor *concat_many(lvn_tensor *const *tensors, int n, int axis, bool
 static lvn_tensor *join(const char *op, lvn_tensor *const *tensors, int n, int axis, bool stack)
 {
     if (n < 1) {
-        lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__, "%s: takes one tensor or more, not %d", op, n);
+        lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__, "%s: takes one tensor or more, not %d",
+                      op, n);
         return lvni_op_fail(op);
     }
     const lvn_tensor *first = tensors[0];
@@ -346,7 +365,9 @@ lvn_tensor *lvn_concat(lvn_tensor *const *tensors, int n, int axis)
 lvn_tensor *lvn_stack(lvn_tensor *const *tensors, int n, int axis)
 {
     if (n > 0 && tensors[0] != NULL && tensors[0]->ndim == LVN_MAX_NDIM) {
-        lvn_error_set(LVN_ERR_SHAPE, __FILE__, __LINE__, "stack: the tensors have %d axes already, the most there can be", LVN_MAX_NDIM);
+        lvn_error_set(LVN_ERR_SHAPE, __FILE__, __LINE__,
+                      "stack: the tensors have %d axes already, the most there can be",
+                      LVN_MAX_NDIM);
         return lvni_op_fail("stack");
     }
     return join("stack", tensors, n, axis, true);

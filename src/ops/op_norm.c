@@ -3,14 +3,16 @@
 #include "ops/norm_second.h"
 #include "ops/shard_parts.h"
 
-enum { X, GAMMA, BETA, RESIDUAL, N_IN };                    /* inputs of a node */
-enum { OF_X, OF_GAMMA, OF_MEAN, OF_STATISTIC, OF_BETA, OF_Y }; /* what it saves; y: with relu behind a residual only */
+enum { X, GAMMA, BETA, RESIDUAL, N_IN }; /* inputs of a node */
+/* what it saves; y: with relu behind a residual only */
+enum { OF_X, OF_GAMMA, OF_MEAN, OF_STATISTIC, OF_BETA, OF_Y };
 
 /* Of a node's inputs the kernel's outputs are: dx, dgamma, dbeta, dresidual. */
 static lvn_status norm_gradient(lvni_node *n, lvni_op op, lvn_tensor *dy)
 {
     lvn_tensor *const *saved = n->saved;
-    lvni_args a = {.in = {dy, saved[OF_X], saved[OF_GAMMA], saved[OF_MEAN], saved[OF_STATISTIC], saved[OF_BETA], saved[OF_Y]},
+    lvni_args a = {.in = {dy, saved[OF_X], saved[OF_GAMMA], saved[OF_MEAN], saved[OF_STATISTIC],
+                          saved[OF_BETA], saved[OF_Y]},
                    .attr = &n->attr.norm};
     const bool same = !n->attr.norm.relu; /* then the residual's gradient is dy itself */
     unsigned want = 1;
@@ -28,7 +30,9 @@ static lvn_status norm_gradient(lvni_node *n, lvni_op op, lvn_tensor *dy)
             lvn_release(a.out[i]);
         }
     }
-    return s == LVN_OK && same && lvni_grad_wanted(n, RESIDUAL) ? lvni_grad_give(n, RESIDUAL, lvn_retain(dy)) : s;
+    return s == LVN_OK && same && lvni_grad_wanted(n, RESIDUAL)
+               ? lvni_grad_give(n, RESIDUAL, lvn_retain(dy))
+               : s;
 }
 
 static lvn_status batch_norm_train_backward(lvni_node *n, lvn_tensor *dy)
@@ -43,7 +47,8 @@ static lvn_status batch_norm_eval_backward(lvni_node *n, lvn_tensor *dy)
 
 /* ---- the same written with ops ---- */
 
-/* What of dy passed relu, where y > 0; `y` is NULL without relu. The residual's gradient is handed over. */
+/* What of dy passed relu, where y > 0; `y` is NULL without relu. The residual's gradient is handed
+ * over. */
 static lvn_status passed(lvni_node *n, lvn_tensor *y, lvn_tensor **dy)
 {
     if (n->attr.norm.relu) {
@@ -60,7 +65,12 @@ static lvn_status batch_norm_train_backward_ops(lvni_node *n, lvn_tensor *dy)
         y = lvn_batch_norm_train(x, gamma, n->saved[OF_BETA], n->attr.norm.eps, NULL, NULL);
     }
     LVN_TRY(passed(n, y, &dy));
-    const lvni_norm_view view = {.ndim = 2, .n_axes = 1, .shape = {rows, channels}, .params = {1, channels}, .axes = {0}, .eps = n->attr.norm.eps};
+    const lvni_norm_view view = {.ndim = 2,
+                                 .n_axes = 1,
+                                 .shape = {rows, channels},
+                                 .params = {1, channels},
+                                 .axes = {0},
+                                 .eps = n->attr.norm.eps};
     const lvni_desc params = lvni_tensor_desc(gamma);
     return lvni_norm_backward_ops(n, dy, &view, x, gamma, &params);
 }
@@ -69,7 +79,8 @@ static lvn_status batch_norm_train_backward_ops(lvni_node *n, lvn_tensor *dy)
 static lvn_status batch_norm_eval_backward_ops(lvni_node *n, lvn_tensor *dy)
 {
     lvn_tensor *x = n->saved[OF_X], *gamma = n->saved[OF_GAMMA], *y = n->saved[OF_Y];
-    lvn_tensor *mean = lvn_detach(n->saved[OF_MEAN]), *variance = lvn_detach(n->saved[OF_STATISTIC]);
+    lvn_tensor *mean = lvn_detach(n->saved[OF_MEAN]),
+               *variance = lvn_detach(n->saved[OF_STATISTIC]);
     lvn_tensor *deviation = lvn_sqrt(lvn_add_scalar(variance, n->attr.norm.eps));
     lvn_tensor *normal = lvn_div(lvn_sub(x, mean), deviation);
     if (n->attr.norm.relu && y == NULL) {
@@ -82,12 +93,14 @@ static lvn_status batch_norm_eval_backward_ops(lvni_node *n, lvn_tensor *dy)
     if (lvni_grad_wanted(n, GAMMA)) {
         LVN_TRY(lvni_grad_give_op(n, GAMMA, lvn_sum_to(lvn_mul(dy, normal), 1, gamma->shape)));
     }
-    return lvni_grad_wanted(n, BETA) ? lvni_grad_give_op(n, BETA, lvn_sum_to(dy, 1, gamma->shape)) : LVN_OK;
+    return lvni_grad_wanted(n, BETA) ? lvni_grad_give_op(n, BETA, lvn_sum_to(dy, 1, gamma->shape))
+                                     : LVN_OK;
 }
 
 /* in: x, gamma, beta, residual or NULL */
-static void record(const char *name, lvni_backward_rule rule, lvni_backward_rule rule_ops, lvn_tensor *y,
-                   lvn_tensor *const in[N_IN], lvn_tensor *mean, lvn_tensor *statistic, const lvni_norm_attr *attr)
+static void record(const char *name, lvni_backward_rule rule, lvni_backward_rule rule_ops,
+                   lvn_tensor *y, lvn_tensor *const in[N_IN], lvn_tensor *mean,
+                   lvn_tensor *statistic, const lvni_norm_attr *attr)
 {
     lvni_node *node = lvni_record(name, rule, y, in, N_IN);
     if (node == NULL) {
@@ -103,8 +116,9 @@ static void record(const char *name, lvni_backward_rule rule, lvni_backward_rule
     lvni_save(node, OF_Y, attr->relu && in[RESIDUAL] != NULL ? y : NULL);
 }
 
-lvn_tensor *lvn_batch_norm_train_with(lvn_tensor *x, lvn_tensor *gamma, lvn_tensor *beta, double eps, lvn_tensor **mean,
-                                      lvn_tensor **variance, const lvn_batch_norm_options *options)
+lvn_tensor *lvn_batch_norm_train_with(lvn_tensor *x, lvn_tensor *gamma, lvn_tensor *beta,
+                                      double eps, lvn_tensor **mean, lvn_tensor **variance,
+                                      const lvn_batch_norm_options *options)
 {
     lvn_batch_norm_options o;
     if (lvni_options_copy("batch_norm_train", &o, sizeof o, options) != LVN_OK) {
@@ -133,12 +147,14 @@ lvn_tensor *lvn_batch_norm_train_with(lvn_tensor *x, lvn_tensor *gamma, lvn_tens
     if (variance != NULL) {
         *variance = args.out[3];
     }
-    record("batch_norm_train", batch_norm_train_backward, batch_norm_train_backward_ops, y, (lvn_tensor *[N_IN]){x, gamma, beta, o.residual}, args.out[1], args.out[2], &attr);
+    record("batch_norm_train", batch_norm_train_backward, batch_norm_train_backward_ops, y,
+           (lvn_tensor *[N_IN]){x, gamma, beta, o.residual}, args.out[1], args.out[2], &attr);
     return y;
 }
 
-lvn_tensor *lvn_batch_norm_eval_with(lvn_tensor *x, lvn_tensor *gamma, lvn_tensor *beta, lvn_tensor *mean, lvn_tensor *variance,
-                                     double eps, const lvn_batch_norm_options *options)
+lvn_tensor *lvn_batch_norm_eval_with(lvn_tensor *x, lvn_tensor *gamma, lvn_tensor *beta,
+                                     lvn_tensor *mean, lvn_tensor *variance, double eps,
+                                     const lvn_batch_norm_options *options)
 {
     lvn_batch_norm_options o;
     if (lvni_options_copy("batch_norm_eval", &o, sizeof o, options) != LVN_OK) {
@@ -152,14 +168,16 @@ lvn_tensor *lvn_batch_norm_eval_with(lvn_tensor *x, lvn_tensor *gamma, lvn_tenso
     lvni_args args = {.in = {x, gamma, beta, mean, variance, o.residual}, .attr = &attr};
     lvn_tensor *y = lvni_op_run(LVNI_OP_batch_norm_eval, &args, 1);
     if (y != NULL) {
-        record("batch_norm_eval", batch_norm_eval_backward, batch_norm_eval_backward_ops, y, (lvn_tensor *[N_IN]){x, gamma, beta, o.residual}, mean, variance, &attr);
+        record("batch_norm_eval", batch_norm_eval_backward, batch_norm_eval_backward_ops, y,
+               (lvn_tensor *[N_IN]){x, gamma, beta, o.residual}, mean, variance, &attr);
     }
     return y;
 }
 
 static lvn_status dropout_backward(lvni_node *n, lvn_tensor *dy)
 {
-    lvni_args a = {.in = {dy}, .attr = &n->attr.dropout}; /* the same numbers again: nothing was stored */
+    /* the same numbers again: nothing was stored */
+    lvni_args a = {.in = {dy}, .attr = &n->attr.dropout};
     LVN_TRY(lvni_run(LVNI_OP_dropout, &a, 1));
     return lvni_grad_give(n, 0, a.out[0]);
 }
@@ -190,7 +208,8 @@ lvn_tensor *lvn_dropout(lvn_tensor *x, double p)
         return lvni_op_fail("dropout");
     }
     if (!(p >= 0.0 && p < 1.0)) {
-        lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__, "dropout: p is %g; it must be at least 0 and below 1", p);
+        lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__,
+                      "dropout: p is %g; it must be at least 0 and below 1", p);
         return lvni_op_fail("dropout");
     }
     if (!ctx->at.training || p == 0.0) {

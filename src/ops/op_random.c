@@ -1,9 +1,11 @@
-/* Random numbers inside a forward: named draws at the position in training (the law; core/rng.h has the packing). */
+/* Random numbers inside a forward: named draws at the position in training (the law; core/rng.h has
+ * the packing). */
 #include "autograd/tape.h"
 #include "kernels/random.h"
 #include "tensor/device.h"
 
-static lvn_tensor *draw(const char *op, const char *name, int ndim, const int64_t *shape, void (*fill)(float *y, int64_t n, const lvni_rng *rng))
+static lvn_tensor *draw(const char *op, const char *name, int ndim, const int64_t *shape,
+                        void (*fill)(float *y, int64_t n, const lvni_rng *rng))
 {
     lvni_ctx *ctx = lvni_ctx_get();
     if (ctx == NULL || lvni_scope_failed()) {
@@ -15,10 +17,15 @@ static lvn_tensor *draw(const char *op, const char *name, int ndim, const int64_
     if (host == NULL) {
         return lvni_op_fail(op);
     }
-    const uint64_t purpose = lvni_rng_purpose(ctx->module_path) + 0x9e3779b97f4a7c15u * lvni_rng_purpose(name);
-    const lvni_rng rng = {.key = lvni_rng_make_key(ctx->at.seed, purpose), .a = ctx->at.step, .b = ctx->at.shard, .c = ctx->at.call++};
+    const uint64_t purpose =
+        lvni_rng_purpose(ctx->module_path) + 0x9e3779b97f4a7c15u * lvni_rng_purpose(name);
+    const lvni_rng rng = {.key = lvni_rng_make_key(ctx->at.seed, purpose),
+                          .a = ctx->at.step,
+                          .b = ctx->at.shard,
+                          .c = ctx->at.call++};
     fill(LVNI_F32(host), lvn_numel(host), &rng);
-    const lvn_status s = lvni_mem_copy(y->data, host->data, (size_t)lvn_numel(host) * sizeof(float));
+    const lvn_status s =
+        lvni_mem_copy(y->data, host->data, (size_t)lvn_numel(host) * sizeof(float));
     lvn_release(host);
     return s == LVN_OK ? y : lvni_op_fail(op);
 }

@@ -9,8 +9,9 @@ bool lvni_axes_mask(const char *op, const lvn_tensor *x, const int *axes, int n,
         const int axis = axes[i] < 0 ? axes[i] + x->ndim : axes[i];
         char shape[96];
         if (axis < 0 || axis >= x->ndim || (*mask >> axis & 1u) != 0) {
-            lvn_error_set(LVN_ERR_SHAPE, __FILE__, __LINE__, "%s: axis %d does not exist or is named twice in a tensor of shape %s", op,
-                          axes[i], lvni_shape_string(x->ndim, x->shape, shape));
+            lvn_error_set(LVN_ERR_SHAPE, __FILE__, __LINE__,
+                          "%s: axis %d does not exist or is named twice in a tensor of shape %s",
+                          op, axes[i], lvni_shape_string(x->ndim, x->shape, shape));
             return false;
         }
         *mask |= 1u << axis;
@@ -97,10 +98,12 @@ static lvn_tensor *reduce(lvni_op op, lvni_backward_rule rule, lvn_tensor *x, lv
     return y;
 }
 
-static lvn_tensor *reduce_axes(lvni_op op, lvni_backward_rule rule, lvn_tensor *x, const int *axes, int n, bool keepdim)
+static lvn_tensor *reduce_axes(lvni_op op, lvni_backward_rule rule, lvn_tensor *x, const int *axes,
+                               int n, bool keepdim)
 {
     lvni_axes_attr attr = {.keepdim = keepdim};
-    if (!lvni_op_begin(op, &x, 1, 0) || !lvni_axes_mask(lvni_ops[op].name, x, axes, n, &attr.mask)) {
+    if (!lvni_op_begin(op, &x, 1, 0) ||
+        !lvni_axes_mask(lvni_ops[op].name, x, axes, n, &attr.mask)) {
         return lvni_op_fail(lvni_ops[op].name);
     }
     return reduce(op, rule, x, attr);
@@ -179,7 +182,8 @@ static lvn_tensor *to_shape(lvni_op op, lvn_tensor *x, int ndim, const int64_t *
         return lvni_op_fail(lvni_ops[op].name);
     }
     if (ndim < 0 || ndim > LVN_MAX_NDIM) {
-        lvn_error_set(LVN_ERR_SHAPE, __FILE__, __LINE__, "%s: a tensor has 0 to %d axes, not %d", lvni_ops[op].name, LVN_MAX_NDIM, ndim);
+        lvn_error_set(LVN_ERR_SHAPE, __FILE__, __LINE__, "%s: a tensor has 0 to %d axes, not %d",
+                      lvni_ops[op].name, LVN_MAX_NDIM, ndim);
         return lvni_op_fail(lvni_ops[op].name);
     }
     lvni_shape_attr attr = {.ndim = ndim};
@@ -194,7 +198,8 @@ static lvn_tensor *to_shape(lvni_op op, lvn_tensor *x, int ndim, const int64_t *
     lvni_args args = {.in = {x}, .attr = &attr};
     lvn_tensor *y = lvni_op_run(op, &args, 1);
     const bool sums = op == LVNI_OP_sum_to;
-    lvni_node *node = lvni_record(lvni_ops[op].name, sums ? sum_to_backward : expand_backward, y, &x, 1);
+    lvni_node *node =
+        lvni_record(lvni_ops[op].name, sums ? sum_to_backward : expand_backward, y, &x, 1);
     if (node != NULL) {
         node->backward_ops = sums ? sum_to_backward_ops : expand_backward_ops;
     }
@@ -214,7 +219,8 @@ lvn_tensor *lvn_expand(lvn_tensor *x, int ndim, const int64_t *shape)
 lvn_tensor *lvn_global_avg_pool2d(lvn_tensor *x)
 {
     if (x != NULL && x->ndim != 4) {
-        lvn_error_set(LVN_ERR_SHAPE, __FILE__, __LINE__, "global_avg_pool2d takes (N, H, W, C), not a tensor of %d axes", x->ndim);
+        lvn_error_set(LVN_ERR_SHAPE, __FILE__, __LINE__,
+                      "global_avg_pool2d takes (N, H, W, C), not a tensor of %d axes", x->ndim);
         return lvni_op_fail("global_avg_pool2d");
     }
     return lvn_mean_axes(x, (const int[]){1, 2}, 2, false);
@@ -235,7 +241,8 @@ static lvn_status max_backward(lvni_node *n, lvn_tensor *dy)
     lvn_tensor *dy_one = lvni_tensor_view(dy, attr.ndim, with_one);
     lvn_tensor *index_one = lvni_tensor_view(index, attr.ndim, with_one);
     lvni_args a = {.in = {dy_one, index_one}, .attr = &attr};
-    const lvn_status s = dy_one == NULL || index_one == NULL ? LVN_ERR_MEMORY : lvni_run(LVNI_OP_max_grad, &a, 1);
+    const lvn_status s =
+        dy_one == NULL || index_one == NULL ? LVN_ERR_MEMORY : lvni_run(LVNI_OP_max_grad, &a, 1);
     lvn_release(dy_one);
     lvn_release(index_one);
     return s == LVN_OK ? lvni_grad_give(n, 0, a.out[0]) : s;
@@ -245,13 +252,15 @@ static lvn_status check_extreme(const char *op, const lvn_tensor *x, int axis, u
 {
     char shape[96];
     if (x->dtype != LVN_F32 && x->dtype != LVN_F64 && !lvni_is_low(x->dtype)) {
-        LVN_FAIL(LVN_ERR_DTYPE, "%s: x is %s, it must be f32, f64, bf16 or f16", op, lvn_dtype_name(x->dtype));
+        LVN_FAIL(LVN_ERR_DTYPE, "%s: x is %s, it must be f32, f64, bf16 or f16", op,
+                 lvn_dtype_name(x->dtype));
     }
     if (!lvni_axes_mask(op, x, &axis, 1, mask)) {
         return LVN_ERR_SHAPE;
     }
     if (lvn_size(x, axis) == 0) {
-        LVN_FAIL(LVN_ERR_SHAPE, "%s: x is %s, and its axis %d has no elements", op, lvni_shape_string(x->ndim, x->shape, shape), axis);
+        LVN_FAIL(LVN_ERR_SHAPE, "%s: x is %s, and its axis %d has no elements", op,
+                 lvni_shape_string(x->ndim, x->shape, shape), axis);
     }
     return LVN_OK;
 }
@@ -265,7 +274,8 @@ bool lvni_axes_extreme(const char *op, lvn_tensor *x, int axis, uint32_t *mask)
     return true;
 }
 
-static bool max_both(const char *op, lvn_tensor *x, int axis, bool keepdim, lvni_args *args, lvni_axes_attr *attr)
+static bool max_both(const char *op, lvn_tensor *x, int axis, bool keepdim, lvni_args *args,
+                     lvni_axes_attr *attr)
 {
     *attr = (lvni_axes_attr){.keepdim = keepdim};
     if (!lvni_axes_extreme(op, x, axis, &attr->mask)) {

@@ -22,7 +22,8 @@ lvn_tensor *lvn_detach(lvn_tensor *x)
 }
 
 /* Fill in the size given as -1; false with an error when the numbers do not fit. */
-static bool complete_shape(const lvn_tensor *x, int ndim, const int64_t *shape, int64_t out[LVN_MAX_NDIM])
+static bool complete_shape(const lvn_tensor *x, int ndim, const int64_t *shape,
+                           int64_t out[LVN_MAX_NDIM])
 {
     int64_t known = 1, total = lvn_numel(x);
     int unknown = -1;
@@ -43,7 +44,8 @@ static bool complete_shape(const lvn_tensor *x, int ndim, const int64_t *shape, 
     }
     if (!good || known != total) {
         char a[96], b[96];
-        lvn_error_set(LVN_ERR_SHAPE, __FILE__, __LINE__, "reshape: %s has %lld elements, which do not fit into %s",
+        lvn_error_set(LVN_ERR_SHAPE, __FILE__, __LINE__,
+                      "reshape: %s has %lld elements, which do not fit into %s",
                       lvni_shape_string(x->ndim, x->shape, a), (long long)total,
                       lvni_shape_string(ndim < 0 || ndim > LVN_MAX_NDIM ? 0 : ndim, shape, b));
         return false;
@@ -72,7 +74,8 @@ lvn_tensor *lvn_flatten(lvn_tensor *x, int start_axis)
     }
     const int start = start_axis < 0 ? start_axis + x->ndim : start_axis;
     if (start < 0 || start >= x->ndim) {
-        lvn_error_set(LVN_ERR_SHAPE, __FILE__, __LINE__, "flatten: axis %d of a tensor of %d axes", start_axis, x->ndim);
+        lvn_error_set(LVN_ERR_SHAPE, __FILE__, __LINE__, "flatten: axis %d of a tensor of %d axes",
+                      start_axis, x->ndim);
         return lvni_op_fail("flatten");
     }
     int64_t shape[LVN_MAX_NDIM], rest = 1;

@@ -1,5 +1,6 @@
-/* Coupled shards: lvn_shard_gather and lvn_shard_sum (ops_shard.h). What the shards brought lies in host memory; each shard puts its own
- * result together, in an order that depends on the shards' numbers alone. */
+/* Coupled shards: lvn_shard_gather and lvn_shard_sum (ops_shard.h). What the shards brought lies in
+ * host memory; each shard puts its own result together, in an order that depends on the shards'
+ * numbers alone. */
 #include "ops/shard_parts.h"
 
 #include "plan/tree.h"
@@ -16,11 +17,14 @@ lvn_status lvni_shard_group(const char *op, const lvni_group **group)
     const lvni_ctx *ctx = lvni_ctx_get();
     *group = ctx->group != NULL && ctx->group->shards > 1 ? ctx->group : NULL;
     LVN_ARG(ctx->group != NULL || ctx->gradients == NULL || !ctx->at.training,
-            "%s in a model that has not said that its shards meet: call lvn_builder_couple() in the module's build()", op);
+            "%s in a model that has not said that its shards meet: call lvn_builder_couple() in "
+            "the module's build()",
+            op);
     return LVN_OK;
 }
 
-lvn_status lvni_shard_same(const char *op, const lvni_part *parts, int shards, const lvni_desc *d, int first)
+lvn_status lvni_shard_same(const char *op, const lvni_part *parts, int shards, const lvni_desc *d,
+                           int first)
 {
     for (int s = 0; s < shards; s++) {
         const lvni_desc *other = &parts[s].desc;
@@ -30,14 +34,16 @@ lvn_status lvni_shard_same(const char *op, const lvni_part *parts, int shards, c
         }
         if (!same) {
             char a[96], b[96];
-            LVN_FAIL(LVN_ERR_SHAPE, "%s: this shard has %s %s, shard %d of its group %s %s", op, lvn_dtype_name(d->dtype), lvni_shape_string(d->ndim, d->shape, a), s,
+            LVN_FAIL(LVN_ERR_SHAPE, "%s: this shard has %s %s, shard %d of its group %s %s", op,
+                     lvn_dtype_name(d->dtype), lvni_shape_string(d->ndim, d->shape, a), s,
                      lvn_dtype_name(other->dtype), lvni_shape_string(other->ndim, other->shape, b));
         }
     }
     return LVN_OK;
 }
 
-enum { PIECE = 4096 }; /* bytes added at once: a buffer for each level of the tree lies on the stack */
+/* bytes added at once: a buffer for each level of the tree lies on the stack */
+enum { PIECE = 4096 };
 
 static void add_piece(lvn_dtype dtype, void *a, const void *b, size_t bytes)
 {
@@ -57,7 +63,9 @@ static void add_piece(lvn_dtype dtype, void *a, const void *b, size_t bytes)
 }
 
 /* The node over shards [lo, hi): bytes [at, at + bytes) of each. False: it is empty. */
-static bool add_node(const lvni_part *parts, int lo, int hi, lvn_dtype dtype, size_t at, size_t bytes, unsigned char *sum) /* NOLINT(misc-no-recursion): the tree's depth, 16 at most */
+static bool
+add_node(const lvni_part *parts, int lo, int hi, lvn_dtype dtype, size_t at, size_t bytes,
+         unsigned char *sum) /* NOLINT(misc-no-recursion): the tree's depth, 16 at most */
 {
     if (hi - lo == 1) {
         if (parts[lo].data != NULL) {
@@ -76,7 +84,8 @@ static bool add_node(const lvni_part *parts, int lo, int hi, lvn_dtype dtype, si
     return true;
 }
 
-bool lvni_shard_add(const lvni_part *parts, int shards, lvn_dtype dtype, int64_t offset, int64_t n, void *sum)
+bool lvni_shard_add(const lvni_part *parts, int shards, lvn_dtype dtype, int64_t offset, int64_t n,
+                    void *sum)
 {
     const size_t size = lvn_dtype_size(dtype), all = (size_t)n * size;
     bool any = false;
@@ -85,7 +94,8 @@ bool lvni_shard_add(const lvni_part *parts, int shards, lvn_dtype dtype, int64_t
     }
     for (size_t at = 0; any && at < all; at += PIECE) {
         const size_t bytes = all - at < PIECE ? all - at : PIECE;
-        add_node(parts, 0, shards, dtype, (size_t)offset * size + at, bytes, (unsigned char *)sum + at);
+        add_node(parts, 0, shards, dtype, (size_t)offset * size + at, bytes,
+                 (unsigned char *)sum + at);
     }
     return any;
 }
@@ -101,9 +111,10 @@ lvn_tensor *lvni_shard_place(lvn_tensor *t)
     return there;
 }
 
-/* Meet with `x` (NULL: nothing; f32 or f64) and add up the elements [offset, ...) of all, as many as d has. *out: owned by the caller, NULL
- * when nobody brought anything. */
-static lvn_status meet_and_add(const lvni_group *g, const char *op, const lvn_tensor *x, int64_t offset, const lvni_desc *d, lvn_tensor **out)
+/* Meet with `x` (NULL: nothing; f32 or f64) and add up the elements [offset, ...) of all, as many
+ * as d has. *out: owned by the caller, NULL when nobody brought anything. */
+static lvn_status meet_and_add(const lvni_group *g, const char *op, const lvn_tensor *x,
+                               int64_t offset, const lvni_desc *d, lvn_tensor **out)
 {
     const lvni_part *parts;
     *out = NULL;
@@ -138,11 +149,13 @@ static lvn_status as_full(lvn_tensor *x, lvn_tensor **out)
     return LVN_OK;
 }
 
-/* Both gradients: all shards' dy added up, and of that the part that belongs to this shard's input. */
+/* Both gradients: all shards' dy added up, and of that the part that belongs to this shard's
+ * input. */
 static lvn_status gradient(lvni_node *n, lvn_tensor *dy, int64_t offset)
 {
     lvni_desc d = n->in_desc;
-    d.dtype = d.dtype == LVN_F64 ? LVN_F64 : LVN_F32; /* added in full, rounded once when it is handed over */
+    /* added in full, rounded once when it is handed over */
+    d.dtype = d.dtype == LVN_F64 ? LVN_F64 : LVN_F32;
     lvn_tensor *full, *dx;
     LVN_TRY(as_full(dy, &full));
     const lvn_status s = meet_and_add(lvni_ctx_get()->group, n->name, full, offset, &d, &dx);
@@ -170,7 +183,8 @@ lvn_tensor *lvn_shard_sum(lvn_tensor *x)
         return lvni_op_fail(SUM);
     }
     if (x->dtype != LVN_F32 && x->dtype != LVN_F64 && !lvni_is_low(x->dtype)) {
-        lvn_error_set(LVN_ERR_DTYPE, __FILE__, __LINE__, "%s: adds floats, not %s; lvn_cast it", SUM, lvn_dtype_name(x->dtype));
+        lvn_error_set(LVN_ERR_DTYPE, __FILE__, __LINE__, "%s: adds floats, not %s; lvn_cast it",
+                      SUM, lvn_dtype_name(x->dtype));
         return lvni_op_fail(SUM);
     }
     if (g == NULL) {
@@ -213,7 +227,8 @@ static lvn_status gather_backward(lvni_node *n, lvn_tensor *dy)
 static lvn_status gather_backward_ops(lvni_node *n, lvn_tensor *dy)
 {
     const int64_t first = n->attr.shard.first;
-    return lvni_grad_give_op(n, 0, lvn_slice(lvn_shard_sum(dy), 0, first, first + n->in_desc.shape[0]));
+    return lvni_grad_give_op(n, 0,
+                             lvn_slice(lvn_shard_sum(dy), 0, first, first + n->in_desc.shape[0]));
 }
 
 /* *first: this shard's first row. Owned by the caller; NULL on failure. */
@@ -221,7 +236,8 @@ static lvn_tensor *join(const lvni_group *g, const lvn_tensor *x, int64_t *first
 {
     const lvni_part *parts;
     lvni_desc d = lvni_tensor_desc(x);
-    if (g->meet(g, GATHER, x, 0, &parts) != LVN_OK || lvni_shard_same(GATHER, parts, g->shards, &d, 1) != LVN_OK) {
+    if (g->meet(g, GATHER, x, 0, &parts) != LVN_OK ||
+        lvni_shard_same(GATHER, parts, g->shards, &d, 1) != LVN_OK) {
         return NULL;
     }
     const size_t row = (size_t)row_of(&d) * lvn_dtype_size(d.dtype);
@@ -250,7 +266,9 @@ lvn_tensor *lvn_shard_gather_at(lvn_tensor *x, int64_t *first)
         return lvni_op_fail(GATHER);
     }
     if (x->ndim < 1) {
-        lvn_error_set(LVN_ERR_SHAPE, __FILE__, __LINE__, "%s: a single number has no axis along which to join; lvn_reshape it to (1)", GATHER);
+        lvn_error_set(LVN_ERR_SHAPE, __FILE__, __LINE__,
+                      "%s: a single number has no axis along which to join; lvn_reshape it to (1)",
+                      GATHER);
         return lvni_op_fail(GATHER);
     }
     if (g == NULL) {

@@ -1,6 +1,8 @@
-/* Batch norm over the samples of a whole group of shards (lvn_batch_norm_train with .sync). Each shard works out the mean and variance of its
- * own values; these are joined in f64 in the order of the shards (Chan, Golub & LeVeque 1983), and on the way back the two sums of the
- * gradient are added in the tree. So three small vectors travel for each channel, and x is read as often as by the plain batch norm. */
+/* Batch norm over the samples of a whole group of shards (lvn_batch_norm_train with .sync). Each
+ * shard works out the mean and variance of its own values; these are joined in f64 in the order of
+ * the shards (Chan, Golub & LeVeque 1983), and on the way back the two sums of the gradient are
+ * added in the tree. So three small vectors travel for each channel, and x is read as often as by
+ * the plain batch norm. */
 #include "ops/shard_parts.h"
 
 #include "tensor/device.h"
@@ -25,24 +27,29 @@ static void set_at(void *data, lvn_dtype dtype, int64_t i, double value)
 }
 
 /* Of channel c, from the means and variances (2, channels) of the shards; `all` values together. */
-static void join_channel(const lvni_part *parts, int shards, lvn_dtype dtype, int64_t c, int64_t channels, double all, double *mean, double *squares)
+static void join_channel(const lvni_part *parts, int shards, lvn_dtype dtype, int64_t c,
+                         int64_t channels, double all, double *mean, double *squares)
 {
     double sum = 0.0;
     for (int s = 0; s < shards; s++) {
-        sum += parts[s].data == NULL ? 0.0 : (double)parts[s].number * value_at(parts[s].data, dtype, c);
+        sum += parts[s].data == NULL ? 0.0
+                                     : (double)parts[s].number * value_at(parts[s].data, dtype, c);
     }
     *mean = sum / all;
     *squares = 0.0;
     for (int s = 0; s < shards; s++) {
         if (parts[s].data != NULL) {
-            const double n = (double)parts[s].number, far = value_at(parts[s].data, dtype, c) - *mean;
+            const double n = (double)parts[s].number,
+                         far = value_at(parts[s].data, dtype, c) - *mean;
             *squares += n * (value_at(parts[s].data, dtype, channels + c) + far * far);
         }
     }
 }
 
-/* The moments of the group: mean, variance, unbiased variance (channels each), where the context computes; of the scope. */
-static bool join(const lvni_group *g, const lvni_part *parts, lvn_dtype dtype, int64_t channels, int64_t values, lvn_tensor *out[3])
+/* The moments of the group: mean, variance, unbiased variance (channels each), where the context
+ * computes; of the scope. */
+static bool join(const lvni_group *g, const lvni_part *parts, lvn_dtype dtype, int64_t channels,
+                 int64_t values, lvn_tensor *out[3])
 {
     const lvni_desc d = {.dtype = dtype, .ndim = 1, .shape = {channels}};
     lvn_tensor *t[3] = {NULL};
@@ -88,9 +95,11 @@ static bool meet_moments(const lvni_group *g, lvn_tensor *x, int64_t *values, lv
         *values += parts[i].data == NULL ? 0 : parts[i].number;
     }
     if (s == LVN_OK && *values < 2) {
-        s = lvn_error_set(LVN_ERR_SHAPE, __FILE__, __LINE__,
-                          "%s: batch norm needs more than one value per channel in training, and the shards of the group have %lld together; use larger shards or pictures",
-                          NAME, (long long)*values);
+        s = lvn_error_set(
+            LVN_ERR_SHAPE, __FILE__, __LINE__,
+            "%s: batch norm needs more than one value per channel in training, and the shards of "
+            "the group have %lld together; use larger shards or pictures",
+            NAME, (long long)*values);
     }
     return s == LVN_OK && join(g, parts, d.dtype, channels, *values, out);
 }
@@ -109,20 +118,24 @@ static lvn_status meet_sums(const lvni_node *n, const lvn_tensor *sums, lvn_tens
     }
     lvni_shard_add(parts, g->shards, d.dtype, 0, lvn_numel(t), t->data);
     for (int64_t i = 0; i < lvn_numel(t); i++) {
-        set_at(t->data, d.dtype, i, value_at(t->data, d.dtype, i) / (double)n->attr.shard_norm.values);
+        set_at(t->data, d.dtype, i,
+               value_at(t->data, d.dtype, i) / (double)n->attr.shard_norm.values);
     }
     *share = lvni_shard_place(t);
     return *share == NULL ? lvn_last_error()->code : LVN_OK;
 }
 
-/* The gradients of the vectors are this shard's own sums: those of all shards are added with the other parameters'. */
+/* The gradients of the vectors are this shard's own sums: those of all shards are added with the
+ * other parameters'. */
 static lvn_status give_vectors(lvni_node *n, lvn_tensor *sums)
 {
     const lvni_desc d = lvni_tensor_desc(n->saved[OF_GAMMA]);
     if (lvni_grad_wanted(n, BETA)) {
         LVN_TRY(lvni_grad_give(n, BETA, lvni_tensor_slice(sums, 0, &d)));
     }
-    return lvni_grad_wanted(n, GAMMA) ? lvni_grad_give(n, GAMMA, lvni_tensor_slice(sums, d.shape[0], &d)) : LVN_OK;
+    return lvni_grad_wanted(n, GAMMA)
+               ? lvni_grad_give(n, GAMMA, lvni_tensor_slice(sums, d.shape[0], &d))
+               : LVN_OK;
 }
 
 /* g: what of dy passed relu where a residual wants it, else NULL. */
@@ -133,19 +146,24 @@ static lvn_status give_tables(lvni_node *n, lvn_tensor *dy, lvn_tensor *g, const
     const bool passed = g != NULL;
     attr.relu = attr.relu && !passed;
     if (lvni_grad_wanted(n, X)) {
-        lvni_args a = {.in = {passed ? g : dy, saved[OF_X], saved[OF_GAMMA], saved[OF_MEAN], saved[OF_VARIANCE], saved[OF_BETA], share, passed ? NULL : saved[OF_Y]},
+        lvni_args a = {.in = {passed ? g : dy, saved[OF_X], saved[OF_GAMMA], saved[OF_MEAN],
+                              saved[OF_VARIANCE], saved[OF_BETA], share,
+                              passed ? NULL : saved[OF_Y]},
                        .attr = &attr};
         LVN_TRY(lvni_run(LVNI_OP_batch_norm_group_grad, &a, 1));
         LVN_TRY(lvni_grad_give(n, X, a.out[0]));
     }
-    return lvni_grad_wanted(n, RESIDUAL) ? lvni_grad_give(n, RESIDUAL, lvn_retain(passed ? g : dy)) : LVN_OK;
+    return lvni_grad_wanted(n, RESIDUAL) ? lvni_grad_give(n, RESIDUAL, lvn_retain(passed ? g : dy))
+                                         : LVN_OK;
 }
 
 static lvn_status backward_with(lvni_node *n, lvn_tensor *dy)
 {
     lvn_tensor *const *saved = n->saved;
     const lvni_norm_attr *attr = &n->attr.shard_norm.norm;
-    lvni_args a = {.in = {dy, saved[OF_X], saved[OF_GAMMA], saved[OF_MEAN], saved[OF_VARIANCE], saved[OF_BETA], saved[OF_Y]}, .attr = attr};
+    lvni_args a = {.in = {dy, saved[OF_X], saved[OF_GAMMA], saved[OF_MEAN], saved[OF_VARIANCE],
+                          saved[OF_BETA], saved[OF_Y]},
+                   .attr = attr};
     const bool keep = attr->relu && lvni_grad_wanted(n, RESIDUAL);
     LVN_TRY(lvni_run(LVNI_OP_batch_norm_sums, &a, keep ? 3u : 1u));
     lvn_tensor *sums = a.out[0], *g = a.out[1], *share = NULL;
@@ -158,7 +176,8 @@ static lvn_status backward_with(lvni_node *n, lvn_tensor *dy)
     return s;
 }
 
-/* A shard whose loss does not depend on the result still moves the statistics of the others: its dy is zero. */
+/* A shard whose loss does not depend on the result still moves the statistics of the others: its dy
+ * is zero. */
 static lvn_status shard_norm_backward(lvni_node *n, lvn_tensor *dy)
 {
     if (dy != NULL) {
@@ -170,14 +189,16 @@ static lvn_status shard_norm_backward(lvni_node *n, lvn_tensor *dy)
     return s;
 }
 
-lvn_tensor *lvni_shard_norm(const lvni_group *group, lvn_tensor *const in[N_IN], const lvni_norm_attr *attr, lvn_tensor **mean, lvn_tensor **variance)
+lvn_tensor *lvni_shard_norm(const lvni_group *group, lvn_tensor *const in[N_IN],
+                            const lvni_norm_attr *attr, lvn_tensor **mean, lvn_tensor **variance)
 {
     lvn_tensor *moments[3];
     int64_t values;
     if (!meet_moments(group, in[X], &values, moments)) {
         return lvni_op_fail(NAME);
     }
-    lvni_args a = {.in = {in[X], in[GAMMA], in[BETA], moments[0], moments[1], in[RESIDUAL]}, .attr = attr};
+    lvni_args a = {.in = {in[X], in[GAMMA], in[BETA], moments[0], moments[1], in[RESIDUAL]},
+                   .attr = attr};
     lvn_tensor *y = lvni_op_run(LVNI_OP_batch_norm_eval, &a, 1);
     if (y == NULL) {
         return NULL;

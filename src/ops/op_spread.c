@@ -23,7 +23,8 @@ static lvn_status var_backward(lvni_node *n, lvn_tensor *dy)
     lvni_args mean = {.in = {n->saved[0]}, .attr = &over};
     LVN_TRY(lvni_run(LVNI_OP_mean, &mean, 1));
     lvn_tensor *far = lvni_ops_new(LVNI_OP_sub, n->saved[0], mean.out[0]);
-    lvn_tensor *view = far == NULL ? NULL : with_ones(&n->in_desc, over.mask, dy), *by = view == NULL ? NULL : lvni_ops_scaled(view, var_factor(n));
+    lvn_tensor *view = far == NULL ? NULL : with_ones(&n->in_desc, over.mask, dy),
+               *by = view == NULL ? NULL : lvni_ops_scaled(view, var_factor(n));
     lvn_tensor *dx = lvni_ops_new(LVNI_OP_mul, far, by);
     lvn_release(by);
     lvn_release(view);
@@ -43,13 +44,15 @@ static lvn_status var_backward_ops(lvni_node *n, lvn_tensor *dy)
     }
     lvni_axes_ones(&n->in_desc, n->attr.var.mask, shape);
     lvn_tensor *x = n->saved[0], *far = lvn_sub(x, lvn_mean_axes(x, axes, count, true));
-    return lvni_grad_give_op(n, 0, lvn_mul(far, lvn_mul_scalar(lvn_reshape(dy, n->in_desc.ndim, shape), var_factor(n))));
+    return lvni_grad_give_op(
+        n, 0, lvn_mul(far, lvn_mul_scalar(lvn_reshape(dy, n->in_desc.ndim, shape), var_factor(n))));
 }
 
 lvn_tensor *lvn_var_axes(lvn_tensor *x, const int *axes, int n_axes, bool keepdim, int correction)
 {
     lvni_var_attr attr = {.keepdim = keepdim, .correction = correction};
-    if (!lvni_op_begin(LVNI_OP_var, &x, 1, 0) || !lvni_axes_mask("var", x, axes, n_axes, &attr.mask)) {
+    if (!lvni_op_begin(LVNI_OP_var, &x, 1, 0) ||
+        !lvni_axes_mask("var", x, axes, n_axes, &attr.mask)) {
         return lvni_op_fail("var");
     }
     lvni_args args = {.in = {x}, .attr = &attr};
@@ -128,13 +131,16 @@ static lvn_status norm_backward_ops(lvni_node *n, lvn_tensor *dy)
 {
     int64_t shape[LVN_MAX_NDIM];
     lvni_axes_ones(&n->in_desc, n->attr.axes.mask, shape);
-    return lvni_grad_give_op(n, 0, lvn_mul(n->saved[0], lvn_reshape(div_or_zero(dy, n->saved[1]), n->in_desc.ndim, shape)));
+    return lvni_grad_give_op(
+        n, 0,
+        lvn_mul(n->saved[0], lvn_reshape(div_or_zero(dy, n->saved[1]), n->in_desc.ndim, shape)));
 }
 
 lvn_tensor *lvn_norm_axes(lvn_tensor *x, const int *axes, int n_axes, bool keepdim)
 {
     lvni_axes_attr attr = {.keepdim = keepdim};
-    if (!lvni_op_begin(LVNI_OP_norm, &x, 1, 0) || !lvni_axes_mask("norm", x, axes, n_axes, &attr.mask)) {
+    if (!lvni_op_begin(LVNI_OP_norm, &x, 1, 0) ||
+        !lvni_axes_mask("norm", x, axes, n_axes, &attr.mask)) {
         return lvni_op_fail("norm");
     }
     lvni_args args = {.in = {x}, .attr = &attr};
@@ -159,11 +165,14 @@ lvn_tensor *lvn_norm_axis(lvn_tensor *x, int axis)
 lvn_tensor *lvn_min_axis(lvn_tensor *x, int axis, bool keepdim)
 {
     uint32_t mask;
-    return lvni_axes_extreme("min_axis", x, axis, &mask) ? lvn_neg(lvn_max_axis(lvn_neg(x), axis, keepdim)) : NULL;
+    return lvni_axes_extreme("min_axis", x, axis, &mask)
+               ? lvn_neg(lvn_max_axis(lvn_neg(x), axis, keepdim))
+               : NULL;
 }
 
 lvn_tensor *lvn_argmin(lvn_tensor *x, int axis, bool keepdim)
 {
     uint32_t mask;
-    return lvni_axes_extreme("argmin", x, axis, &mask) ? lvn_argmax(lvn_neg(x), axis, keepdim) : NULL;
+    return lvni_axes_extreme("argmin", x, axis, &mask) ? lvn_argmax(lvn_neg(x), axis, keepdim)
+                                                       : NULL;
 }

@@ -1,22 +1,28 @@
-/* What ops of coupled shards have in common (op_shard.c): meeting the group, adding up what was brought. */
+/* What ops of coupled shards have in common (op_shard.c): meeting the group, adding up what was
+ * brought. */
 #ifndef LEVIN_OPS_SHARD_PARTS_H
 #define LEVIN_OPS_SHARD_PARTS_H
 
 #include "autograd/tape.h"
 #include "tensor/group.h"
 
-/* The group of the shard in work. *group is NULL when the shard is alone. LVN_ERR_INVALID in a training step of a model that has not said that
- * its shards meet. */
+/* The group of the shard in work. *group is NULL when the shard is alone. LVN_ERR_INVALID in a
+ * training step of a model that has not said that its shards meet. */
 lvn_status lvni_shard_group(const char *op, const lvni_group **group);
 /* All of them that brought something have the type and, from axis `first` on, the shape of d. */
-lvn_status lvni_shard_same(const char *op, const lvni_part *parts, int shards, const lvni_desc *d, int first);
-/* sum = the elements [offset, offset + n) of all that was brought (f32 or f64), added in the tree over the group's shards; host memory. False:
- * nobody brought anything. */
-bool lvni_shard_add(const lvni_part *parts, int shards, lvn_dtype dtype, int64_t offset, int64_t n, void *sum);
-/* A tensor of host memory to where the context computes (moves t, also on failure); owned by the caller. */
+lvn_status lvni_shard_same(const char *op, const lvni_part *parts, int shards, const lvni_desc *d,
+                           int first);
+/* sum = the elements [offset, offset + n) of all that was brought (f32 or f64), added in the tree
+ * over the group's shards; host memory. False: nobody brought anything. */
+bool lvni_shard_add(const lvni_part *parts, int shards, lvn_dtype dtype, int64_t offset, int64_t n,
+                    void *sum);
+/* A tensor of host memory to where the context computes (moves t, also on failure); owned by the
+ * caller. */
 lvn_tensor *lvni_shard_place(lvn_tensor *t);
 
-/* Batch norm over the group (op_shard_norm.c). in: x, gamma, beta, residual or NULL; *mean, *variance as of lvn_batch_norm_train. */
-lvn_tensor *lvni_shard_norm(const lvni_group *group, lvn_tensor *const in[4], const lvni_norm_attr *attr, lvn_tensor **mean, lvn_tensor **variance);
+/* Batch norm over the group (op_shard_norm.c). in: x, gamma, beta, residual or NULL; *mean,
+ * *variance as of lvn_batch_norm_train. */
+lvn_tensor *lvni_shard_norm(const lvni_group *group, lvn_tensor *const in[4],
+                            const lvni_norm_attr *attr, lvn_tensor **mean, lvn_tensor **variance);
 
 #endif

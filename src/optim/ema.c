@@ -6,7 +6,8 @@
 
 #include <string.h>
 
-lvn_status lvni_ema_create(const lvni_ema_options *options, const float *x, int64_t n, lvni_ema **out)
+lvn_status lvni_ema_create(const lvni_ema_options *options, const float *x, int64_t n,
+                           lvni_ema **out)
 {
     *out = NULL;
     lvni_ema *e = LVNI_NEW(LVNI_TAG_MODEL, lvni_ema);

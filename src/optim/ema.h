@@ -1,5 +1,5 @@
-/* The exponential moving average of a model's weights and buffers, over flat memory. Updated by the trainer after each optimizer
- * step; validation and exported models take the averaged values. */
+/* The exponential moving average of a model's weights and buffers, over flat memory. Updated by the
+ * trainer after each optimizer step; validation and exported models take the averaged values. */
 #ifndef LEVIN_OPTIM_EMA_H
 #define LEVIN_OPTIM_EMA_H
 
@@ -17,10 +17,12 @@ typedef struct lvni_ema {
 } lvni_ema;
 
 /* The average of n values begins as a copy of x. */
-lvn_status lvni_ema_create(const lvni_ema_options *options, const float *x, int64_t n, lvni_ema **out);
+lvn_status lvni_ema_create(const lvni_ema_options *options, const float *x, int64_t n,
+                           lvni_ema **out);
 void lvni_ema_destroy(lvni_ema *ema);
-/* average += (1 - d) (x - average), with d = decay after t earlier updates; the first update (t = 0) copies x. With warm-up d is at
- * most (1 + t) / (10 + t), so that the average of a short run is not one of its first weights. */
+/* average += (1 - d) (x - average), with d = decay after t earlier updates; the first update (t =
+ * 0) copies x. With warm-up d is at most (1 + t) / (10 + t), so that the average of a short run is
+ * not one of its first weights. */
 void lvni_ema_update(lvni_ema *ema, const float *x, int64_t t);
 
 #endif

@@ -10,8 +10,8 @@
 
 enum { PATTERN = 256 };
 
-/* A star first stands for nothing; where the rest does not fit it takes one character more. Earlier stars need no second try: what they
- * could give, the last one can. */
+/* A star first stands for nothing; where the rest does not fit it takes one character more. Earlier
+ * stars need no second try: what they could give, the last one can. */
 bool lvni_optim_pattern_matches(const char *p, const char *name)
 {
     const char *star = NULL, *from = NULL;
@@ -34,13 +34,14 @@ bool lvni_optim_pattern_matches(const char *p, const char *name)
 }
 
 /* The name of a parameter, or of a module above one, that is nearest to the pattern. */
-static void find_nearest(const char *pattern, const lvni_optim_parameter *parameter, int n, char out[PATTERN])
+static void find_nearest(const char *pattern, const lvni_optim_parameter *parameter, int n,
+                         char out[PATTERN])
 {
     size_t best = SIZE_MAX;
     out[0] = '\0';
     for (int i = 0; i < n; i++) {
         const char *name = parameter[i].name;
-        for (size_t end = strcspn(name, "."); ; end += 1 + strcspn(name + end + 1, ".")) {
+        for (size_t end = strcspn(name, ".");; end += 1 + strcspn(name + end + 1, ".")) {
             char part[PATTERN];
             snprintf(part, sizeof part, "%.*s", (int)end, name);
             const size_t distance = lvni_edit_distance(pattern, part);
@@ -55,11 +56,14 @@ static void find_nearest(const char *pattern, const lvni_optim_parameter *parame
     }
 }
 
-static lvn_status fail_unmatched(const char *key, const char *pattern, const lvni_optim_parameter *parameter, int n)
+static lvn_status fail_unmatched(const char *key, const char *pattern,
+                                 const lvni_optim_parameter *parameter, int n)
 {
     char nearest[PATTERN];
     find_nearest(pattern, parameter, n, nearest);
-    LVN_FAIL(LVN_ERR_USAGE, "%s: no parameter of the model is named by the pattern %s; the nearest name is %s", key, pattern, nearest);
+    LVN_FAIL(LVN_ERR_USAGE,
+             "%s: no parameter of the model is named by the pattern %s; the nearest name is %s",
+             key, pattern, nearest);
 }
 
 static lvn_status apply_freeze(const lvni_optim_rules *r, lvni_optim_parameter *parameter, int n)
@@ -79,7 +83,8 @@ static lvn_status apply_freeze(const lvni_optim_rules *r, lvni_optim_parameter *
         }
     }
     if (left == 0 && n > 0) {
-        LVN_FAIL(LVN_ERR_USAGE, "freeze: all %d parameters are frozen, and nothing is left to train", n);
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "freeze: all %d parameters are frozen, and nothing is left to train", n);
     }
     return LVN_OK;
 }
@@ -90,9 +95,14 @@ static lvn_status split_scale(const char *text, char pattern[PATTERN], double *s
     const char *equals = strrchr(text, '=');
     char *end = NULL;
     *scale = equals == NULL ? -1.0 : strtod(equals + 1, &end);
-    const bool number = equals != NULL && equals[1] != '\0' && *end == '\0' && equals[1 + strspn(equals + 1, "+-.0123456789eE")] == '\0';
-    if (!number || equals == text || equals - text >= PATTERN || !(*scale >= 0.0) || !isfinite(*scale)) {
-        LVN_FAIL(LVN_ERR_USAGE, "lr_scale: %s is not PATTERN=FACTOR with a factor of at least 0, as in lr_scale=[head=10,conv1=0.1]", text);
+    const bool number = equals != NULL && equals[1] != '\0' && *end == '\0' &&
+                        equals[1 + strspn(equals + 1, "+-.0123456789eE")] == '\0';
+    if (!number || equals == text || equals - text >= PATTERN || !(*scale >= 0.0) ||
+        !isfinite(*scale)) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "lr_scale: %s is not PATTERN=FACTOR with a factor of at least 0, as in "
+                 "lr_scale=[head=10,conv1=0.1]",
+                 text);
     }
     memcpy(pattern, text, (size_t)(equals - text));
     pattern[equals - text] = '\0';
@@ -178,12 +188,15 @@ static lvn_status check_phase(const char *phase, const lvni_optim_parameter *par
         }
     }
     if (!trains) {
-        LVN_FAIL(LVN_ERR_USAGE, "the phase %s of a step has nothing to train: all its parameters are frozen", phase);
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "the phase %s of a step has nothing to train: all its parameters are frozen",
+                 phase);
     }
     return LVN_OK;
 }
 
-lvn_status lvni_optim_phases_apply(const char *const *phases, lvni_optim_parameter *parameter, int n)
+lvn_status lvni_optim_phases_apply(const char *const *phases, lvni_optim_parameter *parameter,
+                                   int n)
 {
     const int n_phases = lvni_optim_count_phases(phases);
     if (n_phases > LVNI_PHASES) {
@@ -197,14 +210,19 @@ lvn_status lvni_optim_phases_apply(const char *const *phases, lvni_optim_paramet
     }
     for (int i = 0; i < n; i++) {
         const int first = lvni_optim_find_phase(phases, 0, parameter[i].name);
-        const int second = first < 0 ? -1 : lvni_optim_find_phase(phases, first + 1, parameter[i].name);
+        const int second =
+            first < 0 ? -1 : lvni_optim_find_phase(phases, first + 1, parameter[i].name);
         parameter[i].phase = first < 0 ? 0 : first;
         if (second >= 0) {
-            LVN_FAIL(LVN_ERR_USAGE, "the parameter %s is in two phases of a step, %s and %s: it can be trained in one", parameter[i].name, phases[first],
-                     phases[second]);
+            LVN_FAIL(
+                LVN_ERR_USAGE,
+                "the parameter %s is in two phases of a step, %s and %s: it can be trained in one",
+                parameter[i].name, phases[first], phases[second]);
         }
         if (first < 0 && !parameter[i].frozen) {
-            LVN_FAIL(LVN_ERR_USAGE, "the parameter %s is in no phase of a step: name it, or a module above it, in the class's phases, or freeze it",
+            LVN_FAIL(LVN_ERR_USAGE,
+                     "the parameter %s is in no phase of a step: name it, or a module above it, in "
+                     "the class's phases, or freeze it",
                      parameter[i].name);
         }
     }

@@ -1,5 +1,5 @@
-/* How each parameter is treated: learning rate, decay, frozen or not, and its phase, from patterns over names. Called by the trainer's maker with
- * the model's parameters; read by optim.c. */
+/* How each parameter is treated: learning rate, decay, frozen or not, and its phase, from patterns
+ * over names. Called by the trainer's maker with the model's parameters; read by optim.c. */
 #ifndef LEVIN_OPTIM_GROUPS_H
 #define LEVIN_OPTIM_GROUPS_H
 
@@ -7,36 +7,42 @@
 
 /* One parameter in the flat buffers. Between it and the next one lie zeros. */
 typedef struct lvni_optim_parameter {
-    const char *name;    /* borrowed: "layer1.conv1.weight" */
-    int64_t begin, n;    /* elements */
+    const char *name; /* borrowed: "layer1.conv1.weight" */
+    int64_t begin, n; /* elements */
     int ndim;
-    double lr_scale;     /* factors on the run's learning rate and weight decay */
+    double lr_scale; /* factors on the run's learning rate and weight decay */
     double decay_scale;
-    bool frozen;         /* no gradient, no decay, no update */
-    int phase;           /* of the step, in which it is updated */
+    bool frozen; /* no gradient, no decay, no update */
+    int phase;   /* of the step, in which it is updated */
 } lvni_optim_parameter;
 
-/* A pattern names parameters, or modules and thereby all parameters below them: "head" is "head.weight" and "head.bias". '*' stands
- * for any characters (dots, too), '?' for one. */
+/* A pattern names parameters, or modules and thereby all parameters below them: "head" is
+ * "head.weight" and "head.bias". '*' stands for any characters (dots, too), '?' for one. */
 typedef struct lvni_optim_rules {
-    bool no_decay_1d;             /* no decay for tensors of one axis: biases, and weight and bias of norms */
-    const char *const *freeze;    /* patterns */
+    /* no decay for tensors of one axis: biases, and weight and bias of norms */
+    bool no_decay_1d;
+    const char *const *freeze; /* patterns */
     size_t n_freeze;
-    const char *const *lr_scale;  /* "pattern=factor"; of several that match a parameter the last one counts */
+    /* "pattern=factor"; of several that match a parameter the last one counts */
+    const char *const *lr_scale;
     size_t n_lr_scale;
 } lvni_optim_rules;
 
-/* Sets lr_scale, decay_scale and frozen of n parameters. LVN_ERR_USAGE: a pattern without a parameter (the nearest name is told), a
- * factor that is no number of at least 0, or nothing is left to train. */
-lvn_status lvni_optim_rules_apply(const lvni_optim_rules *rules, lvni_optim_parameter *parameter, int n);
-/* The phases of a step: for each the patterns of what it trains, separated by commas ("critic", "encoder,decoder"), then NULL. NULL
- * itself: one phase of everything. */
+/* Sets lr_scale, decay_scale and frozen of n parameters. LVN_ERR_USAGE: a pattern without a
+ * parameter (the nearest name is told), a factor that is no number of at least 0, or nothing is
+ * left to train. */
+lvn_status lvni_optim_rules_apply(const lvni_optim_rules *rules, lvni_optim_parameter *parameter,
+                                  int n);
+/* The phases of a step: for each the patterns of what it trains, separated by commas ("critic",
+ * "encoder,decoder"), then NULL. NULL itself: one phase of everything. */
 enum { LVNI_PHASES = 8 };
 int lvni_optim_count_phases(const char *const *phases);
-/* Sets `phase` of n parameters, after the rules. LVN_ERR_USAGE: too many phases, a pattern without a parameter, a parameter in no phase or in
- * two, a phase in which everything is frozen. */
-lvn_status lvni_optim_phases_apply(const char *const *phases, lvni_optim_parameter *parameter, int n);
-/* The first phase from `from` on that names this parameter or buffer; -1: none, or there are no phases. */
+/* Sets `phase` of n parameters, after the rules. LVN_ERR_USAGE: too many phases, a pattern without
+ * a parameter, a parameter in no phase or in two, a phase in which everything is frozen. */
+lvn_status lvni_optim_phases_apply(const char *const *phases, lvni_optim_parameter *parameter,
+                                   int n);
+/* The first phase from `from` on that names this parameter or buffer; -1: none, or there are no
+ * phases. */
 int lvni_optim_find_phase(const char *const *phases, int from, const char *name);
 /* Does the pattern name this parameter? */
 bool lvni_optim_pattern_matches(const char *pattern, const char *name);

@@ -1,4 +1,5 @@
-/* SGD with momentum, Adam, AdamW and LARS over flat buffers (optim.h); the arithmetic is in kernels/flat.h. */
+/* SGD with momentum, Adam, AdamW and LARS over flat buffers (optim.h); the arithmetic is in
+ * kernels/flat.h. */
 #include "optim/optim.h"
 
 #include "core/math.h"
@@ -14,10 +15,12 @@ static bool is_adam(const lvni_optim_options *p)
     return p->kind == LVNI_OPTIM_ADAM || p->kind == LVNI_OPTIM_ADAMW;
 }
 
-/* Does the parameter go on in the run? Zeros between two parameters stay zeros under every formula. */
+/* Does the parameter go on in the run? Zeros between two parameters stay zeros under every
+ * formula. */
 static bool goes_on(const lvni_optim_run *run, const lvni_optim_run *next, bool neighbours)
 {
-    return neighbours && !run->trusted && !next->trusted && run->phase == next->phase && run->lr_scale == next->lr_scale && run->weight_decay == next->weight_decay;
+    return neighbours && !run->trusted && !next->trusted && run->phase == next->phase &&
+           run->lr_scale == next->lr_scale && run->weight_decay == next->weight_decay;
 }
 
 static lvn_status make_runs(lvni_optim *o, const lvni_optim_parameter *parameter, int n)
@@ -86,7 +89,8 @@ int lvni_optim_slots(const lvni_optim_options *options)
     return o.n_slots;
 }
 
-lvn_status lvni_optim_create(const lvni_optim_options *options, int64_t n, const lvni_optim_parameter *parameter, int n_parameters,
+lvn_status lvni_optim_create(const lvni_optim_options *options, int64_t n,
+                             const lvni_optim_parameter *parameter, int n_parameters,
                              lvni_optim **out)
 {
     *out = NULL;
@@ -128,7 +132,8 @@ void lvni_optim_destroy(lvni_optim *o)
     lvni_free(o);
 }
 
-/* Blocks are counted from x: a tensor's norm does not depend on where it lies in the flat buffer. */
+/* Blocks are counted from x: a tensor's norm does not depend on where it lies in the flat
+ * buffer. */
 static double norm(lvni_optim *o, const float *x, int64_t n)
 {
     lvni_flat_block_sumsq(x, n, o->partial);
@@ -136,14 +141,16 @@ static double norm(lvni_optim *o, const float *x, int64_t n)
 }
 
 /* Of a whole tensor; a weight or a gradient of zeros says nothing about the rate. */
-static double trust_ratio(lvni_optim *o, const lvni_optim_run *run, const float *w, const float *g, double grad_scale)
+static double trust_ratio(lvni_optim *o, const lvni_optim_run *run, const float *w, const float *g,
+                          double grad_scale)
 {
     const double of_w = norm(o, w, run->n), of_g = norm(o, g, run->n) * grad_scale;
     if (!(of_w > 0.0 && of_g > 0.0)) {
         return 1.0;
     }
     const double trust = o->options.trust_coefficient * of_w / (of_g + run->weight_decay * of_w);
-    return trust < TRUST_LIMIT ? trust : TRUST_LIMIT; /* times a gradient near 0 it must stay a number */
+    /* times a gradient near 0 it must stay a number */
+    return trust < TRUST_LIMIT ? trust : TRUST_LIMIT;
 }
 
 /* The piece of a run that is stepped at once; `updates` before this one. */
@@ -152,15 +159,16 @@ static void step_adam(lvni_optim *o, const lvni_optim_run *run, int64_t updates,
 {
     const lvni_optim_options *p = &o->options;
     const double t = (double)(updates + 1);
-    const lvni_flat_adamw_params a = {.lr = lr * run->lr_scale,
-                                      .beta1 = p->beta1,
-                                      .beta2 = p->beta2,
-                                      .eps = p->eps,
-                                      .weight_decay = run->weight_decay,
-                                      .correction1 = p->beta1 > 0.0 ? 1.0 - lvni_pow(p->beta1, t) : 1.0,
-                                      .correction2 = p->beta2 > 0.0 ? 1.0 - lvni_pow(p->beta2, t) : 1.0,
-                                      .grad_scale = grad_scale,
-                                      .decoupled = p->kind == LVNI_OPTIM_ADAMW};
+    const lvni_flat_adamw_params a = {
+        .lr = lr * run->lr_scale,
+        .beta1 = p->beta1,
+        .beta2 = p->beta2,
+        .eps = p->eps,
+        .weight_decay = run->weight_decay,
+        .correction1 = p->beta1 > 0.0 ? 1.0 - lvni_pow(p->beta1, t) : 1.0,
+        .correction2 = p->beta2 > 0.0 ? 1.0 - lvni_pow(p->beta2, t) : 1.0,
+        .grad_scale = grad_scale,
+        .decoupled = p->kind == LVNI_OPTIM_ADAMW};
     lvni_flat_adamw(w, g, o->slot[0] + run->begin, o->slot[1] + run->begin, run->n, &a);
 }
 
@@ -173,14 +181,15 @@ static void step_sgd(lvni_optim *o, const lvni_optim_run *run, int64_t updates, 
                                     .dampening = p->dampening,
                                     .weight_decay = run->weight_decay,
                                     .grad_scale = grad_scale,
-                                    .trust = run->trusted ? trust_ratio(o, run, w, g, grad_scale) : 0.0,
+                                    .trust =
+                                        run->trusted ? trust_ratio(o, run, w, g, grad_scale) : 0.0,
                                     .nesterov = p->nesterov,
                                     .first_step = updates == 0};
     lvni_flat_sgd(w, g, o->n_slots > 0 ? o->slot[0] + run->begin : NULL, run->n, &s);
 }
 
-/* Neighbours in a run that have the same part in this step, from parameter i on: the piece's end.
- */
+/* Neighbours in a run that have the same part in this step, from parameter i on: the piece's
+ * end. */
 static int piece_end(const lvni_optim *o, const lvni_optim_run *run, int i)
 {
     int end = i + 1;
@@ -211,7 +220,8 @@ static void step_run(lvni_optim *o, const lvni_optim_run *run, float *w, const f
     }
 }
 
-void lvni_optim_step(lvni_optim *o, int phase, float *w, const float *g, double lr, double grad_scale)
+void lvni_optim_step(lvni_optim *o, int phase, float *w, const float *g, double lr,
+                     double grad_scale)
 {
     for (int i = 0; i < o->n_runs; i++) {
         const lvni_optim_run *run = &o->run[i];

@@ -1,24 +1,32 @@
-/* Optimizers and learning-rate schedules over a model's flat weights. The trainer calls lvni_optim_step once per phase of an optimizer
- * step with the phase's merged gradient. How each parameter is treated comes from groups.h; averages of weights are in ema.h. */
+/* Optimizers and learning-rate schedules over a model's flat weights. The trainer calls
+ * lvni_optim_step once per phase of an optimizer step with the phase's merged gradient. How each
+ * parameter is treated comes from groups.h; averages of weights are in ema.h. */
 #ifndef LEVIN_OPTIM_OPTIM_H
 #define LEVIN_OPTIM_OPTIM_H
 
 #include "optim/groups.h"
 
-typedef enum lvni_optim_kind { LVNI_OPTIM_SGD, LVNI_OPTIM_ADAM, LVNI_OPTIM_ADAMW, LVNI_OPTIM_LARS } lvni_optim_kind;
+typedef enum lvni_optim_kind {
+    LVNI_OPTIM_SGD,
+    LVNI_OPTIM_ADAM,
+    LVNI_OPTIM_ADAMW,
+    LVNI_OPTIM_LARS
+} lvni_optim_kind;
 
-/* sgd, adam, adamw: the formulas of PyTorch (kernels/flat.h); adam's decay joins the gradient, adamw's does not.
- * lars: You, Gitman & Ginsburg 2017, "Large batch training of convolutional networks". Each tensor of two or more axes has
- * its own rate: trust = coefficient |w| / (|g| + weight_decay |w|), 1 where one of the norms is 0; then sgd with the gradient
- * trust * (g + weight_decay w). Tensors of one axis (biases, norms) are sgd's. The learning rate stands outside of the momentum
- * buffer, as in sgd; with a rate that does not change this is the paper's algorithm 1. */
+/* sgd, adam, adamw: the formulas of PyTorch (kernels/flat.h); adam's decay joins the gradient,
+ * adamw's does not. lars: You, Gitman & Ginsburg 2017, "Large batch training of convolutional
+ * networks". Each tensor of two or more axes has its own rate: trust = coefficient |w| / (|g| +
+ * weight_decay |w|), 1 where one of the norms is 0; then sgd with the gradient trust * (g +
+ * weight_decay w). Tensors of one axis (biases, norms) are sgd's. The learning rate stands outside
+ * of the momentum buffer, as in sgd; with a rate that does not change this is the paper's algorithm
+ * 1. */
 typedef struct lvni_optim_options {
     lvni_optim_kind kind;
     double lr, weight_decay;
-    double momentum, dampening;  /* sgd, lars */
-    bool nesterov;               /* sgd, lars */
-    double trust_coefficient;    /* lars */
-    double beta1, beta2, eps;    /* adam, adamw */
+    double momentum, dampening; /* sgd, lars */
+    bool nesterov;              /* sgd, lars */
+    double trust_coefficient;   /* lars */
+    double beta1, beta2, eps;   /* adam, adamw */
 } lvni_optim_options;
 
 enum { LVNI_OPTIM_SLOTS = 2 };
@@ -32,10 +40,11 @@ typedef struct lvni_optim_run {
     int first, count; /* its parameters */
 } lvni_optim_run;
 
-/* State as flat buffers of the weights' length: sgd, lars: momentum (when it is not 0); adam, adamw: exp_avg, exp_avg_sq. */
+/* State as flat buffers of the weights' length: sgd, lars: momentum (when it is not 0); adam,
+ * adamw: exp_avg, exp_avg_sq. */
 typedef struct lvni_optim {
     lvni_optim_options options;
-    int64_t n; /* elements */
+    int64_t n;           /* elements */
     lvni_optim_run *run; /* ascending; what is frozen has none */
     int n_runs;
     int n_slots;
@@ -47,21 +56,24 @@ typedef struct lvni_optim {
     int n_parameters;
     lvni_optim_parameter *parameter; /* where they lie; without names */
     bool *idle; /* of each parameter: the next step has no gradient of it; the caller's, false */
-    int64_t
-        *missed; /* of each parameter: of its phase's updates, those that it had no gradient in */
+    /* of each parameter: of its phase's updates, those that it had no gradient in */
+    int64_t *missed;
     double *partial; /* one sum of squares per block */
 } lvni_optim;
 
 /* How many flat buffers the state has. */
 int lvni_optim_slots(const lvni_optim_options *options);
 /* n: length of the flat buffers; parameters in ascending order, borrowed for the call. */
-lvn_status lvni_optim_create(const lvni_optim_options *options, int64_t n, const lvni_optim_parameter *parameter, int n_parameters,
+lvn_status lvni_optim_create(const lvni_optim_options *options, int64_t n,
+                             const lvni_optim_parameter *parameter, int n_parameters,
                              lvni_optim **out);
 void lvni_optim_destroy(lvni_optim *optim);
 /* w -= update(g * grad_scale) for the parameters of the phase; lr is the step's learning rate. */
-void lvni_optim_step(lvni_optim *optim, int phase, float *w, const float *g, double lr, double grad_scale);
-/* 2-norm of n gradients: sums over fixed blocks added in the tree over block numbers, in f64. Not finite when a gradient is not. Those outside of
- * [begin, end), which lies on borders of blocks (or at n), count as zeros and are not read. */
+void lvni_optim_step(lvni_optim *optim, int phase, float *w, const float *g, double lr,
+                     double grad_scale);
+/* 2-norm of n gradients: sums over fixed blocks added in the tree over block numbers, in f64. Not
+ * finite when a gradient is not. Those outside of [begin, end), which lies on borders of blocks (or
+ * at n), count as zeros and are not read. */
 double lvni_optim_gradient_norm(lvni_optim *optim, const float *g, int64_t begin, int64_t end);
 /* The same from the sums of squares of all blocks (lvni_flat_block_sumsq). */
 double lvni_optim_norm_of_blocks(lvni_optim *optim, const double *sums, int64_t begin, int64_t end);
@@ -76,21 +88,23 @@ typedef enum lvni_schedule_kind {
 enum { LVNI_MILESTONES = 64 };
 typedef struct lvni_schedule {
     lvni_schedule_kind kind;
-    int64_t warmup_steps; /* a factor (t + 1) / warmup_steps for t < warmup_steps */
-    int64_t total_steps;  /* cosine, linear: where they reach end_factor */
-    double end_factor;    /* cosine, linear */
-    double gamma;         /* step, multistep */
-    int64_t step_size;    /* step: steps between two falls */
+    int64_t warmup_steps;               /* a factor (t + 1) / warmup_steps for t < warmup_steps */
+    int64_t total_steps;                /* cosine, linear: where they reach end_factor */
+    double end_factor;                  /* cosine, linear */
+    double gamma;                       /* step, multistep */
+    int64_t step_size;                  /* step: steps between two falls */
     int64_t milestone[LVNI_MILESTONES]; /* multistep: ascending */
     int n_milestones;
 } lvni_schedule;
-/* The factor on lr for step t >= 0, a function of t alone, so a resumed run has it from its first step on. With
- * s = (t - warmup) / (total - warmup), 1 after the end, e = end_factor:
+/* The factor on lr for step t >= 0, a function of t alone, so a resumed run has it from its first
+ * step on. With s = (t - warmup) / (total - warmup), 1 after the end, e = end_factor:
  *   step        gamma ^ floor(t / step_size)
  *   multistep   gamma ^ (milestones <= t)
- *   cosine      e + (1 - e) (1 + cos(pi s)) / 2   (Loshchilov & Hutter 2017, eq. 5, without restarts)
+ *   cosine      e + (1 - e) (1 + cos(pi s)) / 2   (Loshchilov & Hutter 2017, eq. 5, without
+ *     restarts)
  *   linear      1 + (e - 1) s
- * Steps and milestones are counted from the run's beginning, warm-up included; cosine and linear begin after it. */
+ * Steps and milestones are counted from the run's beginning, warm-up included; cosine and linear
+ * begin after it. */
 double lvni_schedule_factor(const lvni_schedule *schedule, int64_t step);
 
 #endif

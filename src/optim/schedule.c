@@ -26,7 +26,9 @@ static int64_t milestones_passed(const lvni_schedule *s, int64_t step)
 static double progress(const lvni_schedule *s, int64_t step)
 {
     const int64_t length = s->total_steps - s->warmup_steps;
-    return length <= 0 || step >= s->total_steps ? 1.0 : (double)(step - s->warmup_steps) / (double)length;
+    return length <= 0 || step >= s->total_steps
+               ? 1.0
+               : (double)(step - s->warmup_steps) / (double)length;
 }
 
 static double after_warmup(const lvni_schedule *s, int64_t step)
@@ -35,7 +37,9 @@ static double after_warmup(const lvni_schedule *s, int64_t step)
     if (at >= 1.0) {
         return end;
     }
-    return s->kind == LVNI_SCHEDULE_LINEAR ? 1.0 + (end - 1.0) * at : end + (1.0 - end) * (0.5 * (1.0 + lvni_cos2pi(0.5 * at)));
+    return s->kind == LVNI_SCHEDULE_LINEAR
+               ? 1.0 + (end - 1.0) * at
+               : end + (1.0 - end) * (0.5 * (1.0 + lvni_cos2pi(0.5 * at)));
 }
 
 double lvni_schedule_factor(const lvni_schedule *s, int64_t step)

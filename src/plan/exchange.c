@@ -38,7 +38,8 @@ int64_t lvni_exchange_owned(const lvni_exchange *e, int rank)
 
 lvni_exchange_bytes lvni_exchange_cost(const lvni_exchange *e, int rank, int leaves, int leaves_all)
 {
-    const uint64_t own = (uint64_t)lvni_exchange_owned(e, rank) * sizeof(float), all = (uint64_t)e->n * sizeof(float);
+    const uint64_t own = (uint64_t)lvni_exchange_owned(e, rank) * sizeof(float),
+                   all = (uint64_t)e->n * sizeof(float);
     if (e->world == 1 || leaves_all == 0) {
         return (lvni_exchange_bytes){0, 0};
     }

@@ -1,5 +1,6 @@
-/* Who adds what when the gradients of several ranks become one: the flat set is cut into buckets, a bucket into one slice per rank, all on
- * borders of the norm's blocks (the law, design.md 2). And what that costs in bytes: the formula that transports are measured against. */
+/* Who adds what when the gradients of several ranks become one: the flat set is cut into buckets, a
+ * bucket into one slice per rank, all on borders of the norm's blocks (the law, design.md 2). And
+ * what that costs in bytes: the formula that transports are measured against. */
 #ifndef LEVIN_PLAN_EXCHANGE_H
 #define LEVIN_PLAN_EXCHANGE_H
 
@@ -7,7 +8,8 @@
 
 enum { LVNI_EXCHANGE_BLOCK = 4096 }; /* floats */
 
-/* A set of n floats in buckets of `bucket` floats (a multiple of the block; 0: one bucket), for `world` ranks. */
+/* A set of n floats in buckets of `bucket` floats (a multiple of the block; 0: one bucket), for
+ * `world` ranks. */
 typedef struct lvni_exchange {
     int64_t n, bucket;
     int world;
@@ -15,17 +17,20 @@ typedef struct lvni_exchange {
 
 int64_t lvni_exchange_buckets(const lvni_exchange *e); /* 0 for n = 0 */
 lvni_range lvni_exchange_bucket(const lvni_exchange *e, int64_t b);
-/* The part of bucket b that `rank` adds; count may be 0. Slices of a bucket differ by at most one block; the rank that begins changes from
- * bucket to bucket, so that odd blocks do not all fall to the same one. */
+/* The part of bucket b that `rank` adds; count may be 0. Slices of a bucket differ by at most one
+ * block; the rank that begins changes from bucket to bucket, so that odd blocks do not all fall to
+ * the same one. */
 lvni_range lvni_exchange_slice(const lvni_exchange *e, int64_t b, int rank);
 int64_t lvni_exchange_owned(const lvni_exchange *e, int rank); /* floats of all its slices */
 
-/* Bytes of gradients that a rank writes for others to read, and reads of what others wrote, in one step: `leaves` sub-trees of its own,
- * `leaves_all` of all ranks. It reads the others' leaves in its slices, and the total outside of them; others do the same with what it
- * writes. With one leaf per rank and equal slices it receives 2 (W-1)/W of the set, as in a ring. */
+/* Bytes of gradients that a rank writes for others to read, and reads of what others wrote, in one
+ * step: `leaves` sub-trees of its own, `leaves_all` of all ranks. It reads the others' leaves in
+ * its slices, and the total outside of them; others do the same with what it writes. With one leaf
+ * per rank and equal slices it receives 2 (W-1)/W of the set, as in a ring. */
 typedef struct lvni_exchange_bytes {
     uint64_t sent, received;
 } lvni_exchange_bytes;
-lvni_exchange_bytes lvni_exchange_cost(const lvni_exchange *e, int rank, int leaves, int leaves_all);
+lvni_exchange_bytes lvni_exchange_cost(const lvni_exchange *e, int rank, int leaves,
+                                       int leaves_all);
 
 #endif

@@ -1,5 +1,5 @@
-/* Resolving the batch plan and cutting by it (plan.h). Order: sizes and ranks are checked, E, then S, then
- * what follows. */
+/* Resolving the batch plan and cutting by it (plan.h). Order: sizes and ranks are checked, E, then
+ * S, then what follows. */
 #include "plan/plan.h"
 
 #include "core/str.h"
@@ -9,11 +9,13 @@
 
 static const int64_t MAX_BATCH = INT32_MAX;
 
-/* The i-th of `parts` consecutive slices of 0 .. total-1; sizes differ by at most one, larger ones first. */
+/* The i-th of `parts` consecutive slices of 0 .. total-1; sizes differ by at most one, larger ones
+ * first. */
 static lvni_range slice(int64_t total, int64_t parts, int64_t i)
 {
     const int64_t size = total / parts, larger = total % parts;
-    return (lvni_range){.start = i * size + (i < larger ? i : larger), .count = size + (i < larger ? 1 : 0)};
+    return (lvni_range){.start = i * size + (i < larger ? i : larger),
+                        .count = size + (i < larger ? 1 : 0)};
 }
 
 static int64_t ceil_div(int64_t a, int64_t b)
@@ -44,7 +46,8 @@ static lvn_status check_options(const lvni_plan_options *o)
     LVN_TRY(check_count("batch_size", o->batch_size, MAX_BATCH));
     LVN_TRY(check_count("batch_size_per_device", o->batch_size_per_device, MAX_BATCH));
     LVN_TRY(check_count("effective batch", o->effective_batch, MAX_BATCH));
-    LVN_TRY(check_count("accumulate_grad_batches", o->accumulate_grad_batches, LVNI_PLAN_MAX_SHARDS));
+    LVN_TRY(
+        check_count("accumulate_grad_batches", o->accumulate_grad_batches, LVNI_PLAN_MAX_SHARDS));
     LVN_TRY(check_count("devices", o->devices, LVNI_PLAN_MAX_SHARDS));
     LVN_TRY(check_count("shards", o->shards, LVNI_PLAN_MAX_SHARDS));
     LVN_TRY(check_count("group", o->group, LVNI_PLAN_MAX_SHARDS));
@@ -55,7 +58,8 @@ static lvn_status check_options(const lvni_plan_options *o)
     return check_count("eval_batch_size", o->eval_batch_size, MAX_BATCH);
 }
 
-/* E = batch_size x A = batch_size_per_device x W x A; both dialects may be given when they agree. */
+/* E = batch_size x A = batch_size_per_device x W x A; both dialects may be given when they
+ * agree. */
 static lvn_status resolve_batch(const lvni_plan_options *o, lvni_plan *p)
 {
     const int64_t a = p->accumulate, per_device = o->batch_size_per_device;
@@ -64,11 +68,13 @@ static lvn_status resolve_batch(const lvni_plan_options *o, lvni_plan *p)
         return LVN_OK;
     }
     if (o->batch_size == 0 && per_device == 0) {
-        LVN_FAIL(LVN_ERR_USAGE, "no batch size: give batch_size (over all devices) or batch_size_per_device");
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "no batch size: give batch_size (over all devices) or batch_size_per_device");
     }
     if (o->batch_size > 0 && per_device > 0 && o->batch_size != per_device * p->devices) {
         LVN_FAIL(LVN_ERR_USAGE,
-                 "batch_size=%lld and batch_size_per_device=%lld disagree: %lld per device on %d device%s is "
+                 "batch_size=%lld and batch_size_per_device=%lld disagree: %lld per device on %d "
+                 "device%s is "
                  "%lld; give one of them",
                  (long long)o->batch_size, (long long)per_device, (long long)per_device, p->devices,
                  lvni_plural(p->devices, "", "s"), (long long)(per_device * p->devices));
@@ -76,14 +82,16 @@ static lvn_status resolve_batch(const lvni_plan_options *o, lvni_plan *p)
     const int64_t per_round = o->batch_size > 0 ? o->batch_size : per_device * p->devices;
     if (per_round > MAX_BATCH / a) {
         LVN_FAIL(LVN_ERR_USAGE,
-                 "an effective batch of %lld samples x %lld accumulation steps is too large: at most %lld",
+                 "an effective batch of %lld samples x %lld accumulation steps is too large: at "
+                 "most %lld",
                  (long long)per_round, (long long)a, (long long)MAX_BATCH);
     }
     p->effective_batch = per_round * a;
     return LVN_OK;
 }
 
-/* Too few samples for the shards: say where both numbers come from and what the same key would have to be. */
+/* Too few samples for the shards: say where both numbers come from and what the same key would have
+ * to be. */
 static lvn_status too_few_samples(const lvni_plan_options *o, const lvni_plan *p)
 {
     char batch[128], shards[96], fix[96], devices[48] = "";
@@ -93,7 +101,8 @@ static lvn_status too_few_samples(const lvni_plan_options *o, const lvni_plan *p
     const int64_t times =
         (o->batch_size > 0 ? 1 : (int64_t)p->devices) * p->accumulate; /* E = given x times */
     if (o->effective_batch > 0 || times == 1) {
-        snprintf(batch, sizeof batch, "%s %lld", o->effective_batch > 0 ? "effective batch" : key, e);
+        snprintf(batch, sizeof batch, "%s %lld", o->effective_batch > 0 ? "effective batch" : key,
+                 e);
     } else {
         snprintf(batch, sizeof batch, "%s %lld x %lld = %lld samples", key, (long long)given,
                  (long long)times, e);
@@ -102,24 +111,26 @@ static lvn_status too_few_samples(const lvni_plan_options *o, const lvni_plan *p
         snprintf(shards, sizeof shards, "shards=%d", p->shards);
     } else {
         snprintf(shards, sizeof shards, "%d device%s x %d accumulation step%s", p->devices,
-                 lvni_plural(p->devices, "", "s"), p->accumulate, lvni_plural(p->accumulate, "", "s"));
+                 lvni_plural(p->devices, "", "s"), p->accumulate,
+                 lvni_plural(p->accumulate, "", "s"));
         snprintf(devices, sizeof devices, " (or devices=%lld)", e / p->accumulate);
     }
     if (o->effective_batch > 0) {
         snprintf(fix, sizeof fix, "largest number of shards that works: %lld", e);
     } else {
-        snprintf(fix, sizeof fix, "smallest that works: %lld%s", (long long)ceil_div(p->shards, times), devices);
+        snprintf(fix, sizeof fix, "smallest that works: %lld%s",
+                 (long long)ceil_div(p->shards, times), devices);
     }
-    LVN_FAIL(LVN_ERR_USAGE, "%s cannot be cut into %d shards (%s): at least one sample each; %s", batch,
-             p->shards, shards, fix);
+    LVN_FAIL(LVN_ERR_USAGE, "%s cannot be cut into %d shards (%s): at least one sample each; %s",
+             batch, p->shards, shards, fix);
 }
 
 static lvn_status resolve_shards(const lvni_plan_options *o, lvni_plan *p)
 {
     const int64_t s = o->shards > 0 ? o->shards : (int64_t)p->devices * p->accumulate;
     if (s > LVNI_PLAN_MAX_SHARDS) {
-        LVN_FAIL(LVN_ERR_USAGE, "%d devices x %d accumulation steps make %lld shards: at most %d", p->devices,
-                 p->accumulate, (long long)s, LVNI_PLAN_MAX_SHARDS);
+        LVN_FAIL(LVN_ERR_USAGE, "%d devices x %d accumulation steps make %lld shards: at most %d",
+                 p->devices, p->accumulate, (long long)s, LVNI_PLAN_MAX_SHARDS);
     }
     p->shards = (int)s;
     if (p->devices > p->shards) {
@@ -131,10 +142,14 @@ static lvn_status resolve_shards(const lvni_plan_options *o, lvni_plan *p)
     return p->effective_batch < p->shards ? too_few_samples(o, p) : LVN_OK;
 }
 
-/* Coupled shards see those of one round of the devices: S / A, or the nearest below that divides S. */
+/* Coupled shards see those of one round of the devices: S / A, or the nearest below that divides
+ * S. */
 static int default_group(const lvni_plan_options *o, const lvni_plan *p)
 {
-    int group = o->group_all ? p->shards : p->coupled && p->accumulate < p->shards ? p->shards / p->accumulate : p->coupled ? 1 : p->shards;
+    int group = o->group_all                              ? p->shards
+                : p->coupled && p->accumulate < p->shards ? p->shards / p->accumulate
+                : p->coupled                              ? 1
+                                                          : p->shards;
     while (p->shards % group != 0) {
         group--;
     }
@@ -155,9 +170,10 @@ static lvn_status resolve_group(const lvni_plan_options *o, lvni_plan *p)
         const int best = nearest < p->group ? p->group - nearest : nearest - p->group;
         nearest = p->shards % g == 0 && distance < best ? g : nearest;
     }
-    LVN_FAIL(LVN_ERR_USAGE,
-             "group=%d does not divide %d shards: every group needs as many; nearest that works: %d",
-             p->group, p->shards, nearest);
+    LVN_FAIL(
+        LVN_ERR_USAGE,
+        "group=%d does not divide %d shards: every group needs as many; nearest that works: %d",
+        p->group, p->shards, nearest);
 }
 
 /* The most shards that this rank owns of any one group. */
@@ -189,14 +205,16 @@ static void resolve_rank(const lvni_plan_options *o, lvni_plan *p)
 static lvn_status resolve_epoch(const lvni_plan_options *o, lvni_plan *p)
 {
     LVN_ARG(p->effective_batch >= 1, "an effective batch of %lld", (long long)p->effective_batch);
-    const int64_t full = p->n_samples / p->effective_batch, rest = p->n_samples % p->effective_batch;
+    const int64_t full = p->n_samples / p->effective_batch,
+                  rest = p->n_samples % p->effective_batch;
     p->drop_last = o->drop_last;
     if (p->drop_last && full == 0) {
-        LVN_FAIL(LVN_ERR_USAGE,
-                 "drop_last=true leaves no step: %lld sample%s fewer than the effective batch of %lld; "
-                 "nearest that works: an effective batch of %lld, or drop_last=false",
-                 (long long)p->n_samples, lvni_plural(p->n_samples, " is", "s are"),
-                 (long long)p->effective_batch, (long long)p->n_samples);
+        LVN_FAIL(
+            LVN_ERR_USAGE,
+            "drop_last=true leaves no step: %lld sample%s fewer than the effective batch of %lld; "
+            "nearest that works: an effective batch of %lld, or drop_last=false",
+            (long long)p->n_samples, lvni_plural(p->n_samples, " is", "s are"),
+            (long long)p->effective_batch, (long long)p->n_samples);
     }
     const bool short_step = rest > 0 && !p->drop_last;
     p->steps_per_epoch = full + (short_step ? 1 : 0);
@@ -209,7 +227,9 @@ static void resolve_rest(const lvni_plan_options *o, lvni_plan *p)
 {
     const int64_t cores_all = o->cores_all > 0 ? o->cores_all : (int64_t)p->cores * p->devices;
     const int64_t threads = cores_all / p->shards;
-    const int64_t clamped = threads < 1 ? 1 : threads > LVNI_PLAN_MAX_WGRAD ? LVNI_PLAN_MAX_WGRAD : threads;
+    const int64_t clamped = threads < 1                     ? 1
+                            : threads > LVNI_PLAN_MAX_WGRAD ? LVNI_PLAN_MAX_WGRAD
+                                                            : threads;
     p->wgrad_threads = o->wgrad_threads > 0 ? o->wgrad_threads : (int)clamped;
     /* a chunk fits wherever a shard with its backward pass fits; 64 keeps small shards from slowing
      * evaluation down */
@@ -274,7 +294,9 @@ lvni_range lvni_plan_wave(const lvni_plan *p, int first)
     if (p->coupled) {
         const int most = end;
         bool shared = is_shared(p, first);
-        for (end = end_of_group(p, first); end < most && end_of_group(p, end) <= most && !(shared && is_shared(p, end)); end = end_of_group(p, end)) {
+        for (end = end_of_group(p, first);
+             end < most && end_of_group(p, end) <= most && !(shared && is_shared(p, end));
+             end = end_of_group(p, end)) {
             shared = shared || is_shared(p, end);
         }
     }
@@ -328,7 +350,8 @@ int64_t lvni_plan_eval_chunks(const lvni_plan *plan, int64_t n)
 lvni_range lvni_plan_eval_chunk(const lvni_plan *plan, int64_t n, int64_t chunk)
 {
     const int64_t start = chunk * plan->eval_batch_size, rest = n - start;
-    return (lvni_range){.start = start, .count = rest < plan->eval_batch_size ? rest : plan->eval_batch_size};
+    return (lvni_range){.start = start,
+                        .count = rest < plan->eval_batch_size ? rest : plan->eval_batch_size};
 }
 
 lvni_range lvni_plan_eval_chunks_of(const lvni_plan *plan, int64_t n, int rank)
@@ -339,5 +362,6 @@ lvni_range lvni_plan_eval_chunks_of(const lvni_plan *plan, int64_t n, int rank)
 lvni_range lvni_plan_eval_turns_of(const lvni_plan *plan, int64_t n, int rank)
 {
     const int64_t chunks = lvni_plan_eval_chunks(plan, n);
-    return (lvni_range){.start = rank, .count = chunks > rank ? ceil_div(chunks - rank, plan->devices) : 0};
+    return (lvni_range){.start = rank,
+                        .count = chunks > rank ? ceil_div(chunks - rank, plan->devices) : 0};
 }

@@ -1,6 +1,6 @@
-/* The batch plan: who works on which samples in which step (the law, design.md 2). The one place of this
- * arithmetic; the loader cuts by it, the trainer adds by it, `levin plan` prints it. Pure: no files, no
- * threads, no clock. */
+/* The batch plan: who works on which samples in which step (the law, design.md 2). The one place of
+ * this arithmetic; the loader cuts by it, the trainer adds by it, `levin plan` prints it. Pure: no
+ * files, no threads, no clock. */
 #ifndef LEVIN_PLAN_PLAN_H
 #define LEVIN_PLAN_PLAN_H
 
@@ -12,22 +12,24 @@ enum { LVNI_PLAN_MAX_SHARDS = 65536, LVNI_PLAN_MAX_WGRAD = 16 };
 
 /* What the user and the machine say; 0 everywhere means "not given". */
 typedef struct lvni_plan_options {
-    int64_t n_samples;       /* of the training set, at least 1 */
-    int64_t effective_batch; /* E of the run that is resumed: with it the two batch sizes are not looked at */
-    int64_t batch_size;      /* samples over all devices, before accumulation */
+    int64_t n_samples; /* of the training set, at least 1 */
+    /* E of the run that is resumed: with it the two batch sizes are not looked at */
+    int64_t effective_batch;
+    int64_t batch_size; /* samples over all devices, before accumulation */
     int64_t batch_size_per_device;
     int accumulate_grad_batches; /* A, 1 */
     int devices;                 /* W, 1 */
     int rank;                    /* 0 .. W-1: whose view of the plan */
     int shards;                  /* S, W x A */
-    int group;                   /* consecutive shards that may see each other's values: S, or S / A when coupled */
-    int wgrad_threads;           /* cores of all ranks / S, 1 to 16 */
-    int lanes;                   /* shards of a rank at once: min(its shards, its cores) */
-    int cores;                   /* that this rank may use, 1 */
-    int cores_all;               /* of all ranks, cores x W */
-    int64_t eval_batch_size;     /* min(E, max(64, largest shard)) */
-    bool drop_last;              /* leave out the short last step of an epoch */
-    bool group_all; /* coupled shards see all S unless `group` is given */
+    /* consecutive shards that may see each other's values: S, or S / A when coupled */
+    int group;
+    int wgrad_threads;       /* cores of all ranks / S, 1 to 16 */
+    int lanes;               /* shards of a rank at once: min(its shards, its cores) */
+    int cores;               /* that this rank may use, 1 */
+    int cores_all;           /* of all ranks, cores x W */
+    int64_t eval_batch_size; /* min(E, max(64, largest shard)) */
+    bool drop_last;          /* leave out the short last step of an epoch */
+    bool group_all;          /* coupled shards see all S unless `group` is given */
     bool coupled; /* the module looks at other shards of its group, which must then run at once */
 } lvni_plan_options;
 
@@ -46,8 +48,10 @@ typedef struct lvni_plan {
     int64_t steps_per_epoch;
     int64_t last_step; /* samples of an epoch's last step, E or fewer */
     int64_t eval_batch_size;
-    int sub_trees;    /* of gradients that this rank owes the others; 1 when W = 1 */
-    int waiting_sets; /* gradient sets that wait for their neighbour; each lane at work needs one more (lvni_plan_sets) */
+    int sub_trees; /* of gradients that this rank owes the others; 1 when W = 1 */
+    /* gradient sets that wait for their neighbour; each lane at work needs one more
+     * (lvni_plan_sets) */
+    int waiting_sets;
 } lvni_plan;
 
 /* `start` inclusive, `count` samples (or shards, or chunks). */
@@ -55,18 +59,18 @@ typedef struct lvni_range {
     int64_t start, count;
 } lvni_range;
 
-/* LVN_ERR_USAGE with one sentence: what does not fit and the nearest that does. *out is untouched on failure.
- */
+/* LVN_ERR_USAGE with one sentence: what does not fit and the nearest that does. *out is untouched
+ * on failure. */
 lvn_status lvni_plan_make(const lvni_plan_options *options, lvni_plan *out);
 
-/* Positions (in the order of the epoch) of step 0 .. steps_per_epoch-1, and of one shard of it (count may be
- * 0). */
+/* Positions (in the order of the epoch) of step 0 .. steps_per_epoch-1, and of one shard of it
+ * (count may be 0). */
 lvni_range lvni_plan_step(const lvni_plan *plan, int64_t step);
 lvni_range lvni_plan_shard(const lvni_plan *plan, int64_t step, int shard);
 int64_t lvni_plan_largest_shard(const lvni_plan *plan); /* samples */
 int lvni_plan_sets(const lvni_plan *plan);              /* gradient sets of this rank */
-/* The shards from `first` on that this rank works on at once. Coupled: whole groups, as far as they are this rank's, and not two that others
- * share. */
+/* The shards from `first` on that this rank works on at once. Coupled: whole groups, as far as they
+ * are this rank's, and not two that others share. */
 lvni_range lvni_plan_wave(const lvni_plan *plan, int first);
 /* The ranks that have shards of group `group`: a contiguous run. */
 lvni_range lvni_plan_ranks_of_group(const lvni_plan *plan, int group);
@@ -80,11 +84,12 @@ lvni_range lvni_plan_shards_of(const lvni_plan *plan, int rank);
 int64_t lvni_plan_eval_chunks(const lvni_plan *plan, int64_t n);
 lvni_range lvni_plan_eval_chunk(const lvni_plan *plan, int64_t n, int64_t chunk);
 lvni_range lvni_plan_eval_chunks_of(const lvni_plan *plan, int64_t n, int rank);
-/* The same dealt like cards: the first chunk of a rank and how many it gets, each `devices` behind the one before. */
+/* The same dealt like cards: the first chunk of a rank and how many it gets, each `devices` behind
+ * the one before. */
 lvni_range lvni_plan_eval_turns_of(const lvni_plan *plan, int64_t n, int rank);
 
-/* Lines for people, without a newline at the end. The batch and who owns which shards; the epoch and the work
- * of this rank (several lines); what reproduces the run elsewhere. */
+/* Lines for people, without a newline at the end. The batch and who owns which shards; the epoch
+ * and the work of this rank (several lines); what reproduces the run elsewhere. */
 void lvni_plan_describe_batch(const lvni_plan *plan, lvni_str *out);
 void lvni_plan_describe_work(const lvni_plan *plan, lvni_str *out);
 void lvni_plan_describe_pin(const lvni_plan *plan, lvni_str *out);

@@ -6,8 +6,8 @@
 static void append_sizes(const lvni_plan *p, lvni_str *out)
 {
     const int64_t large = lvni_plan_largest_shard(p), small = p->effective_batch / p->shards;
-    lvni_str_printf(out, "effective batch %lld = %d shard%s x %lld", (long long)p->effective_batch, p->shards,
-                    lvni_plural(p->shards, "", "s"), (long long)large);
+    lvni_str_printf(out, "effective batch %lld = %d shard%s x %lld", (long long)p->effective_batch,
+                    p->shards, lvni_plural(p->shards, "", "s"), (long long)large);
     if (small != large) {
         lvni_str_printf(out, " or %lld (the first %lld have %lld)", (long long)small,
                         (long long)(p->effective_batch % p->shards), (long long)large);
@@ -41,31 +41,36 @@ static void append_owners(const lvni_plan *p, lvni_str *out)
 static void append_epoch(const lvni_plan *p, lvni_str *out)
 {
     lvni_str_printf(out, "an epoch of %lld sample%s is %lld step%s", (long long)p->n_samples,
-                    lvni_plural(p->n_samples, "", "s"), (long long)p->steps_per_epoch, lvni_plural(p->steps_per_epoch, "", "s"));
+                    lvni_plural(p->n_samples, "", "s"), (long long)p->steps_per_epoch,
+                    lvni_plural(p->steps_per_epoch, "", "s"));
     const int64_t used = (p->steps_per_epoch - 1) * p->effective_batch + p->last_step;
     if (p->last_step != p->effective_batch) {
         lvni_str_printf(out, ", the last of %lld", (long long)p->last_step);
     } else if (used < p->n_samples) {
-        lvni_str_printf(out, ", %lld left out each time (drop_last)", (long long)(p->n_samples - used));
+        lvni_str_printf(out, ", %lld left out each time (drop_last)",
+                        (long long)(p->n_samples - used));
     }
     lvni_str_printf(out, "; evaluation in chunks of %lld\n", (long long)p->eval_batch_size);
 }
 
 static void append_work(const lvni_plan *p, lvni_str *out)
 {
-    lvni_str_printf(out, "rank %d works on %d shard%s at once (lanes=%d) with %d core%s", p->rank, p->lanes,
-                    lvni_plural(p->lanes, "", "s"), p->lanes, p->cores, lvni_plural(p->cores, "", "s"));
+    lvni_str_printf(out, "rank %d works on %d shard%s at once (lanes=%d) with %d core%s", p->rank,
+                    p->lanes, lvni_plural(p->lanes, "", "s"), p->lanes, p->cores,
+                    lvni_plural(p->cores, "", "s"));
     if (p->lanes_raised) {
-        lvni_str_append(out, ", raised because the shards of a group wait for each other and share cores");
+        lvni_str_append(
+            out, ", raised because the shards of a group wait for each other and share cores");
     }
     lvni_str_printf(out, "; %d gradient set%s: %d waiting in the tree, %d in work",
-                    p->waiting_sets + p->lanes, lvni_plural(p->waiting_sets + p->lanes, "", "s"), p->waiting_sets,
-                    p->lanes);
+                    p->waiting_sets + p->lanes, lvni_plural(p->waiting_sets + p->lanes, "", "s"),
+                    p->waiting_sets, p->lanes);
     if (p->devices > 1) {
         int most = 0;
         for (int rank = 0; rank < p->devices; rank++) {
             const lvni_range own = lvni_plan_shards_of(p, rank);
-            const int owed = lvni_tree_owed(p->shards, (int)own.start, (int)(own.start + own.count));
+            const int owed =
+                lvni_tree_owed(p->shards, (int)own.start, (int)(own.start + own.count));
             most = owed > most ? owed : most;
         }
         lvni_str_printf(out, "; a rank exchanges %s%d sub-tree%s", most > 1 ? "up to " : "", most,
@@ -83,16 +88,18 @@ void lvni_plan_describe_work(const lvni_plan *p, lvni_str *out)
 {
     append_epoch(p, out);
     if (p->coupled) {
-        lvni_str_printf(out, "coupled shards: group=%d, %s\n", p->group,
-                        lvni_plural(p->group, "each alone", "which run at once and see each other's values"));
+        lvni_str_printf(
+            out, "coupled shards: group=%d, %s\n", p->group,
+            lvni_plural(p->group, "each alone", "which run at once and see each other's values"));
     }
     append_work(p, out);
 }
 
 void lvni_plan_describe_pin(const lvni_plan *p, lvni_str *out)
 {
-    lvni_str_printf(out, "the same bits elsewhere: shards=%d wgrad_threads=%d group=%d eval_batch_size=%lld",
-                    p->shards, p->wgrad_threads, p->group, (long long)p->eval_batch_size);
+    lvni_str_printf(
+        out, "the same bits elsewhere: shards=%d wgrad_threads=%d group=%d eval_batch_size=%lld",
+        p->shards, p->wgrad_threads, p->group, (long long)p->eval_batch_size);
 }
 
 lvn_status lvni_plan_print(const lvni_plan *p, FILE *file)

@@ -1,5 +1,5 @@
-/* The fixed tree (tree.h). The walk keeps a stack of nodes that wait for their right neighbour and merges the
- * two top ones when, and only when, they are the two halves of one node. */
+/* The fixed tree (tree.h). The walk keeps a stack of nodes that wait for their right neighbour and
+ * merges the two top ones when, and only when, they are the two halves of one node. */
 #include "plan/tree.h"
 
 int64_t lvni_tree_split(int64_t n)
@@ -11,8 +11,8 @@ int64_t lvni_tree_split(int64_t n)
     return p;
 }
 
-/* Are [a, b) and [b, c) the two halves of one node of the tree over n? Descend to the node that begins and
- * ends there. */
+/* Are [a, b) and [b, c) the two halves of one node of the tree over n? Descend to the node that
+ * begins and ends there. */
 static bool are_halves(int n, int a, int b, int c)
 {
     int lo = 0, hi = n;

@@ -1,7 +1,7 @@
-/* The one fixed tree in which everything of a step is added (the law, design.md 2): a range of n > 1 numbers
- * is split after its first p, p the largest power of two below n. The trainer walks it over shards (a merge
- * stack, so that a rank holds few gradient sets), norms are summed in it over block numbers. Pure arithmetic:
- * no memory, no threads. */
+/* The one fixed tree in which everything of a step is added (the law, design.md 2): a range of n >
+ * 1 numbers is split after its first p, p the largest power of two below n. The trainer walks it
+ * over shards (a merge stack, so that a rank holds few gradient sets), norms are summed in it over
+ * block numbers. Pure arithmetic: no memory, no threads. */
 #ifndef LEVIN_PLAN_TREE_H
 #define LEVIN_PLAN_TREE_H
 
@@ -29,8 +29,8 @@ typedef struct lvni_tree_merge {
 typedef struct lvni_tree {
     int n, begin, end;
     int next;      /* shard to push next; end: the walk is over */
-    int n_pending; /* nodes that wait for their right neighbour, left to right; after the walk: the sub-trees
-                      owed */
+    int n_pending; /* nodes that wait for their right neighbour, left to right; after the walk: the
+                      sub-trees owed */
     lvni_tree_node pending[LVNI_TREE_PENDING];
 } lvni_tree;
 
@@ -39,16 +39,16 @@ int64_t lvni_tree_split(int64_t n);
 
 /* 0 <= begin <= end <= n. */
 void lvni_tree_init(lvni_tree *tree, int n, int begin, int end);
-/* Shard tree->next is done; its sum lies in buffer `slot`, or LVNI_TREE_EMPTY when it had no samples. Writes
- * the merges to do now, in order, and returns how many. A node with an empty half is its other half: no
- * merge, no addition of zeros. */
+/* Shard tree->next is done; its sum lies in buffer `slot`, or LVNI_TREE_EMPTY when it had no
+ * samples. Writes the merges to do now, in order, and returns how many. A node with an empty half
+ * is its other half: no merge, no addition of zeros. */
 int lvni_tree_push(lvni_tree *tree, int slot, lvni_tree_merge merges[LVNI_TREE_PENDING]);
 
-/* How many sub-trees of the tree over n the run [begin, end) makes up, when no shard is empty: what its rank
- * owes the others. */
+/* How many sub-trees of the tree over n the run [begin, end) makes up, when no shard is empty: what
+ * its rank owes the others. */
 int lvni_tree_owed(int n, int begin, int end);
-/* The most nodes that wait while a shard of the run is in work: buffers needed beside those of the shards in
- * work. ceil(log2 n) for the whole range. */
+/* The most nodes that wait while a shard of the run is in work: buffers needed beside those of the
+ * shards in work. ceil(log2 n) for the whole range. */
 int lvni_tree_waiting(int n, int begin, int end);
 
 #endif

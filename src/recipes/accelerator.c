@@ -11,7 +11,8 @@ static bool is(const lvni_config *c, const char *name)
     return strcmp(lvni_config_str(c, "accelerator"), name) == 0;
 }
 
-/* How many pretend devices devices= asks for: a number, or a list that ends with one of them; what it leaves open is one. */
+/* How many pretend devices devices= asks for: a number, or a list that ends with one of them; what
+ * it leaves open is one. */
 static int devices_asked(const lvni_config *c)
 {
     const char *spec = lvni_config_str(c, "devices");
@@ -34,9 +35,13 @@ static lvn_status check_sim(const lvni_config *c)
     if (lvn_device_count(LVN_DEVICE_SIM) > 0) {
         return LVN_OK;
     }
-    if (lvni_device_open(0, &device) == LVN_ERR_NOT_FOUND) { /* else the environment is wrong, and the error says where */
-        LVN_FAIL(LVN_ERR_RESOURCE, "accelerator=sim: there are no pretend devices; set LEVIN_SIM_DEVICES in the environment to how many there are to be "
-                 "(LEVIN_SIM_DEVICES=%d), and LEVIN_SIM_MEMORY to the memory of each (LEVIN_SIM_MEMORY=2GiB; 1GiB unless set), or give accelerator=cpu",
+    if (lvni_device_open(0, &device) == LVN_ERR_NOT_FOUND) {
+        /* else the environment is wrong, and the error says where */
+        LVN_FAIL(LVN_ERR_RESOURCE,
+                 "accelerator=sim: there are no pretend devices; set LEVIN_SIM_DEVICES in the "
+                 "environment to how many there are to be "
+                 "(LEVIN_SIM_DEVICES=%d), and LEVIN_SIM_MEMORY to the memory of each "
+                 "(LEVIN_SIM_MEMORY=2GiB; 1GiB unless set), or give accelerator=cpu",
                  devices_asked(c));
     }
     return lvn_last_error()->code;
@@ -45,8 +50,11 @@ static lvn_status check_sim(const lvni_config *c)
 lvn_status lvni_accelerator_resolve(lvni_config *c)
 {
     if (is(c, "gpu")) {
-        LVN_FAIL(LVN_ERR_RESOURCE, "accelerator=gpu: this build of levin has no GPU backend yet; use accelerator=cpu, or for trying things out accelerator=sim "
-                 "with LEVIN_SIM_DEVICES=%d in the environment", devices_asked(c));
+        LVN_FAIL(LVN_ERR_RESOURCE,
+                 "accelerator=gpu: this build of levin has no GPU backend yet; use "
+                 "accelerator=cpu, or for trying things out accelerator=sim "
+                 "with LEVIN_SIM_DEVICES=%d in the environment",
+                 devices_asked(c));
     }
     if (is(c, "sim")) {
         return check_sim(c);
@@ -69,7 +77,8 @@ void lvni_accelerator_describe(lvni_str *out)
     const lvni_ctx *ctx = lvni_ctx_get();
     if (ctx != NULL && ctx->device != NULL) {
         char has[LVNI_BYTES_TEXT];
-        lvni_str_printf(out, "device: %s, %s, with the kernels of the CPU", lvni_device_name(ctx->device),
+        lvni_str_printf(out, "device: %s, %s, with the kernels of the CPU",
+                        lvni_device_name(ctx->device),
                         lvni_bytes_text(lvni_device_get_stats(ctx->device).limit, has));
     }
 }

@@ -25,7 +25,8 @@ typedef struct scores {
     double precision, recall, f1;
 } scores;
 
-lvn_status lvni_class_metrics_create(const char *const *names, int n_classes, lvni_class_metrics **out)
+lvn_status lvni_class_metrics_create(const char *const *names, int n_classes,
+                                     lvni_class_metrics **out)
 {
     *out = NULL;
     const size_t k = (size_t)n_classes;
@@ -55,7 +56,8 @@ void lvni_class_metrics_destroy(lvni_class_metrics *m)
     lvni_free(m);
 }
 
-/* Among the k most probable; of equal probabilities the lower class comes first, as in `predict`. */
+/* Among the k most probable; of equal probabilities the lower class comes first, as in
+ * `predict`. */
 static bool is_in_top(const float *p, int n, int label, int k)
 {
     int before = 0;
@@ -174,14 +176,16 @@ static void print_table(const lvni_class_metrics *m, int name, lvni_str *out)
     }
     const int fraction = larger(2 * digits + 1, 7);
     const scores macro = mean_of(m, false), weighted = mean_of(m, true);
-    lvni_str_printf(out, "  %-*s  %*s  precision  recall      F1\n", name, "class", fraction, "right/n");
+    lvni_str_printf(out, "  %-*s  %*s  precision  recall      F1\n", name, "class", fraction,
+                    "right/n");
     for (int i = 0; i < m->n_classes; i++) {
         const class_count *c = &m->count[i];
         if (occurs(c)) {
             const scores s = scores_of(c);
             lvni_str_append(out, "  ");
             print_name(out, m->names[i], name);
-            lvni_str_printf(out, "  %*lld/%*lld", fraction - digits - 1, (long long)c->right, digits, (long long)c->n);
+            lvni_str_printf(out, "  %*lld/%*lld", fraction - digits - 1, (long long)c->right,
+                            digits, (long long)c->n);
             print_scores(out, &s);
         }
     }
@@ -221,7 +225,8 @@ void lvni_class_metrics_print(const lvni_class_metrics *m, lvni_str *out)
     for (int i = 0; i < m->n_classes; i++) {
         name = occurs(&m->count[i]) ? larger(name, width_of(m->names[i])) : name;
     }
-    lvni_str_printf(out, "acc %.4f  loss %.4f", (double)m->right / (double)m->n, m->loss / (double)m->n);
+    lvni_str_printf(out, "acc %.4f  loss %.4f", (double)m->right / (double)m->n,
+                    m->loss / (double)m->n);
     if (m->n_classes > LVNI_TOP_K) {
         lvni_str_printf(out, "  top-5 acc %.4f", (double)m->top_k / (double)m->n);
     }
@@ -269,8 +274,8 @@ static void json_class(const lvni_class_metrics *m, int i, lvni_str *out)
     const scores s = scores_of(c);
     lvni_str_append(out, i > 0 ? ", {\"name\": " : "{\"name\": ");
     lvni_str_json(out, m->names[i]);
-    lvni_str_printf(out, ", \"n\": %lld, \"right\": %lld, \"predicted\": %lld", (long long)c->n, (long long)c->right,
-                    (long long)c->predicted);
+    lvni_str_printf(out, ", \"n\": %lld, \"right\": %lld, \"predicted\": %lld", (long long)c->n,
+                    (long long)c->right, (long long)c->predicted);
     json_scores(out, &s);
 }
 
@@ -280,7 +285,8 @@ static void json_confusion(const lvni_class_metrics *m, lvni_str *out)
     for (int i = 0; i < m->n_classes; i++) {
         lvni_str_append(out, i > 0 ? ", [" : "[");
         for (int j = 0; j < m->n_classes; j++) {
-            lvni_str_printf(out, "%s%lld", j > 0 ? ", " : "", (long long)m->confusion[i * m->n_classes + j]);
+            lvni_str_printf(out, "%s%lld", j > 0 ? ", " : "",
+                            (long long)m->confusion[i * m->n_classes + j]);
         }
         lvni_str_char(out, ']');
     }
@@ -310,7 +316,8 @@ void lvni_class_metrics_json(const lvni_class_metrics *m, lvni_str *out)
 lvn_status lvni_class_metrics_csv(const lvni_class_metrics *m, lvni_str *out)
 {
     if (m->confusion == NULL) {
-        LVN_FAIL(LVN_ERR_UNSUPPORTED, "confusion=: the model has %d classes, a confusion matrix at most %d",
+        LVN_FAIL(LVN_ERR_UNSUPPORTED,
+                 "confusion=: the model has %d classes, a confusion matrix at most %d",
                  m->n_classes, LVNI_CONFUSION_CLASSES);
     }
     lvni_str_append(out, "true\\predicted");

@@ -16,10 +16,17 @@
 #include <unistd.h>
 
 static const lvni_option model_rows[] = {
-    {.name = "model.name", .type = LVNI_OPT_CHOICE, .choices = "cnn|mlp|resnet18|resnet34|resnet50|vit_s_16|vit_b_16", .fallback = "cnn",
-     .help = "Network: cnn (three convolutions with batch norm), mlp (two hidden layers), or one with the names and shapes of torchvision."},
+    {.name = "model.name",
+     .type = LVNI_OPT_CHOICE,
+     .choices = "cnn|mlp|resnet18|resnet34|resnet50|vit_s_16|vit_b_16",
+     .fallback = "cnn",
+     .help = "Network: cnn (three convolutions with batch norm), mlp (two hidden layers), or one "
+             "with the names and shapes of torchvision."},
     LVNI_OPTION_ALIAS("model", "model.name"),
-    {.name = "model.dropout", .type = LVNI_OPT_FLOAT, .range = LVNI_FROM_TO_BELOW(0, 1), .flags = LVNI_OPT_AUTO,
+    {.name = "model.dropout",
+     .type = LVNI_OPT_FLOAT,
+     .range = LVNI_FROM_TO_BELOW(0, 1),
+     .flags = LVNI_OPT_AUTO,
      .help = "Dropout before the last layer; auto: 0.1 for cnn and mlp, else 0."},
 };
 static const lvni_option_table model_table = LVNI_OPTION_TABLE("model", model_rows);
@@ -51,12 +58,14 @@ static lvn_status write_files(void *user, const char *dir)
     return lvni_image_data_write_index(e->config, e->data, dir);
 }
 
-static lvn_status export_model(void *user, const lvni_model *model, const float *values, int64_t step, const char *path)
+static lvn_status export_model(void *user, const lvni_model *model, const float *values,
+                               int64_t step, const char *path)
 {
     const exporting *e = user;
     lvni_classifier_card card = e->card;
     card.wgrad_threads = (int)lvni_config_int(e->config, "wgrad_threads"); /* resolved by now */
-    card.ema_decay = lvni_config_bool(e->config, "use_ema") ? lvni_config_float(e->config, "ema.decay") : 0.0;
+    card.ema_decay =
+        lvni_config_bool(e->config, "use_ema") ? lvni_config_float(e->config, "ema.decay") : 0.0;
     return lvni_export_model(model, values, &card, step, path);
 }
 
@@ -84,7 +93,8 @@ static lvn_status resolve(lvni_config *c, const char *name, double value)
 {
     char text[32];
     snprintf(text, sizeof text, "%.9g", value);
-    return lvni_config_is_set(c, name) ? LVN_OK : lvni_config_set(c, name, text, "resolved at start");
+    return lvni_config_is_set(c, name) ? LVN_OK
+                                       : lvni_config_set(c, name, text, "resolved at start");
 }
 
 static lvn_status fit_with(const work *w, const lvni_image_data *data,
@@ -114,7 +124,8 @@ static lvn_status fit_with(const work *w, const lvni_image_data *data,
                    .data = data};
     memcpy(e.card.mean, data->transform.mean, sizeof e.card.mean);
     memcpy(e.card.std, data->transform.std, sizeof e.card.std);
-    const double mixup = lvni_config_float(c, "augment.mixup_alpha"), cutmix = lvni_config_float(c, "augment.cutmix_alpha");
+    const double mixup = lvni_config_float(c, "augment.mixup_alpha"),
+                 cutmix = lvni_config_float(c, "augment.cutmix_alpha");
     const bool plain = !(mixup > 0.0 || cutmix > 0.0) && lvni_criterion_is_plain(criterion);
     lvni_mix mix;
     lvni_mix_init(&mix, lvni_zoo_find(name), mixup, cutmix);
@@ -157,7 +168,10 @@ static lvn_status with_data(const work *w)
 
 static lvn_status train_with(work *w)
 {
-    const lvni_ranks_command command = {.command = {"train", "classify"}, .n = w->n_words, .words = w->words, .recipe = "classify",
+    const lvni_ranks_command command = {.command = {"train", "classify"},
+                                        .n = w->n_words,
+                                        .words = w->words,
+                                        .recipe = "classify",
                                         .check = lvni_image_source_check_run};
     LVN_TRY(lvni_ranks_open(w->config, &command, &w->ranks));
     return lvni_fit_end(lvni_ranks_close(&w->ranks, with_data(w)));
@@ -168,7 +182,8 @@ static lvn_status run(int n, const char *const *words, fit_function fit)
     size_t n_tables;
     const lvni_option_table *tables = lvni_classify_train_tables(&n_tables);
     work w = {.n_words = n, .words = words, .fit = fit};
-    LVN_TRY(lvni_read_config(tables, n_tables, "levin help train.classify", NULL, n, words, &w.config));
+    LVN_TRY(
+        lvni_read_config(tables, n_tables, "levin help train.classify", NULL, n, words, &w.config));
     lvni_log_set_quiet(lvni_config_bool(w.config, "quiet"));
     const lvn_status s = fit == lvni_fit ? train_with(&w) : with_data(&w);
     lvni_config_destroy(w.config);

@@ -1,4 +1,5 @@
-/* The recipe `classify`: pictures in, classes out. Called by the commands train, plan, predict and eval. */
+/* The recipe `classify`: pictures in, classes out. Called by the commands train, plan, predict and
+ * eval. */
 #ifndef LEVIN_RECIPES_CLASSIFY_H
 #define LEVIN_RECIPES_CLASSIFY_H
 

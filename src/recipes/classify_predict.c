@@ -1,4 +1,5 @@
-/* Using a trained classifier: `predict` writes a table, `eval` measures; both can draw a page of pictures. */
+/* Using a trained classifier: `predict` writes a table, `eval` measures; both can draw a page of
+ * pictures. */
 #include "core/alloc.h"
 #include "core/math.h"
 #include "core/escape.h"
@@ -54,14 +55,15 @@ const lvni_option_table *lvni_classify_eval_tables(size_t *n)
 typedef struct use {
     const lvni_config *config;
     lvni_ranks ranks;
-    lvni_exported *exported; /* of the first rank here; the others have one each, on their devices */
+    /* of the first rank here; the others have one each, on their devices */
+    lvni_exported *exported;
     lvni_image_data data;
     bool labels;
     lvni_predict_format format;
-    lvni_str text; /* predict: the rows */
-    int64_t n;     /* images predicted */
+    lvni_str text;               /* predict: the rows */
+    int64_t n;                   /* images predicted */
     lvni_class_metrics *metrics; /* eval; of known labels */
-    lvni_picks *picks;    /* for the page; NULL without */
+    lvni_picks *picks;           /* for the page; NULL without */
 } use;
 
 static const char *name_of(const use *u, int64_t sample, char number[24])
@@ -86,7 +88,8 @@ static lvn_status take_row(void *user, int64_t sample, const float *p, int64_t k
     for (int64_t i = 0; i < k; i++) {
         if (!isfinite(p[i])) {
             LVN_FAIL(LVN_ERR_NON_FINITE,
-                     "the model %s gives %g as a probability: its weights are not finite; train again with a "
+                     "the model %s gives %g as a probability: its weights are not finite; train "
+                     "again with a "
                      "smaller optim.lr",
                      lvni_config_str(u->config, "model"), lvni_unsigned_nan((double)p[i]));
         }
@@ -98,7 +101,8 @@ static lvn_status take_row(void *user, int64_t sample, const float *p, int64_t k
         lvni_class_metrics_add(u->metrics, (int)label, (int)best, p);
     }
     if (u->picks != NULL) {
-        const lvni_pick pick = {.sample = sample, .label = label, .predicted = best, .probability = p[best]};
+        const lvni_pick pick = {
+            .sample = sample, .label = label, .predicted = best, .probability = p[best]};
         LVN_TRY(lvni_picks_offer(u->picks, &pick));
     }
     if (!u->labels) {
@@ -116,7 +120,8 @@ static bool leads(const use *u)
 static lvn_status open_model(const use *u, lvni_exported **out)
 {
     const lvni_config *c = u->config;
-    return lvni_exported_open(lvni_config_str(c, "model"), lvni_config_str(c, "checkpoint"), lvni_config_bool(c, "use_ema"), out);
+    return lvni_exported_open(lvni_config_str(c, "model"), lvni_config_str(c, "checkpoint"),
+                              lvni_config_bool(c, "use_ema"), out);
 }
 
 static lvn_status rank_work(void *user, const lvni_rank *rank)
@@ -146,10 +151,12 @@ static lvn_status check_words(const lvni_config *c)
 {
     const char *sheet = lvni_config_str(c, "sheet");
     if (lvni_config_str(c, "model") == NULL) {
-        LVN_FAIL(LVN_ERR_USAGE, "model= is missing: a run directory or an exported .safetensors file");
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "model= is missing: a run directory or an exported .safetensors file");
     }
     if (sheet != NULL && !ends_in(sheet, ".png")) {
-        LVN_FAIL(LVN_ERR_USAGE, "sheet=%s: the page is a PNG file; give a name that ends in .png", sheet);
+        LVN_FAIL(LVN_ERR_USAGE, "sheet=%s: the page is a PNG file; give a name that ends in .png",
+                 sheet);
     }
     LVN_TRY(lvni_exported_check(lvni_config_str(c, "model"), lvni_config_str(c, "checkpoint")));
     return lvni_image_source_check(c);
@@ -161,11 +168,13 @@ static void tell_trained(const use *u)
     if (trained == n && n == 1) {
         lvni_log_line(LVNI_LOG_INFO, "note: this picture was trained on");
     } else if (trained == n) {
-        lvni_log_line(LVNI_LOG_INFO, "note: all of these %lld pictures were trained on", (long long)n);
+        lvni_log_line(LVNI_LOG_INFO, "note: all of these %lld pictures were trained on",
+                      (long long)n);
     } else if (trained > 0) {
-        lvni_log_line(LVNI_LOG_INFO,
-                      "note: %lld of these %lld pictures %s trained on; split=val measures the others",
-                      (long long)trained, (long long)n, lvni_plural(trained, "was", "were"));
+        lvni_log_line(
+            LVNI_LOG_INFO,
+            "note: %lld of these %lld pictures %s trained on; split=val measures the others",
+            (long long)trained, (long long)n, lvni_plural(trained, "was", "were"));
     }
 }
 
@@ -197,7 +206,8 @@ static lvn_status open_and_run(use *u)
     LVN_TRY(lvni_accelerator_use(u->config, u->ranks.rank->device));
     LVN_TRY(open_model(u, &u->exported));
     const lvni_classifier_card *card = &u->exported->card;
-    LVN_TRY(u->labels ? lvni_image_data_for_eval(u->config, card, &u->data) : lvni_image_data_for_model(u->config, card, &u->data));
+    LVN_TRY(u->labels ? lvni_image_data_for_eval(u->config, card, &u->data)
+                      : lvni_image_data_for_model(u->config, card, &u->data));
     tell_trained(u);
     if (lvni_config_str(u->config, "sheet") != NULL) {
         LVN_TRY(lvni_picks_create(card->n_classes, &u->picks));
@@ -210,8 +220,11 @@ static lvn_status open_and_run(use *u)
     }
     LVN_TRY(lvni_ranks_each(&u->ranks, rank_work, u, &failed));
     if (u->n == 0 && leads(u)) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "data=%s: none of its %lld pictures could be read: see the warning for their names",
-                 lvni_config_str(u->config, "data"), (long long)u->data.train->cls->length(u->data.train));
+        LVN_FAIL(
+            LVN_ERR_CORRUPT,
+            "data=%s: none of its %lld pictures could be read: see the warning for their names",
+            lvni_config_str(u->config, "data"),
+            (long long)u->data.train->cls->length(u->data.train));
     }
     return LVN_OK;
 }
@@ -223,7 +236,8 @@ static lvn_status draw_sheet(const use *u)
     if (path == NULL) {
         return LVN_OK;
     }
-    LVN_TRY(lvni_picks_draw(u->picks, u->data.train, &u->data.transform, u->exported->card.class_names, path));
+    LVN_TRY(lvni_picks_draw(u->picks, u->data.train, &u->data.transform,
+                            u->exported->card.class_names, path));
     if (lvni_config_bool(u->config, "json") || (!u->labels && lvni_output_is_stdout(u->config))) {
         return LVN_OK; /* stdout holds results alone */
     }
@@ -245,8 +259,8 @@ static lvn_status write_rows(const use *u)
 {
     LVN_TRY(lvni_file_write(lvni_output_path(u->config), lvni_str_text(&u->text), u->text.len));
     if (!lvni_output_is_stdout(u->config)) {
-        lvni_print(stdout, "%lld prediction%s in %s\n", (long long)u->n,
-                   lvni_plural(u->n, "", "s"), lvni_output_path(u->config));
+        lvni_print(stdout, "%lld prediction%s in %s\n", (long long)u->n, lvni_plural(u->n, "", "s"),
+                   lvni_output_path(u->config));
     }
     return LVN_OK;
 }
@@ -255,7 +269,8 @@ static lvn_status write_rows(const use *u)
 static lvn_status check_predict(const lvni_config *c)
 {
     if (lvni_config_str(c, "weights") != NULL) {
-        LVN_FAIL(LVN_ERR_USAGE, "weights= has no names of classes and no picture size: it needs data=FILE.npy, an array of pictures");
+        LVN_FAIL(LVN_ERR_USAGE, "weights= has no names of classes and no picture size: it needs "
+                                "data=FILE.npy, an array of pictures");
     }
     LVN_TRY(check_words(c));
     const bool json = lvni_config_bool(c, "json");
@@ -304,13 +319,15 @@ static lvn_status check_eval(const lvni_config *c)
     const char *confusion = lvni_config_str(c, "confusion");
     LVN_TRY(check_words(c));
     if (confusion != NULL && !ends_in(confusion, ".csv")) {
-        LVN_FAIL(LVN_ERR_USAGE, "confusion=%s: the matrix is a table; give a name that ends in .csv", confusion);
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "confusion=%s: the matrix is a table; give a name that ends in .csv", confusion);
     }
     return confusion == NULL ? LVN_OK : lvni_file_check(confusion);
 }
 
 /* `finish` by rank 0, with all rows taken. */
-static lvn_status use_model(use *u, lvni_config *c, const lvni_ranks_command *command, lvn_status (*finish)(const use *u))
+static lvn_status use_model(use *u, lvni_config *c, const lvni_ranks_command *command,
+                            lvn_status (*finish)(const use *u))
 {
     u->config = c;
     lvn_status s = lvni_ranks_open(c, command, &u->ranks);
@@ -359,7 +376,8 @@ lvn_status lvni_classify_eval(int n, const char *const *words)
     lvni_config *c;
     LVN_TRY(lvni_read_config(tables, n_tables, "levin help eval", NULL, n, words, &c));
     use u = {.labels = true};
-    const lvni_ranks_command command = {.command = {"eval"}, .n = n, .words = words, .check = check_eval, .uses = true};
+    const lvni_ranks_command command = {
+        .command = {"eval"}, .n = n, .words = words, .check = check_eval, .uses = true};
     const lvn_status s = use_model(&u, c, &command, report_metrics);
     lvni_config_destroy(c);
     return s;

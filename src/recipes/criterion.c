@@ -97,8 +97,9 @@ static lvn_status read_list(const reading *r)
         LVN_FAIL(LVN_ERR_USAGE,
                  "class_weights=%.80s has %d weight%s, but there %s %d class%s; give one for each, "
                  "in the order of their names  (%s)",
-                 r->given, n, lvni_plural(n, "", "s"), lvni_plural(r->lists->n_classes, "is", "are"),
-                 r->lists->n_classes, lvni_plural(r->lists->n_classes, "", "es"),
+                 r->given, n, lvni_plural(n, "", "s"),
+                 lvni_plural(r->lists->n_classes, "is", "are"), r->lists->n_classes,
+                 lvni_plural(r->lists->n_classes, "", "es"),
                  lvni_config_origin(r->config, "class_weights"));
     }
     return LVN_OK;

@@ -28,11 +28,14 @@ static lvn_status read_three(json_t *array, float out[3])
 static lvn_status check_card(const lvni_classifier_card *card)
 {
     if (card->image_size < 4 || card->image_size > 2048) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "its description of the model says image_size %d; from 4 to 2048 is possible", card->image_size);
+        LVN_FAIL(LVN_ERR_CORRUPT,
+                 "its description of the model says image_size %d; from 4 to 2048 is possible",
+                 card->image_size);
     }
     if (card->wgrad_threads < 1 || card->wgrad_threads > LVNI_PLAN_MAX_WGRAD) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "its description of the model says wgrad_threads %d; from 1 to %d is possible", card->wgrad_threads,
-                 LVNI_PLAN_MAX_WGRAD);
+        LVN_FAIL(LVN_ERR_CORRUPT,
+                 "its description of the model says wgrad_threads %d; from 1 to %d is possible",
+                 card->wgrad_threads, LVNI_PLAN_MAX_WGRAD);
     }
     if (!(card->dropout >= 0 && card->dropout < 1)) {
         LVN_FAIL(LVN_ERR_CORRUPT,
@@ -54,7 +57,9 @@ static lvn_status check_eval(const lvni_classifier_card *card)
     }
     for (int i = 0; i < 3; i++) {
         if (!isfinite(card->mean[i]) || !(card->std[i] >= 1e-6f && card->std[i] <= 1000.0f)) {
-            LVN_FAIL(LVN_ERR_CORRUPT, "its description of the model says mean %g and std %g for colour %d; std lies between 1e-06 and 1000",
+            LVN_FAIL(LVN_ERR_CORRUPT,
+                     "its description of the model says mean %g and std %g for colour %d; std lies "
+                     "between 1e-06 and 1000",
                      (double)card->mean[i], (double)card->std[i], i);
         }
     }
@@ -72,10 +77,16 @@ static lvn_status read_split(lvni_exported *e, const json_t *j)
     e->card.val_split = json_number_value(val_split);
     e->card.seed = json_integer_value(seed);
     if (!json_is_number(val_split) || !(e->card.val_split >= 0 && e->card.val_split < 1)) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "its description of the model says val_split %g; at least 0 and below 1 is possible", e->card.val_split);
+        LVN_FAIL(
+            LVN_ERR_CORRUPT,
+            "its description of the model says val_split %g; at least 0 and below 1 is possible",
+            e->card.val_split);
     }
     if (!json_is_integer(seed) || e->card.seed < 0) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "its description of the model says seed %lld; a whole number of at least 0 is possible", (long long)e->card.seed);
+        LVN_FAIL(
+            LVN_ERR_CORRUPT,
+            "its description of the model says seed %lld; a whole number of at least 0 is possible",
+            (long long)e->card.seed);
     }
     e->data = lvni_strdup(LVNI_TAG_CONFIG, data);
     e->card.data = e->data;
@@ -142,7 +153,8 @@ static lvn_status read_card(lvni_exported *e, json_t *j)
     }
     card->image_size = int_of(json_object_get(j, "image_size"));
     json_t *threads = json_object_get(j, "wgrad_threads");
-    card->wgrad_threads = threads == NULL ? 1 : (int)json_integer_value(threads); /* early files do not say it */
+    /* early files do not say it */
+    card->wgrad_threads = threads == NULL ? 1 : (int)json_integer_value(threads);
     card->dropout = json_number_value(json_object_get(j, "dropout"));
     card->ema_decay = json_number_value(json_object_get(j, "ema_decay"));
     LVN_TRY(check_card(card));
@@ -168,8 +180,8 @@ static lvn_status read_card(lvni_exported *e, json_t *j)
     return LVN_OK;
 }
 
-/* A checkpoint has the weights themselves and their average, if there is one; its run showed and exported the average, unless it was told
- * use_ema=false. 0: no average to take. */
+/* A checkpoint has the weights themselves and their average, if there is one; its run showed and
+ * exported the average, unless it was told use_ema=false. 0: no average to take. */
 static double shown_average(const lvni_st_file *file)
 {
     const char *text = lvni_st_meta_get(file, LVNI_CKPT_CONFIG);
@@ -189,7 +201,9 @@ static lvn_status open_file(const char *path, bool use_ema, lvni_exported *e)
     json_t *j = lvni_json_try(text, LVNI_JSON_INNER);
     lvn_status s = LVN_OK;
     if (j == NULL) {
-        s = lvn_error_set(LVN_ERR_MISMATCH, __FILE__, __LINE__, "%s is no classifier of levin; give model= a run directory, a file of its exported_models/ or one of its checkpoints",
+        s = lvn_error_set(LVN_ERR_MISMATCH, __FILE__, __LINE__,
+                          "%s is no classifier of levin; give model= a run directory, a file of "
+                          "its exported_models/ or one of its checkpoints",
                           path);
     } else {
         s = read_card(e, j);
@@ -197,10 +211,13 @@ static lvn_status open_file(const char *path, bool use_ema, lvni_exported *e)
     json_decref(j);
     const lvn_module_class *cls = s == LVN_OK ? lvni_zoo_find(e->card.model) : NULL;
     if (s == LVN_OK && cls == NULL) {
-        s = lvn_error_set(LVN_ERR_UNSUPPORTED, __FILE__, __LINE__, "%s holds a model %s, which this version does not know", path, e->card.model);
+        s = lvn_error_set(LVN_ERR_UNSUPPORTED, __FILE__, __LINE__,
+                          "%s holds a model %s, which this version does not know", path,
+                          e->card.model);
     }
-    const lvni_zoo_arguments arguments = {
-        .image_size = e->card.image_size, .n_classes = e->card.n_classes, .dropout = e->card.dropout};
+    const lvni_zoo_arguments arguments = {.image_size = e->card.image_size,
+                                          .n_classes = e->card.n_classes,
+                                          .dropout = e->card.dropout};
     if (s == LVN_OK) {
         s = lvni_model_build_empty(cls, &arguments, &e->model);
     }
@@ -223,7 +240,10 @@ static lvn_status find_file(const char *path, const char *which, char **file)
     if (!is_run && which != NULL && lvni_path_exists(path)) {
         lvni_free(*file);
         *file = NULL;
-        LVN_FAIL(LVN_ERR_USAGE, "checkpoint=%s chooses within a run directory, and model=%s is none: leave checkpoint= away, or give the run", which, path);
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "checkpoint=%s chooses within a run directory, and model=%s is none: leave "
+                 "checkpoint= away, or give the run",
+                 which, path);
     }
     const char *const names[] = {which != NULL ? which : "best", which != NULL ? which : "last"};
     for (int i = 0; is_run && i < 2; i++) {
@@ -236,8 +256,10 @@ static lvn_status find_file(const char *path, const char *which, char **file)
         }
     }
     if (*file != NULL && !lvni_path_exists(*file)) {
-        lvn_error_set(LVN_ERR_NOT_FOUND, __FILE__, __LINE__, "%s does not exist: model= takes a run directory or an exported .safetensors file",
-                      *file);
+        lvn_error_set(
+            LVN_ERR_NOT_FOUND, __FILE__, __LINE__,
+            "%s does not exist: model= takes a run directory or an exported .safetensors file",
+            *file);
         lvni_free(*file);
         return LVN_ERR_NOT_FOUND;
     }
@@ -252,7 +274,8 @@ lvn_status lvni_exported_check(const char *path, const char *which)
     return LVN_OK;
 }
 
-/* The weights that an average was made of: RUN/exported_models/exported_NAME has them in RUN/checkpoints/NAME. */
+/* The weights that an average was made of: RUN/exported_models/exported_NAME has them in
+ * RUN/checkpoints/NAME. */
 static lvn_status load_without_average(lvni_exported *e, const char *file)
 {
     static const char folder[] = "exported_models/exported_";
@@ -268,8 +291,10 @@ static lvn_status load_without_average(lvni_exported *e, const char *file)
     lvn_status s = lvni_str_status(&checkpoint);
     if (s == LVN_OK && (at == NULL || !lvni_path_exists(lvni_str_text(&checkpoint)))) {
         s = lvn_error_set(LVN_ERR_NOT_FOUND, __FILE__, __LINE__,
-                          "it holds averaged weights (ema.decay=%g), and use_ema=false asks for the others, which are in the checkpoints of the run: give "
-                          "model= the run directory", e->card.ema_decay);
+                          "it holds averaged weights (ema.decay=%g), and use_ema=false asks for "
+                          "the others, which are in the checkpoints of the run: give "
+                          "model= the run directory",
+                          e->card.ema_decay);
     }
     if (s == LVN_OK) {
         s = lvni_model_load(e->model, lvni_str_text(&checkpoint), false, NULL);
@@ -278,7 +303,8 @@ static lvn_status load_without_average(lvni_exported *e, const char *file)
     return s;
 }
 
-lvn_status lvni_exported_open(const char *path, const char *which, bool use_ema, lvni_exported **out)
+lvn_status lvni_exported_open(const char *path, const char *which, bool use_ema,
+                              lvni_exported **out)
 {
     *out = NULL;
     char *file;
@@ -304,11 +330,15 @@ static lvn_status build_for(const char *weights, lvni_exported *e)
     lvni_classifier_card *card = &e->card;
     const lvn_module_class *cls = lvni_zoo_find(card->model);
     if (cls == NULL) {
-        LVN_FAIL(LVN_ERR_USAGE, "model=%s: with weights= it names a network (resnet18, ...; `levin help train.classify` lists them)", card->model);
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "model=%s: with weights= it names a network (resnet18, ...; `levin help "
+                 "train.classify` lists them)",
+                 card->model);
     }
     lvni_zoo_arguments arguments = {.image_size = card->image_size, .n_classes = 1};
     lvni_model *probe;
-    LVN_TRY(lvni_model_build_empty(cls, &arguments, &probe)); /* to know what its last layer is called */
+    /* to know what its last layer is called */
+    LVN_TRY(lvni_model_build_empty(cls, &arguments, &probe));
     const lvn_status s = lvni_weights_classes(probe, weights, &card->n_classes);
     lvni_model_destroy(probe);
     LVN_TRY(s);
@@ -323,7 +353,8 @@ static lvn_status build_for(const char *weights, lvni_exported *e)
     return loaded;
 }
 
-lvn_status lvni_exported_from_weights(const char *name, const char *weights, int image_size, lvni_exported **out)
+lvn_status lvni_exported_from_weights(const char *name, const char *weights, int image_size,
+                                      lvni_exported **out)
 {
     *out = NULL;
     lvni_exported *e = LVNI_NEW(LVNI_TAG_CONFIG, lvni_exported);
@@ -331,7 +362,8 @@ lvn_status lvni_exported_from_weights(const char *name, const char *weights, int
         return LVN_ERR_MEMORY;
     }
     e->model_name = lvni_strdup(LVNI_TAG_CONFIG, name);
-    e->card = (lvni_classifier_card){.model = e->model_name, .image_size = image_size, .wgrad_threads = 1};
+    e->card = (lvni_classifier_card){
+        .model = e->model_name, .image_size = image_size, .wgrad_threads = 1};
     const lvn_status s = e->model_name == NULL ? LVN_ERR_MEMORY : build_for(weights, e);
     if (s != LVN_OK) {
         lvni_exported_close(e);

@@ -1,5 +1,6 @@
-/* Exported models: safetensors with the names and layouts others use (convolutions OIHW), and in the metadata what prediction
- * needs. Written beside every checkpoint; read by predict, eval and weights=. */
+/* Exported models: safetensors with the names and layouts others use (convolutions OIHW), and in
+ * the metadata what prediction needs. Written beside every checkpoint; read by predict, eval and
+ * weights=. */
 #ifndef LEVIN_RECIPES_EXPORTED_H
 #define LEVIN_RECIPES_EXPORTED_H
 
@@ -12,7 +13,8 @@
 typedef struct lvni_classifier_card {
     const char *model; /* name in the zoo */
     int image_size, n_classes;
-    int wgrad_threads; /* of the training: off AVX-512, forward passes too have the bits of this team */
+    /* of the training: off AVX-512, forward passes too have the bits of this team */
+    int wgrad_threads;
     const char *const *class_names;
     double dropout;
     int eval_resize, eval_crop; /* evaluation: shorter side of the resized image, side of the square
@@ -20,7 +22,8 @@ typedef struct lvni_classifier_card {
     lvni_filter eval_filter;
     double ema_decay; /* of the average that these weights are; 0: they are none */
     float mean[3], std[3];
-    /* What the validation part of the training follows from; data NULL: the file does not say (early ones). */
+    /* What the validation part of the training follows from; data NULL: the file does not say
+     * (early ones). */
     const char *data; /* lvni_image_data.identity */
     double val_split;
     int64_t seed;
@@ -34,9 +37,10 @@ void lvni_classifier_card_print(const lvni_classifier_card *card, lvni_str *out)
  * image_size / eval_crop, bilinear. LVN_ERR_CORRUPT. */
 lvn_status lvni_classifier_card_read_eval(const char *text, lvni_classifier_card *out);
 
-/* values: of the model, laid out as its `weights`; its tensors are not looked at. card NULL: the file holds the tensors alone. step: of the
- * training, kept as LVNI_CKPT_STEP; -1: not kept. */
-lvn_status lvni_export_model(const lvni_model *model, const float *values, const lvni_classifier_card *card, int64_t step, const char *path);
+/* values: of the model, laid out as its `weights`; its tensors are not looked at. card NULL: the
+ * file holds the tensors alone. step: of the training, kept as LVNI_CKPT_STEP; -1: not kept. */
+lvn_status lvni_export_model(const lvni_model *model, const float *values,
+                             const lvni_classifier_card *card, int64_t step, const char *path);
 
 typedef struct lvni_exported {
     lvni_classifier_card card;
@@ -45,15 +49,18 @@ typedef struct lvni_exported {
     lvni_model *model;
 } lvni_exported;
 
-/* An exported file, a checkpoint of a classifier, or a run directory (exported_models/exported_<which>.safetensors; which NULL: best, else
- * last). use_ema false: the weights themselves where the file has averages; they come from the run directory's checkpoint of the same name, or
- * from the checkpoint itself, whose averages are taken otherwise. */
-lvn_status lvni_exported_open(const char *path, const char *which, bool use_ema, lvni_exported **out);
+/* An exported file, a checkpoint of a classifier, or a run directory
+ * (exported_models/exported_<which>.safetensors; which NULL: best, else last). use_ema false: the
+ * weights themselves where the file has averages; they come from the run directory's checkpoint of
+ * the same name, or from the checkpoint itself, whose averages are taken otherwise. */
+lvn_status lvni_exported_open(const char *path, const char *which, bool use_ema,
+                              lvni_exported **out);
 /* Is there a file that lvni_exported_open would read? Nothing is opened. */
 lvn_status lvni_exported_check(const char *path, const char *which);
-/* Network `name` of the zoo for pictures of this size, with as many classes as the file at `weights` has (weights.h). Its card has no names of
- * classes. */
-lvn_status lvni_exported_from_weights(const char *name, const char *weights, int image_size, lvni_exported **out);
+/* Network `name` of the zoo for pictures of this size, with as many classes as the file at
+ * `weights` has (weights.h). Its card has no names of classes. */
+lvn_status lvni_exported_from_weights(const char *name, const char *weights, int image_size,
+                                      lvni_exported **out);
 void lvni_exported_close(lvni_exported *exported);
 
 #endif

@@ -11,8 +11,8 @@ enum { NAME = 256 };
 
 typedef struct tensors {
     lvni_st_tensor *entry;
-    float *memory;       /* weights whose order there is another */
-    char (*name)[NAME];  /* of the counters */
+    float *memory;      /* weights whose order there is another */
+    char (*name)[NAME]; /* of the counters */
     int64_t n;
 } tensors;
 
@@ -23,7 +23,8 @@ static void tensors_free(tensors *t)
     lvni_free(t->name);
 }
 
-/* PyTorch's batch norm has a counter of batches beside its statistics; only momentum=None looks at it. */
+/* PyTorch's batch norm has a counter of batches beside its statistics; only momentum=None looks at
+ * it. */
 static void add_counters(const lvni_model *m, tensors *t)
 {
     static const int64_t zero;
@@ -31,10 +32,12 @@ static void add_counters(const lvni_model *m, tensors *t)
     int n = 0;
     for (int i = 0; i < m->n_buffers; i++) {
         const char *name = m->buffers[i]->name;
-        const size_t stem = strlen(name) > strlen(statistics) ? strlen(name) - strlen(statistics) : 0;
+        const size_t stem =
+            strlen(name) > strlen(statistics) ? strlen(name) - strlen(statistics) : 0;
         if (strcmp(name + stem, statistics) == 0) {
             snprintf(t->name[n], NAME, "%.*s.num_batches_tracked", (int)stem, name);
-            t->entry[t->n++] = (lvni_st_tensor){.name = t->name[n++], .dtype = LVN_I64, .data = &zero};
+            t->entry[t->n++] =
+                (lvni_st_tensor){.name = t->name[n++], .dtype = LVN_I64, .data = &zero};
         }
     }
 }
@@ -42,7 +45,8 @@ static void add_counters(const lvni_model *m, tensors *t)
 static lvn_status gather(const lvni_model *m, const float *values, tensors *t)
 {
     const size_t n_buffers = (size_t)m->n_buffers;
-    *t = (tensors){.entry = lvni_calloc(LVNI_TAG_CKPT, (size_t)m->n_parameters + 2 * n_buffers, sizeof *t->entry),
+    *t = (tensors){.entry = lvni_calloc(LVNI_TAG_CKPT, (size_t)m->n_parameters + 2 * n_buffers,
+                                        sizeof *t->entry),
                    .memory = lvni_alloc(LVNI_TAG_CKPT, (size_t)m->n_weights * sizeof(float)),
                    .name = lvni_calloc(LVNI_TAG_CKPT, n_buffers, NAME),
                    .n = m->n_parameters + m->n_buffers};
@@ -70,14 +74,16 @@ void lvni_classifier_card_print(const lvni_classifier_card *card, lvni_str *out)
 {
     lvni_str_append(out, "{\"model\":");
     lvni_str_json(out, card->model);
-    lvni_str_printf(out, ",\"image_size\":%d,\"wgrad_threads\":%d,\"dropout\":", card->image_size, card->wgrad_threads);
+    lvni_str_printf(out, ",\"image_size\":%d,\"wgrad_threads\":%d,\"dropout\":", card->image_size,
+                    card->wgrad_threads);
     lvni_str_double(out, card->dropout);
     lvni_str_printf(out, ",\"eval\":{\"resize\":%d,\"crop\":%d,\"filter\":\"%s\"}",
                     card->eval_resize, card->eval_crop, lvni_filter_name(card->eval_filter));
     lvni_str_append(out, ",\"ema_decay\":");
     lvni_str_double(out, card->ema_decay);
-    lvni_str_printf(out, ",\"mean\":[%.9g,%.9g,%.9g],\"std\":[%.9g,%.9g,%.9g],\"classes\":[", (double)card->mean[0],
-                    (double)card->mean[1], (double)card->mean[2], (double)card->std[0], (double)card->std[1], (double)card->std[2]);
+    lvni_str_printf(out, ",\"mean\":[%.9g,%.9g,%.9g],\"std\":[%.9g,%.9g,%.9g],\"classes\":[",
+                    (double)card->mean[0], (double)card->mean[1], (double)card->mean[2],
+                    (double)card->std[0], (double)card->std[1], (double)card->std[2]);
     for (int i = 0; i < card->n_classes; i++) {
         lvni_str_append(out, i == 0 ? "" : ",");
         lvni_str_json(out, card->class_names[i]);
@@ -93,7 +99,8 @@ void lvni_classifier_card_print(const lvni_classifier_card *card, lvni_str *out)
     lvni_str_append(out, "}");
 }
 
-lvn_status lvni_export_model(const lvni_model *model, const float *values, const lvni_classifier_card *card, int64_t step, const char *path)
+lvn_status lvni_export_model(const lvni_model *model, const float *values,
+                             const lvni_classifier_card *card, int64_t step, const char *path)
 {
     tensors t;
     lvni_str json = {0};

@@ -1,4 +1,5 @@
-/* The common part of every training command (fit.h): configuration, plan, run directory, trainer. Beginnings are in fit_resume.c. */
+/* The common part of every training command (fit.h): configuration, plan, run directory, trainer.
+ * Beginnings are in fit_resume.c. */
 #include "recipes/fit_impl.h"
 
 #include "core/alloc.h"
@@ -97,7 +98,8 @@ lvn_status lvni_fit_options(lvni_fit_run *r, lvni_trainer_options *out)
         .quiet = !leads(r) || lvni_config_bool(c, "quiet"),
         .config_json = lvni_str_text(&r->json),
         .run_id = leads(r) ? r->run_id : NULL,
-        .card = r->card.len > 0 ? (lvni_st_meta){LVNI_CARD, lvni_str_text(&r->card)} : (lvni_st_meta){0},
+        .card = r->card.len > 0 ? (lvni_st_meta){LVNI_CARD, lvni_str_text(&r->card)}
+                                : (lvni_st_meta){0},
         .export_model = r->request->export_model == NULL || !leads(r) ? NULL : export_named,
         .user = r};
     LVN_TRY(lvni_read_optim(c, &out->optim));
@@ -133,14 +135,17 @@ static lvn_status load_weights(const lvni_fit_run *r)
     return lvni_load_start(r->request->config, r->model);
 }
 
-/* Before there is a trainer: without a checkpoint it is made of the first weights, as at a fresh start (rounded, averaged). */
+/* Before there is a trainer: without a checkpoint it is made of the first weights, as at a fresh
+ * start (rounded, averaged). */
 static lvn_status find_saved(lvni_fit_run *r)
 {
     char *dir = lvni_path_join(r->dir, "checkpoints");
-    const lvn_status s = dir == NULL ? LVN_ERR_MEMORY : lvni_ckpt_newest_valid(dir, warn, NULL, &r->saved);
+    const lvn_status s =
+        dir == NULL ? LVN_ERR_MEMORY : lvni_ckpt_newest_valid(dir, warn, NULL, &r->saved);
     lvni_free(dir);
     if (s == LVN_ERR_NOT_FOUND) {
-        lvni_log_line(LVNI_LOG_WARNING, "%s has no checkpoint yet: the run starts from its beginning", r->dir);
+        lvni_log_line(LVNI_LOG_WARNING,
+                      "%s has no checkpoint yet: the run starts from its beginning", r->dir);
         return load_weights(r);
     }
     return s == LVN_OK ? lvni_check_start(r->request->config, r->saved) : s;
@@ -151,7 +156,8 @@ static lvn_status resume(lvni_fit_run *r)
     const lvni_ckpt *ckpt = r->saved;
     LVN_TRY(lvni_check_saved_classes(ckpt, lvni_str_text(&r->card)));
     LVN_TRY(lvni_trainer_restore(r->trainer, ckpt));
-    lvni_log_line(LVNI_LOG_INFO, "resuming from %s: step %lld, epoch %lld", ckpt->path, (long long)ckpt->at.step, (long long)ckpt->at.epoch + 1);
+    lvni_log_line(LVNI_LOG_INFO, "resuming from %s: step %lld, epoch %lld", ckpt->path,
+                  (long long)ckpt->at.step, (long long)ckpt->at.epoch + 1);
     LVN_TRY(lvni_identity_tell_layout(r->trainer, ckpt));
     lvni_tell_moved_end(r->request->config, &r->schedule, r->plan.n_samples, ckpt);
     lvni_tell_changes(lvni_str_text(&r->json), ckpt);
@@ -181,14 +187,17 @@ static lvn_status build_model(lvni_fit_run *r)
 {
     const lvni_config *c = r->request->config;
     const bool sync = lvni_config_bool(c, "sync_batchnorm");
-    LVN_TRY((sync ? lvni_model_build_sync : lvni_model_build)(r->request->cls, r->request->arguments, (uint64_t)lvni_config_int(c, "seed"), &r->model));
+    LVN_TRY((sync ? lvni_model_build_sync : lvni_model_build)(
+        r->request->cls, r->request->arguments, (uint64_t)lvni_config_int(c, "seed"), &r->model));
     if (sync && !r->model->coupled) {
-        LVN_FAIL(LVN_ERR_USAGE, "sync_batchnorm=true: %s has no batch norm; leave the key out", r->request->cls->name);
+        LVN_FAIL(LVN_ERR_USAGE, "sync_batchnorm=true: %s has no batch norm; leave the key out",
+                 r->request->cls->name);
     }
     return LVN_OK;
 }
 
-/* The last rank has the smallest shards: what its network cannot do is refused while nothing has been written. */
+/* The last rank has the smallest shards: what its network cannot do is refused while nothing has
+ * been written. */
 static lvn_status try_last_rank(lvni_fit_run *r)
 {
     const lvni_plan own = r->plan;
@@ -215,7 +224,8 @@ static lvn_status prepare(lvni_fit_run *r)
     LVN_TRY(check_optim(r));
     LVN_TRY(leads(r) && r->rank.world > 1 ? try_last_rank(r) : LVN_OK);
     LVN_TRY(lvni_fit_predict_memory(r));
-    return lvni_config_bool(c, "resume") ? LVN_OK : load_weights(r); /* a checkpoint has its own; the file may be gone by then */
+    /* a checkpoint has its own; the file may be gone by then */
+    return lvni_config_bool(c, "resume") ? LVN_OK : load_weights(r);
 }
 
 /* What rank 0 does before the others begin. */
@@ -230,17 +240,21 @@ static lvn_status lead(lvni_fit_run *r)
     LVN_TRY(prepare(r));
     lvni_stop_install(); /* from here on there is something to lose */
     LVN_TRY(r->dir == NULL ? lvni_run_dir_claim(r->request->recipe, &r->dir, &made) : LVN_OK);
-    LVN_TRY(lvni_run_dir_make(r->dir, lvni_config_bool(c, "overwrite"), resuming, r->request->kept_file));
+    LVN_TRY(lvni_run_dir_make(r->dir, lvni_config_bool(c, "overwrite"), resuming,
+                              r->request->kept_file));
     lvni_fit_banner(r);
     LVN_TRY(resuming ? find_saved(r) : LVN_OK);
     return lvni_run_dir_identify(r->dir, r->saved, r->run_id);
 }
 
-/* The others wait for rank 0, which decides what is resumed. Where they are its threads, the configuration is resolved by then. */
+/* The others wait for rank 0, which decides what is resumed. Where they are its threads, the
+ * configuration is resolved by then. */
 static lvn_status follow(lvni_fit_run *r)
 {
     char path[4096] = "";
-    if (r->request->ranks->rank[0].rank != 0) { /* a process of its own; threads of rank 0's have its handlers. Before rank 0 is waited for, which stops all */
+    if (r->request->ranks->rank[0].rank != 0) {
+        /* a process of its own; threads of rank 0's have its handlers. Before rank 0 is waited for,
+         * which stops all */
         lvni_stop_install();
     }
     LVN_TRY(lvni_comm_broadcast(r->rank.comm, path, sizeof path, 0));
@@ -254,7 +268,8 @@ static lvn_status tell_followers(const lvni_fit_run *r)
 {
     char path[4096] = "";
     if (r->saved != NULL && snprintf(path, sizeof path, "%s", r->saved->path) >= (int)sizeof path) {
-        LVN_FAIL(LVN_ERR_UNSUPPORTED, "the path %s is too long to tell it to the other ranks", r->saved->path);
+        LVN_FAIL(LVN_ERR_UNSUPPORTED, "the path %s is too long to tell it to the other ranks",
+                 r->saved->path);
     }
     return lvni_comm_broadcast(r->rank.comm, path, sizeof path, 0);
 }
@@ -264,8 +279,10 @@ static lvn_status compare_runs(const lvni_fit_run *r, const char *const *run, co
 {
     for (int i = 1; i < r->rank.world; i++) {
         if (size[i] != size[0] || memcmp(run[i], run[0], size[0]) != 0) {
-            LVN_FAIL(LVN_ERR_USAGE, "rank %d has %.*s where rank 0 has %.*s: all ranks must see the same data and configuration", i, (int)size[i], run[i],
-                     (int)size[0], run[0]);
+            LVN_FAIL(LVN_ERR_USAGE,
+                     "rank %d has %.*s where rank 0 has %.*s: all ranks must see the same data and "
+                     "configuration",
+                     i, (int)size[i], run[i], (int)size[0], run[0]);
         }
     }
     return LVN_OK;
@@ -279,10 +296,13 @@ static lvn_status agree_on_run(const lvni_fit_run *r)
     const char **text = lvni_calloc(LVNI_TAG_TRAINER, (size_t)r->rank.world, sizeof *text);
     lvni_identity_print(r->trainer, &run, &machine);
     if (r->request->val != NULL) {
-        lvni_str_printf(&run, " val=%016llx", (unsigned long long)lvni_identity_of_data(r->request->val));
+        lvni_str_printf(&run, " val=%016llx",
+                        (unsigned long long)lvni_identity_of_data(r->request->val));
     }
     lvn_status s = size == NULL || text == NULL ? LVN_ERR_MEMORY : lvni_str_status(&run);
-    s = s == LVN_OK ? lvni_comm_all_gather_sized(r->rank.comm, lvni_str_text(&run), run.len, &all, size) : s;
+    s = s == LVN_OK
+            ? lvni_comm_all_gather_sized(r->rank.comm, lvni_str_text(&run), run.len, &all, size)
+            : s;
     const char *at = all;
     for (int i = 0; i < r->rank.world && s == LVN_OK; i++) {
         text[i] = at;
@@ -305,14 +325,18 @@ lvn_status lvni_fit_rank(lvni_fit_run *r)
     LVN_TRY(make_trainer(r));
     LVN_TRY(r->rank.world > 1 ? agree_on_run(r) : LVN_OK);
     LVN_TRY(r->saved != NULL ? resume(r) : LVN_OK);
-    if (leads(r) && !lvni_trainer_finished(r->trainer)) { /* only now: keys that do not fit, or train nothing, must not spoil the run that is there */
+    if (leads(r) && !lvni_trainer_finished(r->trainer)) {
+        /* only now: keys that do not fit, or train nothing, must not spoil the run that is there */
         LVN_TRY(lvni_run_dir_write_config(r->dir, c));
-        LVN_TRY(r->request->write_files == NULL ? LVN_OK : r->request->write_files(r->request->user, r->dir));
+        LVN_TRY(r->request->write_files == NULL
+                    ? LVN_OK
+                    : r->request->write_files(r->request->user, r->dir));
     }
     LVN_TRY(lvni_trainer_fit(r->trainer));
     if (r->trainer->saved_step >= 0) {
         lvni_log_line(LVNI_LOG_INFO, "done after %lld step%s; %s/checkpoints/last.safetensors",
-                      (long long)r->trainer->at.step, lvni_plural(r->trainer->at.step, "", "s"), r->dir);
+                      (long long)r->trainer->at.step, lvni_plural(r->trainer->at.step, "", "s"),
+                      r->dir);
     }
     return LVN_OK;
 }
@@ -333,13 +357,16 @@ void lvni_fit_run_free(lvni_fit_run *r)
 static void print_length(const lvni_fit_run *r)
 {
     const lvni_config *c = r->request->config;
-    const int64_t epochs = lvni_config_int(c, "max_epochs"), steps = lvni_config_int(c, "max_steps");
+    const int64_t epochs = lvni_config_int(c, "max_epochs"),
+                  steps = lvni_config_int(c, "max_steps");
     const int64_t all = epochs < 0 ? steps : epochs * r->plan.steps_per_epoch;
     const int64_t total = steps >= 0 && (all < 0 || steps < all) ? steps : all;
     if (total >= 0) {
         const double in_epochs = (double)total / (double)r->plan.steps_per_epoch;
-        printf("the run: %lld step%s, %.*g epoch%s\n", (long long)total, lvni_plural(total, "", "s"),
-               in_epochs < 1000.0 ? 4 : 9, in_epochs, in_epochs == 1.0 ? "" : "s"); /* no exponents */
+        printf("the run: %lld step%s, %.*g epoch%s\n", (long long)total,
+               lvni_plural(total, "", "s"),
+               /* no exponents */
+               in_epochs < 1000.0 ? 4 : 9, in_epochs, in_epochs == 1.0 ? "" : "s");
     }
     char *dir = NULL;
     if (lvni_run_dir_choose(c, &dir) != LVN_OK) {

@@ -1,4 +1,5 @@
-/* From a configuration, a model and datasets to a finished run: what all training commands share. */
+/* From a configuration, a model and datasets to a finished run: what all training commands
+ * share. */
 #ifndef LEVIN_RECIPES_FIT_H
 #define LEVIN_RECIPES_FIT_H
 
@@ -8,35 +9,39 @@
 #include "recipes/ranks.h"
 
 typedef struct lvni_fit_request {
-    lvni_config *config; /* finished; resolved values are written back */
+    lvni_config *config;     /* finished; resolved values are written back */
     const lvni_ranks *ranks; /* of this process; NULL for lvni_fit_plan */
-    const char *recipe;  /* "classify" */
+    const char *recipe;      /* "classify" */
     const lvn_module_class *cls;
-    const void *arguments; /* of the root's build() */
+    const void *arguments;          /* of the root's build() */
     const lvn_dataset *train, *val; /* borrowed; val may be NULL */
     const char *kept_file; /* that overwrite=true must not remove, as the run reads it, or NULL */
     /* That a thread that loads training or validation samples keeps beside them; 0: not known. */
     size_t decode_bytes, val_decode_bytes;
-    bool balanced;         /* training samples are drawn with replacement, classes alike */
-    const char *note;      /* one line about the data for the banner, or NULL */
-    const char *ignored;   /* the line behind it, on what of the data is not used; NULL, "": none */
+    bool balanced;       /* training samples are drawn with replacement, classes alike */
+    const char *note;    /* one line about the data for the banner, or NULL */
+    const char *ignored; /* the line behind it, on what of the data is not used; NULL, "": none */
     /* Write the model, with these values of `step` in place of its weights, for others to `path`;
      * called beside the training. NULL: nothing is exported. */
-    lvn_status (*export_model)(void *user, const lvni_model *model, const float *values, int64_t step, const char *path);
+    lvn_status (*export_model)(void *user, const lvni_model *model, const float *values,
+                               int64_t step, const char *path);
     /* What the model says of itself, for checkpoints (LVNI_CARD, exported.h); NULL: nothing. */
     void (*describe)(void *user, lvni_str *out);
-    /* Files that belong into the run directory beside those of every run; called once, before the first step. NULL: none. */
+    /* Files that belong into the run directory beside those of every run; called once, before the
+     * first step. NULL: none. */
     lvn_status (*write_files)(void *user, const char *dir);
     void *user;
 } lvni_fit_request;
 
-/* Reads words over defaults, job text (may be NULL), config files and, when resuming, the run's saved configuration. */
-lvn_status lvni_read_config(const lvni_option_table *tables, size_t n_tables, const char *help, const char *job, int n,
-                            const char *const *words, lvni_config **out);
+/* Reads words over defaults, job text (may be NULL), config files and, when resuming, the run's
+ * saved configuration. */
+lvn_status lvni_read_config(const lvni_option_table *tables, size_t n_tables, const char *help,
+                            const char *job, int n, const char *const *words, lvni_config **out);
 /* Train. LVN_ERR_CANCELLED after a signal. The run directory and its log stay this process's. */
 lvn_status lvni_fit(const lvni_fit_request *request);
-/* When the ranks are closed, with the status that is going to be reported, whose error is the thread's: train.log keeps the sentence that the person
- * is told, and the run directory is free. Returns the status. */
+/* When the ranks are closed, with the status that is going to be reported, whose error is the
+ * thread's: train.log keeps the sentence that the person is told, and the run directory is free.
+ * Returns the status. */
 lvn_status lvni_fit_end(lvn_status status);
 /* Print the plan that lvni_fit would follow, and the memory it would take; train nothing. */
 lvn_status lvni_fit_plan(const lvni_fit_request *request);

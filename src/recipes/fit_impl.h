@@ -7,7 +7,8 @@
 #include "recipes/run_dir.h"
 #include "trainer/trainer.h"
 
-/* Everything a rank of the run needs beside the request. Rank 0 leads: the directory, what is written there and what is said are its alone. */
+/* Everything a rank of the run needs beside the request. Rank 0 leads: the directory, what is
+ * written there and what is said are its alone. */
 typedef struct lvni_fit_run {
     const lvni_fit_request *request;
     lvni_rank rank;
@@ -28,7 +29,8 @@ lvn_status lvni_fit_options(lvni_fit_run *run, lvni_trainer_options *out);
 void lvni_fit_banner(const lvni_fit_run *run); /* fit_banner.c: the start block */
 /* fit_memory.c: a dry run of each size of shard. Lines into run->memory and run->scarce. */
 lvn_status lvni_fit_predict_memory(lvni_fit_run *run);
-/* fit_ranks.c: how many ranks, and which device each has; a line more where ranks on the CPU are more than its cores. */
+/* fit_ranks.c: how many ranks, and which device each has; a line more where ranks on the CPU are
+ * more than its cores. */
 void lvni_fit_say_ranks(const lvni_fit_run *run);
 /* The second line on standard output. */
 void lvni_fit_print_cores(const lvni_fit_run *run);

@@ -1,4 +1,5 @@
-/* What a run will take, foretold before there is a run directory; and what the network cannot do at these sizes (fit.h). */
+/* What a run will take, foretold before there is a run directory; and what the network cannot do at
+ * these sizes (fit.h). */
 #include "core/machine_memory.h"
 #include "core/str.h"
 #include "recipes/fit_impl.h"
@@ -6,17 +7,23 @@
 #include "tensor/device.h"
 #include "trainer/memory.h"
 
-/* The network cannot work on so few samples (or on such pictures): said before the first step, not after the last of an epoch. */
+/* The network cannot work on so few samples (or on such pictures): said before the first step, not
+ * after the last of an epoch. */
 static lvn_status refuse_size(const lvni_plan *p, int64_t size)
 {
     const lvn_error why = *lvn_last_error();
     const bool in_all = size >= lvni_plan_shard(p, 0, p->shards - 1).count;
     if (in_all || p->last_step == p->effective_batch) {
-        LVN_FAIL(LVN_ERR_USAGE, "the network cannot do a shard of %lld sample%s: %s", (long long)size, lvni_plural(size, "", "s"), why.message);
+        LVN_FAIL(LVN_ERR_USAGE, "the network cannot do a shard of %lld sample%s: %s",
+                 (long long)size, lvni_plural(size, "", "s"), why.message);
     }
-    LVN_FAIL(LVN_ERR_USAGE, "the last step of an epoch has %lld sample%s in %d shard%s (%lld samples in steps of %lld), and the network cannot do a shard of %lld: %s; "
-             "drop_last=true leaves that step out, and another batch_size may have none such", (long long)p->last_step, lvni_plural(p->last_step, "", "s"), p->shards,
-             lvni_plural(p->shards, "", "s"), (long long)p->n_samples, (long long)p->effective_batch, (long long)size, why.message);
+    LVN_FAIL(LVN_ERR_USAGE,
+             "the last step of an epoch has %lld sample%s in %d shard%s (%lld samples in steps of "
+             "%lld), and the network cannot do a shard of %lld: %s; "
+             "drop_last=true leaves that step out, and another batch_size may have none such",
+             (long long)p->last_step, lvni_plural(p->last_step, "", "s"), p->shards,
+             lvni_plural(p->shards, "", "s"), (long long)p->n_samples,
+             (long long)p->effective_batch, (long long)size, why.message);
 }
 
 /* Said, not refused: the forecast is of the peak, and what others take may be free by then. */
@@ -25,23 +32,33 @@ static void compare_memory(uint64_t need, lvni_str *out)
     char takes[LVNI_BYTES_TEXT], there[LVNI_BYTES_TEXT];
     const uint64_t has = lvni_machine_memory("");
     if (need > has) {
-        lvni_str_printf(out, "the run takes about %s, and %s are available to it here: the system may kill it; a smaller batch_size or image_size, or more "
-                        "shards, takes less", lvni_bytes_text(need, takes), lvni_bytes_text(has, there));
+        lvni_str_printf(out,
+                        "the run takes about %s, and %s are available to it here: the system may "
+                        "kill it; a smaller batch_size or image_size, or more "
+                        "shards, takes less",
+                        lvni_bytes_text(need, takes), lvni_bytes_text(has, there));
     }
 }
 
-/* What does not fit in any case is refused before there is a run; the rest is a peak of lanes that need not come together. */
+/* What does not fit in any case is refused before there is a run; the rest is a peak of lanes that
+ * need not come together. */
 static lvn_status compare_device(const lvni_memory_need *n, lvni_str *out)
 {
     char takes[LVNI_BYTES_TEXT], has[LVNI_BYTES_TEXT];
     lvni_bytes_text(n->device_limit, has);
     if (n->device_fixed > n->device_limit) {
-        LVN_FAIL(LVN_ERR_DEVICE_MEMORY, "weights, gradients and optimizer take %s of %s, which has %s: a smaller model, fewer shards or lanes=1 need less",
+        LVN_FAIL(LVN_ERR_DEVICE_MEMORY,
+                 "weights, gradients and optimizer take %s of %s, which has %s: a smaller model, "
+                 "fewer shards or lanes=1 need less",
                  lvni_bytes_text(n->device_fixed, takes), n->device_name, has);
     }
     if (n->device > n->device_limit) {
-        lvni_str_printf(out, "%sthe run takes up to %s of %s, which has %s, and may run out of it; a smaller batch_size or image_size, more shards or fewer lanes "
-                        "need less", out->len > 0 ? "; " : "", lvni_bytes_text(n->device, takes), n->device_name, has);
+        lvni_str_printf(out,
+                        "%sthe run takes up to %s of %s, which has %s, and may run out of it; a "
+                        "smaller batch_size or image_size, more shards or fewer lanes "
+                        "need less",
+                        out->len > 0 ? "; " : "", lvni_bytes_text(n->device, takes), n->device_name,
+                        has);
     }
     return LVN_OK;
 }
@@ -74,7 +91,8 @@ static lvn_status add_others(lvni_fit_run *r, lvni_memory_need *need, int *lanes
     for (int i = 1; i < mine.world && s == LVN_OK && *predicted == LVN_OK; i++) {
         lvni_memory_need more;
         r->rank.rank = i;
-        s = lvni_make_plan(r->request->config, own.n_samples, &r->rank, r->model->coupled, &r->plan);
+        s = lvni_make_plan(r->request->config, own.n_samples, &r->rank, r->model->coupled,
+                           &r->plan);
         s = s == LVN_OK ? predict(r, &more, predicted) : s;
         if (s == LVN_OK && *predicted == LVN_OK) {
             lvni_memory_add_thread(need, &more);
@@ -100,8 +118,12 @@ lvn_status lvni_fit_predict_memory(lvni_fit_run *r)
     }
     if (s == LVN_ERR_DEVICE_MEMORY) {
         const lvn_error why = *lvn_last_error();
-        LVN_FAIL(LVN_ERR_USAGE, "%lld sample%s at once take%s more memory than there is (%s): give a smaller batch_size or image_size, or "
-                 "more shards", (long long)need.refused, lvni_plural(need.refused, "", "s"), lvni_plural(need.refused, "s", ""), why.message);
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "%lld sample%s at once take%s more memory than there is (%s): give a smaller "
+                 "batch_size or image_size, or "
+                 "more shards",
+                 (long long)need.refused, lvni_plural(need.refused, "", "s"),
+                 lvni_plural(need.refused, "s", ""), why.message);
     }
     if (s == LVN_OK) {
         lvni_memory_print(&need, lanes, &r->memory);

@@ -11,7 +11,9 @@
 static bool shares_cores(const lvni_fit_run *run, char *out, size_t room)
 {
     const int ranks = run->rank.world, cores = run->rank.cores_all;
-    snprintf(out, room, "%d ranks share %d core%s and take turns: more than %d make%s nothing faster", ranks, cores, lvni_plural(cores, "", "s"), cores, lvni_plural(cores, "s", ""));
+    snprintf(out, room,
+             "%d ranks share %d core%s and take turns: more than %d make%s nothing faster", ranks,
+             cores, lvni_plural(cores, "", "s"), cores, lvni_plural(cores, "s", ""));
     return cores > 0 && ranks > cores && !lvni_accelerator_is_sim(run->request->config);
 }
 
@@ -26,7 +28,9 @@ void lvni_fit_print_cores(const lvni_fit_run *run)
 void lvni_fit_say_ranks(const lvni_fit_run *run)
 {
     const lvni_ranks *ranks = run->request->ranks;
-    const lvni_member *told = run->rank.control == NULL ? NULL : lvni_control_members(run->rank.control); /* NULL: all ranks are here */
+    /* NULL: all ranks are here */
+    const lvni_member *told =
+        run->rank.control == NULL ? NULL : lvni_control_members(run->rank.control);
     lvni_str devices = {.len = 0};
     for (int i = 0; lvni_accelerator_is_sim(run->request->config) && i < run->rank.world; i++) {
         const char *between = i == 0 ? ", devices " : ",";
@@ -36,8 +40,8 @@ void lvni_fit_say_ranks(const lvni_fit_run *run)
             lvni_str_printf(&devices, "%ssim:%d", between, ranks->rank[i].device);
         }
     }
-    lvni_log_line(LVNI_LOG_INFO, "%d ranks: %s (strategy=%s)%s", run->rank.world, ranks->how, lvni_config_str(run->request->config, "strategy"),
-                  lvni_str_text(&devices));
+    lvni_log_line(LVNI_LOG_INFO, "%d ranks: %s (strategy=%s)%s", run->rank.world, ranks->how,
+                  lvni_config_str(run->request->config, "strategy"), lvni_str_text(&devices));
     lvni_str_free(&devices);
     char cores[128];
     if (shares_cores(run, cores, sizeof cores)) {
@@ -71,7 +75,8 @@ lvn_status lvni_fit(const lvni_fit_request *request)
     int failed;
     const lvn_status s = lvni_ranks_each(request->ranks, fit_rank, &f, &failed);
     if (failed > 0 && s != LVN_ERR_CANCELLED && f.saved_step >= 0) { /* rank 0 says so itself */
-        lvn_error_append("; step %lld is saved: resume=true goes on from there", (long long)f.saved_step);
+        lvn_error_append("; step %lld is saved: resume=true goes on from there",
+                         (long long)f.saved_step);
     }
     if (request->ranks->process == NULL) { /* else its way out is not over: lvni_ranks_close */
         lvni_stop_remove();

@@ -12,12 +12,17 @@
 #include <string.h>
 
 /* The same step has another learning rate on a cosine or a line that ends elsewhere. */
-void lvni_tell_moved_end(const lvni_config *config, const lvni_schedule *schedule, int64_t n_samples, const lvni_ckpt *ckpt)
+void lvni_tell_moved_end(const lvni_config *config, const lvni_schedule *schedule,
+                         int64_t n_samples, const lvni_ckpt *ckpt)
 {
-    const int64_t was = lvni_saved_schedule_end(ckpt->config, n_samples), is = schedule->total_steps;
-    const bool ends = schedule->kind == LVNI_SCHEDULE_COSINE || schedule->kind == LVNI_SCHEDULE_LINEAR;
+    const int64_t was = lvni_saved_schedule_end(ckpt->config, n_samples),
+                  is = schedule->total_steps;
+    const bool ends =
+        schedule->kind == LVNI_SCHEDULE_COSINE || schedule->kind == LVNI_SCHEDULE_LINEAR;
     if (ends && was > 0 && was != is) {
-        lvni_log_line(LVNI_LOG_INFO, "scheduler=%s ends at step %lld now, at step %lld in the saved run: the learning rate goes on along another curve",
+        lvni_log_line(LVNI_LOG_INFO,
+                      "scheduler=%s ends at step %lld now, at step %lld in the saved run: the "
+                      "learning rate goes on along another curve",
                       lvni_config_str(config, "scheduler.name"), (long long)is, (long long)was);
     }
 }
@@ -28,7 +33,8 @@ static int append_json(const char *bytes, size_t n, void *out)
     return 0;
 }
 
-/* The first version saved relative paths as they were given; where the same command is repeated they are no others. */
+/* The first version saved relative paths as they were given; where the same command is repeated
+ * they are no others. */
 static bool is_same(const json_t *old, const json_t *now)
 {
     const char *was = json_string_value(old), *is = json_string_value(now);
@@ -36,7 +42,8 @@ static bool is_same(const json_t *old, const json_t *now)
     if (was != NULL && is != NULL && is[0] == '/' && was[0] != '/') {
         lvni_path_absolute(was, &path);
     }
-    const bool same = json_equal(old, now) || (path.len > 0 && strcmp(lvni_str_text(&path), is) == 0);
+    const bool same =
+        json_equal(old, now) || (path.len > 0 && strcmp(lvni_str_text(&path), is) == 0);
     lvni_str_free(&path);
     return same;
 }
@@ -55,7 +62,9 @@ static void print_value(const json_t *value, lvni_str *out)
 /* Every key that the resumed run takes with another value: from here on it is that run. */
 void lvni_tell_changes(const char *json, const lvni_ckpt *ckpt)
 {
-    static const char *const harmless[] = {"max_epochs", "max_steps", "log_every_n_steps", "checkpoint.every_n_steps", "on_error", NULL};
+    static const char *const harmless[] = {"max_epochs",        "max_steps",
+                                           "log_every_n_steps", "checkpoint.every_n_steps",
+                                           "on_error",          NULL};
     json_t *was = lvni_json_try(ckpt->config, LVNI_JSON_INNER);
     json_t *is = lvni_json_try(json, LVNI_JSON_INNER);
     const char *key;
@@ -71,7 +80,8 @@ void lvni_tell_changes(const char *json, const lvni_ckpt *ckpt)
             lvni_str a = {0}, b = {0};
             print_value(old, &a);
             print_value(value, &b);
-            lvni_log_line(LVNI_LOG_WARNING, "%s is %s from here on; so far this run had %s", key, lvni_str_text(&b), lvni_str_text(&a));
+            lvni_log_line(LVNI_LOG_WARNING, "%s is %s from here on; so far this run had %s", key,
+                          lvni_str_text(&b), lvni_str_text(&a));
             lvni_str_free(&a);
             lvni_str_free(&b);
         }
@@ -86,14 +96,17 @@ lvn_status lvni_load_start(const lvni_config *c, lvni_model *model)
     const bool reset_head = lvni_config_bool(c, "reset_head");
     if (path == NULL) {
         if (reset_head) {
-            LVN_FAIL(LVN_ERR_USAGE, "reset_head=true is about the file of weights=, which is not given");
+            LVN_FAIL(LVN_ERR_USAGE,
+                     "reset_head=true is about the file of weights=, which is not given");
         }
         return LVN_OK;
     }
     lvni_weights_report report;
     lvn_status s = lvni_model_load(model, path, reset_head, &report);
-    if (s == LVN_ERR_NOT_FOUND) { /* a mistake of the command, not of the work: another start would not find it either */
-        s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__, "weights: %s", lvn_last_error()->message);
+    if (s == LVN_ERR_NOT_FOUND) {
+        /* a mistake of the command, not of the work: another start would not find it either */
+        s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__, "weights: %s",
+                          lvn_last_error()->message);
     }
     if (s == LVN_OK) {
         lvni_weights_report_log(&report, path);
@@ -122,9 +135,13 @@ lvn_status lvni_check_start(const lvni_config *config, const lvni_ckpt *ckpt)
 {
     static const char *const starts[] = {"weights", "reset_head"};
     for (int i = 0; i < 2; i++) {
-        if (lvni_config_layer(config, starts[i]) == LVNI_LAYER_WORDS && !repeats(config, starts[i], ckpt)) {
-            LVN_FAIL(LVN_ERR_USAGE, "%s= on the command line and resume=true: a resumed run keeps its weights, those of %s; leave %s= out, or start "
-                     "a new run in another out", starts[i], ckpt->path, starts[i]);
+        if (lvni_config_layer(config, starts[i]) == LVNI_LAYER_WORDS &&
+            !repeats(config, starts[i], ckpt)) {
+            LVN_FAIL(LVN_ERR_USAGE,
+                     "%s= on the command line and resume=true: a resumed run keeps its weights, "
+                     "those of %s; leave %s= out, or start "
+                     "a new run in another out",
+                     starts[i], ckpt->path, starts[i]);
         }
     }
     return LVN_OK;

@@ -1,4 +1,5 @@
-/* What a run begins with: the file of weights=, or a checkpoint, and what of the configuration fits it no more. Called by fit.c. */
+/* What a run begins with: the file of weights=, or a checkpoint, and what of the configuration fits
+ * it no more. Called by fit.c. */
 #ifndef LEVIN_RECIPES_FIT_RESUME_H
 #define LEVIN_RECIPES_FIT_RESUME_H
 
@@ -7,12 +8,15 @@
 #include "nn/model.h"
 #include "optim/optim.h"
 
-/* Weights of an exported model or a checkpoint into the model, by name; nothing without weights=. */
+/* Weights of an exported model or a checkpoint into the model, by name; nothing without
+ * weights=. */
 lvn_status lvni_load_start(const lvni_config *config, lvni_model *model);
-/* LVN_ERR_USAGE when the command line asks a run that goes on from `ckpt` to begin with other weights. */
+/* LVN_ERR_USAGE when the command line asks a run that goes on from `ckpt` to begin with other
+ * weights. */
 lvn_status lvni_check_start(const lvni_config *config, const lvni_ckpt *ckpt);
 /* Says that the schedule ends elsewhere than in the saved run. */
-void lvni_tell_moved_end(const lvni_config *config, const lvni_schedule *schedule, int64_t n_samples, const lvni_ckpt *ckpt);
+void lvni_tell_moved_end(const lvni_config *config, const lvni_schedule *schedule,
+                         int64_t n_samples, const lvni_ckpt *ckpt);
 /* Warns of every key that the resumed run takes with another value; json: its configuration. */
 void lvni_tell_changes(const char *json, const lvni_ckpt *ckpt);
 

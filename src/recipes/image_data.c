@@ -12,44 +12,128 @@
 #include <string.h>
 
 static const lvni_option augment_rows[] = {
-    {.name = "image_size", .type = LVNI_OPT_INT, .unit = "pixels", .range = {.used = true, .min = 4, .max = 2048}, .flags = LVNI_OPT_AUTO,
-     .help = "Side of the square pictures the network sees; auto: 224 for photos, as they are for array files, 32 for builtin:shapes."},
-    {.name = "val_split", .type = LVNI_OPT_FLOAT, .fallback = "0.2", .range = LVNI_FROM_TO_BELOW(0, 1),
-     .help = "Part of each class kept for validation, where the folder has no val/; 0: no validation."},
-    {.name = "augment.crop", .type = LVNI_OPT_BOOL, .flags = LVNI_OPT_AUTO, .help = "Random resized crop; auto: for photos."},
-    {.name = "augment.scale", .type = LVNI_OPT_FLOAT_LIST, .fallback = "[0.35,1]", .range = {.used = true, .above = true, .min = 0, .max = 1}, .count = 2,
-     .needs = "augment.crop", .help = "Part of the picture's area that a random crop keeps, from and to."},
-    {.name = "augment.ratio", .type = LVNI_OPT_FLOAT_LIST, .fallback = "[0.75,1.3333333333333333]", .range = LVNI_ABOVE(0), .count = 2,
-     .needs = "augment.crop", .help = "Width over height of a random crop, from and to."},
-    {.name = "augment.hflip", .type = LVNI_OPT_FLOAT, .range = LVNI_BETWEEN(0, 1), .flags = LVNI_OPT_AUTO,
+    {.name = "image_size",
+     .type = LVNI_OPT_INT,
+     .unit = "pixels",
+     .range = {.used = true, .min = 4, .max = 2048},
+     .flags = LVNI_OPT_AUTO,
+     .help = "Side of the square pictures the network sees; auto: 224 for photos, as they are for "
+             "array files, 32 for builtin:shapes."},
+    {.name = "val_split",
+     .type = LVNI_OPT_FLOAT,
+     .fallback = "0.2",
+     .range = LVNI_FROM_TO_BELOW(0, 1),
+     .help =
+         "Part of each class kept for validation, where the folder has no val/; 0: no validation."},
+    {.name = "augment.crop",
+     .type = LVNI_OPT_BOOL,
+     .flags = LVNI_OPT_AUTO,
+     .help = "Random resized crop; auto: for photos."},
+    {.name = "augment.scale",
+     .type = LVNI_OPT_FLOAT_LIST,
+     .fallback = "[0.35,1]",
+     .range = {.used = true, .above = true, .min = 0, .max = 1},
+     .count = 2,
+     .needs = "augment.crop",
+     .help = "Part of the picture's area that a random crop keeps, from and to."},
+    {.name = "augment.ratio",
+     .type = LVNI_OPT_FLOAT_LIST,
+     .fallback = "[0.75,1.3333333333333333]",
+     .range = LVNI_ABOVE(0),
+     .count = 2,
+     .needs = "augment.crop",
+     .help = "Width over height of a random crop, from and to."},
+    {.name = "augment.hflip",
+     .type = LVNI_OPT_FLOAT,
+     .range = LVNI_BETWEEN(0, 1),
+     .flags = LVNI_OPT_AUTO,
      .help = "Probability of a flip left to right; auto: 0.5 for photos, else 0."},
-    {.name = "augment.vflip", .type = LVNI_OPT_FLOAT, .fallback = "0", .range = LVNI_BETWEEN(0, 1), .help = "Probability of a flip upside down."},
-    {.name = "augment.brightness", .type = LVNI_OPT_FLOAT, .fallback = "0", .range = LVNI_AT_LEAST(0), .help = "Colour jitter: factor between 1-x and 1+x."},
-    {.name = "augment.contrast", .type = LVNI_OPT_FLOAT, .fallback = "0", .range = LVNI_AT_LEAST(0), .help = "Colour jitter: factor between 1-x and 1+x."},
-    {.name = "augment.saturation", .type = LVNI_OPT_FLOAT, .fallback = "0", .range = LVNI_AT_LEAST(0), .help = "Colour jitter: factor between 1-x and 1+x."},
-    {.name = "augment.hue", .type = LVNI_OPT_FLOAT, .fallback = "0", .range = LVNI_BETWEEN(0, 0.5), .help = "Colour jitter: shift of up to x turns."},
-    {.name = "augment.jitter", .type = LVNI_OPT_FLOAT, .fallback = "1", .range = LVNI_BETWEEN(0, 1),
-     .needs = "augment.brightness|augment.contrast|augment.saturation|augment.hue", .help = "Probability of the colour jitter."},
-    {.name = "augment.grey", .type = LVNI_OPT_FLOAT, .fallback = "0", .range = LVNI_BETWEEN(0, 1), .help = "Probability of a picture without colours."},
-    {.name = "augment.blur", .type = LVNI_OPT_FLOAT, .fallback = "0", .range = LVNI_BETWEEN(0, 1), .help = "Probability of a Gaussian blur."},
-    {.name = "augment.blur_sigma", .type = LVNI_OPT_FLOAT_LIST, .unit = "pixels", .fallback = "[0.1,2]", .range = LVNI_BETWEEN(0, 20), .count = 2,
-     .needs = "augment.blur", .help = "Standard deviation of the blur, from and to."},
-    {.name = "augment.blur_kernel", .type = LVNI_OPT_INT, .unit = "pixels", .fallback = "0", .range = LVNI_BETWEEN(0, 141),
-     .needs = "augment.blur", .help = "Width of the blur, odd; 0: 3.5 standard deviations to either side."},
-    {.name = "augment.solarize", .type = LVNI_OPT_FLOAT, .fallback = "0", .range = LVNI_BETWEEN(0, 1),
+    {.name = "augment.vflip",
+     .type = LVNI_OPT_FLOAT,
+     .fallback = "0",
+     .range = LVNI_BETWEEN(0, 1),
+     .help = "Probability of a flip upside down."},
+    {.name = "augment.brightness",
+     .type = LVNI_OPT_FLOAT,
+     .fallback = "0",
+     .range = LVNI_AT_LEAST(0),
+     .help = "Colour jitter: factor between 1-x and 1+x."},
+    {.name = "augment.contrast",
+     .type = LVNI_OPT_FLOAT,
+     .fallback = "0",
+     .range = LVNI_AT_LEAST(0),
+     .help = "Colour jitter: factor between 1-x and 1+x."},
+    {.name = "augment.saturation",
+     .type = LVNI_OPT_FLOAT,
+     .fallback = "0",
+     .range = LVNI_AT_LEAST(0),
+     .help = "Colour jitter: factor between 1-x and 1+x."},
+    {.name = "augment.hue",
+     .type = LVNI_OPT_FLOAT,
+     .fallback = "0",
+     .range = LVNI_BETWEEN(0, 0.5),
+     .help = "Colour jitter: shift of up to x turns."},
+    {.name = "augment.jitter",
+     .type = LVNI_OPT_FLOAT,
+     .fallback = "1",
+     .range = LVNI_BETWEEN(0, 1),
+     .needs = "augment.brightness|augment.contrast|augment.saturation|augment.hue",
+     .help = "Probability of the colour jitter."},
+    {.name = "augment.grey",
+     .type = LVNI_OPT_FLOAT,
+     .fallback = "0",
+     .range = LVNI_BETWEEN(0, 1),
+     .help = "Probability of a picture without colours."},
+    {.name = "augment.blur",
+     .type = LVNI_OPT_FLOAT,
+     .fallback = "0",
+     .range = LVNI_BETWEEN(0, 1),
+     .help = "Probability of a Gaussian blur."},
+    {.name = "augment.blur_sigma",
+     .type = LVNI_OPT_FLOAT_LIST,
+     .unit = "pixels",
+     .fallback = "[0.1,2]",
+     .range = LVNI_BETWEEN(0, 20),
+     .count = 2,
+     .needs = "augment.blur",
+     .help = "Standard deviation of the blur, from and to."},
+    {.name = "augment.blur_kernel",
+     .type = LVNI_OPT_INT,
+     .unit = "pixels",
+     .fallback = "0",
+     .range = LVNI_BETWEEN(0, 141),
+     .needs = "augment.blur",
+     .help = "Width of the blur, odd; 0: 3.5 standard deviations to either side."},
+    {.name = "augment.solarize",
+     .type = LVNI_OPT_FLOAT,
+     .fallback = "0",
+     .range = LVNI_BETWEEN(0, 1),
      .help = "Probability that bright values are inverted."},
-    {.name = "augment.solarize_from", .type = LVNI_OPT_FLOAT, .fallback = "0.5", .range = LVNI_BETWEEN(0, 1),
-     .flags = LVNI_OPT_ZERO_IS_ON, .needs = "augment.solarize", .help = "Brightness, of 1, from which solarize inverts."},
-    {.name = "augment.mixup_alpha", .type = LVNI_OPT_FLOAT, .fallback = "0", .range = LVNI_BETWEEN(0, 1000),
+    {.name = "augment.solarize_from",
+     .type = LVNI_OPT_FLOAT,
+     .fallback = "0.5",
+     .range = LVNI_BETWEEN(0, 1),
+     .flags = LVNI_OPT_ZERO_IS_ON,
+     .needs = "augment.solarize",
+     .help = "Brightness, of 1, from which solarize inverts."},
+    {.name = "augment.mixup_alpha",
+     .type = LVNI_OPT_FLOAT,
+     .fallback = "0",
+     .range = LVNI_BETWEEN(0, 1000),
      .help = "mixup: pairs of a shard are blended, with parts drawn from Beta(x, x); 0: off."},
     LVNI_OPTION_ALIAS("mixup_alpha", "augment.mixup_alpha"),
-    {.name = "augment.cutmix_alpha", .type = LVNI_OPT_FLOAT, .fallback = "0", .range = LVNI_BETWEEN(0, 1000),
-     .help = "CutMix: a box of one is pasted into the other, with an area drawn from Beta(x, x); 0: off; beside mixup each shard draws which."},
+    {.name = "augment.cutmix_alpha",
+     .type = LVNI_OPT_FLOAT,
+     .fallback = "0",
+     .range = LVNI_BETWEEN(0, 1000),
+     .help = "CutMix: a box of one is pasted into the other, with an area drawn from Beta(x, x); "
+             "0: off; beside mixup each shard draws which."},
     LVNI_OPTION_ALIAS("cutmix_alpha", "augment.cutmix_alpha"),
 };
 const lvni_option_table lvni_augment_options = LVNI_OPTION_TABLE("augmentation", augment_rows);
 
-static lvn_status read_transform(const lvni_config *c, const lvni_image_source *s, lvni_transform *t)
+static lvn_status read_transform(const lvni_config *c, const lvni_image_source *s,
+                                 lvni_transform *t)
 {
     lvni_image_source_transform(s, t);
     if (lvni_config_is_set(c, "image_size")) {
@@ -76,7 +160,8 @@ static lvn_status read_transform(const lvni_config *c, const lvni_image_source *
     t->jitter = lvni_config_float(c, "augment.jitter");
     t->grey = lvni_config_float(c, "augment.grey");
     t->blur = lvni_config_float(c, "augment.blur");
-    memcpy(t->blur_sigma, lvni_config_float_list(c, "augment.blur_sigma", &n), sizeof t->blur_sigma);
+    memcpy(t->blur_sigma, lvni_config_float_list(c, "augment.blur_sigma", &n),
+           sizeof t->blur_sigma);
     t->blur_kernel = (int)lvni_config_int(c, "augment.blur_kernel");
     t->solarize = lvni_config_float(c, "augment.solarize");
     t->solarize_from = lvni_config_float(c, "augment.solarize_from");
@@ -113,7 +198,8 @@ static lvn_status warn_unvalidated(const lvni_config *c, const lvni_image_source
     return status;
 }
 
-static lvn_status open_parts(const lvni_config *c, const lvni_image_source *s, int64_t *part[2], int64_t n[2], lvni_image_data *out)
+static lvn_status open_parts(const lvni_config *c, const lvni_image_source *s, int64_t *part[2],
+                             int64_t n[2], lvni_image_data *out)
 {
     LVN_TRY(read_transform(c, s, &out->transform));
     LVN_TRY(
@@ -121,7 +207,8 @@ static lvn_status open_parts(const lvni_config *c, const lvni_image_source *s, i
     if (lvni_image_source_has_parts(s)) {
         LVN_TRY(lvni_config_no_effect(c, "val_split", "on data with a validation part of its own"));
     }
-    LVN_TRY(lvni_image_source_cut(s, &out->transform, lvni_config_float(c, "val_split"), (uint64_t)lvni_config_int(c, "seed"), part, n));
+    LVN_TRY(lvni_image_source_cut(s, &out->transform, lvni_config_float(c, "val_split"),
+                                  (uint64_t)lvni_config_int(c, "seed"), part, n));
     LVN_TRY(lvni_image_source_identify(s, &out->transform, out->identity));
     LVN_TRY(lvni_image_source_view(s, part[0], n[0], &out->transform, &out->train));
     if (n[1] > 0) {
@@ -175,8 +262,8 @@ lvn_status lvni_image_data_open(const lvni_config *c, lvni_image_data *out)
 
 /* The transform that the model was validated with, unless keys say otherwise. Only data.index= is
  * written here: the run is another's. */
-static lvn_status open_for(const lvni_config *c, const lvni_classifier_card *card, lvni_scan_mode mode, lvni_image_source *s,
-                           lvni_image_data *out)
+static lvn_status open_for(const lvni_config *c, const lvni_classifier_card *card,
+                           lvni_scan_mode mode, lvni_image_source *s, lvni_image_data *out)
 {
     *out = (lvni_image_data){0};
     LVN_TRY(lvni_preprocess_use(c, card, &out->transform));
@@ -185,14 +272,17 @@ static lvn_status open_for(const lvni_config *c, const lvni_classifier_card *car
     if (out->ignored.len > 0) {
         lvni_log_line(LVNI_LOG_INFO, "%s", lvni_str_text(&out->ignored));
     }
-    const lvn_status status = s->index.len == 0 ? LVN_OK : lvni_file_write(lvni_config_str(c, "data.index"), s->index.data, s->index.len);
+    const lvn_status status = s->index.len == 0 ? LVN_OK
+                                                : lvni_file_write(lvni_config_str(c, "data.index"),
+                                                                  s->index.data, s->index.len);
     if (status != LVN_OK) {
         lvni_image_source_close(s);
     }
     return status;
 }
 
-lvn_status lvni_image_data_for_model(const lvni_config *c, const lvni_classifier_card *card, lvni_image_data *out)
+lvn_status lvni_image_data_for_model(const lvni_config *c, const lvni_classifier_card *card,
+                                     lvni_image_data *out)
 {
     lvni_image_source s;
     LVN_TRY(open_for(c, card, LVNI_SCAN_FLAT, &s, out));
@@ -201,7 +291,8 @@ lvn_status lvni_image_data_for_model(const lvni_config *c, const lvni_classifier
     return status;
 }
 
-/* Without the same list of pictures, the cut of the training cannot be made again. A folder's own val/ needs no cut. */
+/* Without the same list of pictures, the cut of the training cannot be made again. A folder's own
+ * val/ needs no cut. */
 static lvn_status check_split(const lvni_config *c, const char *split,
                               const lvni_classifier_card *card, const lvni_image_source *s,
                               const char *identity)
@@ -210,12 +301,18 @@ static lvn_status check_split(const lvni_config *c, const char *split,
         return LVN_OK;
     }
     if (card->data == NULL) {
-        LVN_FAIL(LVN_ERR_USAGE, "split=%s: the model %s does not record its split, as files of early versions; give split=all, or data= a folder "
-                 "of pictures it was not trained on", split, lvni_config_str(c, "model"));
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "split=%s: the model %s does not record its split, as files of early versions; "
+                 "give split=all, or data= a folder "
+                 "of pictures it was not trained on",
+                 split, lvni_config_str(c, "model"));
     }
     if (strcmp(card->data, identity) != 0) {
-        LVN_FAIL(LVN_ERR_USAGE, "split=%s: data=%s are not the pictures the model was trained with (here %s, then %s): its split cannot be made "
-                 "again; give the data of the training, or split=all", split, lvni_config_str(c, "data"), identity, card->data);
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "split=%s: data=%s are not the pictures the model was trained with (here %s, then "
+                 "%s): its split cannot be made "
+                 "again; give the data of the training, or split=all",
+                 split, lvni_config_str(c, "data"), identity, card->data);
     }
     return LVN_OK;
 }
@@ -258,7 +355,8 @@ static lvn_status view_part(const lvni_config *c, const char *split,
 }
 
 /* The view that split= asks for; with all, how much of it was trained on. */
-static lvn_status choose_part(const lvni_config *c, const lvni_classifier_card *card, const lvni_image_source *s, lvni_image_data *out)
+static lvn_status choose_part(const lvni_config *c, const lvni_classifier_card *card,
+                              const lvni_image_source *s, lvni_image_data *out)
 {
     int64_t *part[LVNI_PARTS] = {NULL}, n[LVNI_PARTS] = {0};
     lvn_status status = lvni_image_source_test(s, &part[LVNI_PART_TEST], &n[LVNI_PART_TEST]);
@@ -285,7 +383,8 @@ static lvn_status choose_part(const lvni_config *c, const lvni_classifier_card *
     return status;
 }
 
-lvn_status lvni_image_data_for_eval(const lvni_config *c, const lvni_classifier_card *card, lvni_image_data *out)
+lvn_status lvni_image_data_for_eval(const lvni_config *c, const lvni_classifier_card *card,
+                                    lvni_image_data *out)
 {
     lvni_image_source s;
     LVN_TRY(open_for(c, card, LVNI_SCAN_EVAL, &s, out));
@@ -300,7 +399,8 @@ lvn_status lvni_image_data_for_eval(const lvni_config *c, const lvni_classifier_
     return status;
 }
 
-lvn_status lvni_image_data_write_index(const lvni_config *c, const lvni_image_data *d, const char *run)
+lvn_status lvni_image_data_write_index(const lvni_config *c, const lvni_image_data *d,
+                                       const char *run)
 {
     const char *given = lvni_config_str(c, "data.index");
     if (d->index.len == 0) {

@@ -1,4 +1,5 @@
-/* data=: pictures cut into training and validation views; where they come from is in image_source.h. */
+/* data=: pictures cut into training and validation views; where they come from is in
+ * image_source.h. */
 #ifndef LEVIN_RECIPES_IMAGE_DATA_H
 #define LEVIN_RECIPES_IMAGE_DATA_H
 
@@ -14,24 +15,32 @@ typedef struct lvni_image_data {
         transform;       /* of the training view; evaluation and prediction: of their only view */
     lvni_transform eval; /* training: of the validation view */
     lvni_preprocess preprocess; /* training: what weights= asks for */
-    lvni_str index;           /* for lvni_image_data_write_index; empty: nothing is to be written */
+    lvni_str index; /* for lvni_image_data_write_index; empty: nothing is to be written */
     size_t decode_bytes, val_decode_bytes; /* that each loading thread keeps; 0: not known */
     lvni_str note; /* "data clothing: 341 images in 3 classes (dress 30, hat 14, ...); 273 to train,
                       68 to validate" */
-    lvni_str ignored;         /* "ignored: 6 .webp, 1 .txt"; empty: nothing was */
-    char identity[96];        /* of the whole list, by the pictures' names: the same wherever the folder lies. Prediction: "" */
-    const char *split;        /* evaluation: which part it is: all, train, val or test */
-    int64_t n_trained;        /* evaluation of all pictures: how many the model was trained on, as far as it is known */
+    lvni_str ignored; /* "ignored: 6 .webp, 1 .txt"; empty: nothing was */
+    /* of the whole list, by the pictures' names: the same wherever the folder lies. Prediction:
+     * "" */
+    char identity[96];
+    const char *split; /* evaluation: which part it is: all, train, val or test */
+    /* evaluation of all pictures: how many the model was trained on, as far as it is known */
+    int64_t n_trained;
 } lvni_image_data;
 
 /* For training. Free with lvni_image_data_free. */
 lvn_status lvni_image_data_open(const lvni_config *config, lvni_image_data *out);
-/* To data.index=, else as LVNI_RUN_INDEX into a run directory that is there. Nothing without one to write. */
-lvn_status lvni_image_data_write_index(const lvni_config *config, const lvni_image_data *data, const char *run);
+/* To data.index=, else as LVNI_RUN_INDEX into a run directory that is there. Nothing without one to
+ * write. */
+lvn_status lvni_image_data_write_index(const lvni_config *config, const lvni_image_data *data,
+                                       const char *run);
 /* For a trained model: flat, without labels (predict). */
-lvn_status lvni_image_data_for_model(const lvni_config *config, const lvni_classifier_card *card, lvni_image_data *out);
-/* For a trained model: with its classes, and the part of the data that the key `split` asks for (eval). */
-lvn_status lvni_image_data_for_eval(const lvni_config *config, const lvni_classifier_card *card, lvni_image_data *out);
+lvn_status lvni_image_data_for_model(const lvni_config *config, const lvni_classifier_card *card,
+                                     lvni_image_data *out);
+/* For a trained model: with its classes, and the part of the data that the key `split` asks for
+ * (eval). */
+lvn_status lvni_image_data_for_eval(const lvni_config *config, const lvni_classifier_card *card,
+                                    lvni_image_data *out);
 void lvni_image_data_free(lvni_image_data *data);
 
 #endif

@@ -47,9 +47,10 @@ static const lvni_option image_rows[] = {
      .type = LVNI_OPT_INT,
      .unit = "pixels",
      .fallback = "178956970",
-     .range = LVNI_BETWEEN(1, (double)LVNI_PICTURE_MAX_SIDE * LVNI_PICTURE_MAX_SIDE),
-     .help = "An image that claims more is refused before memory is taken for it; decoding takes up "
-             "to 14 bytes per pixel."},
+     .range = LVNI_BETWEEN(1, (double)LVNI_PICTURE_MAX_SIDE *LVNI_PICTURE_MAX_SIDE),
+     .help =
+         "An image that claims more is refused before memory is taken for it; decoding takes up "
+         "to 14 bytes per pixel."},
     {.name = "data.count",
      .type = LVNI_OPT_INT,
      .unit = "pictures",
@@ -78,7 +79,9 @@ static lvn_status need_data(const lvni_config *c)
 {
     const char *data = lvni_config_str(c, "data");
     if (data == NULL) {
-        LVN_FAIL(LVN_ERR_USAGE, "data= is missing: a folder with one sub-folder of pictures per class, or " SHAPES);
+        LVN_FAIL(
+            LVN_ERR_USAGE,
+            "data= is missing: a folder with one sub-folder of pictures per class, or " SHAPES);
     }
     if (strncmp(data, "builtin:", 8) == 0 && strcmp(data, SHAPES) != 0) {
         LVN_FAIL(LVN_ERR_USAGE, "data=%s: the only built-in set is " SHAPES, data);
@@ -86,30 +89,39 @@ static lvn_status need_data(const lvni_config *c)
     return LVN_OK;
 }
 
-/* A name that leads nowhere is a mistake of whoever wrote it, and no failure of the work: nobody starts again because of it. */
+/* A name that leads nowhere is a mistake of whoever wrote it, and no failure of the work: nobody
+ * starts again because of it. */
 static lvn_status need_path(const lvni_config *c)
 {
     struct stat info;
     const char *data = lvni_config_str(c, "data");
-    if (strcmp(data, SHAPES) != 0 && stat(data, &info) != 0 && (errno == ENOENT || errno == ENOTDIR)) {
-        LVN_FAIL(LVN_ERR_USAGE, "data=%s: %s; give a folder with one sub-folder of pictures per class", data, strerror(errno));
+    if (strcmp(data, SHAPES) != 0 && stat(data, &info) != 0 &&
+        (errno == ENOENT || errno == ENOTDIR)) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "data=%s: %s; give a folder with one sub-folder of pictures per class", data,
+                 strerror(errno));
     }
     return LVN_OK;
 }
 
-/* What the index has found. Damage is told before the first step of a training, not in the middle of its first epoch. A model in use may not even
- * want the damaged ones (split=val): there it is the decoding that ends the command. */
+/* What the index has found. Damage is told before the first step of a training, not in the middle
+ * of its first epoch. A model in use may not even want the damaged ones (split=val): there it is
+ * the decoding that ends the command. */
 static lvn_status tell_index(const lvni_config *c, bool training, const lvni_index *x)
 {
     const char *data = lvni_config_str(c, "data");
     if (x->changed.len > 0) {
-        lvni_log_line(LVNI_LOG_INFO, "data=%s is not as %s has it: %s; its pictures are listed anew", data, x->file, lvni_str_text(&x->changed));
+        lvni_log_line(LVNI_LOG_INFO,
+                      "data=%s is not as %s has it: %s; its pictures are listed anew", data,
+                      x->file, lvni_str_text(&x->changed));
     }
     if (x->unkept.len > 0) {
-        lvni_log_line(LVNI_LOG_INFO, "data=%s: the list of its pictures is not kept: %s", data, lvni_str_text(&x->unkept));
+        lvni_log_line(LVNI_LOG_INFO, "data=%s: the list of its pictures is not kept: %s", data,
+                      lvni_str_text(&x->unkept));
     }
     if (training && x->damaged.len > 0 && strcmp(lvni_config_str(c, "on_error"), "stop") == 0) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "%s; mend or remove them, or leave them out with on_error=skip", lvni_str_text(&x->damaged));
+        LVN_FAIL(LVN_ERR_CORRUPT, "%s; mend or remove them, or leave them out with on_error=skip",
+                 lvni_str_text(&x->damaged));
     }
     if (x->damaged.len > 0) {
         lvni_log_line(LVNI_LOG_WARNING, "%s", lvni_str_text(&x->damaged));
@@ -149,7 +161,8 @@ static lvn_status tell_empty(const lvni_config *c, const lvni_image_source *s)
     return status;
 }
 
-static lvn_status open_index(const lvni_config *c, lvni_scan_mode mode, bool training, lvni_index *x, lvni_image_source *s)
+static lvn_status open_index(const lvni_config *c, lvni_scan_mode mode, bool training,
+                             lvni_index *x, lvni_image_source *s)
 {
     const bool as_classes = strcmp(lvni_config_str(c, "data.layout"), "classes") == 0;
     const lvni_scan_mode how =
@@ -162,15 +175,20 @@ static lvn_status open_index(const lvni_config *c, lvni_scan_mode mode, bool tra
     return LVN_OK;
 }
 
-static lvn_status open_folder(const lvni_config *c, lvni_scan_mode mode, const char *run, bool training, lvni_image_source *s)
+static lvn_status open_folder(const lvni_config *c, lvni_scan_mode mode, const char *run,
+                              bool training, lvni_image_source *s)
 {
     const char *given = lvni_config_str(c, "data.index");
     lvni_str kept = {0};
     if (run != NULL) {
         lvni_str_printf(&kept, "%s/" LVNI_RUN_INDEX, run);
     }
-    lvni_index x = {.mode = given != NULL ? LVNI_INDEX_FILE : training ? LVNI_INDEX_KEEP : LVNI_INDEX_LOOK,
-                    .file = given != NULL ? given : run != NULL ? lvni_str_text(&kept) : NULL};
+    lvni_index x = {.mode = given != NULL ? LVNI_INDEX_FILE
+                            : training    ? LVNI_INDEX_KEEP
+                                          : LVNI_INDEX_LOOK,
+                    .file = given != NULL ? given
+                            : run != NULL ? lvni_str_text(&kept)
+                                          : NULL};
     lvn_status status = lvni_str_status(&kept);
     status = status == LVN_OK ? open_index(c, mode, training, &x, s) : status;
     lvni_index_free(&x);
@@ -178,13 +196,19 @@ static lvn_status open_folder(const lvni_config *c, lvni_scan_mode mode, const c
     return status;
 }
 
-static lvn_status open_kind(const lvni_config *c, lvni_scan_mode mode, const char *run, bool training, lvni_image_source *s)
+static lvn_status open_kind(const lvni_config *c, lvni_scan_mode mode, const char *run,
+                            bool training, lvni_image_source *s)
 {
-    const char *data = lvni_config_str(c, "data"), *labels = lvni_config_str(c, "data.labels"), *index = lvni_config_str(c, "data.index");
-    const bool shapes = strcmp(data, SHAPES) == 0, file = !shapes && lvni_array_images_is_file(data);
+    const char *data = lvni_config_str(c, "data"), *labels = lvni_config_str(c, "data.labels"),
+               *index = lvni_config_str(c, "data.index");
+    const bool shapes = strcmp(data, SHAPES) == 0,
+               file = !shapes && lvni_array_images_is_file(data);
     const bool arrays = file || (!shapes && lvni_array_images_is_folder(data));
     if (index != NULL && (shapes || arrays)) {
-        LVN_FAIL(LVN_ERR_USAGE, "data.index=%s keeps the list of a folder of pictures, which data=%s is not: leave it away", index, data);
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "data.index=%s keeps the list of a folder of pictures, which data=%s is not: "
+                 "leave it away",
+                 index, data);
     }
     lvni_picture_set_max_pixels(lvni_config_int(c, "data.max_pixels"));
     if (shapes) {
@@ -194,7 +218,9 @@ static lvn_status open_kind(const lvni_config *c, lvni_scan_mode mode, const cha
         return LVN_OK;
     }
     if (labels != NULL && !file) {
-        LVN_FAIL(LVN_ERR_USAGE, "labels=%s belongs to data= a .npy or IDX file of pictures, which data=%s is not", labels, data);
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "labels=%s belongs to data= a .npy or IDX file of pictures, which data=%s is not",
+                 labels, data);
     }
     if (arrays) {
         return lvni_array_images_open(data, labels, mode != LVNI_SCAN_FLAT, &s->arrays);
@@ -260,7 +286,8 @@ static void name_data(const lvni_config *c)
     lvn_error_frame("data=%s (%s)", lvni_config_str(c, "data"), lvni_config_origin(c, "data"));
 }
 
-lvn_status lvni_image_source_open(const lvni_config *c, lvni_scan_mode mode, const char *run, bool training, lvni_image_source *s)
+lvn_status lvni_image_source_open(const lvni_config *c, lvni_scan_mode mode, const char *run,
+                                  bool training, lvni_image_source *s)
 {
     *s = (lvni_image_source){0};
     LVN_TRY(need_data(c));
@@ -305,18 +332,21 @@ void lvni_image_source_transform(const lvni_image_source *s, lvni_transform *t)
     if (s->scan != NULL) {
         lvni_transform_init(t, 224);
     } else if (s->arrays != NULL) {
-        lvni_shapes_transform_init(t, s->arrays->width < s->arrays->height ? s->arrays->width : s->arrays->height);
+        lvni_shapes_transform_init(t, s->arrays->width < s->arrays->height ? s->arrays->width
+                                                                           : s->arrays->height);
     } else {
         lvni_shapes_transform_init(t, 32);
     }
 }
 
-lvn_status lvni_image_source_view(const lvni_image_source *s, const int64_t *indices, int64_t n, const lvni_transform *t, lvn_dataset **out)
+lvn_status lvni_image_source_view(const lvni_image_source *s, const int64_t *indices, int64_t n,
+                                  const lvni_transform *t, lvn_dataset **out)
 {
     if (s->scan != NULL) {
         return lvni_image_view_create(s->scan, indices, n, t, out);
     }
-    return s->arrays != NULL ? lvni_array_images_view(s->arrays, indices, n, t, out) : lvni_shapes_create(&s->shapes, indices, n, t, out);
+    return s->arrays != NULL ? lvni_array_images_view(s->arrays, indices, n, t, out)
+                             : lvni_shapes_create(&s->shapes, indices, n, t, out);
 }
 
 bool lvni_image_source_has_parts(const lvni_image_source *s)
@@ -350,8 +380,8 @@ static lvn_status view_of_training(const lvni_image_source *s, const lvni_transf
     return status;
 }
 
-lvn_status lvni_image_source_cut(const lvni_image_source *s, const lvni_transform *t, double val_split, uint64_t seed, int64_t *part[2],
-                                 int64_t n[2])
+lvn_status lvni_image_source_cut(const lvni_image_source *s, const lvni_transform *t,
+                                 double val_split, uint64_t seed, int64_t *part[2], int64_t n[2])
 {
     if (lvni_image_source_has_parts(s) && s->scan != NULL) {
         LVN_TRY(lvni_image_scan_select(s->scan, LVNI_PART_TRAIN, &part[0], &n[0]));
@@ -365,7 +395,8 @@ lvn_status lvni_image_source_cut(const lvni_image_source *s, const lvni_transfor
     }
     lvn_dataset *all;
     LVN_TRY(view_of_training(s, t, &all));
-    const lvn_status status = lvni_split_dataset(all, val_split, seed, &part[0], &n[0], &part[1], &n[1]);
+    const lvn_status status =
+        lvni_split_dataset(all, val_split, seed, &part[0], &n[0], &part[1], &n[1]);
     lvn_dataset_destroy(all);
     return status;
 }
@@ -391,16 +422,19 @@ void lvni_image_source_print_ignored(const lvni_image_source *s, lvni_str *out)
     }
 }
 
-/* Pictures in a folder are known by their names, those in array files by what they hold, shapes by what they are drawn from. */
-lvn_status lvni_image_source_identify(const lvni_image_source *s, const lvni_transform *t, char identity[96])
+/* Pictures in a folder are known by their names, those in array files by what they hold, shapes by
+ * what they are drawn from. */
+lvn_status lvni_image_source_identify(const lvni_image_source *s, const lvni_transform *t,
+                                      char identity[96])
 {
     if (s->arrays != NULL) {
-        snprintf(identity, 96, "%lld pictures in arrays %016llx", (long long)s->arrays->n, (unsigned long long)s->arrays->content);
+        snprintf(identity, 96, "%lld pictures in arrays %016llx", (long long)s->arrays->n,
+                 (unsigned long long)s->arrays->content);
         return LVN_OK;
     }
     if (s->scan == NULL) {
-        snprintf(identity, 96, SHAPES " count=%lld classes=%d seed=%llu", (long long)s->shapes.count, s->shapes.classes,
-                 (unsigned long long)s->shapes.seed);
+        snprintf(identity, 96, SHAPES " count=%lld classes=%d seed=%llu",
+                 (long long)s->shapes.count, s->shapes.classes, (unsigned long long)s->shapes.seed);
         return LVN_OK;
     }
     lvn_dataset *all;
@@ -411,7 +445,8 @@ lvn_status lvni_image_source_identify(const lvni_image_source *s, const lvni_tra
     return LVN_OK;
 }
 
-lvn_status lvni_image_source_relabel(const lvni_image_source *s, const char *const *class_names, int n_classes)
+lvn_status lvni_image_source_relabel(const lvni_image_source *s, const char *const *class_names,
+                                     int n_classes)
 {
     if (s->scan != NULL) {
         return lvni_image_scan_relabel(s->scan, class_names, n_classes);
@@ -420,7 +455,8 @@ lvn_status lvni_image_source_relabel(const lvni_image_source *s, const char *con
         return lvni_array_images_relabel(s->arrays, class_names, n_classes);
     }
     if (s->shapes.classes != n_classes) {
-        LVN_FAIL(LVN_ERR_MISMATCH, "the model knows %d class%s; give data.classes=%d", n_classes, lvni_plural(n_classes, "", "es"), n_classes);
+        LVN_FAIL(LVN_ERR_MISMATCH, "the model knows %d class%s; give data.classes=%d", n_classes,
+                 lvni_plural(n_classes, "", "es"), n_classes);
     }
     return LVN_OK;
 }

@@ -1,4 +1,5 @@
-/* lvn_main and lvn_job_train: a user's own module and datasets through the same way as the recipes. */
+/* lvn_main and lvn_job_train: a user's own module and datasets through the same way as the
+ * recipes. */
 #include "core/escape.h"
 #include "core/exit_code.h"
 #include "kernels/kernels.h"
@@ -28,7 +29,8 @@ static const lvni_option_table *tables(size_t *n)
 static lvn_status train(const lvn_job *job, int n, const char *const *words)
 {
     LVN_ARG(job->module != NULL, "a job needs a module class");
-    LVN_ARG(job->module->training_step != NULL, "the module class %s has no training_step", job->module->name);
+    LVN_ARG(job->module->training_step != NULL, "the module class %s has no training_step",
+            job->module->name);
     if (job->train == NULL && lvn_last_error()->code != LVN_OK) {
         return lvn_last_error()->code; /* opening it failed */
     }
@@ -41,8 +43,12 @@ static lvn_status train(const lvn_job *job, int n, const char *const *words)
     const lvni_ranks_command command = {.n = n, .words = words, .recipe = job->module->name};
     lvn_status s = lvni_ranks_open(c, &command, &ranks);
     if (s == LVN_OK) {
-        const lvni_fit_request request = {
-            .config = c, .ranks = &ranks, .recipe = job->module->name, .cls = job->module, .train = job->train, .val = job->val};
+        const lvni_fit_request request = {.config = c,
+                                          .ranks = &ranks,
+                                          .recipe = job->module->name,
+                                          .cls = job->module,
+                                          .train = job->train,
+                                          .val = job->val};
         s = lvni_fit_end(lvni_ranks_close(&ranks, lvni_fit(&request)));
     }
     lvni_config_destroy(c);
@@ -77,10 +83,13 @@ int lvn_main(int argc, char **argv, const lvn_job *job)
     }
     lvni_stop_defer();
     lvni_cpu_clean_environment(argv);
-    if (job->val == NULL && lvn_last_error()->code != LVN_OK) { /* LVN_IMAGE_FOLDER in the job failed: not a job without validation */
+    if (job->val == NULL && lvn_last_error()->code != LVN_OK) {
+        /* LVN_IMAGE_FOLDER in the job failed: not a job without validation */
         lvn_dataset_destroy(job->train);
         return lvni_report_status(lvn_last_error()->code);
     }
-    lvni_stop_install_early(); /* the program is this job alone; who calls lvn_job_train keeps handlers of their own until the run begins */
+    /* the program is this job alone; who calls lvn_job_train keeps handlers of their own until the
+     * run begins */
+    lvni_stop_install_early();
     return lvni_report_status(lvn_job_train(job, argc - 1, (const char *const *)argv + 1));
 }

@@ -1,5 +1,6 @@
-/* Checkpoints and exported models that a kill left apart (mend_exports.h). A save writes last, links best to it, exports last, links the exported
- * best (trainer/save.c): every file is whole at any time, and its step tells whether it is the one that belongs there. */
+/* Checkpoints and exported models that a kill left apart (mend_exports.h). A save writes last,
+ * links best to it, exports last, links the exported best (trainer/save.c): every file is whole at
+ * any time, and its step tells whether it is the one that belongs there. */
 #include "recipes/mend_exports.h"
 
 #include "ckpt/checkpoint.h"
@@ -42,12 +43,14 @@ static int64_t step_of(const lvni_mend *m, const char *folder, const char *name)
     return step;
 }
 
-/* Is the last checkpoint the best one, by its own words? Those of one that was passed over (damaged) count for nothing. */
+/* Is the last checkpoint the best one, by its own words? Those of one that was passed over
+ * (damaged) count for nothing. */
 static bool last_is_best(const lvni_ckpt *loaded)
 {
     const char *slash = strrchr(loaded->path, '/');
     const bool is_last = strcmp(slash == NULL ? loaded->path : slash + 1, "last.safetensors") == 0;
-    return is_last && (loaded->at.best_step == loaded->at.step || (loaded->at.finished && isnan(loaded->at.best_score)));
+    return is_last && (loaded->at.best_step == loaded->at.step ||
+                       (loaded->at.finished && isnan(loaded->at.best_score)));
 }
 
 static lvn_status link_best(const lvni_mend *m)
@@ -64,7 +67,8 @@ static lvn_status link_best(const lvni_mend *m)
     return s;
 }
 
-static lvn_status take(const lvni_ckpt *ckpt, const char *prefix, const char *name, const lvn_tensor *like, float *to)
+static lvn_status take(const lvni_ckpt *ckpt, const char *prefix, const char *name,
+                       const lvn_tensor *like, float *to)
 {
     char full[512];
     snprintf(full, sizeof full, "%s%s", prefix, name);
@@ -74,7 +78,8 @@ static lvn_status take(const lvni_ckpt *ckpt, const char *prefix, const char *na
         n *= t->shape[i];
     }
     if (t == NULL || n != lvn_numel(like)) {
-        LVN_FAIL(LVN_ERR_MISMATCH, "%s is of another model: it has %s %s%s", ckpt->path, t == NULL ? "no" : "another shape of", prefix, name);
+        LVN_FAIL(LVN_ERR_MISMATCH, "%s is of another model: it has %s %s%s", ckpt->path,
+                 t == NULL ? "no" : "another shape of", prefix, name);
     }
     return lvni_st_read_f32(t, to);
 }
@@ -83,13 +88,17 @@ static lvn_status take(const lvni_ckpt *ckpt, const char *prefix, const char *na
 static lvn_status take_all(const lvni_ckpt *ckpt, const lvni_model *m, bool use_ema, float *values)
 {
     char first[512];
-    snprintf(first, sizeof first, "%s%s", LVNI_CKPT_AVERAGE, m->n_parameters > 0 ? m->parameters[0].name : "");
-    const char *prefix = use_ema && lvni_st_find(ckpt->file, first) != NULL ? LVNI_CKPT_AVERAGE : LVNI_CKPT_MODEL;
+    snprintf(first, sizeof first, "%s%s", LVNI_CKPT_AVERAGE,
+             m->n_parameters > 0 ? m->parameters[0].name : "");
+    const char *prefix =
+        use_ema && lvni_st_find(ckpt->file, first) != NULL ? LVNI_CKPT_AVERAGE : LVNI_CKPT_MODEL;
     for (int i = 0; i < m->n_parameters; i++) {
-        LVN_TRY(take(ckpt, prefix, m->parameters[i].name, m->parameters[i].tensor, values + m->offset[i]));
+        LVN_TRY(take(ckpt, prefix, m->parameters[i].name, m->parameters[i].tensor,
+                     values + m->offset[i]));
     }
     for (int i = 0; i < m->n_buffers; i++) {
-        LVN_TRY(take(ckpt, prefix, m->buffers[i]->name, m->buffers[i]->tensor, values + m->buffers[i]->value_offset));
+        LVN_TRY(take(ckpt, prefix, m->buffers[i]->name, m->buffers[i]->tensor,
+                     values + m->buffers[i]->value_offset));
     }
     return LVN_OK;
 }
@@ -115,8 +124,12 @@ static void tell_made(const char *name, int64_t had, int64_t step)
     static const char *const reasons[] = {[-NOT_THERE] = "it was missing",
                                           [-NOT_SAID] = "it did not say of which step it was",
                                           [-NOT_READABLE] = "it could not be read"};
-    const char *reason = had < 0 ? reasons[-had] : had < step ? "it was that of an earlier step" : "it was that of a later step";
-    lvni_log_line(LVNI_LOG_INFO, "exported_models/exported_%s.safetensors: %s; made anew of step %" PRId64, name, reason, step);
+    const char *reason = had < 0      ? reasons[-had]
+                         : had < step ? "it was that of an earlier step"
+                                      : "it was that of a later step";
+    lvni_log_line(LVNI_LOG_INFO,
+                  "exported_models/exported_%s.safetensors: %s; made anew of step %" PRId64, name,
+                  reason, step);
 }
 
 static lvn_status export_of(const lvni_mend *m, const char *name, int64_t had)
@@ -131,7 +144,8 @@ static lvn_status export_of(const lvni_mend *m, const char *name, int64_t had)
         }
     } else if (s != LVN_ERR_MEMORY) {
         lvni_log_line(LVNI_LOG_WARNING, "exported_models/exported_%s.safetensors %s: %s", name,
-                      had == NOT_THERE ? "is missing and cannot be made anew" : "stays as it is", lvn_last_error()->message);
+                      had == NOT_THERE ? "is missing and cannot be made anew" : "stays as it is",
+                      lvn_last_error()->message);
         lvn_clear_error();
         s = LVN_OK;
     }
@@ -146,7 +160,8 @@ lvn_status lvni_mend_exports(const lvni_mend *m)
         LVN_TRY(link_best(m));
     }
     for (int i = 0; m->export_model != NULL && i < 2; i++) {
-        const int64_t is = step_of(m, "checkpoints/", names[i]), had = step_of(m, "exported_models/exported_", names[i]);
+        const int64_t is = step_of(m, "checkpoints/", names[i]),
+                      had = step_of(m, "exported_models/exported_", names[i]);
         LVN_TRY(is >= 0 && is != had ? export_of(m, names[i], had) : LVN_OK);
     }
     return LVN_OK;

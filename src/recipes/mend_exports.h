@@ -1,4 +1,5 @@
-/* After a kill between a checkpoint and what is made of it: `best` beside `last`, and the exported models, are as if there had been none. */
+/* After a kill between a checkpoint and what is made of it: `best` beside `last`, and the exported
+ * models, are as if there had been none. */
 #ifndef LEVIN_RECIPES_MEND_EXPORTS_H
 #define LEVIN_RECIPES_MEND_EXPORTS_H
 
@@ -6,8 +7,9 @@
 #include "nn/model.h"
 
 typedef struct lvni_mend {
-    const char *dir;         /* of the run */
-    const lvni_ckpt *loaded; /* the checkpoint that the run goes on from: whole, so it may stand for best, too */
+    const char *dir; /* of the run */
+    /* the checkpoint that the run goes on from: whole, so it may stand for best, too */
+    const lvni_ckpt *loaded;
     const lvni_model *model; /* for names, shapes and places; its weights are not looked at */
     bool use_ema;            /* averages are exported where the checkpoint has them */
     /* As the trainer calls it (trainer.h): makes exported_models/exported_<name>. */
@@ -15,7 +17,8 @@ typedef struct lvni_mend {
     void *user;
 } lvni_mend;
 
-/* Tells each file that it makes, and each that a checkpoint cannot give (damaged, of another model), which stays as it is; an export that cannot be written is an error. */
+/* Tells each file that it makes, and each that a checkpoint cannot give (damaged, of another
+ * model), which stays as it is; an export that cannot be written is an error. */
 lvn_status lvni_mend_exports(const lvni_mend *mend);
 
 #endif

@@ -27,16 +27,23 @@ static double log_uniform(const lvni_rng *rng, uint64_t element)
     return lvni_log(((double)lvni_rng_u32(rng, element) + 0.5) * 0x1p-32);
 }
 
-/* The logarithm of a Gamma(alpha, 1) variate: Marsaglia and Tsang 2000, "A simple method for generating gamma variables"; below 1 that of
- * alpha + 1 times u^(1 / alpha). The logarithm, since small alphas give numbers below all that a double holds. */
-static double log_gamma_variate(double alpha, uint64_t seed, uint32_t step, uint32_t shard, uint32_t c)
+/* The logarithm of a Gamma(alpha, 1) variate: Marsaglia and Tsang 2000, "A simple method for
+ * generating gamma variables"; below 1 that of alpha + 1 times u^(1 / alpha). The logarithm, since
+ * small alphas give numbers below all that a double holds. */
+static double log_gamma_variate(double alpha, uint64_t seed, uint32_t step, uint32_t shard,
+                                uint32_t c)
 {
-    const lvni_rng normals = stream(seed, step, shard, c), uniforms = stream(seed, step, shard, c + 1), boosts = stream(seed, step, shard, c + 2);
+    const lvni_rng normals = stream(seed, step, shard, c),
+                   uniforms = stream(seed, step, shard, c + 1),
+                   boosts = stream(seed, step, shard, c + 2);
     const double boost = alpha < 1.0 ? log_uniform(&boosts, 0) / alpha : 0.0;
-    const double d = (alpha < 1.0 ? alpha + 1.0 : alpha) - 1.0 / 3.0, slope = 1.0 / lvni_sqrt(9.0 * d);
+    const double d = (alpha < 1.0 ? alpha + 1.0 : alpha) - 1.0 / 3.0,
+                 slope = 1.0 / lvni_sqrt(9.0 * d);
     for (uint64_t attempt = 0;; attempt++) { /* 19 of 20 succeed */
-        const double x = lvni_rng_normal(&normals, attempt), root = 1.0 + slope * x, v = root * root * root;
-        if (v > 0.0 && log_uniform(&uniforms, attempt) < 0.5 * x * x + d - d * v + d * lvni_log(v)) {
+        const double x = lvni_rng_normal(&normals, attempt), root = 1.0 + slope * x,
+                     v = root * root * root;
+        if (v > 0.0 &&
+            log_uniform(&uniforms, attempt) < 0.5 * x * x + d - d * v + d * lvni_log(v)) {
             return lvni_log(d * v) + boost;
         }
     }
@@ -48,7 +55,8 @@ static double beta_variate(double alpha, uint64_t seed, uint32_t step, uint32_t 
     const double first = log_gamma_variate(alpha, seed, step, shard, DRAW_GAMMA);
     const double second = log_gamma_variate(alpha, seed, step, shard, DRAW_GAMMA + DRAWS_PER_GAMMA);
     const double difference = second - first;
-    return difference > 700.0 ? 0.0 : 1.0 / (1.0 + lvni_exp(difference < -700.0 ? -700.0 : difference));
+    return difference > 700.0 ? 0.0
+                              : 1.0 / (1.0 + lvni_exp(difference < -700.0 ? -700.0 : difference));
 }
 
 static int clamp_int(int x, int high)
@@ -56,7 +64,8 @@ static int clamp_int(int x, int high)
     return x < 0 ? 0 : x > high ? high : x;
 }
 
-/* A box of 1 - lambda of the area around a point anywhere; what lies outside of the picture is cut off, and lambda follows. */
+/* A box of 1 - lambda of the area around a point anywhere; what lies outside of the picture is cut
+ * off, and lambda follows. */
 static void draw_box(const lvni_rng *rng, int width, int height, lvni_mix_draw *d)
 {
     const double side = lvni_sqrt(1.0 - d->lambda);
@@ -69,9 +78,11 @@ static void draw_box(const lvni_rng *rng, int width, int height, lvni_mix_draw *
     d->lambda = 1.0 - (double)(d->x1 - d->x0) * (d->y1 - d->y0) / ((double)width * height);
 }
 
-lvni_mix_draw lvni_mix_draw_one(const lvni_mix *m, uint64_t seed, uint32_t step, uint32_t shard, int width, int height)
+lvni_mix_draw lvni_mix_draw_one(const lvni_mix *m, uint64_t seed, uint32_t step, uint32_t shard,
+                                int width, int height)
 {
-    const lvni_rng kind = stream(seed, step, shard, DRAW_KIND), box = stream(seed, step, shard, DRAW_BOX);
+    const lvni_rng kind = stream(seed, step, shard, DRAW_KIND),
+                   box = stream(seed, step, shard, DRAW_BOX);
     const bool both = m->mixup_alpha > 0.0 && m->cutmix_alpha > 0.0;
     lvni_mix_draw d = {.cut = both ? uniform(&kind, 0) < 0.5 : m->cutmix_alpha > 0.0};
     d.lambda = beta_variate(d.cut ? m->cutmix_alpha : m->mixup_alpha, seed, step, shard);
@@ -96,13 +107,15 @@ void lvni_mix_partners(uint64_t seed, uint32_t step, uint32_t shard, int64_t n, 
     }
 }
 
-void lvni_mix_pictures(const lvni_mix_draw *d, const int64_t *partner, const float *pictures, int64_t n, int height, int width, int channels,
-                       float *out)
+void lvni_mix_pictures(const lvni_mix_draw *d, const int64_t *partner, const float *pictures,
+                       int64_t n, int height, int width, int channels, float *out)
 {
     const size_t row = (size_t)width * (size_t)channels, size = row * (size_t)height;
     const float own = (float)d->lambda, other = (float)(1.0 - d->lambda);
     for (int64_t i = 0; i < n; i++) {
-        const float *restrict a = pictures + (size_t)i * size, *restrict b = pictures + (size_t)partner[i] * size;
+        const float *restrict a = pictures + (size_t)i * size, *restrict b =
+                                                                   pictures +
+                                                                   (size_t)partner[i] * size;
         float *restrict to = out + (size_t)i * size;
         if (!d->cut) {
             for (size_t k = 0; k < size; k++) {
@@ -147,7 +160,8 @@ static lvn_status run_mix(void *payload)
     for (int64_t i = 0; i < j->n; i++) {
         j->other[i] = j->label[j->partner[i]];
     }
-    lvni_mix_pictures(&j->draw, j->partner, j->pictures, j->n, j->height, j->width, j->channels, j->mixed);
+    lvni_mix_pictures(&j->draw, j->partner, j->pictures, j->n, j->height, j->width, j->channels,
+                      j->mixed);
     return LVN_OK;
 }
 
@@ -211,9 +225,11 @@ static lvn_tensor *mixing_step(const lvn_module *module, const lvn_batch *batch,
     return loss;
 }
 
-void lvni_mix_init(lvni_mix *m, const lvn_module_class *network, double mixup_alpha, double cutmix_alpha)
+void lvni_mix_init(lvni_mix *m, const lvn_module_class *network, double mixup_alpha,
+                   double cutmix_alpha)
 {
     *m = (lvni_mix){.cls = *network, .mixup_alpha = mixup_alpha, .cutmix_alpha = cutmix_alpha};
     m->cls.training_step = mixing_step;
-    m->cls.validation_step = network->validation_step != NULL ? network->validation_step : network->training_step;
+    m->cls.validation_step =
+        network->validation_step != NULL ? network->validation_step : network->training_step;
 }

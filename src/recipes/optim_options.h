@@ -1,4 +1,5 @@
-/* Option rows of optimizer, schedule, parameter groups and averages, and how they become what the trainer takes. */
+/* Option rows of optimizer, schedule, parameter groups and averages, and how they become what the
+ * trainer takes. */
 #ifndef LEVIN_RECIPES_OPTIM_OPTIONS_H
 #define LEVIN_RECIPES_OPTIM_OPTIONS_H
 
@@ -7,7 +8,8 @@
 #include "optim/optim.h"
 #include "plan/plan.h"
 
-extern const lvni_option_table lvni_optim_table; /* optim.* scheduler.* freeze lr_scale ema.* use_ema gradient_clip_val */
+/* optim.* scheduler.* freeze lr_scale ema.* use_ema gradient_clip_val */
+extern const lvni_option_table lvni_optim_table;
 
 /* LVN_ERR_USAGE: settings that do not go together. */
 lvn_status lvni_read_optim(const lvni_config *config, lvni_optim_options *out);
@@ -16,7 +18,8 @@ void lvni_read_rules(const lvni_config *config, lvni_optim_rules *out);
 void lvni_read_ema(const lvni_config *config, lvni_ema_options *out);
 /* LVN_ERR_USAGE when the run's length does not fit the schedule. */
 lvn_status lvni_read_schedule(const lvni_config *config, const lvni_plan *plan, lvni_schedule *out);
-/* Where the cosine or line of a saved run (the configuration of its checkpoint) ends with this many samples; 0: it had none. */
+/* Where the cosine or line of a saved run (the configuration of its checkpoint) ends with this many
+ * samples; 0: it had none. */
 int64_t lvni_saved_schedule_end(const char *config_json, int64_t n_samples);
 
 #endif

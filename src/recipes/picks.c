@@ -17,7 +17,9 @@ typedef struct group {
 
 struct lvni_picks {
     int n_classes;
-    group **groups; /* (n_classes, SIDES); NULL until there is a candidate: a model may know far more classes than the data show */
+    /* (n_classes, SIDES); NULL until there is a candidate: a model may know far more classes than
+     * the data show */
+    group **groups;
 };
 
 lvn_status lvni_picks_create(int n_classes, lvni_picks **out)
@@ -79,7 +81,7 @@ lvn_status lvni_picks_offer(lvni_picks *p, const lvni_pick *pick)
 static int take_turns(const lvni_picks *p, int side, int n, int most, lvni_pick out[LVNI_SHEET])
 {
     for (int round = 0; round < LVNI_SHEET; round++) {
-        for (int class = 0; class < p->n_classes && n < most; class++) {
+        for (int class = 0; class < p->n_classes && n < most; class ++) {
             const group *g = p->groups[class * SIDES + side];
             if (g != NULL && round < g->n) {
                 out[n++] = g->pick[round];
@@ -106,7 +108,8 @@ typedef struct page {
 } page;
 
 /* One picture as bytes, drawn by the dataset itself. */
-static lvn_status fetch_rgb(const lvn_dataset *data, const lvni_transform *transform, int64_t sample, float *image, uint8_t *rgb)
+static lvn_status fetch_rgb(const lvn_dataset *data, const lvni_transform *transform,
+                            int64_t sample, float *image, uint8_t *rgb)
 {
     int64_t label;
     void *fields[LVN_MAX_FIELDS] = {image, &label};
@@ -116,20 +119,25 @@ static lvn_status fetch_rgb(const lvn_dataset *data, const lvni_transform *trans
     return LVN_OK;
 }
 
-static void describe(const lvni_pick *pick, const char *const *class_names, char text[2][48], lvni_sheet_item *item)
+static void describe(const lvni_pick *pick, const char *const *class_names, char text[2][48],
+                     lvni_sheet_item *item)
 {
     const bool right = is_right(pick);
-    snprintf(text[0], 48, "%s %.0f%%", class_names[pick->predicted], 100.0 * (double)pick->probability);
+    snprintf(text[0], 48, "%s %.0f%%", class_names[pick->predicted],
+             100.0 * (double)pick->probability);
     if (!right) {
         snprintf(text[1], 48, "is %s", class_names[pick->label]);
     }
-    item->verdict = pick->label < 0 ? LVNI_VERDICT_NONE : right ? LVNI_VERDICT_RIGHT : LVNI_VERDICT_WRONG;
+    item->verdict = pick->label < 0 ? LVNI_VERDICT_NONE
+                    : right         ? LVNI_VERDICT_RIGHT
+                                    : LVNI_VERDICT_WRONG;
     item->line1 = text[0];
     item->line2 = text[1];
 }
 
-static lvn_status fill_and_write(page *g, const lvni_picks *p, const lvn_dataset *data, const lvni_transform *transform,
-                                 const char *const *class_names, const char *path)
+static lvn_status fill_and_write(page *g, const lvni_picks *p, const lvn_dataset *data,
+                                 const lvni_transform *transform, const char *const *class_names,
+                                 const char *path)
 {
     const size_t pixels = (size_t)transform->size * (size_t)transform->size * 3;
     const int n = lvni_picks_choose(p, g->pick);
@@ -147,11 +155,13 @@ static lvn_status fill_and_write(page *g, const lvni_picks *p, const lvn_dataset
     return lvni_contact_sheet_write(path, g->item, n, LVNI_SHEET_COLUMNS, transform->size);
 }
 
-lvn_status lvni_picks_draw(const lvni_picks *p, const lvn_dataset *data, const lvni_transform *transform, const char *const *class_names,
+lvn_status lvni_picks_draw(const lvni_picks *p, const lvn_dataset *data,
+                           const lvni_transform *transform, const char *const *class_names,
                            const char *path)
 {
     page *g = LVNI_NEW(LVNI_TAG_DATA, page);
-    const lvn_status s = g == NULL ? LVN_ERR_MEMORY : fill_and_write(g, p, data, transform, class_names, path);
+    const lvn_status s =
+        g == NULL ? LVN_ERR_MEMORY : fill_and_write(g, p, data, transform, class_names, path);
     if (g != NULL) {
         lvni_free(g->image);
         lvni_free(g->rgb);

@@ -28,7 +28,8 @@ void lvni_picture_sizes_print(const lvni_image_scan *scan, lvni_str *out)
     if (area(least) == area(most)) {
         lvni_str_printf(out, "of %dx%d", most->width, most->height);
     } else {
-        lvni_str_printf(out, "from %dx%d to %dx%d", least->width, least->height, most->width, most->height);
+        lvni_str_printf(out, "from %dx%d to %dx%d", least->width, least->height, most->width,
+                        most->height);
     }
     char text[LVNI_BYTES_TEXT];
     lvni_str_printf(out, " pixels, %s of files", lvni_bytes_text(bytes, text));

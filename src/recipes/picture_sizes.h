@@ -1,4 +1,5 @@
-/* What the headers of a folder's pictures tell before any is decoded: a sentence for the start of a run, and the memory that decoding takes. */
+/* What the headers of a folder's pictures tell before any is decoded: a sentence for the start of a
+ * run, and the memory that decoding takes. */
 #ifndef LEVIN_RECIPES_PICTURE_SIZES_H
 #define LEVIN_RECIPES_PICTURE_SIZES_H
 
@@ -9,8 +10,8 @@
 /* "images from 80x60 to 640x427 pixels, 24.1 MB of files", appended; nothing where nobody looked at
  * the headers, or all are damaged. */
 void lvni_picture_sizes_print(const lvni_image_scan *scan, lvni_str *out);
-/* Bytes that one thread keeps for files and pixels on the way through `transform`: its random crops,
- * or what evaluation takes; 0: not known. */
+/* Bytes that one thread keeps for files and pixels on the way through `transform`: its random
+ * crops, or what evaluation takes; 0: not known. */
 size_t lvni_picture_sizes_decode(const lvni_image_scan *scan, const lvni_transform *transform,
                                  bool crops);
 

@@ -30,7 +30,8 @@ static bool is_npy(const char *path)
 
 bool lvni_is_array(const lvni_config *c)
 {
-    return is_npy(lvni_config_str(c, "data")) && (is_npy(lvni_config_str(c, "output")) || lvni_config_str(c, "weights") != NULL);
+    return is_npy(lvni_config_str(c, "data")) &&
+           (is_npy(lvni_config_str(c, "output")) || lvni_config_str(c, "weights") != NULL);
 }
 
 typedef struct work {
@@ -54,38 +55,46 @@ typedef struct part {
 static lvn_status check(const work *w)
 {
     char shape[192];
-    static const lvni_output_kind kind = {.what = "logits of an array are a .npy array",
-                                          .endings = ".npy",
-                                          .binary = true};
+    static const lvni_output_kind kind = {
+        .what = "logits of an array are a .npy array", .endings = ".npy", .binary = true};
     const char *data = lvni_config_str(w->config, "data");
     if (w->array.ndim != 4 || w->array.shape[3] != 3 || w->array.count == 0) {
-        LVN_FAIL(LVN_ERR_SHAPE, "data=%s is %s; needed are pictures (N, height, width, 3)", data, lvni_array_shape_text(&w->array, shape));
+        LVN_FAIL(LVN_ERR_SHAPE, "data=%s is %s; needed are pictures (N, height, width, 3)", data,
+                 lvni_array_shape_text(&w->array, shape));
     }
     if (lvni_config_str(w->config, "sheet") != NULL) {
-        LVN_FAIL(LVN_ERR_USAGE, "sheet= draws pictures of a folder; data=%s is an array of numbers", data);
+        LVN_FAIL(LVN_ERR_USAGE, "sheet= draws pictures of a folder; data=%s is an array of numbers",
+                 data);
     }
     return w->ranks.rank->rank == 0 ? lvni_output_check(w->config, &kind) : LVN_OK;
 }
 
-/* An array goes to the network as it is: what does not look like what it was trained on is worth a line. */
+/* An array goes to the network as it is: what does not look like what it was trained on is worth a
+ * line. */
 static void tell_unlike_training(const work *w, const lvni_exported *e)
 {
     const char *data = lvni_config_str(w->config, "data");
     const int64_t height = w->array.shape[1], width = w->array.shape[2];
     const int size = e->card.image_size;
     if (w->array.type < LVNI_ARRAY_F16) {
-        lvni_log_line(LVNI_LOG_WARNING, "data=%s holds %s: the numbers are used as they are, and the network expects them normalised as in training; "
-                      "without output=NAME.npy levin does that to uint8 pictures itself", data, lvni_array_type_name(w->array.type));
+        lvni_log_line(LVNI_LOG_WARNING,
+                      "data=%s holds %s: the numbers are used as they are, and the network expects "
+                      "them normalised as in training; "
+                      "without output=NAME.npy levin does that to uint8 pictures itself",
+                      data, lvni_array_type_name(w->array.type));
     }
     if (height != size || width != size) {
-        lvni_log_line(LVNI_LOG_WARNING, "data=%s holds pictures of %lld x %lld (height x width), those of the training were %d x %d", data,
-                      (long long)height, (long long)width, size, size);
+        lvni_log_line(LVNI_LOG_WARNING,
+                      "data=%s holds pictures of %lld x %lld (height x width), those of the "
+                      "training were %d x %d",
+                      data, (long long)height, (long long)width, size, size);
     }
 }
 
 static lvn_status open_model(const work *w, lvni_exported **out)
 {
-    const char *model = lvni_config_str(w->config, "model"), *weights = lvni_config_str(w->config, "weights");
+    const char *model = lvni_config_str(w->config, "model"),
+               *weights = lvni_config_str(w->config, "weights");
     const char *checkpoint = lvni_config_str(w->config, "checkpoint");
     if (weights == NULL) {
         LVN_TRY(lvni_exported_open(model, checkpoint, lvni_config_bool(w->config, "use_ema"), out));
@@ -116,7 +125,8 @@ static lvn_status forward(void *user, int lane)
         lvni_ctx_get()->at = (lvni_position){0};
         const lvn_tensor *y = lvn_forward(p->exported->model->root, x);
         if (y != NULL) {
-            status = lvni_mem_copy(p->chunk, y->data, (size_t)(p->n * p->exported->card.n_classes) * sizeof(float));
+            status = lvni_mem_copy(p->chunk, y->data,
+                                   (size_t)(p->n * p->exported->card.n_classes) * sizeof(float));
         }
         const lvn_status closed = lvn_scope_close();
         status = closed != LVN_OK ? closed : status;
@@ -130,8 +140,11 @@ static lvn_status check_finite(const work *w)
 {
     for (int64_t i = 0; i < w->array.shape[0] * w->n_classes; i++) {
         if (!isfinite(w->logits[i])) {
-            LVN_FAIL(LVN_ERR_NON_FINITE, "the model %s gives %g as a logit of picture %lld of data=%s: its weights or the numbers of that picture are not finite or too large",
-                     lvni_config_str(w->config, "model"), lvni_unsigned_nan((double)w->logits[i]), (long long)(i / w->n_classes), lvni_config_str(w->config, "data"));
+            LVN_FAIL(LVN_ERR_NON_FINITE,
+                     "the model %s gives %g as a logit of picture %lld of data=%s: its weights or "
+                     "the numbers of that picture are not finite or too large",
+                     lvni_config_str(w->config, "model"), lvni_unsigned_nan((double)w->logits[i]),
+                     (long long)(i / w->n_classes), lvni_config_str(w->config, "data"));
         }
     }
     return LVN_OK;
@@ -148,7 +161,9 @@ static lvn_status take_round(const part *p, int64_t first)
     }
     void *all = NULL;
     size_t *size = lvni_calloc(LVNI_TAG_DATA, (size_t)p->rank->world, sizeof *size), sum = 0;
-    lvn_status s = size == NULL ? LVN_ERR_MEMORY : lvni_comm_all_gather_sized(p->rank->comm, p->chunk, bytes, &all, size);
+    lvn_status s = size == NULL
+                       ? LVN_ERR_MEMORY
+                       : lvni_comm_all_gather_sized(p->rank->comm, p->chunk, bytes, &all, size);
     for (int i = 0; s == LVN_OK && i < p->rank->world; i++) {
         sum += size[i];
     }
@@ -163,10 +178,12 @@ static lvn_status take_round(const part *p, int64_t first)
 static lvn_status run_rounds(part *p)
 {
     work *w = p->w;
-    const int64_t n = w->array.shape[0], chunk = lvni_config_int(w->config, "eval_batch_size"), classes = p->exported->card.n_classes;
+    const int64_t n = w->array.shape[0], chunk = lvni_config_int(w->config, "eval_batch_size"),
+                  classes = p->exported->card.n_classes;
     const bool leads = p->rank->rank == 0;
     LVN_TRY(lvni_lanes_create(1, p->rank->cores, p->exported->card.wgrad_threads, &p->lanes));
-    p->chunk = lvni_alloc(LVNI_TAG_DATA, (size_t)((chunk < n ? chunk : n) * classes) * sizeof *p->chunk);
+    p->chunk =
+        lvni_alloc(LVNI_TAG_DATA, (size_t)((chunk < n ? chunk : n) * classes) * sizeof *p->chunk);
     if (leads) { /* nobody else touches these */
         w->n_classes = classes;
         w->logits = lvni_alloc(LVNI_TAG_DATA, (size_t)(n * classes) * sizeof *w->logits);
@@ -225,17 +242,23 @@ static lvn_status check_words(const lvni_config *c)
     static const char *const of_rows[] = {"json", "top_k", "probabilities"};
     const char *model = lvni_config_str(c, "model"), *checkpoint = lvni_config_str(c, "checkpoint");
     if (model == NULL) {
-        LVN_FAIL(LVN_ERR_USAGE, "model= is missing: a run directory or an exported .safetensors file, or with weights=FILE the name of a network");
+        LVN_FAIL(LVN_ERR_USAGE, "model= is missing: a run directory or an exported .safetensors "
+                                "file, or with weights=FILE the name of a network");
     }
     LVN_TRY(lvni_preprocess_no_effect(c, "on an array whose numbers are used as they are"));
     for (size_t i = 0; i < sizeof of_rows / sizeof *of_rows; i++) {
         LVN_TRY(lvni_config_no_effect(c, of_rows[i], "on the logits of an array"));
     }
     if (lvni_config_str(c, "weights") != NULL && checkpoint != NULL) {
-        LVN_FAIL(LVN_ERR_USAGE, "checkpoint=%s chooses within a run directory; with weights= model=%s names a network", checkpoint, model);
+        LVN_FAIL(
+            LVN_ERR_USAGE,
+            "checkpoint=%s chooses within a run directory; with weights= model=%s names a network",
+            checkpoint, model);
     }
-    LVN_TRY(lvni_config_str(c, "weights") == NULL ? lvni_exported_check(model, checkpoint) : LVN_OK);
-    if (lvni_path_exists(lvni_config_str(c, "data"))) { /* there may be much to read, which is the work's part */
+    LVN_TRY(lvni_config_str(c, "weights") == NULL ? lvni_exported_check(model, checkpoint)
+                                                  : LVN_OK);
+    if (lvni_path_exists(lvni_config_str(c, "data"))) {
+        /* there may be much to read, which is the work's part */
         return LVN_OK;
     }
     lvni_array late = {0};

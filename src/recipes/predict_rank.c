@@ -41,8 +41,10 @@ static lvn_status make_plan(const lvni_config *c, int64_t n, const lvni_rank *ra
                                  .cores = rank->cores,
                                  .eval_batch_size = lvni_config_int(c, "eval_batch_size")};
     LVN_TRY(lvni_plan_make(&o, out));
-    const int64_t chunks = lvni_plan_eval_turns_of(out, n, rank->rank).count, most = chunks > 1 ? chunks : 1;
-    const int lanes = lvni_config_is_set(c, "lanes") ? (int)lvni_config_int(c, "lanes") : rank->cores;
+    const int64_t chunks = lvni_plan_eval_turns_of(out, n, rank->rank).count,
+                  most = chunks > 1 ? chunks : 1;
+    const int lanes =
+        lvni_config_is_set(c, "lanes") ? (int)lvni_config_int(c, "lanes") : rank->cores;
     out->lanes = lanes > most ? (int)most : lanes;
     return LVN_OK;
 }
@@ -56,13 +58,18 @@ lvn_status lvni_predict_rank(const lvni_predict_work *work, const lvni_rank *ran
                                    .plan = &plan,
                                    .in_turn = true,
                                    .workers = rank->workers,
-                                   .skip_unreadable = strcmp(lvni_config_str(c, "on_error"), "skip") == 0};
+                                   .skip_unreadable =
+                                       strcmp(lvni_config_str(c, "on_error"), "skip") == 0};
     lvni_loader *loader = NULL;
     lvni_lanes *lanes = NULL;
     const int team = rank->cores / plan.lanes > 1 ? rank->cores / plan.lanes : 1;
     lvn_status s = lvni_loader_create(&o, &loader);
-    s = s == LVN_OK ? lvni_lanes_create(plan.lanes, team, work->exported->card.wgrad_threads, &lanes) : s;
-    s = s == LVN_OK ? lvni_predict(work->exported->model, loader, lanes, rank->comm, work->row, work->user) : s;
+    s = s == LVN_OK
+            ? lvni_lanes_create(plan.lanes, team, work->exported->card.wgrad_threads, &lanes)
+            : s;
+    s = s == LVN_OK
+            ? lvni_predict(work->exported->model, loader, lanes, rank->comm, work->row, work->user)
+            : s;
     s = s == LVN_OK ? tell_unreadable(rank, loader) : s;
     lvni_loader_destroy(loader);
     lvni_lanes_destroy(lanes);

@@ -1,4 +1,5 @@
-/* One rank's part of `predict` and `eval`: its chunks of the data through the model, the rows of all to rank 0. Called by classify_predict.c. */
+/* One rank's part of `predict` and `eval`: its chunks of the data through the model, the rows of
+ * all to rank 0. Called by classify_predict.c. */
 #ifndef LEVIN_RECIPES_PREDICT_RANK_H
 #define LEVIN_RECIPES_PREDICT_RANK_H
 

@@ -41,7 +41,8 @@ void lvni_predict_head(const lvni_predict_format *f, lvni_str *out)
     lvni_str_char(out, '\n');
 }
 
-/* The most probable class after `before`, in the order of falling probability; -1: the first of all. */
+/* The most probable class after `before`, in the order of falling probability; -1: the first of
+ * all. */
 static int next_class(const float *p, int n, int before)
 {
     int best = -1;
@@ -77,7 +78,8 @@ static void json_class(const lvni_predict_format *f, int class, const float *p, 
     lvni_str_printf(out, ", \"probability\": %.9g", (double)p[class]);
 }
 
-static void write_json(const lvni_predict_format *f, const char *file, const float *p, lvni_str *out)
+static void write_json(const lvni_predict_format *f, const char *file, const float *p,
+                       lvni_str *out)
 {
     int class = next_class(p, f->n_classes, -1);
     lvni_str_append(out, "{\"file\": ");
@@ -101,7 +103,8 @@ static void write_json(const lvni_predict_format *f, const char *file, const flo
     lvni_str_append(out, f->probabilities ? "}}\n" : "}\n");
 }
 
-void lvni_predict_row_write(const lvni_predict_format *f, const char *file, const float *p, lvni_str *out)
+void lvni_predict_row_write(const lvni_predict_format *f, const char *file, const float *p,
+                            lvni_str *out)
 {
     lvni_str name = {0};
     lvni_str_escape(&name, file, strlen(file), LVNI_ESCAPE_NAME);

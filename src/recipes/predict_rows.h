@@ -1,6 +1,6 @@
-/* The rows that `predict` writes, as CSV (RFC 4180) or as JSON lines: of each image its name, the most
- * probable class with its probability, on request the next ones (top_k) and the probability of every class.
- * Called by classify_predict.c. */
+/* The rows that `predict` writes, as CSV (RFC 4180) or as JSON lines: of each image its name, the
+ * most probable class with its probability, on request the next ones (top_k) and the probability of
+ * every class. Called by classify_predict.c. */
 #ifndef LEVIN_RECIPES_PREDICT_ROWS_H
 #define LEVIN_RECIPES_PREDICT_ROWS_H
 
@@ -14,12 +14,14 @@ typedef struct lvni_predict_format {
     bool json;          /* JSON lines, else CSV */
 } lvni_predict_format;
 
-/* The first line of a table: file, class, probability, class_2, probability_2, ..., p_<class name>, ...; JSON
- * lines have none. */
+/* The first line of a table: file, class, probability, class_2, probability_2, ..., p_<class name>,
+ * ...; JSON lines have none. */
 void lvni_predict_head(const lvni_predict_format *format, lvni_str *out);
-/* p: (n_classes). JSON: {"file", "class", "probability", "top": [{"class", "probability"}, ...] with top_k > 1,
- * "probabilities": {name: p, ...}}. Of equal probabilities the lower class comes first. */
-void lvni_predict_row_write(const lvni_predict_format *format, const char *file, const float *p, lvni_str *out);
+/* p: (n_classes). JSON: {"file", "class", "probability", "top": [{"class", "probability"}, ...]
+ * with top_k > 1, "probabilities": {name: p, ...}}. Of equal probabilities the lower class comes
+ * first. */
+void lvni_predict_row_write(const lvni_predict_format *format, const char *file, const float *p,
+                            lvni_str *out);
 
 /* A field as RFC 4180 wants it: in quotes when it holds a comma, a quote or a line break. */
 void lvni_csv_field(lvni_str *out, const char *text);

@@ -50,10 +50,11 @@ lvn_status lvni_rank_auth_choose(const lvni_who *who, const char *dir, lvni_rank
 void lvni_rank_auth_warn(const lvni_rank_auth *auth, int port)
 {
     if (auth->how == LVNI_AUTH_OPEN) {
-        lvni_log_line(LVNI_LOG_WARNING,
-                      "anybody who reaches port %d of this host can join this run: set LEVIN_TOKEN to one "
-                      "secret text for all ranks",
-                      port);
+        lvni_log_line(
+            LVNI_LOG_WARNING,
+            "anybody who reaches port %d of this host can join this run: set LEVIN_TOKEN to one "
+            "secret text for all ranks",
+            port);
     }
 }
 

@@ -8,11 +8,11 @@
 #include "launch/who.h"
 
 typedef struct lvni_rank_auth {
-    lvni_auth how;       /* on the store's host, which chooses for all */
+    lvni_auth how;                /* on the store's host, which chooses for all */
     const char *run_key, *secret; /* of the environment; borrowed */
-    const char *key_dir; /* borrowed */
-    const char *munge_socket; /* NULL: MUNGE's own; inside of slurm */
-    bool closed;         /* no rank without a proof */
+    const char *key_dir;          /* borrowed */
+    const char *munge_socket;     /* NULL: MUNGE's own; inside of slurm */
+    bool closed;                  /* no rank without a proof */
     lvni_slurm_auth slurm;
 } lvni_rank_auth;
 

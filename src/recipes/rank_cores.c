@@ -59,7 +59,8 @@ void lvni_rank_share_cores(const lvni_control *control, lvni_rank *rank)
     int same = 1, hosts = 0; /* hosts are numbered by their smallest rank */
     rank->cores_all = 0;
     for (int i = 0; i < rank->world; i++) {
-        same += i != rank->rank && m[i].host_index == own->host_index && strcmp(m[i].fingerprint, own->fingerprint) == 0;
+        same += i != rank->rank && m[i].host_index == own->host_index &&
+                strcmp(m[i].fingerprint, own->fingerprint) == 0;
         if (m[i].host_index == hosts) {
             rank->cores_all += cores_of_host(m, rank->world, hosts++);
         }

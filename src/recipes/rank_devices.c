@@ -25,7 +25,8 @@ static const char *spec_of(const lvni_config *c, const lvni_who *who, bool uses)
 /* "gpus", "num_gpus": a number of them is GPUs, and 0 the CPU. */
 static bool says_gpus(const lvni_config *c)
 {
-    return !is_auto(lvni_config_str(c, "devices")) && strcmp(lvni_config_spelled(c, "devices"), "devices") != 0;
+    return !is_auto(lvni_config_str(c, "devices")) &&
+           strcmp(lvni_config_spelled(c, "devices"), "devices") != 0;
 }
 
 /* A saved configuration has what auto became. */
@@ -35,7 +36,8 @@ static bool says_cpu(const lvni_config *c)
     return layer == LVNI_LAYER_JOB || layer == LVNI_LAYER_FILE || layer == LVNI_LAYER_WORDS;
 }
 
-/* accelerator=auto, which this start made the CPU; that of a run that goes on was told when it began. */
+/* accelerator=auto, which this start made the CPU; that of a run that goes on was told when it
+ * began. */
 static bool was_auto(const lvni_config *c)
 {
     return lvni_config_layer(c, "accelerator") == LVNI_LAYER_RESOLVED;
@@ -43,7 +45,9 @@ static bool was_auto(const lvni_config *c)
 
 static lvni_accelerator accelerator_of(const lvni_config *c)
 {
-    return lvni_accelerator_is_sim(c) ? LVNI_ACCELERATOR_SIM : says_gpus(c) && !says_cpu(c) ? LVNI_ACCELERATOR_AUTO : LVNI_ACCELERATOR_CPU;
+    return lvni_accelerator_is_sim(c)     ? LVNI_ACCELERATOR_SIM
+           : says_gpus(c) && !says_cpu(c) ? LVNI_ACCELERATOR_AUTO
+                                          : LVNI_ACCELERATOR_CPU;
 }
 
 static bool is_number(const char *spec)
@@ -60,46 +64,59 @@ static lvn_status no_backend(const lvni_config *c, lvni_notices *n)
     if (asked > 0) {
         snprintf(count, sizeof count, "%d", asked);
     }
-    const lvn_status s = lvni_notice_error(n, NO_GPU, "GPUs are asked for, but this process sees none: this build of levin has no GPU backend yet");
+    const lvn_status s = lvni_notice_error(n, NO_GPU,
+                                           "GPUs are asked for, but this process sees none: this "
+                                           "build of levin has no GPU backend yet");
     lvni_notice_found(n, "%s=%s (%s)", key, spec, lvni_config_origin(c, "devices"));
     lvni_notice_fix(n, "devices=%s for ranks on the CPU", count);
-    lvni_notice_fix(n, "or accelerator=sim, pretend devices, with LEVIN_SIM_DEVICES=%s in the environment", count);
+    lvni_notice_fix(
+        n, "or accelerator=sim, pretend devices, with LEVIN_SIM_DEVICES=%s in the environment",
+        count);
     return s;
 }
 
-/* devices=4 under a launcher that has started two: another batch plan than that of four, and nobody would notice. */
+/* devices=4 under a launcher that has started two: another batch plan than that of four, and nobody
+ * would notice. */
 static lvn_status check_number(const lvni_config *c, const lvni_who *who, lvni_notices *n)
 {
     const char *key = lvni_config_spelled(c, "devices"), *spec = lvni_config_str(c, "devices");
-    if (!is_number(spec) || strtol(spec, NULL, 10) == 0 || who->local_world <= 0 || strtol(spec, NULL, 10) == who->local_world) {
+    if (!is_number(spec) || strtol(spec, NULL, 10) == 0 || who->local_world <= 0 ||
+        strtol(spec, NULL, 10) == who->local_world) {
         return LVN_OK;
     }
-    const lvn_status s = lvni_notice_error(n, OTHER_NUMBER, "%d ranks on this node, but %s=%s", who->local_world, key, spec);
+    const lvn_status s = lvni_notice_error(n, OTHER_NUMBER, "%d ranks on this node, but %s=%s",
+                                           who->local_world, key, spec);
     lvni_notice_found(n, "%s=%s (%s)", key, spec, lvni_config_origin(c, "devices"));
     lvni_notice_fix(n, "levin launch -n %s", spec);
     lvni_notice_fix(n, "or %s=%d", key, who->local_world);
     return s;
 }
 
-lvn_status lvni_rank_devices(const lvni_config *c, const lvni_who *who, const lvni_visible *visible, bool uses, lvni_notices *notices,
-                             lvni_device_choice *choice)
+lvn_status lvni_rank_devices(const lvni_config *c, const lvni_who *who, const lvni_visible *visible,
+                             bool uses, lvni_notices *notices, lvni_device_choice *choice)
 {
     const char *spec = spec_of(c, who, uses);
     const bool several = who->world > 1, sim = lvni_accelerator_is_sim(c);
-    const bool launched = who->source == LVNI_SOURCE_LEVIN; /* its launcher shows the chosen devices alone, or lists them */
+    /* its launcher shows the chosen devices alone, or lists them */
+    const bool launched = who->source == LVNI_SOURCE_LEVIN;
     const bool rank_of_cpu = several && !sim && is_auto(spec);
-    const lvni_device_request request = {.key = lvni_config_spelled(c, "devices"),
-                                         .spec = !launched ? spec : sim ? lvni_env_get(environ, "LEVIN_DEVICES") : NULL,
-                                         .accelerator = launched && !sim ? LVNI_ACCELERATOR_CPU : accelerator_of(c),
-                                         .gpus = says_gpus(c),
-                                         .allow_shared = lvni_config_bool(c, "allow_shared_device"),
-                                         .launched = several,
-                                         .nproc = (rank_of_cpu || launched) && who->local_world > 0 ? who->local_world : 0,
-                                         .env = environ};
+    const lvni_device_request request = {
+        .key = lvni_config_spelled(c, "devices"),
+        .spec = !launched ? spec
+                : sim     ? lvni_env_get(environ, "LEVIN_DEVICES")
+                          : NULL,
+        .accelerator = launched && !sim ? LVNI_ACCELERATOR_CPU : accelerator_of(c),
+        .gpus = says_gpus(c),
+        .allow_shared = lvni_config_bool(c, "allow_shared_device"),
+        .launched = several,
+        .nproc = (rank_of_cpu || launched) && who->local_world > 0 ? who->local_world : 0,
+        .env = environ};
     LVN_TRY(launched && several ? check_number(c, who, notices) : LVN_OK);
     const lvn_status s = lvni_device_choose(&request, visible, notices, choice);
-    choice->no_gpu = s == LVN_OK && !launched && choice->accelerator == LVNI_ACCELERATOR_CPU && was_auto(c) && strcmp(spec, "0") != 0;
-    if (s == LVN_ERR_USAGE && !launched && notices->error == 0) { /* a launcher has told where its own came from */
+    choice->no_gpu = s == LVN_OK && !launched && choice->accelerator == LVNI_ACCELERATOR_CPU &&
+                     was_auto(c) && strcmp(spec, "0") != 0;
+    if (s == LVN_ERR_USAGE && !launched && notices->error == 0) {
+        /* a launcher has told where its own came from */
         lvn_error_frame("%s=%s (%s)", request.key, spec, lvni_config_origin(c, "devices"));
     }
     return s != LVN_OK && notices->error == NO_GPU && !sim ? no_backend(c, notices) : s;

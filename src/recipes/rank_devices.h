@@ -1,13 +1,16 @@
-/* What devices= (or gpus=, its old name) asks for on this node, by the rules of launch/device_spec.h. For this folder: ranks.c. */
+/* What devices= (or gpus=, its old name) asks for on this node, by the rules of
+ * launch/device_spec.h. For this folder: ranks.c. */
 #ifndef LEVIN_RECIPES_RANK_DEVICES_H
 #define LEVIN_RECIPES_RANK_DEVICES_H
 
 #include "core/config.h"
 #include "launch/who.h"
 
-/* uses: a command that uses a trained model, for which devices=auto is one device where nobody has started several ranks. LVN_ERR_USAGE; E106 where
- * gpus= asks for GPUs, which this version cannot use: on the CPU ranks are asked for by devices=. *choice is to be freed. */
-lvn_status lvni_rank_devices(const lvni_config *config, const lvni_who *who, const lvni_visible *visible, bool uses, lvni_notices *notices,
+/* uses: a command that uses a trained model, for which devices=auto is one device where nobody has
+ * started several ranks. LVN_ERR_USAGE; E106 where gpus= asks for GPUs, which this version cannot
+ * use: on the CPU ranks are asked for by devices=. *choice is to be freed. */
+lvn_status lvni_rank_devices(const lvni_config *config, const lvni_who *who,
+                             const lvni_visible *visible, bool uses, lvni_notices *notices,
                              lvni_device_choice *choice);
 
 #endif

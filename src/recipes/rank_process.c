@@ -1,4 +1,5 @@
-/* One process of several (rank_process.h): store, control channel, shared segment, in this order, and back. */
+/* One process of several (rank_process.h): store, control channel, shared segment, in this order,
+ * and back. */
 #include "recipes/rank_process.h"
 
 #include "control/control.h"
@@ -19,7 +20,8 @@
 #include <time.h>
 #include <unistd.h>
 
-static const double GOODBYE_S = 10.0, FAREWELL_S = 1.0; /* that the store waits for the others to leave: after a good end, after a failure */
+/* that the store waits for the others to leave: after a good end, after a failure */
+static const double GOODBYE_S = 10.0, FAREWELL_S = 1.0;
 
 struct lvni_rank_process {
     lvni_store *store; /* NULL: another process has it */
@@ -28,7 +30,8 @@ struct lvni_rank_process {
     int exchanges;
     char *out; /* the run directory, where this rank knows it */
     int rank;
-    _Atomic(const lvni_member *) members; /* NULL before they have met; read by the control channel's thread */
+    /* NULL before they have met; read by the control channel's thread */
+    _Atomic(const lvni_member *) members;
     _Atomic(bool) first_left; /* at the abort */
 };
 
@@ -43,7 +46,8 @@ static bool has_ended(int64_t pid)
         fclose(f);
     }
     text[n] = '\0';
-    const char *name_end = strrchr(text, ')'); /* "PID (NAME) STATE ...", and the name may hold anything */
+    /* "PID (NAME) STATE ...", and the name may hold anything */
+    const char *name_end = strrchr(text, ')');
     return name_end == NULL || name_end[1] != ' ' || name_end[2] == 'Z' || name_end[2] == 'X';
 }
 
@@ -58,7 +62,8 @@ static bool ends_soon(int64_t pid)
     return ended;
 }
 
-/* Have all ranks between rank 0 and this one ended? Asked when the loss is noticed, while they that notice it, too, are still there. */
+/* Have all ranks between rank 0 and this one ended? Asked when the loss is noticed, while they that
+ * notice it, too, are still there. */
 static bool is_first_left(const lvni_rank_process *p)
 {
     const lvni_member *m = atomic_load(&p->members);
@@ -89,7 +94,8 @@ static void say(void *user, const char *line)
     lvni_log_line(LVNI_LOG_WARNING, "%-s", line);
 }
 
-/* Also by a rank that does not lead: while there is no store, the one that leads may not be there either. */
+/* Also by a rank that does not lead: while there is no store, the one that leads may not be there
+ * either. */
 static void say_waiting(void *user, const char *line)
 {
     const bool was = lvni_log_set_follower(false);
@@ -107,7 +113,8 @@ static double seconds_of(const char *text, double fallback)
  * will be in. */
 static lvn_status meeting_dir(const lvni_who *who, const lvni_config *config, char **out)
 {
-    const char *run = lvni_config_has(config, "out") ? lvni_config_str(config, "out") : "."; /* predict has none */
+    /* predict has none */
+    const char *run = lvni_config_has(config, "out") ? lvni_config_str(config, "out") : ".";
     const char *slash = run == NULL ? NULL : strrchr(run, '/');
     lvni_str dir = {0};
     if (who->rdzv_dir[0] != '\0') {
@@ -121,7 +128,8 @@ static lvn_status meeting_dir(const lvni_who *who, const lvni_config *config, ch
     return *out == NULL ? LVN_ERR_MEMORY : LVN_OK;
 }
 
-/* The node of each rank, for what is said of missing ones. NULL: which of several nodes a rank is on shows when it comes. */
+/* The node of each rank, for what is said of missing ones. NULL: which of several nodes a rank is
+ * on shows when it comes. */
 static lvn_status name_hosts(const lvni_who *who, const char ***out)
 {
     *out = NULL;
@@ -198,7 +206,8 @@ static lvn_status connect_control(const lvni_who *who, const lvni_config *config
     o.munge_timeout_s = timeout_s / 4 < o.munge_timeout_s ? timeout_s / 4 : o.munge_timeout_s;
     o.closed = auth->closed;
     o.rdzv_timeout_s = timeout_s;
-    o.taken_timeout_s = who->source == LVNI_SOURCE_LEVIN ? 0 : o.taken_timeout_s; /* the launcher has it for rank 0, however late that comes */
+    /* the launcher has it for rank 0, however late that comes */
+    o.taken_timeout_s = who->source == LVNI_SOURCE_LEVIN ? 0 : o.taken_timeout_s;
     o.peer_timeout_s = lvni_config_float(config, "peer_timeout_s");
     o.on_abort = on_abort;
     o.say = say_waiting;
@@ -206,7 +215,8 @@ static lvn_status connect_control(const lvni_who *who, const lvni_config *config
     return lvni_control_connect(&o, &p->control);
 }
 
-static lvn_status meet(const lvni_who *who, const lvni_config *config, const char *device, const lvni_rank_process *p)
+static lvn_status meet(const lvni_who *who, const lvni_config *config, const char *device,
+                       const lvni_rank_process *p)
 {
     lvni_facts facts;
     lvni_facts_room room;
@@ -235,7 +245,9 @@ static lvn_status exchange(void *user, const void *mine, size_t bytes, void *all
     lvn_status s = LVN_OK;
     for (int i = 0; i < lvni_control_world(p->control); i++) {
         if (got[i].n != bytes) {
-            s = lvn_error_set(LVN_ERR_MISMATCH, __FILE__, __LINE__, "rank %d gives %zu bytes about its memory, not %zu", i, got[i].n, bytes);
+            s = lvn_error_set(LVN_ERR_MISMATCH, __FILE__, __LINE__,
+                              "rank %d gives %zu bytes about its memory, not %zu", i, got[i].n,
+                              bytes);
             break;
         }
         memcpy((char *)all + (size_t)i * bytes, got[i].data, bytes);
@@ -248,24 +260,31 @@ static lvn_status open_comm(lvni_rank_process *p, lvni_rank *rank)
 {
     if (lvni_control_nodes(p->control) > 1) {
         const lvni_member *m = lvni_control_members(p->control);
-        LVN_FAIL(LVN_ERR_UNSUPPORTED, "ranks on %d nodes (rank 0 on %s, rank %d on %s): several nodes come with a later version; start all ranks on one",
-                 lvni_control_nodes(p->control), m[0].host, rank->world - 1, m[rank->world - 1].host);
+        LVN_FAIL(LVN_ERR_UNSUPPORTED,
+                 "ranks on %d nodes (rank 0 on %s, rank %d on %s): several nodes come with a later "
+                 "version; start all ranks on one",
+                 lvni_control_nodes(p->control), m[0].host, rank->world - 1,
+                 m[rank->world - 1].host);
     }
-    const lvni_comm_options o = {.rank = rank->rank, .world = rank->world, .exchange = exchange, .user = p};
+    const lvni_comm_options o = {
+        .rank = rank->rank, .world = rank->world, .exchange = exchange, .user = p};
     lvni_comm *comm;
     LVN_TRY(lvni_comm_shm(&o, &comm));
     atomic_store(&p->comm, comm); /* from here on leaving destroys it, whatever fails */
     lvni_cause cause;
-    if (lvni_control_cause(p->control, &cause)) { /* it came before there was a communicator to wake */
+    if (lvni_control_cause(p->control, &cause)) {
+        /* it came before there was a communicator to wake */
         on_abort(p, &cause);
     }
     uint64_t ns;
     LVN_TRY(lvni_comm_try(comm, &ns));
-    lvni_log_line(LVNI_LOG_DEBUG, "%d ranks share memory: the first sum of 1 MiB took %.2f ms", rank->world, (double)ns * 1e-6);
+    lvni_log_line(LVNI_LOG_DEBUG, "%d ranks share memory: the first sum of 1 MiB took %.2f ms",
+                  rank->world, (double)ns * 1e-6);
     return LVN_OK;
 }
 
-static lvn_status join(const lvni_config *config, const lvni_who *who, lvni_rank_process *p, lvni_rank *rank)
+static lvn_status join(const lvni_config *config, const lvni_who *who, lvni_rank_process *p,
+                       lvni_rank *rank)
 {
     const double timeout_s = seconds_of(lvni_env_get(environ, "LEVIN_RDZV_TIMEOUT"), 300.0);
     char device[32] = "";
@@ -298,7 +317,8 @@ static lvn_status join(const lvni_config *config, const lvni_who *who, lvni_rank
     return LVN_OK;
 }
 
-lvn_status lvni_rank_process_join(const lvni_config *config, const lvni_who *who, lvni_rank *rank, lvni_rank_process **out)
+lvn_status lvni_rank_process_join(const lvni_config *config, const lvni_who *who, lvni_rank *rank,
+                                  lvni_rank_process **out)
 {
     *out = NULL;
     lvni_rank_process *p = LVNI_NEW(LVNI_TAG_DIST, lvni_rank_process);
@@ -313,7 +333,8 @@ lvn_status lvni_rank_process_join(const lvni_config *config, const lvni_who *who
     return LVN_OK;
 }
 
-/* What the training said about the steps that are kept (trainer/keep.c), behind whatever went wrong. */
+/* What the training said about the steps that are kept (trainer/keep.c), behind whatever went
+ * wrong. */
 static const char *what_is_kept(const char *message)
 {
     const char *at = strstr(message, "; and saving step ");
@@ -329,11 +350,13 @@ static lvn_status fail(const lvni_rank_process *p, lvn_status failed)
     const lvn_error error = *lvn_last_error();
     lvni_control_fail(p->control, lvni_cause_of_status(failed), error.message, -1);
     lvn_error_adopt(&error);
-    if (failed != LVN_ERR_PEER || !lvni_control_cause(p->control, &cause) || cause.kind == LVNI_CAUSE_PEER) {
+    if (failed != LVN_ERR_PEER || !lvni_control_cause(p->control, &cause) ||
+        cause.kind == LVNI_CAUSE_PEER) {
         return failed;
     }
     const char *known = strstr(error.message, cause.message);
-    if (known == NULL || known == error.message) { /* at the beginning: what its rank shouted over the shared memory, by nobody's name */
+    if (known == NULL || known == error.message) {
+        /* at the beginning: what its rank shouted over the shared memory, by nobody's name */
         char sentence[1024];
         lvni_cause_sentence(&cause, sentence, sizeof sentence);
         LVN_FAIL(LVN_ERR_PEER, "%-s%-s", sentence,
@@ -342,22 +365,27 @@ static lvn_status fail(const lvni_rank_process *p, lvn_status failed)
     return failed;
 }
 
-/* Rank 0, which speaks and saves for all, is lost, and no launcher of levin's tells it: the first of those that are left does. What the directory keeps
- * is told where rank 0 has ended for sure, since it may go on after a stop; nothing is removed, as somebody may already have resumed the run. */
+/* Rank 0, which speaks and saves for all, is lost, and no launcher of levin's tells it: the first
+ * of those that are left does. What the directory keeps is told where rank 0 has ended for sure,
+ * since it may go on after a stop; nothing is removed, as somebody may already have resumed the
+ * run. */
 static void speak_in_its_place(const lvni_rank_process *p)
 {
     lvni_cause cause;
     int64_t step, epoch;
     const bool launched = lvni_env_get(environ, "LEVIN_LAUNCHED") != NULL;
-    if (launched || !atomic_load(&p->first_left) || !lvni_control_cause(p->control, &cause) || cause.rank != 0 || cause.kind != LVNI_CAUSE_SIGNAL) {
+    if (launched || !atomic_load(&p->first_left) || !lvni_control_cause(p->control, &cause) ||
+        cause.rank != 0 || cause.kind != LVNI_CAUSE_SIGNAL) {
         return;
     }
     const lvn_error error = *lvn_last_error();
-    const bool saved = p->out != NULL && strstr(error.message, "; step ") == NULL && ends_soon(atomic_load(&p->members)[0].pid) &&
+    const bool saved = p->out != NULL && strstr(error.message, "; step ") == NULL &&
+                       ends_soon(atomic_load(&p->members)[0].pid) &&
                        lvni_run_dir_saved(p->out, &step, &epoch);
     lvn_error_adopt(&error);
     if (saved) {
-        lvn_error_append("; step %lld (epoch %lld) is saved: resume=true goes on from there", (long long)step, (long long)epoch + 1);
+        lvn_error_append("; step %lld (epoch %lld) is saved: resume=true goes on from there",
+                         (long long)step, (long long)epoch + 1);
     }
     lvni_report_as_rank(0);
 }
@@ -368,7 +396,8 @@ lvn_status lvni_rank_process_leave(lvni_rank_process *p, lvn_status failed)
         return failed;
     }
     lvn_status s = failed;
-    if (s != LVN_OK && s != LVN_ERR_CANCELLED && s != LVN_ERR_PEER) { /* first of all: whoever watches may stop this process when it sees others end */
+    if (s != LVN_OK && s != LVN_ERR_CANCELLED && s != LVN_ERR_PEER) {
+        /* first of all: whoever watches may stop this process when it sees others end */
         lvni_error_record_write(lvn_last_error(), (int)lvni_exit_of_error(lvn_last_error()));
     }
     if (p->control != NULL && (s == LVN_OK || s == LVN_ERR_CANCELLED)) {
@@ -383,10 +412,12 @@ lvn_status lvni_rank_process_leave(lvni_rank_process *p, lvn_status failed)
     }
     const lvn_error error = *lvn_last_error();
     lvni_comm *comm = atomic_exchange(&p->comm, NULL);
-    lvni_control_destroy(p->control); /* its thread may be in on_abort: only then the communicator goes */
+    /* its thread may be in on_abort: only then the communicator goes */
+    lvni_control_destroy(p->control);
     lvni_comm_destroy(comm);
     if (p->store != NULL) {
-        (void)lvni_store_wait(p->store, s == LVN_OK || s == LVN_ERR_CANCELLED ? GOODBYE_S : FAREWELL_S);
+        (void)lvni_store_wait(p->store,
+                              s == LVN_OK || s == LVN_ERR_CANCELLED ? GOODBYE_S : FAREWELL_S);
     }
     lvni_store_destroy(p->store);
     lvni_free(p->out);

@@ -1,16 +1,20 @@
-/* This process as one rank of several: it finds the others through the store, and shares memory with them. For this folder: ranks.c. */
+/* This process as one rank of several: it finds the others through the store, and shares memory
+ * with them. For this folder: ranks.c. */
 #ifndef LEVIN_RECIPES_RANK_PROCESS_H
 #define LEVIN_RECIPES_RANK_PROCESS_H
 
 #include "launch/who.h"
 #include "recipes/ranks.h"
 
-/* Meets the other ranks of `who`; rank->device is given, the rest of *rank is filled. A store is opened where this process is its host.
- * LVN_ERR_TIMEOUT when ranks are missing, LVN_ERR_USAGE or LVN_ERR_MISMATCH when they do not fit together (numbered as in docs/launch.md),
+/* Meets the other ranks of `who`; rank->device is given, the rest of *rank is filled. A store is
+ * opened where this process is its host. LVN_ERR_TIMEOUT when ranks are missing, LVN_ERR_USAGE or
+ * LVN_ERR_MISMATCH when they do not fit together (numbered as in docs/launch.md),
  * LVN_ERR_UNSUPPORTED on several nodes. */
-lvn_status lvni_rank_process_join(const lvni_config *config, const lvni_who *who, lvni_rank *rank, lvni_rank_process **out);
-/* The run is over for this rank. failed: with the thread's last error, which the others are told; where another rank failed first, the error becomes
- * that rank's sentence (LVN_ERR_PEER). NULL is fine. */
+lvn_status lvni_rank_process_join(const lvni_config *config, const lvni_who *who, lvni_rank *rank,
+                                  lvni_rank_process **out);
+/* The run is over for this rank. failed: with the thread's last error, which the others are told;
+ * where another rank failed first, the error becomes that rank's sentence (LVN_ERR_PEER). NULL is
+ * fine. */
 lvn_status lvni_rank_process_leave(lvni_rank_process *process, lvn_status failed);
 
 #endif

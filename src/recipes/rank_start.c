@@ -17,43 +17,72 @@ static int64_t max_restarts(const lvni_config *c)
 
 lvn_status lvni_check_restarts(const lvni_config *c, const lvni_who *who, bool starts)
 {
-    const char *most = lvni_env_get(environ, "LEVIN_MAX_RESTARTS"); /* of the launcher, which may be somebody's own */
-    if (max_restarts(c) == 0 || starts || (who->source == LVNI_SOURCE_LEVIN && most != NULL && strtol(most, NULL, 10) > 0)) {
+    /* of the launcher, which may be somebody's own */
+    const char *most = lvni_env_get(environ, "LEVIN_MAX_RESTARTS");
+    if (max_restarts(c) == 0 || starts ||
+        (who->source == LVNI_SOURCE_LEVIN && most != NULL && strtol(most, NULL, 10) > 0)) {
         return LVN_OK;
     }
     if (who->source == LVNI_SOURCE_LEVIN) {
-        LVN_FAIL(LVN_ERR_USAGE, "max_restarts=%lld: the launcher that has started this rank starts none again: levin launch --max-restarts %lld",
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "max_restarts=%lld: the launcher that has started this rank starts none again: "
+                 "levin launch --max-restarts %lld",
                  (long long)max_restarts(c), (long long)max_restarts(c));
     }
     if (who->world > 1) {
-        LVN_FAIL(LVN_ERR_USAGE, "max_restarts=%lld: the ranks were started by others (%s), who alone can start them again", (long long)max_restarts(c),
-                 lvni_source_name(who->source));
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "max_restarts=%lld: the ranks were started by others (%s), who alone can start "
+                 "them again",
+                 (long long)max_restarts(c), lvni_source_name(who->source));
     }
-    LVN_FAIL(LVN_ERR_USAGE, "max_restarts=%lld is about ranks that are processes (strategy=ddp, devices=2 or more); a command of one process is started again by "
-             "`levin launch -n 1 --max-restarts %lld -- levin train ...`", (long long)max_restarts(c), (long long)max_restarts(c));
+    LVN_FAIL(LVN_ERR_USAGE,
+             "max_restarts=%lld is about ranks that are processes (strategy=ddp, devices=2 or "
+             "more); a command of one process is started again by "
+             "`levin launch -n 1 --max-restarts %lld -- levin train ...`",
+             (long long)max_restarts(c), (long long)max_restarts(c));
 }
 
-lvn_status lvni_rank_start(const lvni_config *c, const lvni_ranks_command *command, const char *dir, size_t made)
+lvn_status lvni_rank_start(const lvni_config *c, const lvni_ranks_command *command, const char *dir,
+                           size_t made)
 {
     char devices[512], restarts[32], run_dir[4096] = "", out[4096], claimed[4128];
     const char *words[256], *spec = lvni_config_str(c, "devices");
     int n = 0;
     if (lvni_launch_is_rank(environ)) {
-        LVN_FAIL(LVN_ERR_USAGE, "devices=%s: LEVIN_LAUNCHED says that a launcher has started this process as a rank, which starts no others; "
-                 "for a run of its own unset LEVIN_LAUNCHED", spec);
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "devices=%s: LEVIN_LAUNCHED says that a launcher has started this process as a "
+                 "rank, which starts no others; "
+                 "for a run of its own unset LEVIN_LAUNCHED",
+                 spec);
     }
-    const int length = snprintf(devices, sizeof devices, "devices=%s", strcmp(spec, "auto") == 0 ? "all" : spec);
-    if (length >= (int)sizeof devices || (dir != NULL && snprintf(run_dir, sizeof run_dir, "run_dir=%s", dir) >= (int)sizeof run_dir)) {
+    const int length =
+        snprintf(devices, sizeof devices, "devices=%s", strcmp(spec, "auto") == 0 ? "all" : spec);
+    if (length >= (int)sizeof devices ||
+        (dir != NULL &&
+         snprintf(run_dir, sizeof run_dir, "run_dir=%s", dir) >= (int)sizeof run_dir)) {
         LVN_FAIL(LVN_ERR_UNSUPPORTED, "devices= or out= is too long to start ranks with");
     }
     snprintf(restarts, sizeof restarts, "max_restarts=%lld", (long long)max_restarts(c));
-    const char *const options[] = {lvni_accelerator_is_sim(c) ? "accelerator=sim" : "accelerator=cpu", devices, "no_prefix=true", "show=0", "pty=true", "stop_grace=1000000",
-                                   lvni_config_bool(c, "allow_shared_device") ? "allow_shared_device=true" : "allow_shared_device=false", restarts,
-                                   lvni_config_says(c, "strict") ? "strict=true" : "strict=false", lvni_config_says(c, "quiet") ? "quiet=true" : "quiet=false",
-                                   dir != NULL ? "keep_logs=started" : "keep_logs=failure", run_dir};
+    const char *const options[] = {
+        lvni_accelerator_is_sim(c) ? "accelerator=sim" : "accelerator=cpu",
+        devices,
+        "no_prefix=true",
+        "show=0",
+        "pty=true",
+        "stop_grace=1000000",
+        lvni_config_bool(c, "allow_shared_device") ? "allow_shared_device=true"
+                                                   : "allow_shared_device=false",
+        restarts,
+        lvni_config_says(c, "strict") ? "strict=true" : "strict=false",
+        lvni_config_says(c, "quiet") ? "quiet=true" : "quiet=false",
+        dir != NULL ? "keep_logs=started" : "keep_logs=failure",
+        run_dir};
     const int n_options = (int)(sizeof options / sizeof *options) - (dir != NULL ? 0 : 1);
     if (command->n > (int)(sizeof words / sizeof *words) - 3) {
-        LVN_FAIL(LVN_ERR_UNSUPPORTED, "%d words are too many to start ranks with; put them into a file, and give config=FILE", command->n);
+        LVN_FAIL(
+            LVN_ERR_UNSUPPORTED,
+            "%d words are too many to start ranks with; put them into a file, and give config=FILE",
+            command->n);
     }
     for (int i = 0; i < 2 && command->command[i] != NULL; i++) {
         words[n++] = command->command[i];
@@ -67,9 +96,11 @@ lvn_status lvni_rank_start(const lvni_config *c, const lvni_ranks_command *comma
     }
     if (made > 0) {
         snprintf(claimed, sizeof claimed, "%zu:%s", made, dir);
-        setenv("LEVIN_MADE_DIR", claimed, 1); /* the launcher removes it when no rank begins to train there */
-        setenv("LEVIN_OUT_CHOSEN", "1", 1);    /* rank 0 says where that is */
+        /* the launcher removes it when no rank begins to train there */
+        setenv("LEVIN_MADE_DIR", claimed, 1);
+        setenv("LEVIN_OUT_CHOSEN", "1", 1); /* rank 0 says where that is */
     }
-    setenv("LEVIN_HANDED_OVER", "1", 1); /* signals wait (lvni_stop_hand_over), which must not in the ranks */
+    /* signals wait (lvni_stop_hand_over), which must not in the ranks */
+    setenv("LEVIN_HANDED_OVER", "1", 1);
     return lvni_launch_self(n_options, options, n, words, environ);
 }

@@ -1,4 +1,5 @@
-/* The ranks of a run that are this process's: rank after rank on a thread of its own, and whose failure is told (ranks.h). */
+/* The ranks of a run that are this process's: rank after rank on a thread of its own, and whose
+ * failure is told (ranks.h). */
 #include "core/alloc.h"
 #include "core/clock.h"
 #include "core/thread.h"
@@ -21,7 +22,8 @@ typedef struct member {
 
 void lvni_rank_give_up(const lvni_rank *rank, lvn_status status)
 {
-    if (rank->comm != NULL && status != LVN_OK && status != LVN_ERR_CANCELLED) { /* what a stop asked for, all ranks do by themselves */
+    if (rank->comm != NULL && status != LVN_OK && status != LVN_ERR_CANCELLED) {
+        /* what a stop asked for, all ranks do by themselves */
         lvni_comm_abort(rank->comm, lvn_last_error()->message);
     }
 }
@@ -43,7 +45,8 @@ static void *member_main(void *argument)
     return NULL;
 }
 
-/* The rank whose failure made the others stop: the first that is not about another one. -1: none failed. */
+/* The rank whose failure made the others stop: the first that is not about another one. -1: none
+ * failed. */
 static int first_failed(const member *m, int n)
 {
     int first = -1;

@@ -44,12 +44,15 @@ static void wish_free(wish *w)
 
 static lvn_status set(lvni_config *c, const char *key, const char *value)
 {
-    return strcmp(lvni_config_str(c, key), value) == 0 ? LVN_OK : lvni_config_set(c, key, value, "resolved at start");
+    return strcmp(lvni_config_str(c, key), value) == 0
+               ? LVN_OK
+               : lvni_config_set(c, key, value, "resolved at start");
 }
 
 static lvni_run_mode mode_named(const char *strategy)
 {
-    static const char *const names[] = {"auto", "single", "dp", "ddp", "ddp2", "sharded", "balance"};
+    static const char *const names[] = {"auto", "single",  "dp",     "ddp",
+                                        "ddp2", "sharded", "balance"};
     int i = 0;
     while (strcmp(names[i], strategy) != 0) { /* the row's choices, in this order */
         i++;
@@ -59,7 +62,10 @@ static lvni_run_mode mode_named(const char *strategy)
 
 static const char *name_of(lvni_run_mode mode)
 {
-    return mode == LVNI_MODE_SINGLE ? "single" : mode == LVNI_MODE_DP ? "dp" : mode == LVNI_MODE_DDP2 ? "ddp2" : "ddp";
+    return mode == LVNI_MODE_SINGLE ? "single"
+           : mode == LVNI_MODE_DP   ? "dp"
+           : mode == LVNI_MODE_DDP2 ? "ddp2"
+                                    : "ddp";
 }
 
 static bool is_one_of_several(const lvni_who *who)
@@ -67,21 +73,25 @@ static bool is_one_of_several(const lvni_who *who)
     return who->world > 1;
 }
 
-/* A task of srun starts no others, also when it is the only one: its step has a task for each device, or somebody made a mistake. A plan may ask
- * about any number of devices, wherever it is printed. */
+/* A task of srun starts no others, also when it is the only one: its step has a task for each
+ * device, or somebody made a mistake. A plan may ask about any number of devices, wherever it is
+ * printed. */
 static bool is_started_rank(const lvni_who *who, const lvni_ranks_command *command)
 {
-    return is_one_of_several(who) || (who->source == LVNI_SOURCE_SLURM && (command->recipe != NULL || command->uses));
+    return is_one_of_several(who) ||
+           (who->source == LVNI_SOURCE_SLURM && (command->recipe != NULL || command->uses));
 }
 
 /* A list has one for each rank of this node. */
 static bool is_told(const wish *w, const lvni_device_choice *choice)
 {
-    return choice->listed && choice->n == w->who.local_world && w->who.local_rank >= 0 && !w->threads;
+    return choice->listed && choice->n == w->who.local_world && w->who.local_rank >= 0 &&
+           !w->threads;
 }
 
 /* Which of the chosen devices is this rank's; the only rank of its step has that one alone. */
-static lvn_status take_mine(const lvni_config *c, const lvni_device_choice *choice, const lvni_visible *visible, lvni_notices *notices, wish *w)
+static lvn_status take_mine(const lvni_config *c, const lvni_device_choice *choice,
+                            const lvni_visible *visible, lvni_notices *notices, wish *w)
 {
     char host[256];
     lvni_host_name(host, sizeof host);
@@ -93,14 +103,17 @@ static lvn_status take_mine(const lvni_config *c, const lvni_device_choice *choi
                                 .origin = lvni_config_origin(c, "devices"),
                                 .threads = w->threads,
                                 .allow_shared = lvni_config_bool(c, "allow_shared_device"),
-                                .host = listed ? lvni_hosts_name(hosts, (size_t)w->who.node_rank) : host};
+                                .host = listed ? lvni_hosts_name(hosts, (size_t)w->who.node_rank)
+                                               : host};
     lvni_who seen = w->who;
-    if (seen.local_world == LVNI_WHO_UNKNOWN) { /* all ranks are on one node in this version, or refused when they meet */
+    if (seen.local_world == LVNI_WHO_UNKNOWN) {
+        /* all ranks are on one node in this version, or refused when they meet */
         seen.local_world = seen.world;
     }
     LVN_TRY(lvni_who_check_devices(&seen, environ, &d, notices));
     LVN_TRY(lvni_who_device(&w->who, environ, &d, notices, &w->mine));
-    w->mine = is_told(w, choice) ? choice->index[w->who.local_rank] : w->mine; /* also where ranks share devices */
+    /* also where ranks share devices */
+    w->mine = is_told(w, choice) ? choice->index[w->who.local_rank] : w->mine;
     if (w->mine >= 0) {
         w->mine = visible->device[w->mine].physical;
     }
@@ -114,12 +127,15 @@ static lvn_status take_mine(const lvni_config *c, const lvni_device_choice *choi
 }
 
 /* The devices by their numbers on the machine. */
-static lvn_status take_devices(const lvni_config *c, const lvni_ranks_command *command, const lvni_visible *visible, lvni_notices *notices, wish *w)
+static lvn_status take_devices(const lvni_config *c, const lvni_ranks_command *command,
+                               const lvni_visible *visible, lvni_notices *notices, wish *w)
 {
     lvni_device_choice choice = {0};
     LVN_TRY(lvni_rank_devices(c, &w->who, visible, command->uses, notices, &choice));
     w->devices = choice.n;
-    const lvni_run_mode mode = lvni_run_mode_choose(mode_named(lvni_config_str(c, "strategy")), choice.n, w->who.nnodes > 0 ? w->who.nnodes : 1, notices);
+    const lvni_run_mode mode =
+        lvni_run_mode_choose(mode_named(lvni_config_str(c, "strategy")), choice.n,
+                             w->who.nnodes > 0 ? w->who.nnodes : 1, notices);
     w->threads = lvni_run_mode_threads(mode);
     lvn_status s = LVN_OK;
     if (choice.index != NULL) {
@@ -131,7 +147,8 @@ static lvn_status take_devices(const lvni_config *c, const lvni_ranks_command *c
     }
     if (s == LVN_OK && is_started_rank(&w->who, command)) {
         s = take_mine(c, &choice, visible, notices, w);
-    } else if (s == LVN_OK && choice.no_gpu && (command->recipe != NULL || command->uses)) { /* a plan may ask about devices of another machine */
+    } else if (s == LVN_OK && choice.no_gpu && (command->recipe != NULL || command->uses)) {
+        /* a plan may ask about devices of another machine */
         lvni_who_warn_of_cpu(choice.n, notices);
     }
     lvni_device_choice_free(&choice);
@@ -144,13 +161,18 @@ static lvn_status check_one_node(const lvni_who *who, lvni_notices *notices)
     if (who->nnodes <= 1) {
         return LVN_OK;
     }
-    const lvn_status s = lvni_notice_error(notices, 119, "the ranks run on %d nodes, but this version of levin trains on one: several come later", who->nnodes);
+    const lvn_status s = lvni_notice_error(
+        notices, 119,
+        "the ranks run on %d nodes, but this version of levin trains on one: several come later",
+        who->nnodes);
     if (who->from[LVNI_WHO_NNODES] != NULL) {
         lvni_env_found(environ, who->from[LVNI_WHO_NNODES], notices);
     } else {
-        lvni_notice_found(notices, "nnodes=%d (source %s)", who->nnodes, lvni_source_name(who->source));
+        lvni_notice_found(notices, "nnodes=%d (source %s)", who->nnodes,
+                          lvni_source_name(who->source));
     }
-    const char *node = who->source == LVNI_SOURCE_SLURM ? "#SBATCH --nodes=1, or srun --nodes=1" : "start all ranks on one node";
+    const char *node = who->source == LVNI_SOURCE_SLURM ? "#SBATCH --nodes=1, or srun --nodes=1"
+                                                        : "start all ranks on one node";
     lvni_notice_fix(notices, "%s", node);
     return s;
 }
@@ -174,11 +196,15 @@ static lvn_status write_words(const lvni_ranks_command *command, const char ***o
     return LVN_OK;
 }
 
-static lvn_status find_who(const lvni_config *c, const lvni_ranks_command *command, lvni_notices *notices, lvni_who *who)
+static lvn_status find_who(const lvni_config *c, const lvni_ranks_command *command,
+                           lvni_notices *notices, lvni_who *who)
 {
-    const bool given = lvni_config_has(c, "num_nodes") && lvni_config_layer(c, "num_nodes") != LVNI_LAYER_DEFAULT;
-    const bool way = lvni_config_has(c, "rdzv") && lvni_config_layer(c, "rdzv") != LVNI_LAYER_DEFAULT;
-    lvni_who_options o = {.nodes = given ? (int)lvni_config_int(c, "num_nodes") : 0, .launcher = command->recipe == NULL,
+    const bool given =
+        lvni_config_has(c, "num_nodes") && lvni_config_layer(c, "num_nodes") != LVNI_LAYER_DEFAULT;
+    const bool way =
+        lvni_config_has(c, "rdzv") && lvni_config_layer(c, "rdzv") != LVNI_LAYER_DEFAULT;
+    lvni_who_options o = {.nodes = given ? (int)lvni_config_int(c, "num_nodes") : 0,
+                          .launcher = command->recipe == NULL,
                           .rdzv = way ? lvni_config_str(c, "rdzv") : NULL};
     const char **words = NULL;
     LVN_TRY(write_words(command, &words, &o.n_words));
@@ -188,7 +214,8 @@ static lvn_status find_who(const lvni_config *c, const lvni_ranks_command *comma
     return s;
 }
 
-static lvn_status find_all(lvni_config *c, const lvni_ranks_command *command, lvni_notices *notices, wish *w)
+static lvn_status find_all(lvni_config *c, const lvni_ranks_command *command, lvni_notices *notices,
+                           wish *w)
 {
     lvni_visible visible;
     LVN_TRY(lvni_env_strict(environ, lvni_config_told(c, "strict"), notices, &w->strict));
@@ -196,7 +223,9 @@ static lvn_status find_all(lvni_config *c, const lvni_ranks_command *command, lv
     LVN_TRY(check_one_node(&w->who, notices));
     LVN_TRY(lvni_who_check_address_here(&w->who, notices));
     LVN_TRY(lvni_accelerator_resolve(c));
-    LVN_TRY(lvni_visible_make(lvni_env_raw(environ, "CUDA_VISIBLE_DEVICES"), lvni_accelerator_is_sim(c) ? lvn_device_count(LVN_DEVICE_SIM) : 0, NULL, &visible));
+    LVN_TRY(lvni_visible_make(lvni_env_raw(environ, "CUDA_VISIBLE_DEVICES"),
+                              lvni_accelerator_is_sim(c) ? lvn_device_count(LVN_DEVICE_SIM) : 0,
+                              NULL, &visible));
     const lvn_status s = take_devices(c, command, &visible, notices, w);
     lvni_visible_free(&visible);
     return s;
@@ -212,11 +241,16 @@ static lvn_status read_wish(lvni_config *c, const lvni_ranks_command *command, w
         LVN_TRY(lvni_config_set(c, "strict", out->strict ? "true" : "false", "LEVIN_STRICT"));
     }
     const bool several = is_one_of_several(&out->who) || out->devices > 1;
-    if (!is_one_of_several(&out->who) && command->recipe != NULL && command->command[0] == NULL && several) {
-        out->threads = true; /* a program of somebody's own is not started again: its ranks are threads */
-        return set(c, "strategy", strcmp(lvni_config_str(c, "strategy"), "ddp2") == 0 ? "ddp2" : "dp");
+    if (!is_one_of_several(&out->who) && command->recipe != NULL && command->command[0] == NULL &&
+        several) {
+        /* a program of somebody's own is not started again: its ranks are threads */
+        out->threads = true;
+        return set(c, "strategy",
+                   strcmp(lvni_config_str(c, "strategy"), "ddp2") == 0 ? "ddp2" : "dp");
     }
-    return set(c, "strategy", out->threads ? lvni_config_str(c, "strategy") : name_of(several ? LVNI_MODE_DDP : LVNI_MODE_SINGLE));
+    return set(c, "strategy",
+               out->threads ? lvni_config_str(c, "strategy")
+                            : name_of(several ? LVNI_MODE_DDP : LVNI_MODE_SINGLE));
 }
 
 static int share(int cores, int ranks)
@@ -258,7 +292,8 @@ static lvn_status check(const lvni_config *c, const lvni_ranks_command *command)
 }
 
 /* By rank 0; the others wait for what it finds, so that nobody tells the same mistake once more. */
-static lvn_status check_together(const lvni_config *c, const lvni_ranks_command *command, const lvni_rank *rank)
+static lvn_status check_together(const lvni_config *c, const lvni_ranks_command *command,
+                                 const lvni_rank *rank)
 {
     const lvn_status own = rank->rank == 0 ? check(c, command) : LVN_OK;
     const lvn_error error = *lvn_last_error();
@@ -272,10 +307,13 @@ static lvn_status check_together(const lvni_config *c, const lvni_ranks_command 
     return s;
 }
 
-static lvn_status open_process(const lvni_config *c, const wish *w, const lvni_ranks_command *command, lvni_ranks *out)
+static lvn_status open_process(const lvni_config *c, const wish *w,
+                               const lvni_ranks_command *command, lvni_ranks *out)
 {
     if (w->threads) {
-        LVN_FAIL(LVN_ERR_USAGE, "strategy=%s is one process per node, and this is rank %d of %d: start one, or leave strategy= out",
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "strategy=%s is one process per node, and this is rank %d of %d: start one, or "
+                 "leave strategy= out",
                  lvni_config_str(c, "strategy"), w->who.rank, w->who.world);
     }
     out->how = "processes";
@@ -296,20 +334,23 @@ static lvn_status open_process(const lvni_config *c, const wish *w, const lvni_r
 }
 
 /* For ranks of this process, of `local` on this node, and what there is to say about it. */
-static lvn_status choose_workers(const lvni_config *c, const wish *w, int local, lvni_rank *rank, int n)
+static lvn_status choose_workers(const lvni_config *c, const wish *w, int local, lvni_rank *rank,
+                                 int n)
 {
     lvni_notices notices = {.rank = w->who.rank};
     if (!lvni_config_has(c, "num_workers")) {
         return LVN_OK;
     }
     for (int i = 0; i < n; i++) {
-        rank[i].workers = i > 0 ? rank->workers : lvni_rank_workers(c, &w->who, local, rank, &notices);
+        rank[i].workers =
+            i > 0 ? rank->workers : lvni_rank_workers(c, &w->who, local, rank, &notices);
     }
     return lvni_report_start(LVN_OK, w->strict, lvni_config_says(c, "quiet"), &notices);
 }
 
 /* Nobody has started this process as one of several. */
-static lvn_status open_alone(const lvni_config *c, const wish *w, const lvni_ranks_command *command, lvni_ranks *out)
+static lvn_status open_alone(const lvni_config *c, const wish *w, const lvni_ranks_command *command,
+                             lvni_ranks *out)
 {
     char *dir = NULL;
     size_t made = 0;
@@ -321,9 +362,13 @@ static lvn_status open_alone(const lvni_config *c, const wish *w, const lvni_ran
     if (s == LVN_OK && starts && w->strict) { /* before there are ranks; else rank 0 tells it */
         s = choose_workers(c, w, w->devices, &first, 1);
     }
-    s = s == LVN_OK && command->recipe != NULL && w->devices > 1 ? lvni_check_plan(c, &first) : s; /* rather than by many ranks */
-    s = s == LVN_OK && dir != NULL && starts ? lvni_run_dir_check_free(dir) : s; /* its logs are those of the run that is there */
-    s = s == LVN_OK && dir == NULL && starts && command->recipe != NULL ? lvni_run_dir_claim(command->recipe, &dir, &made) : s;
+    /* rather than by many ranks */
+    s = s == LVN_OK && command->recipe != NULL && w->devices > 1 ? lvni_check_plan(c, &first) : s;
+    /* its logs are those of the run that is there */
+    s = s == LVN_OK && dir != NULL && starts ? lvni_run_dir_check_free(dir) : s;
+    s = s == LVN_OK && dir == NULL && starts && command->recipe != NULL
+            ? lvni_run_dir_claim(command->recipe, &dir, &made)
+            : s;
     if (s == LVN_OK && starts) {
         lvni_stop_hand_over();
     }
@@ -341,9 +386,13 @@ lvn_status lvni_ranks_open(lvni_config *c, const lvni_ranks_command *command, lv
     wish w;
     lvn_status s = read_wish(c, command, &w);
     if (s == LVN_OK) {
-        s = is_one_of_several(&w.who) ? open_process(c, &w, command, out) : open_alone(c, &w, command, out);
+        s = is_one_of_several(&w.who) ? open_process(c, &w, command, out)
+                                      : open_alone(c, &w, command, out);
     }
-    const int local = !is_one_of_several(&w.who) ? w.devices : w.who.local_world > 0 ? w.who.local_world : w.who.world; /* all are on one node */
+    /* all are on one node */
+    const int local = !is_one_of_several(&w.who) ? w.devices
+                      : w.who.local_world > 0    ? w.who.local_world
+                                                 : w.who.world;
     s = s == LVN_OK ? choose_workers(c, &w, local, out->rank, out->n) : s;
     wish_free(&w);
     return s == LVN_OK ? LVN_OK : lvni_ranks_close(out, s);

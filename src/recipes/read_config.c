@@ -1,4 +1,5 @@
-/* The configuration of a command: words over defaults, files, and the run that is resumed (fit.h). */
+/* The configuration of a command: words over defaults, files, and the run that is resumed
+ * (fit.h). */
 #include "core/alloc.h"
 #include "core/vfs.h"
 #include "log/run_log.h"
@@ -8,7 +9,8 @@
 
 #include <string.h>
 
-/* Ranks that their launcher has started again: the run that an attempt before has begun goes on, from its last checkpoint if it came so far. */
+/* Ranks that their launcher has started again: the run that an attempt before has begun goes on,
+ * from its last checkpoint if it came so far. */
 static lvn_status resume_restarted(lvni_config *c)
 {
     const char *out = lvni_config_str(c, "out");
@@ -29,7 +31,8 @@ static lvn_status load_saved(lvni_config *c)
     if (out == NULL) {
         LVN_FAIL(LVN_ERR_USAGE, "resume=true needs out=DIR, the run to continue");
     }
-    LVN_TRY(lvni_run_dir_check_run(out)); /* before anything else is missed: data=, which the run would know */
+    /* before anything else is missed: data=, which the run would know */
+    LVN_TRY(lvni_run_dir_check_run(out));
     char *saved = lvni_path_join(out, "config.yaml");
     lvn_status s = saved == NULL ? LVN_ERR_MEMORY : LVN_OK;
     if (s == LVN_OK && lvni_path_exists(saved)) {
@@ -44,7 +47,8 @@ static lvn_status check_needs(const lvni_config *c)
 {
     lvni_str warnings = {0};
     const lvn_status s = lvni_config_check_needs(c, &warnings);
-    for (char *line = warnings.data, *end; s == LVN_OK && line != NULL && (end = strchr(line, '\n')) != NULL; line = end + 1) {
+    for (char *line = warnings.data, *end;
+         s == LVN_OK && line != NULL && (end = strchr(line, '\n')) != NULL; line = end + 1) {
         *end = '\0';
         lvni_log_line(LVNI_LOG_WARNING, "%s", line);
     }
@@ -52,8 +56,8 @@ static lvn_status check_needs(const lvni_config *c)
     return s;
 }
 
-lvn_status lvni_read_config(const lvni_option_table *tables, size_t n_tables, const char *help, const char *job, int n,
-                            const char *const *words, lvni_config **out)
+lvn_status lvni_read_config(const lvni_option_table *tables, size_t n_tables, const char *help,
+                            const char *job, int n, const char *const *words, lvni_config **out)
 {
     *out = NULL;
     lvni_config *c;

@@ -14,7 +14,9 @@
 static int code_of_stop(void)
 {
     const int signal_number = lvni_stop_signal();
-    return signal_number == SIGUSR1 ? LVNI_EXIT_REQUEUE : signal_number == 0 ? LVNI_EXIT_FAILURE : lvni_exit_of_signal(signal_number);
+    return signal_number == SIGUSR1 ? LVNI_EXIT_REQUEUE
+           : signal_number == 0     ? LVNI_EXIT_FAILURE
+                                    : lvni_exit_of_signal(signal_number);
 }
 
 static bool told;    /* a block stands on the screen already */
@@ -52,7 +54,8 @@ int lvni_report_status(lvn_status status)
     }
     lvni_stop_hold(); /* the message and the record are written to their end */
     const lvn_error *e = lvn_last_error();
-    const bool elsewhere = own_rank > 0 && (status == LVN_ERR_PEER || status == LVN_ERR_CANCELLED); /* rank 0 tells it */
+    /* rank 0 tells it */
+    const bool elsewhere = own_rank > 0 && (status == LVN_ERR_PEER || status == LVN_ERR_CANCELLED);
     if (!told && !elsewhere) {
         print_error(status, e);
     }
@@ -64,14 +67,16 @@ int lvni_report_status(lvn_status status)
     return code;
 }
 
-/* Blocks and warnings of the identity are told by rank 0, or by whoever alone can know. quiet=true keeps warnings from the screen. */
+/* Blocks and warnings of the identity are told by rank 0, or by whoever alone can know. quiet=true
+ * keeps warnings from the screen. */
 static void tell_warnings(bool quiet, const lvni_notices *notices)
 {
     static const char prefix[] = "levin: warning "; /* the log has one of its own */
     const char *line = notices->rank > 0 ? NULL : notices->warnings.data;
     for (const char *end; line != NULL && (end = strchr(line, '\n')) != NULL; line = end + 1) {
         const size_t skip = strncmp(line, prefix, sizeof prefix - 1) == 0 ? sizeof prefix - 1 : 0;
-        lvni_log_line(quiet ? LVNI_LOG_DEBUG : LVNI_LOG_WARNING, "%s%.*s", quiet ? "warning: " : "", (int)(end - line - (ptrdiff_t)skip), line + skip);
+        lvni_log_line(quiet ? LVNI_LOG_DEBUG : LVNI_LOG_WARNING, "%s%.*s", quiet ? "warning: " : "",
+                      (int)(end - line - (ptrdiff_t)skip), line + skip);
     }
 }
 
@@ -89,7 +94,8 @@ lvn_status lvni_report_start(lvn_status s, bool strict, bool quiet, lvni_notices
 
 int lvni_report_notices(lvn_status status, lvni_notices *notices)
 {
-    const bool block = status != LVN_OK && notices->error != 0 && lvni_notices_status(notices) == LVN_OK;
+    const bool block =
+        status != LVN_OK && notices->error != 0 && lvni_notices_status(notices) == LVN_OK;
     const int code = block ? (int)lvni_notices_exit(notices) : lvni_report_status(status);
     if (block && lvni_notices_speak(notices)) {
         fputs(lvni_str_text(&notices->text), stderr);

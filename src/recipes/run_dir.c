@@ -30,7 +30,8 @@ char *lvni_path_join(const char *dir, const char *name)
 /* What the launcher of the ranks put there before they began does not count. */
 static bool is_launchers(const char *name)
 {
-    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strcmp(name, "logs") == 0 || strcmp(name, "errors") == 0;
+    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strcmp(name, "logs") == 0 ||
+           strcmp(name, "errors") == 0;
 }
 
 static bool is_empty_dir(const char *path)
@@ -59,16 +60,19 @@ bool lvni_run_dir_is_run(const char *path)
     return found;
 }
 
-/* Two processes in one run would write over each other. The lock goes with the process; where the file system has none, there is none. */
+/* Two processes in one run would write over each other. The lock goes with the process; where the
+ * file system has none, there is none. */
 static int lock_fd = -1;
 
-/* The lock that the launcher of this rank took before it wrote there: the same open file, so it is ours, too. -1: it has none of this directory. */
+/* The lock that the launcher of this rank took before it wrote there: the same open file, so it is
+ * ours, too. -1: it has none of this directory. */
 static int launchers_lock(const char *path)
 {
     const char *text = lvni_env_get(environ, "LEVIN_LOCK_FD");
     const int fd = text != NULL ? (int)strtol(text, NULL, 10) : -1;
     struct stat a, b;
-    if (fd < 3 || fstat(fd, &a) != 0 || stat(path, &b) != 0 || a.st_dev != b.st_dev || a.st_ino != b.st_ino) {
+    if (fd < 3 || fstat(fd, &a) != 0 || stat(path, &b) != 0 || a.st_dev != b.st_dev ||
+        a.st_ino != b.st_ino) {
         return -1;
     }
     fcntl(fd, F_SETFD, FD_CLOEXEC);
@@ -83,7 +87,9 @@ static lvn_status lock(const char *path)
     lock_fd = lock_fd >= 0 ? lock_fd : open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (lock_fd >= 0 && flock(lock_fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
         lvni_run_dir_release();
-        LVN_FAIL(LVN_ERR_USAGE, "another process is training in out=%s: wait for its end, or give another out", path);
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "another process is training in out=%s: wait for its end, or give another out",
+                 path);
     }
     return LVN_OK;
 }
@@ -134,7 +140,9 @@ lvn_status lvni_run_dir_claim(const char *recipe, char **path, size_t *made)
         } else if (error == EEXIST) {
             i++;
         } else {
-            status = lvn_error_set(LVN_ERR_IO, __FILE__, __LINE__, "cannot make the directory %s: %s; give another out", *path, strerror(error));
+            status = lvn_error_set(LVN_ERR_IO, __FILE__, __LINE__,
+                                   "cannot make the directory %s: %s; give another out", *path,
+                                   strerror(error));
         }
         lvni_free(*path);
         *path = NULL;
@@ -163,8 +171,13 @@ lvn_status lvni_run_dir_check_run(const char *out)
 {
     LVN_TRY(check_no_file(out));
     if (!lvni_run_dir_is_run(out)) {
-        LVN_FAIL(LVN_ERR_USAGE, "resume=true: there is no run in out=%s%s: give the directory of the run to continue, or leave resume=true out to start a new one "
-                 "there", out, lvni_path_exists(out) ? " (no config.yaml, train.log or checkpoints/)" : ", which does not exist");
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "resume=true: there is no run in out=%s%s: give the directory of the run to "
+                 "continue, or leave resume=true out to start a new one "
+                 "there",
+                 out,
+                 lvni_path_exists(out) ? " (no config.yaml, train.log or checkpoints/)"
+                                       : ", which does not exist");
     }
     return LVN_OK;
 }
@@ -183,11 +196,13 @@ lvn_status lvni_run_dir_choose(const lvni_config *c, char **path)
     LVN_TRY(check_no_file(out));
     if (!resume && !overwrite && lvni_path_exists(out) && !is_empty_dir(out)) {
         LVN_TRY(lvni_run_dir_check_free(out)); /* nobody goes on with a run that is alive */
-        LVN_FAIL(LVN_ERR_USAGE, "out=%s exists: resume=true continues that run, overwrite=true replaces it",
-                 out);
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "out=%s exists: resume=true continues that run, overwrite=true replaces it", out);
     }
     if (overwrite && lvni_path_exists(out) && !is_empty_dir(out) && !lvni_run_dir_is_run(out)) {
-        LVN_FAIL(LVN_ERR_USAGE, "out=%s is no run directory (no train.log, no checkpoints/): overwrite=true replaces runs only; give another out",
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "out=%s is no run directory (no train.log, no checkpoints/): overwrite=true "
+                 "replaces runs only; give another out",
                  out);
     }
     *path = lvni_strdup(LVNI_TAG_CONFIG, out);
@@ -201,7 +216,8 @@ static bool fits(const char *name, size_t n, const char *pattern)
     return (pattern[0] == '.' ? n >= m : n == m) && strncmp(name + n - m, pattern, m) == 0;
 }
 
-/* "last.safetensors.tmp-123" for ".safetensors": left by a process that was killed while it wrote. */
+/* "last.safetensors.tmp-123" for ".safetensors": left by a process that was killed while it
+ * wrote. */
 static bool is_leftover(const char *name, const char *pattern)
 {
     const char *tail = strstr(name, ".tmp-");
@@ -212,12 +228,14 @@ static bool is_leftover(const char *name, const char *pattern)
 static bool is_same_file(const char *a, const char *b)
 {
     struct stat x, y;
-    return a != NULL && b != NULL && stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+    return a != NULL && b != NULL && stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev &&
+           x.st_ino == y.st_ino;
 }
 
-/* Remove the files that a run writes into <dir>, or only what was left half written; anything else a person
- * put there stays, and so does `keep` (NULL: nothing). */
-static void empty(const char *dir, const char *const *patterns, bool leftovers_only, const char *keep)
+/* Remove the files that a run writes into <dir>, or only what was left half written; anything else
+ * a person put there stays, and so does `keep` (NULL: nothing). */
+static void empty(const char *dir, const char *const *patterns, bool leftovers_only,
+                  const char *keep)
 {
     DIR *d = opendir(dir);
     for (struct dirent *e = NULL; d != NULL && (e = readdir(d)) != NULL;) {
@@ -236,10 +254,12 @@ static void empty(const char *dir, const char *const *patterns, bool leftovers_o
     }
 }
 
-/* This process is a rank whose launcher keeps its files here; it has removed those of an earlier run itself. */
+/* This process is a rank whose launcher keeps its files here; it has removed those of an earlier
+ * run itself. */
 static bool has_own_logs(const char *path)
 {
-    const char *record = lvni_env_get(environ, "LEVIN_ERROR_FILE"); /* <dir>/errors/attempt_0_rank_0.json */
+    /* <dir>/errors/attempt_0_rank_0.json */
+    const char *record = lvni_env_get(environ, "LEVIN_ERROR_FILE");
     char dir[4096];
     if (record == NULL || snprintf(dir, sizeof dir, "%s", record) >= (int)sizeof dir) {
         return false;
@@ -256,8 +276,8 @@ static bool has_own_logs(const char *path)
 
 static const char *const parts[] = {"checkpoints", "exported_models"};
 static const char *const part_files[] = {".safetensors", NULL};
-static const char *const own_files[] = {"config.yaml", "train.log", "metrics.jsonl", "launch_id",
-                                        "run_id", LVNI_RUN_INDEX, NULL};
+static const char *const own_files[] = {
+    "config.yaml", "train.log", "metrics.jsonl", "launch_id", "run_id", LVNI_RUN_INDEX, NULL};
 
 static lvn_status make_parts(const char *path, bool overwrite, const char *keep)
 {
@@ -297,7 +317,8 @@ static lvn_status write_launch(const char *path)
     lvni_str text = {0};
     lvni_str_printf(&text, "%d %s", attempt_of(lvni_env_get(environ, "LEVIN_RESTART_COUNT")), id);
     char *file = lvni_path_join(path, launch_file);
-    const lvn_status s = file == NULL ? LVN_ERR_MEMORY : lvni_file_write(file, lvni_str_text(&text), text.len);
+    const lvn_status s =
+        file == NULL ? LVN_ERR_MEMORY : lvni_file_write(file, lvni_str_text(&text), text.len);
     lvni_str_free(&text);
     lvni_free(file);
     return s;
@@ -309,7 +330,8 @@ bool lvni_run_dir_is_of_attempt_before(const char *out)
     const int attempt = attempt_of(lvni_env_get(environ, "LEVIN_RESTART_COUNT"));
     char *file = attempt > 0 && id != NULL ? lvni_path_join(out, launch_file) : NULL, *text = NULL;
     size_t n;
-    bool is = file != NULL && lvni_path_exists(file) && lvni_file_read(file, 4096, &text, &n) == LVN_OK;
+    bool is =
+        file != NULL && lvni_path_exists(file) && lvni_file_read(file, 4096, &text, &n) == LVN_OK;
     if (is) {
         const char *space = strchr(text, ' ');
         is = space != NULL && strcmp(space + 1, id) == 0 && attempt_of(text) < attempt;
@@ -386,11 +408,12 @@ static lvn_status check_id(const char *path, const lvni_ckpt *ckpt, const char *
 {
     const char *its = id_of(ckpt);
     if (its != NULL && strcmp(its, id) != 0) {
-        LVN_FAIL(LVN_ERR_USAGE,
-                 "%s is a checkpoint of another run: its run_id is %s, and that of %s is %s; put it "
-                 "elsewhere to resume this run without it, or start a new run from its weights "
-                 "(weights=%s)",
-                 ckpt->path, its, path, id, ckpt->path);
+        LVN_FAIL(
+            LVN_ERR_USAGE,
+            "%s is a checkpoint of another run: its run_id is %s, and that of %s is %s; put it "
+            "elsewhere to resume this run without it, or start a new run from its weights "
+            "(weights=%s)",
+            ckpt->path, its, path, id, ckpt->path);
     }
     return LVN_OK;
 }
@@ -456,7 +479,8 @@ bool lvni_run_dir_saved(const char *path, int64_t *step, int64_t *epoch)
 {
     lvni_ckpt *c = NULL;
     char *file = lvni_path_join(path, "checkpoints/last.safetensors");
-    const bool found = file != NULL && lvni_path_exists(file) && lvni_ckpt_peek(file, &c) == LVN_OK && c != NULL;
+    const bool found =
+        file != NULL && lvni_path_exists(file) && lvni_ckpt_peek(file, &c) == LVN_OK && c != NULL;
     if (found) {
         *step = c->at.step;
         *epoch = c->at.epoch;

@@ -27,8 +27,10 @@ static json_t *set_of(const json_t *classes)
     return set;
 }
 
-/* "WHAT a, b and 3 more": those of `classes` that are not in `others`. Nothing when there are none. */
-static lvn_status list_missing(const json_t *classes, const json_t *others, const char *what, lvni_str *out)
+/* "WHAT a, b and 3 more": those of `classes` that are not in `others`. Nothing when there are
+ * none. */
+static lvn_status list_missing(const json_t *classes, const json_t *others, const char *what,
+                               lvni_str *out)
 {
     enum { SHOWN = 3 };
     lvni_str names = {0};
@@ -59,7 +61,8 @@ static void tell_order(const json_t *was, const json_t *is, lvni_str *out)
 {
     for (size_t i = 0; i < json_array_size(is) && out->len == 0; i++) {
         if (strcmp(name_at(was, i), name_at(is, i)) != 0) {
-            lvni_str_printf(out, "class %zu is %s here and was %s", i, name_at(is, i), name_at(was, i));
+            lvni_str_printf(out, "class %zu is %s here and was %s", i, name_at(is, i),
+                            name_at(was, i));
         }
     }
 }
@@ -75,11 +78,13 @@ static lvn_status compare(const lvni_ckpt *ckpt, const json_t *was, const json_t
     tell_order(was, is, &text);
     s = s == LVN_OK ? lvni_str_status(&text) : s;
     if (s == LVN_OK) {
-        s = lvn_error_set(LVN_ERR_USAGE, __FILE__, __LINE__,
-                          "resume=true, and the classes are not those that %s was trained on: %s (%zu class%s now, %zu then); give the data the classes that it had, "
-                          "or start a new run in another out from its weights (weights=%s reset_head=true)",
-                          ckpt->path, lvni_str_text(&text), json_array_size(is), lvni_plural((int64_t)json_array_size(is), "", "es"),
-                          json_array_size(was), ckpt->path);
+        s = lvn_error_set(
+            LVN_ERR_USAGE, __FILE__, __LINE__,
+            "resume=true, and the classes are not those that %s was trained on: %s (%zu class%s "
+            "now, %zu then); give the data the classes that it had, "
+            "or start a new run in another out from its weights (weights=%s reset_head=true)",
+            ckpt->path, lvni_str_text(&text), json_array_size(is),
+            lvni_plural((int64_t)json_array_size(is), "", "es"), json_array_size(was), ckpt->path);
     }
     lvni_str_free(&text);
     return s;
@@ -89,7 +94,8 @@ lvn_status lvni_check_saved_classes(const lvni_ckpt *ckpt, const char *card)
 {
     const char *saved = lvni_st_meta_get(ckpt->file, LVNI_CARD);
     json_t *was = lvni_json_try(saved, LVNI_JSON_INNER), *is = lvni_json_try(card, LVNI_JSON_INNER);
-    const lvn_status s = compare(ckpt, json_object_get(was, "classes"), json_object_get(is, "classes"));
+    const lvn_status s =
+        compare(ckpt, json_object_get(was, "classes"), json_object_get(is, "classes"));
     json_decref(was);
     json_decref(is);
     return s;

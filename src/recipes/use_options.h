@@ -1,10 +1,12 @@
-/* Keys of the commands that use a trained model: `predict` and `eval`. For this folder: classify_predict.c. */
+/* Keys of the commands that use a trained model: `predict` and `eval`. For this folder:
+ * classify_predict.c. */
 #ifndef LEVIN_RECIPES_USE_OPTIONS_H
 #define LEVIN_RECIPES_USE_OPTIONS_H
 
 #include "core/option.h"
 
-extern const lvni_option_table lvni_use_options;     /* model checkpoint eval_batch_size devices ... */
+/* model checkpoint eval_batch_size devices ... */
+extern const lvni_option_table lvni_use_options;
 extern const lvni_option_table lvni_predict_options; /* weights output */
 extern const lvni_option_table lvni_eval_options;    /* split */
 

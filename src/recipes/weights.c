@@ -216,7 +216,8 @@ static void note_unused(load *l, const lvni_st_tensor *e, bool inside)
     }
 }
 
-/* What the model has no place for. PyTorch's counter of batches means nothing to a fixed momentum; of a checkpoint only the model counts. */
+/* What the model has no place for. PyTorch's counter of batches means nothing to a fixed momentum;
+ * of a checkpoint only the model counts. */
 static void list_unused(load *l)
 {
     char head[LVNI_WEIGHT_NAME];
@@ -256,10 +257,12 @@ static lvn_status judge(load *l)
         lvni_str_printf(&text, " %d missing: %s;", l->missing.n, lvni_str_text(&l->missing.text));
     }
     if (l->different.n > 0) {
-        lvni_str_printf(&text, " %d of another shape: %s;", l->different.n, lvni_str_text(&l->different.text));
+        lvni_str_printf(&text, " %d of another shape: %s;", l->different.n,
+                        lvni_str_text(&l->different.text));
     }
     if (l->unused.n > 0) {
-        lvni_str_printf(&text, " %d in the file that it has no place for: %s;", l->unused.n, lvni_str_text(&l->unused.text));
+        lvni_str_printf(&text, " %d in the file that it has no place for: %s;", l->unused.n,
+                        lvni_str_text(&l->unused.text));
     }
     if (l->head_differs) {
         lvni_str_append(&text, " reset_head=true draws the last layer anew");
@@ -268,7 +271,8 @@ static lvn_status judge(load *l)
     if (s == LVN_OK) {
         size_t n = strlen(lvni_str_text(&text));
         n -= lvni_str_text(&text)[n - 1] == ';';
-        s = lvn_error_set(LVN_ERR_MISMATCH, __FILE__, __LINE__, "%.*s", (int)n, lvni_str_text(&text));
+        s = lvn_error_set(LVN_ERR_MISMATCH, __FILE__, __LINE__, "%.*s", (int)n,
+                          lvni_str_text(&text));
     }
     lvni_str_free(&text);
     return s;
@@ -316,9 +320,14 @@ static void fill_report(load *l, const lvni_model *model, lvni_weights_report *r
     l->unused.text = (lvni_str){0};
 }
 
-static lvn_status load_from(lvni_model *model, const lvni_st_file *file, const char *path, bool reset_head, bool average, lvni_weights_report *report)
+static lvn_status load_from(lvni_model *model, const lvni_st_file *file, const char *path,
+                            bool reset_head, bool average, lvni_weights_report *report)
 {
-    load l = {.model = model, .file = file, .path = path, .average = average, .checkpoint = lvni_st_meta_get(file, LVNI_CKPT_FORMAT) != NULL};
+    load l = {.model = model,
+              .file = file,
+              .path = path,
+              .average = average,
+              .checkpoint = lvni_st_meta_get(file, LVNI_CKPT_FORMAT) != NULL};
     if (reset_head) {
         head_of(model, l.head);
     }
@@ -336,12 +345,14 @@ static lvn_status load_from(lvni_model *model, const lvni_st_file *file, const c
     return s;
 }
 
-lvn_status lvni_model_load_shown(lvni_model *model, const lvni_st_file *file, const char *path, bool average)
+lvn_status lvni_model_load_shown(lvni_model *model, const lvni_st_file *file, const char *path,
+                                 bool average)
 {
     return load_from(model, file, path, false, average, NULL);
 }
 
-lvn_status lvni_model_load(lvni_model *model, const char *path, bool reset_head, lvni_weights_report *report)
+lvn_status lvni_model_load(lvni_model *model, const char *path, bool reset_head,
+                           lvni_weights_report *report)
 {
     char *name;
     lvni_st_file *file;
@@ -364,7 +375,9 @@ lvn_status lvni_weights_classes(const lvni_model *model, const char *path, int *
     char *name;
     lvni_st_file *file;
     LVN_TRY(lvni_weights_open(path, model->root->cls->name, &name, &file));
-    load l = {.model = model, .file = file, .checkpoint = lvni_st_meta_get(file, LVNI_CKPT_FORMAT) != NULL};
+    load l = {.model = model,
+              .file = file,
+              .checkpoint = lvni_st_meta_get(file, LVNI_CKPT_FORMAT) != NULL};
     char weight[300];
     head_of(model, l.head);
     snprintf(weight, sizeof weight, "%sweight", l.head);
@@ -372,8 +385,10 @@ lvn_status lvni_weights_classes(const lvni_model *model, const char *path, int *
     const lvni_st_tensor *e = find(&l, l.naming, l.prefix, weight);
     lvn_status s = LVN_OK;
     if (e == NULL || e->ndim != 2 || e->shape[0] < 1 || e->shape[0] > 1000000) {
-        s = lvn_error_set(LVN_ERR_MISMATCH, __FILE__, __LINE__, "%s has no %s (classes, features): it holds another network than model=%s", name,
-                          weight, model->root->cls->name);
+        s = lvn_error_set(
+            LVN_ERR_MISMATCH, __FILE__, __LINE__,
+            "%s has no %s (classes, features): it holds another network than model=%s", name,
+            weight, model->root->cls->name);
     } else {
         *n = (int)e->shape[0];
     }

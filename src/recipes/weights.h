@@ -13,8 +13,11 @@ typedef struct lvni_weights_report {
     const char *prefix; /* of the names in the file, "" for none; static */
     const char *naming; /* "timm": whose names these are; "" for those of the model; static */
     int taken, all;     /* tensors of the model: from the file, and in all */
-    lvni_str head;      /* name of the layer that keeps its fresh values; empty without reset_head */
-    lvni_str unused;    /* tensors of the file that the model has no place for: "a (3, 4), b (2), and 7 more"; empty: none */
+    /* name of the layer that keeps its fresh values; empty without reset_head */
+    lvni_str head;
+    /* tensors of the file that the model has no place for: "a (3, 4), b (2), and 7 more"; empty:
+     * none */
+    lvni_str unused;
 } lvni_weights_report;
 
 /* Set a model's parameters and buffers by name from the file at `path` (of a run directory: its
@@ -23,10 +26,14 @@ typedef struct lvni_weights_report {
  * reset_head: the model's last layer is left as it is, whatever the file has for it.
  * LVN_ERR_MISMATCH lists names and shapes that do not fit, or what only another network has. report
  * may be NULL; its texts are freed with lvni_weights_report_free, also on failure. */
-lvn_status lvni_model_load(lvni_model *model, const char *path, bool reset_head, lvni_weights_report *report);
-/* The same from an open file; path is for messages. average: of a checkpoint its averaged weights; other files have one set. */
-lvn_status lvni_model_load_shown(lvni_model *model, const lvni_st_file *file, const char *path, bool average);
-/* How many outputs the model's last layer has in the file: rows of its weight. LVN_ERR_MISMATCH: the file has no such layer. */
+lvn_status lvni_model_load(lvni_model *model, const char *path, bool reset_head,
+                           lvni_weights_report *report);
+/* The same from an open file; path is for messages. average: of a checkpoint its averaged weights;
+ * other files have one set. */
+lvn_status lvni_model_load_shown(lvni_model *model, const lvni_st_file *file, const char *path,
+                                 bool average);
+/* How many outputs the model's last layer has in the file: rows of its weight. LVN_ERR_MISMATCH:
+ * the file has no such layer. */
 lvn_status lvni_weights_classes(const lvni_model *model, const char *path, int *n);
 /* One line that confirms it, and a warning about what was not used. path: as it was given. */
 void lvni_weights_report_log(const lvni_weights_report *report, const char *path);

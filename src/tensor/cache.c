@@ -1,5 +1,6 @@
-/* Free lists by size class (cache.h). Classes: up to 256 bytes, then four steps per power of two, so that a block wastes at most a fifth;
- * sixteen steps from 1 MiB on, where pictures lie: a seventeenth. Free blocks are chained through their own first bytes. */
+/* Free lists by size class (cache.h). Classes: up to 256 bytes, then four steps per power of two,
+ * so that a block wastes at most a fifth; sixteen steps from 1 MiB on, where pictures lie: a
+ * seventeenth. Free blocks are chained through their own first bytes. */
 #include "tensor/cache.h"
 
 #include "core/alloc.h"
@@ -9,7 +10,8 @@ struct lvni_cache {
     uint64_t bytes;
 };
 
-enum { FIRST = 8, FINE = 20 }; /* powers of two: of the smallest block, and where steps become fine */
+/* powers of two: of the smallest block, and where steps become fine */
+enum { FIRST = 8, FINE = 20 };
 
 int lvni_size_class(size_t bytes, size_t *got)
 {
@@ -17,11 +19,14 @@ int lvni_size_class(size_t bytes, size_t *got)
     if (bytes <= *got) {
         return 0;
     }
-    const int power = 63 - __builtin_clzll((unsigned long long)bytes - 1); /* 2^power < bytes <= 2^(power + 1) */
+    /* 2^power < bytes <= 2^(power + 1) */
+    const int power = 63 - __builtin_clzll((unsigned long long)bytes - 1);
     const int steps_log = power < FINE ? 2 : 4;
-    const size_t size = (size_t)1 << power, step = size >> steps_log, steps = (bytes - size + step - 1) / step;
+    const size_t size = (size_t)1 << power, step = size >> steps_log,
+                 steps = (bytes - size + step - 1) / step;
     *got = size + steps * step;
-    return (power < FINE ? 4 * (power - FIRST) : 4 * (FINE - FIRST) + 16 * (power - FINE)) + (int)steps;
+    return (power < FINE ? 4 * (power - FIRST) : 4 * (FINE - FIRST) + 16 * (power - FINE)) +
+           (int)steps;
 }
 
 lvni_cache *lvni_cache_create(void)
@@ -47,7 +52,8 @@ void lvni_cache_destroy(lvni_cache *c)
 void *lvni_cache_take(lvni_cache *c, size_t bytes, size_t *got)
 {
     if (bytes > LVNI_SIZE_LIMIT) {
-        lvn_error_set(LVN_ERR_MEMORY, __FILE__, __LINE__, "a tensor of %zu bytes is too large", bytes);
+        lvn_error_set(LVN_ERR_MEMORY, __FILE__, __LINE__, "a tensor of %zu bytes is too large",
+                      bytes);
         return NULL;
     }
     const int k = lvni_size_class(bytes, got);

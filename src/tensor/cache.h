@@ -1,4 +1,5 @@
-/* Recycles tensor memory by size class, so that a step allocates nothing after warm-up. One cache per context. */
+/* Recycles tensor memory by size class, so that a step allocates nothing after warm-up. One cache
+ * per context. */
 #ifndef LEVIN_TENSOR_CACHE_H
 #define LEVIN_TENSOR_CACHE_H
 
@@ -8,7 +9,8 @@ typedef struct lvni_cache lvni_cache;
 
 enum { LVNI_SIZE_CLASSES = 4 * 12 + 16 * 26 + 1 };
 #define LVNI_SIZE_LIMIT ((size_t)1 << 46) /* bytes of one block */
-/* The class of a size up to the limit, and its block size in *got; devices round alike (device_memory.c). */
+/* The class of a size up to the limit, and its block size in *got; devices round alike
+ * (device_memory.c). */
 int lvni_size_class(size_t bytes, size_t *got);
 
 lvni_cache *lvni_cache_create(void);

@@ -1,5 +1,6 @@
-/* The engine context of a thread: what ops and kernels may ask about where they run. One per lane; the lane's thread sets
- * it, every other thread gets a default one at first use. Not shared between threads while in use. */
+/* The engine context of a thread: what ops and kernels may ask about where they run. One per lane;
+ * the lane's thread sets it, every other thread gets a default one at first use. Not shared between
+ * threads while in use. */
 #ifndef LEVIN_TENSOR_CTX_H
 #define LEVIN_TENSOR_CTX_H
 
@@ -7,14 +8,16 @@
 
 #include <levin/tensor.h>
 
-/* Where in training the thread is; random numbers and modes of ops come from here (the law, design.md 2). */
+/* Where in training the thread is; random numbers and modes of ops come from here (the law,
+ * design.md 2). */
 typedef struct lvni_position {
     uint64_t seed;
-    uint32_t step;      /* optimizer step, from 0 */
-    uint32_t shard;     /* shard of the step */
-    uint32_t phase;     /* of the step */
-    uint32_t call;      /* phase << LVNI_CALL_BITS, and random ops called so far in this shard's forward */
-    bool training;      /* dropout and batch norm behave as in training */
+    uint32_t step;  /* optimizer step, from 0 */
+    uint32_t shard; /* shard of the step */
+    uint32_t phase; /* of the step */
+    /* phase << LVNI_CALL_BITS, and random ops called so far in this shard's forward */
+    uint32_t call;
+    bool training; /* dropout and batch norm behave as in training */
 } lvni_position;
 
 enum { LVNI_CALL_BITS = 24 }; /* of the packing (core/rng.h) */
@@ -24,40 +27,45 @@ struct lvni_tape;    /* autograd: scopes and nodes */
 struct lvni_scratch; /* kernels: the lane's scratchpad */
 struct lvni_device;  /* tensor/device.h */
 struct lvni_under_way;
-struct lvni_group;   /* tensor/group.h */
+struct lvni_group; /* tensor/group.h */
 
 typedef struct lvni_ctx {
-    int team;        /* OpenMP threads for kernels whose bits do not depend on it (cores of the lane) */
-    int wgrad_team;  /* virtual team of the reducing class (config key wgrad_threads) */
-    lvn_dtype low;   /* what matrix products run in (precision): LVN_F32, LVN_BF16 or LVN_F16 */
+    /* OpenMP threads for kernels whose bits do not depend on it (cores of the lane) */
+    int team;
+    int wgrad_team; /* virtual team of the reducing class (config key wgrad_threads) */
+    lvn_dtype low;  /* what matrix products run in (precision): LVN_F32, LVN_BF16 or LVN_F16 */
     lvni_position at;
     struct lvni_device *device; /* where new tensors lie and ops compute; NULL: the host */
-    struct lvni_under_way *under_way; /* what devices have still to do for this context; NULL: it never asked */
+    /* what devices have still to do for this context; NULL: it never asked */
+    struct lvni_under_way *under_way;
     struct lvni_cache *cache;
     struct lvni_tape *tape;
     struct lvni_scratch *scratch;
     void *gradients; /* autograd's gradient set of the shard in work, or NULL */
     void *records;   /* nn's record of buffer contributions of the shard in work, or NULL */
     const struct lvni_group *group; /* of the shard in work; NULL: it is alone */
-    const char *module_path; /* of the innermost running module; "" outside */
+    const char *module_path;        /* of the innermost running module; "" outside */
 } lvni_ctx;
 
-/* The calling thread's context; never NULL once the thread made one, NULL with an error when memory is out. */
+/* The calling thread's context; never NULL once the thread made one, NULL with an error when memory
+ * is out. */
 lvni_ctx *lvni_ctx_get(void);
 /* Make `ctx` the thread's (NULL: back to the default). */
 void lvni_ctx_set(lvni_ctx *ctx);
 /* team, wgrad_team >= 1. */
 lvni_ctx *lvni_ctx_create(int team, int wgrad_team);
-/* Frees what the context holds; its tensors must be gone. Parts above tensor/ register how theirs is freed. */
+/* Frees what the context holds; its tensors must be gone. Parts above tensor/ register how theirs
+ * is freed. */
 void lvni_ctx_destroy(lvni_ctx *ctx);
 void lvni_ctx_free_under_way(lvni_ctx *ctx); /* device_stream.c: waits */
 typedef void (*lvni_tape_free)(struct lvni_tape *);
 typedef void (*lvni_scratch_free)(struct lvni_scratch *);
-extern _Atomic(lvni_tape_free) lvni_ctx_free_tape; /* atomic: every lane registers the same at its first use */
+/* atomic: every lane registers the same at its first use */
+extern _Atomic(lvni_tape_free) lvni_ctx_free_tape;
 extern _Atomic(lvni_scratch_free) lvni_ctx_free_scratch;
 
-/* How the calling thread computes: part of the law, so whatever computes is inside of one of these.
- */
+/* How the calling thread computes: part of the law, so whatever computes is inside of one of
+ * these. */
 typedef enum lvni_fp_mode {
     LVNI_FP_FLUSH, /* denormal results are 0, and denormal operands count as 0 */
     LVNI_FP_EXACT  /* denormal results are 0, operands are what they are: for what compares and

@@ -1,5 +1,6 @@
-/* The table of devices (device.h). A sim device is one piece of memory seen twice: at the addresses that tensors have nobody may read
- * or write, at the same addresses plus a constant its own thread may. */
+/* The table of devices (device.h). A sim device is one piece of memory seen twice: at the addresses
+ * that tensors have nobody may read or write, at the same addresses plus a constant its own thread
+ * may. */
 #include "core/str.h"
 #include "tensor/cache.h"
 #include "tensor/device_impl.h"
@@ -34,7 +35,8 @@ lvni_device *lvni_device_search(const void *address)
     const uintptr_t a = (uintptr_t)address;
     const int n = atomic_load_explicit(&lvni_device_places, memory_order_acquire);
     for (int i = 0; i < n; i++) {
-        if (a < atomic_load_explicit(&place[i].end, memory_order_acquire) && a >= atomic_load_explicit(&place[i].begin, memory_order_relaxed)) {
+        if (a < atomic_load_explicit(&place[i].end, memory_order_acquire) &&
+            a >= atomic_load_explicit(&place[i].begin, memory_order_relaxed)) {
             return place[i].device;
         }
     }
@@ -74,7 +76,8 @@ static lvn_status enter_table(lvni_device *d)
         if (place[i].device == NULL) {
             place[i].device = d;
             atomic_store_explicit(&place[i].begin, (uintptr_t)d->base, memory_order_relaxed);
-            atomic_store_explicit(&place[i].end, (uintptr_t)d->base + d->size, memory_order_release);
+            atomic_store_explicit(&place[i].end, (uintptr_t)d->base + d->size,
+                                  memory_order_release);
             const int n = atomic_load(&lvni_device_places);
             atomic_store(&lvni_device_places, i + 1 > n ? i + 1 : n);
             return LVN_OK;
@@ -113,14 +116,16 @@ static void destroy(lvni_device *d)
 
 static struct sigaction action_before;
 
-/* Only what may run in a signal handler. The instruction runs again afterwards and ends the process. */
+/* Only what may run in a signal handler. The instruction runs again afterwards and ends the
+ * process. */
 static void tell_fault(int number, siginfo_t *info, void *context)
 {
     (void)context;
     const lvni_device *d = lvni_device_search(info->si_addr);
     if (d != NULL) {
         static const char head[] = "levin: the host touched memory of ";
-        static const char tail[] = ": only the device can; copy with lvn_to_device(t, LVN_CPU), read single values with lvn_item\n";
+        static const char tail[] = ": only the device can; copy with lvn_to_device(t, LVN_CPU), "
+                                   "read single values with lvn_item\n";
         ssize_t written = write(STDERR_FILENO, head, sizeof head - 1);
         written += write(STDERR_FILENO, d->name, strlen(d->name));
         written += write(STDERR_FILENO, tail, sizeof tail - 1);
@@ -149,7 +154,10 @@ static lvn_status read_size(const char *text, size_t *bytes)
                         : *end == '\0'            ? 1.0
                                                   : 0.0;
     if (end == text || !(number * unit >= 65536.0 && number * unit <= 1e13)) {
-        LVN_FAIL(LVN_ERR_USAGE, "LEVIN_SIM_MEMORY=%s is no amount of memory: give 64KiB or more, as in 512MiB or 2GiB", text);
+        LVN_FAIL(
+            LVN_ERR_USAGE,
+            "LEVIN_SIM_MEMORY=%s is no amount of memory: give 64KiB or more, as in 512MiB or 2GiB",
+            text);
     }
     *bytes = (size_t)(number * unit) / 4096 * 4096;
     return LVN_OK;
@@ -166,7 +174,8 @@ static lvn_status read_environment(void)
         char *end;
         const long n = strtol(count, &end, 10);
         if (end == count || *end != '\0' || n < 0 || n > LVNI_SIM_DEVICES) {
-            LVN_FAIL(LVN_ERR_USAGE, "LEVIN_SIM_DEVICES=%s: give a number of devices, 0 to %d", count, LVNI_SIM_DEVICES);
+            LVN_FAIL(LVN_ERR_USAGE, "LEVIN_SIM_DEVICES=%s: give a number of devices, 0 to %d",
+                     count, LVNI_SIM_DEVICES);
         }
         sim.count = (int)n;
     }
@@ -191,7 +200,9 @@ static lvn_status map_twice(lvni_device *d, size_t bytes)
     d->base = closed == MAP_FAILED ? NULL : closed;
     if (closed == MAP_FAILED || usable == MAP_FAILED) {
         char text[LVNI_BYTES_TEXT];
-        LVN_FAIL(LVN_ERR_MEMORY, "%s: cannot reserve %s of addresses; LEVIN_SIM_MEMORY makes it smaller", d->name, lvni_bytes_text(bytes, text));
+        LVN_FAIL(LVN_ERR_MEMORY,
+                 "%s: cannot reserve %s of addresses; LEVIN_SIM_MEMORY makes it smaller", d->name,
+                 lvni_bytes_text(bytes, text));
     }
     d->alias = (ptrdiff_t)((uintptr_t)usable - (uintptr_t)closed);
     return LVN_OK;
@@ -242,8 +253,10 @@ lvn_status lvni_device_open(int index, lvni_device **out)
     pthread_mutex_lock(&lock);
     lvn_status s = read_environment();
     if (s == LVN_OK && (index < 0 || index >= sim.count)) {
-        s = lvn_error_set(LVN_ERR_NOT_FOUND, __FILE__, __LINE__,
-                          "there is no device sim:%d; LEVIN_SIM_DEVICES is %d (sim:0 is the first of 1)", index, sim.count);
+        s = lvn_error_set(
+            LVN_ERR_NOT_FOUND, __FILE__, __LINE__,
+            "there is no device sim:%d; LEVIN_SIM_DEVICES is %d (sim:0 is the first of 1)", index,
+            sim.count);
     }
     if (s == LVN_OK && sim.open[index] == NULL) {
         s = open_sim(index, &sim.open[index]);
@@ -277,14 +290,16 @@ lvn_status lvni_device_create_dry(lvni_device **out)
     d->dry = true;
     d->size = dry_bytes;
     /* A module may look at numbers: it finds zeros. Pages that nobody writes cost nothing. */
-    void *base = mmap(NULL, d->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *base = mmap(NULL, d->size, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED) { /* a system that counts what could be written */
         base = mmap(NULL, d->size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     }
     d->base = base == MAP_FAILED ? NULL : base;
     lvn_status s = lvni_device_memory_init(d);
     if (s == LVN_OK && d->base == NULL) {
-        s = lvn_error_set(LVN_ERR_MEMORY, __FILE__, __LINE__, "cannot reserve the addresses of a dry run (%zu GiB)", d->size >> 30);
+        s = lvn_error_set(LVN_ERR_MEMORY, __FILE__, __LINE__,
+                          "cannot reserve the addresses of a dry run (%zu GiB)", d->size >> 30);
     }
     pthread_mutex_lock(&lock);
     s = s == LVN_OK ? enter_table(d) : s;

@@ -1,8 +1,10 @@
-/* Devices beside the host. A device has addresses of its own: whatever gets a pointer can ask whose it is, so tensors, flat buffers and
- * slices of them need no mark. Two kinds: `sim`, the pretend accelerator (levin/device.h), and `dry`, which has addresses and counts
- * but no memory: on it a step runs with shapes only and tells what it would take.
+/* Devices beside the host. A device has addresses of its own: whatever gets a pointer can ask whose
+ * it is, so tensors, flat buffers and slices of them need no mark. Two kinds: `sim`, the pretend
+ * accelerator (levin/device.h), and `dry`, which has addresses and counts but no memory: on it a
+ * step runs with shapes only and tells what it would take.
  *
- *   device.c         the table of devices, opening, whose address; the message when the host touches one
+ *   device.c         the table of devices, opening, whose address; the message when the host
+ *     touches one
  *   device_memory.c  the caching allocator over a device's addresses
  *   device_stream.c  commands: one thread per device runs them in the order in which they came
  *   device_copy.c    copies and zeros between any two places; levin/device.h */
@@ -34,7 +36,9 @@ lvni_device *lvni_device_search(const void *address);
 /* Whose address; NULL: the host's. */
 static inline lvni_device *lvni_device_of(const void *address)
 {
-    return atomic_load_explicit(&lvni_device_places, memory_order_acquire) == 0 ? NULL : lvni_device_search(address);
+    return atomic_load_explicit(&lvni_device_places, memory_order_acquire) == 0
+               ? NULL
+               : lvni_device_search(address);
 }
 /* The calling thread's context computes on a dry device. */
 bool lvni_device_dry_run(void);
@@ -43,22 +47,25 @@ bool lvni_device_dry_run(void);
 
 typedef struct lvni_device_stats {
     uint64_t limit;
-    uint64_t in_use, held;   /* bytes; held: in use, or kept for reuse */
-    uint64_t peak;           /* of held */
+    uint64_t in_use, held; /* bytes; held: in use, or kept for reuse */
+    uint64_t peak;         /* of held */
 } lvni_device_stats;
 lvni_device_stats lvni_device_get_stats(lvni_device *device);
 
-/* Like lvni_cache_take and lvni_cache_give. LVN_ERR_DEVICE_MEMORY when the device is full, with all that was kept for reuse given up.
- * A block given back may be taken again while commands that use it wait: those of the new owner come after them. Thread-safe. */
+/* Like lvni_cache_take and lvni_cache_give. LVN_ERR_DEVICE_MEMORY when the device is full, with all
+ * that was kept for reuse given up. A block given back may be taken again while commands that use
+ * it wait: those of the new owner come after them. Thread-safe. */
 void *lvni_device_take(lvni_device *device, size_t bytes, size_t *got);
 void lvni_device_give(lvni_device *device, void *p, size_t got);
 /* Tests: let the k-th lvni_device_take from now fail (1 = the next), 0: none. */
 void lvni_device_fail_at(lvni_device *device, int64_t k);
 
-/* Flat buffers: zeros, on the device of the calling thread's context or else in host memory under `tag`. */
+/* Flat buffers: zeros, on the device of the calling thread's context or else in host memory under
+ * `tag`. */
 void *lvni_mem_calloc(lvni_tag tag, size_t count, size_t size);
 void lvni_mem_free(void *p, size_t count, size_t size); /* the same sizes; NULL is fine */
-/* Between any two places of host and devices. From the host: when it returns `from` may change. To the host: waits. */
+/* Between any two places of host and devices. From the host: when it returns `from` may change. To
+ * the host: waits. */
 lvn_status lvni_mem_copy(void *to, const void *from, size_t bytes);
 lvn_status lvni_mem_zero(void *p, size_t bytes);
 
@@ -67,19 +74,24 @@ lvn_status lvni_mem_zero(void *p, size_t bytes);
 enum { LVNI_COMMAND_BYTES = 3072 };
 typedef lvn_status (*lvni_command_fn)(void *payload);
 
-/* Let the device's thread call fn(copy of payload) after all commands before. In the payload device addresses must have become
- * lvni_device_alias of them. `what` names the work in errors (static). Teams are those of the calling context. On a dry device: nothing
- * happens. LVN_OK says only that the command is on its way. */
-lvn_status lvni_device_submit(lvni_device *device, const char *what, lvni_command_fn fn, const void *payload, size_t bytes);
+/* Let the device's thread call fn(copy of payload) after all commands before. In the payload device
+ * addresses must have become lvni_device_alias of them. `what` names the work in errors (static).
+ * Teams are those of the calling context. On a dry device: nothing happens. LVN_OK says only that
+ * the command is on its way. */
+lvn_status lvni_device_submit(lvni_device *device, const char *what, lvni_command_fn fn,
+                              const void *payload, size_t bytes);
 /* The same on whatever device `where` belongs to; on the host at once. */
-lvn_status lvni_device_call(const void *where, const char *what, lvni_command_fn fn, void *payload, size_t bytes);
-/* What commands, and they alone, may touch instead of a device address; host addresses stay as they are. */
+lvn_status lvni_device_call(const void *where, const char *what, lvni_command_fn fn, void *payload,
+                            size_t bytes);
+/* What commands, and they alone, may touch instead of a device address; host addresses stay as they
+ * are. */
 void *lvni_device_alias(const void *address);
 /* All commands of the calling context ran. Their first error, which stays until it is taken. */
 lvn_status lvni_device_sync(void);
 /* A command of the calling context has failed, as far as is known now. */
 bool lvni_device_failed(void);
-/* The error becomes the thread's, and the context's commands run again. Call it after lvni_device_sync or when lvni_device_failed. */
+/* The error becomes the thread's, and the context's commands run again. Call it after
+ * lvni_device_sync or when lvni_device_failed. */
 lvn_status lvni_device_take_error(void);
 
 #endif

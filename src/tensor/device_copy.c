@@ -107,7 +107,9 @@ void *lvni_mem_calloc(lvni_tag tag, size_t count, size_t size)
         return ctx == NULL ? NULL : lvni_calloc(tag, count, size);
     }
     if (size != 0 && count > LVNI_SIZE_LIMIT / size) {
-        lvn_error_set(LVN_ERR_DEVICE_MEMORY, __FILE__, __LINE__, "%s: a buffer of %zu x %zu bytes is too large", ctx->device->name, count, size);
+        lvn_error_set(LVN_ERR_DEVICE_MEMORY, __FILE__, __LINE__,
+                      "%s: a buffer of %zu x %zu bytes is too large", ctx->device->name, count,
+                      size);
         return NULL;
     }
     size_t got;
@@ -140,7 +142,9 @@ static lvn_status find(lvn_device device, lvni_device **out)
         return LVN_OK;
     }
     if (device.kind != LVN_DEVICE_SIM) {
-        LVN_FAIL(LVN_ERR_NOT_FOUND, "there is no device of kind %d with number %d; the CPU has number 0", (int)device.kind, device.index);
+        LVN_FAIL(LVN_ERR_NOT_FOUND,
+                 "there is no device of kind %d with number %d; the CPU has number 0",
+                 (int)device.kind, device.index);
     }
     return lvni_device_open(device.index, out);
 }
@@ -174,7 +178,9 @@ lvn_tensor *lvni_tensor_to(const lvn_tensor *t, lvni_device *device)
 {
     const lvni_desc d = lvni_tensor_desc(t);
     lvn_tensor *copy_of_t = lvni_tensor_new_on(&d, device);
-    if (copy_of_t != NULL && lvni_mem_copy(copy_of_t->data, t->data, (size_t)lvn_numel(t) * lvn_dtype_size(t->dtype)) != LVN_OK) {
+    if (copy_of_t != NULL &&
+        lvni_mem_copy(copy_of_t->data, t->data, (size_t)lvn_numel(t) * lvn_dtype_size(t->dtype)) !=
+            LVN_OK) {
         lvn_release(copy_of_t);
         return NULL;
     }

@@ -8,7 +8,8 @@
 
 enum { LVNI_DEVICES = 2 * LVNI_SIM_DEVICES };
 
-/* A piece of a device's addresses, described in host memory: what is free cannot hold its own chain. */
+/* A piece of a device's addresses, described in host memory: what is free cannot hold its own
+ * chain. */
 typedef struct lvni_piece {
     struct lvni_piece *next;
     char *p;

@@ -1,5 +1,6 @@
-/* The caching allocator over a device's addresses: size classes as in cache.c, blocks cut from holes, first fit. What is free is
- * described in host memory. When no hole is large enough, all blocks kept for reuse become holes again, once, before it fails. */
+/* The caching allocator over a device's addresses: size classes as in cache.c, blocks cut from
+ * holes, first fit. What is free is described in host memory. When no hole is large enough, all
+ * blocks kept for reuse become holes again, once, before it fails. */
 #include "core/str.h"
 #include "tensor/cache.h"
 #include "tensor/device_impl.h"
@@ -103,14 +104,17 @@ static void fail_full(const lvni_device *d, size_t bytes)
 {
     char asked[LVNI_BYTES_TEXT], used[LVNI_BYTES_TEXT], all[LVNI_BYTES_TEXT];
     lvn_error_set(LVN_ERR_DEVICE_MEMORY, __FILE__, __LINE__,
-                  "%s is out of memory: %s were asked for, and %s of its %s are in use; smaller batches (batch_size, "
-                  "eval_batch_size, image_size), more shards or fewer lanes need less", d->name, lvni_bytes_text(bytes, asked), lvni_bytes_text(d->in_use, used),
+                  "%s is out of memory: %s were asked for, and %s of its %s are in use; smaller "
+                  "batches (batch_size, "
+                  "eval_batch_size, image_size), more shards or fewer lanes need less",
+                  d->name, lvni_bytes_text(bytes, asked), lvni_bytes_text(d->in_use, used),
                   lvni_bytes_text(d->size, all));
 }
 
 static void *new_block(lvni_device *d, size_t bytes)
 {
-    lvni_piece *later = LVNI_NEW(LVNI_TAG_TENSOR, lvni_piece); /* for the day the block comes back */
+    /* for the day the block comes back */
+    lvni_piece *later = LVNI_NEW(LVNI_TAG_TENSOR, lvni_piece);
     if (later == NULL) {
         return NULL;
     }
@@ -136,7 +140,8 @@ static bool must_fail(lvni_device *d)
 static void *take_class(lvni_device *d, int k, size_t got)
 {
     if (must_fail(d)) {
-        lvn_error_set(LVN_ERR_DEVICE_MEMORY, __FILE__, __LINE__, "%s: this allocation was told to fail", d->name);
+        lvn_error_set(LVN_ERR_DEVICE_MEMORY, __FILE__, __LINE__,
+                      "%s: this allocation was told to fail", d->name);
         return NULL;
     }
     if (d->free_list[k] == NULL) {
@@ -150,7 +155,8 @@ static void *take_class(lvni_device *d, int k, size_t got)
 void *lvni_device_take(lvni_device *d, size_t bytes, size_t *got)
 {
     if (bytes > LVNI_SIZE_LIMIT) {
-        lvn_error_set(LVN_ERR_DEVICE_MEMORY, __FILE__, __LINE__, "%s: a tensor of %zu bytes is too large", d->name, bytes);
+        lvn_error_set(LVN_ERR_DEVICE_MEMORY, __FILE__, __LINE__,
+                      "%s: a tensor of %zu bytes is too large", d->name, bytes);
         return NULL;
     }
     const int k = lvni_size_class(bytes, got);
@@ -184,7 +190,8 @@ void lvni_device_fail_at(lvni_device *d, int64_t k)
 lvni_device_stats lvni_device_get_stats(lvni_device *d)
 {
     pthread_mutex_lock(&d->memory_lock);
-    const lvni_device_stats s = {.limit = d->size, .in_use = d->in_use, .held = d->held, .peak = d->peak};
+    const lvni_device_stats s = {
+        .limit = d->size, .in_use = d->in_use, .held = d->held, .peak = d->peak};
     pthread_mutex_unlock(&d->memory_lock);
     return s;
 }

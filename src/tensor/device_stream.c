@@ -1,5 +1,6 @@
-/* The stream of a device: a ring of commands and the thread that runs them in order. What a context has under way is counted at the
- * context, and so are errors: the first command that fails makes the thread leave out the context's later ones. */
+/* The stream of a device: a ring of commands and the thread that runs them in order. What a context
+ * has under way is counted at the context, and so are errors: the first command that fails makes
+ * the thread leave out the context's later ones. */
 #include "core/thread.h"
 #include "tensor/device_impl.h"
 
@@ -14,7 +15,8 @@ struct lvni_under_way {
     pthread_cond_t done;
     int64_t pending;
     _Atomic bool failed;
-    lvn_error error; /* written before `failed`, under the lock: a context may have work on several devices */
+    /* written before `failed`, under the lock: a context may have work on several devices */
+    lvn_error error;
 };
 
 struct lvni_command {
@@ -146,7 +148,8 @@ static struct lvni_under_way *get_under_way(lvni_ctx *ctx)
     return ctx == NULL ? NULL : ctx->under_way;
 }
 
-lvn_status lvni_device_submit(lvni_device *d, const char *what, lvni_command_fn fn, const void *payload, size_t bytes)
+lvn_status lvni_device_submit(lvni_device *d, const char *what, lvni_command_fn fn,
+                              const void *payload, size_t bytes)
 {
     if (d->dry) {
         return LVN_OK;
@@ -177,7 +180,8 @@ lvn_status lvni_device_submit(lvni_device *d, const char *what, lvni_command_fn 
     return LVN_OK;
 }
 
-lvn_status lvni_device_call(const void *where, const char *what, lvni_command_fn fn, void *payload, size_t bytes)
+lvn_status lvni_device_call(const void *where, const char *what, lvni_command_fn fn, void *payload,
+                            size_t bytes)
 {
     lvni_device *d = lvni_device_of(where);
     return d == NULL ? fn(payload) : lvni_device_submit(d, what, fn, payload, bytes);
@@ -186,7 +190,8 @@ lvn_status lvni_device_call(const void *where, const char *what, lvni_command_fn
 bool lvni_device_failed(void)
 {
     const lvni_ctx *ctx = lvni_ctx_get();
-    return ctx != NULL && ctx->under_way != NULL && atomic_load_explicit(&ctx->under_way->failed, memory_order_acquire);
+    return ctx != NULL && ctx->under_way != NULL &&
+           atomic_load_explicit(&ctx->under_way->failed, memory_order_acquire);
 }
 
 lvn_status lvni_device_sync(void)

@@ -1,5 +1,6 @@
-/* Tensors: headers, storages, views. Headers and storages live in the cache of the thread that releases them, like the
- * data; so a step that makes the same tensors as the one before allocates nothing. */
+/* Tensors: headers, storages, views. Headers and storages live in the cache of the thread that
+ * releases them, like the data; so a step that makes the same tensors as the one before allocates
+ * nothing. */
 #include "tensor/tensor.h"
 
 #include "core/alloc.h"
@@ -15,7 +16,8 @@
 static const struct {
     const char *name;
     size_t size;
-} dtypes[LVN_DTYPE_COUNT] = {{"f32", 4}, {"f64", 8}, {"i64", 8}, {"i32", 4}, {"u8", 1}, {"bool", 1}, {"bf16", 2}, {"f16", 2}};
+} dtypes[LVN_DTYPE_COUNT] = {{"f32", 4}, {"f64", 8},  {"i64", 8},  {"i32", 4},
+                             {"u8", 1},  {"bool", 1}, {"bf16", 2}, {"f16", 2}};
 
 static _Atomic uint64_t next_id = 1;
 
@@ -104,7 +106,8 @@ static void storage_release(lvni_storage *s)
 /* Checked: rank, signs and the product against overflow. */
 static lvn_status make_desc(lvni_desc *d, lvn_dtype dtype, int ndim, const int64_t *shape)
 {
-    LVN_ARG(ndim >= 0 && ndim <= LVN_MAX_NDIM, "a tensor has 0 to %d axes, not %d", LVN_MAX_NDIM, ndim);
+    LVN_ARG(ndim >= 0 && ndim <= LVN_MAX_NDIM, "a tensor has 0 to %d axes, not %d", LVN_MAX_NDIM,
+            ndim);
     LVN_ARG((int)dtype >= 0 && dtype < LVN_DTYPE_COUNT, "unknown data type %d", (int)dtype);
     *d = (lvni_desc){.dtype = dtype, .ndim = ndim};
     int64_t n = 1;
@@ -119,7 +122,8 @@ static lvn_status make_desc(lvni_desc *d, lvn_dtype dtype, int ndim, const int64
 
 lvn_tensor *lvni_tensor_new_on(const lvni_desc *d, lvni_device *device)
 {
-    lvni_storage *s = storage_new(NULL, (size_t)lvni_desc_numel(d) * lvn_dtype_size(d->dtype), device);
+    lvni_storage *s =
+        storage_new(NULL, (size_t)lvni_desc_numel(d) * lvn_dtype_size(d->dtype), device);
     if (s == NULL) {
         return NULL;
     }
@@ -143,7 +147,8 @@ static lvn_tensor *zeros_on(lvn_dtype dtype, int ndim, const int64_t *shape, lvn
         return NULL;
     }
     lvn_tensor *t = lvni_tensor_new_on(&d, device);
-    if (t != NULL && lvni_mem_zero(t->data, (size_t)lvn_numel(t) * lvn_dtype_size(dtype)) != LVN_OK) {
+    if (t != NULL &&
+        lvni_mem_zero(t->data, (size_t)lvn_numel(t) * lvn_dtype_size(dtype)) != LVN_OK) {
         lvn_release(t);
         return NULL;
     }
@@ -168,7 +173,8 @@ lvn_tensor *lvn_tensor_wrap(void *data, lvn_dtype dtype, int ndim, const int64_t
         return NULL;
     }
     if (data == NULL) {
-        lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__, "lvn_tensor_wrap needs memory, got NULL");
+        lvn_error_set(LVN_ERR_INVALID, __FILE__, __LINE__,
+                      "lvn_tensor_wrap needs memory, got NULL");
         return NULL;
     }
     lvni_storage *s = storage_new(data, 0, NULL);
@@ -184,7 +190,8 @@ lvn_tensor *lvn_tensor_wrap(void *data, lvn_dtype dtype, int ndim, const int64_t
 
 lvn_tensor *lvni_tensor_slice(lvn_tensor *t, int64_t offset, const lvni_desc *d)
 {
-    lvn_tensor *v = header_new(d, t->storage, (char *)t->data + (size_t)offset * lvn_dtype_size(t->dtype));
+    lvn_tensor *v =
+        header_new(d, t->storage, (char *)t->data + (size_t)offset * lvn_dtype_size(t->dtype));
     if (v != NULL) {
         atomic_fetch_add_explicit(&t->storage->refs, 1, memory_order_relaxed);
     }
@@ -228,7 +235,8 @@ lvni_desc lvni_tensor_desc(const lvn_tensor *t)
 
 bool lvni_same_shape(const lvn_tensor *a, const lvn_tensor *b)
 {
-    return a->ndim == b->ndim && memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) == 0;
+    return a->ndim == b->ndim &&
+           memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) == 0;
 }
 
 bool lvni_tensor_alone(const lvn_tensor *t)
@@ -287,7 +295,14 @@ const void *lvn_const_data(const lvn_tensor *t)
 
 lvn_tensor *lvni_tensor_number(const lvni_desc *d, double value, lvni_device *device)
 {
-    union { double f64; float f32; int64_t i64; int32_t i32; uint16_t half; uint8_t u8; } number = {.f64 = value};
+    union {
+        double f64;
+        float f32;
+        int64_t i64;
+        int32_t i32;
+        uint16_t half;
+        uint8_t u8;
+    } number = {.f64 = value};
     switch (d->dtype) {
     case LVN_F32: number.f32 = (float)value; break;
     case LVN_I64: number.i64 = (int64_t)value; break;
@@ -326,7 +341,8 @@ static double number_at(const void *p, lvn_dtype dtype)
 double lvn_item(const lvn_tensor *t)
 {
     alignas(8) unsigned char value[8];
-    if (t == NULL || lvn_numel(t) != 1 || lvni_mem_copy(value, t->data, lvn_dtype_size(t->dtype)) != LVN_OK) {
+    if (t == NULL || lvn_numel(t) != 1 ||
+        lvni_mem_copy(value, t->data, lvn_dtype_size(t->dtype)) != LVN_OK) {
         return (double)NAN;
     }
     return number_at(value, t->dtype);

@@ -9,7 +9,8 @@
 
 struct lvni_node;
 
-/* The first member of a tape node: the tensor it made, NULL once that is gone. The link is weak in both directions. */
+/* The first member of a tape node: the tensor it made, NULL once that is gone. The link is weak in
+ * both directions. */
 typedef struct lvni_node_head {
     lvn_tensor *out;
 } lvni_node_head;
@@ -17,9 +18,9 @@ typedef struct lvni_node_head {
 typedef struct lvni_storage {
     _Atomic int refs;
     void *data;
-    size_t bytes;    /* as given by the cache: rounded up */
-    bool borrowed;   /* memory of somebody else */
-    bool on_device;  /* taken from a device, which may be closed when the process ends */
+    size_t bytes;   /* as given by the cache: rounded up */
+    bool borrowed;  /* memory of somebody else */
+    bool on_device; /* taken from a device, which may be closed when the process ends */
 } lvni_storage;
 
 struct lvn_tensor {
@@ -27,15 +28,20 @@ struct lvn_tensor {
     lvn_dtype dtype;
     int ndim;
     bool requires_grad;
-    bool past_gone;              /* it was made by a tape node that is freed by now: the tape of its scope was used up */
-    int32_t param;               /* index in the model's parameter table, -1 for all others */
+    /* it was made by a tape node that is freed by now: the tape of its scope was used up */
+    bool past_gone;
+    int32_t param; /* index in the model's parameter table, -1 for all others */
     int64_t shape[LVN_MAX_NDIM];
-    void *data;                  /* inside storage; lvni_device_of tells where that is */
+    void *data; /* inside storage; lvni_device_of tells where that is */
     lvni_storage *storage;
-    struct lvni_node *node;      /* the tape node that made it, NULL for leaves; borrowed from the tape */
-    lvn_tensor *grad;            /* leaves that are no parameters: their gradient after backward; owned */
-    uint64_t id;                 /* unique in the process; a new id means new contents may hide behind an old address */
-    uint64_t version;            /* counted up by whoever writes in place (optimizer); with id the key of reordered copies */
+    /* the tape node that made it, NULL for leaves; borrowed from the tape */
+    struct lvni_node *node;
+    /* leaves that are no parameters: their gradient after backward; owned */
+    lvn_tensor *grad;
+    /* unique in the process; a new id means new contents may hide behind an old address */
+    uint64_t id;
+    /* counted up by whoever writes in place (optimizer); with id the key of reordered copies */
+    uint64_t version;
 };
 
 /* What a shape rule produces. */
@@ -56,14 +62,17 @@ static inline int64_t lvni_desc_numel(const lvni_desc *d)
 
 lvni_desc lvni_tensor_desc(const lvn_tensor *t);
 bool lvni_same_shape(const lvn_tensor *a, const lvn_tensor *b);
-/* The caller's reference is the only one to the tensor and to its memory, which is the tensor's own. */
+/* The caller's reference is the only one to the tensor and to its memory, which is the tensor's
+ * own. */
 bool lvni_tensor_alone(const lvn_tensor *t);
 /* "(32, 8, 8, 64)" into out. Returns out. */
 const char *lvni_shape_string(int ndim, const int64_t *shape, char out[96]);
 
-/* Uninitialised memory on the context's device or from its cache; caller owns the reference. NULL on failure. */
+/* Uninitialised memory on the context's device or from its cache; caller owns the reference. NULL
+ * on failure. */
 lvn_tensor *lvni_tensor_new(const lvni_desc *desc);
-lvn_tensor *lvni_tensor_new_on(const lvni_desc *desc, struct lvni_device *device); /* NULL: the host */
+/* NULL: the host */
+lvn_tensor *lvni_tensor_new_on(const lvni_desc *desc, struct lvni_device *device);
 /* A copy there, owned by the caller; waits like lvn_to_device. */
 lvn_tensor *lvni_tensor_to(const lvn_tensor *t, struct lvni_device *device);
 /* One element of this value, rounded to its type; owned by the caller. */

@@ -1,5 +1,5 @@
-/* The epoch's metric sums as JSON text, for the metadata of a checkpoint (trainer.h). JSON so that names may have any
- * characters and numbers do not follow the locale. Called by state.c. */
+/* The epoch's metric sums as JSON text, for the metadata of a checkpoint (trainer.h). JSON so that
+ * names may have any characters and numbers do not follow the locale. Called by state.c. */
 #include "trainer/trainer.h"
 #include "core/json_read.h"
 
@@ -10,7 +10,9 @@
 /* JSON has no numbers that are not finite. */
 static json_t *number(double x)
 {
-    return isnan(x) ? json_string("nan") : isinf(x) ? json_string(x > 0.0 ? "inf" : "-inf") : json_real(x);
+    return isnan(x)   ? json_string("nan")
+           : isinf(x) ? json_string(x > 0.0 ? "inf" : "-inf")
+                      : json_real(x);
 }
 
 static bool to_double(const json_t *value, double *out)
@@ -20,7 +22,9 @@ static bool to_double(const json_t *value, double *out)
         *out = json_number_value(value);
         return json_is_number(value);
     }
-    *out = strcmp(word, "nan") == 0 ? (double)NAN : strcmp(word, "inf") == 0 ? (double)INFINITY : -(double)INFINITY;
+    *out = strcmp(word, "nan") == 0   ? (double)NAN
+           : strcmp(word, "inf") == 0 ? (double)INFINITY
+                                      : -(double)INFINITY;
     return strcmp(word, "nan") == 0 || strcmp(word, "inf") == 0 || strcmp(word, "-inf") == 0;
 }
 
@@ -36,12 +40,16 @@ lvn_status lvni_epoch_sums_write(const lvni_step *sums, lvni_str *out)
     bool good = all != NULL;
     for (int i = 0; i < sums->n_metrics && good; i++) {
         const lvni_step_metric *m = &sums->metric[i];
-        good = json_array_append_new(all, json_pack("[s,o,o]", m->name, number(m->sum), number(m->weight))) == 0;
+        good = json_array_append_new(
+                   all, json_pack("[s,o,o]", m->name, number(m->sum), number(m->weight))) == 0;
     }
-    good = good && json_dump_callback(all, append, out, JSON_COMPACT | JSON_REAL_PRECISION(17)) == 0;
+    good =
+        good && json_dump_callback(all, append, out, JSON_COMPACT | JSON_REAL_PRECISION(17)) == 0;
     json_decref(all);
     if (!good) {
-        LVN_FAIL(LVN_ERR_MEMORY, "no host memory (or a name that is not UTF-8) for the sums of %d metrics", sums->n_metrics);
+        LVN_FAIL(LVN_ERR_MEMORY,
+                 "no host memory (or a name that is not UTF-8) for the sums of %d metrics",
+                 sums->n_metrics);
     }
     return lvni_str_status(out);
 }
@@ -53,7 +61,8 @@ static bool read_one(const json_t *row, lvni_step_metric *m)
         return false;
     }
     memcpy(m->name, name, strlen(name) + 1);
-    return to_double(json_array_get(row, 1), &m->sum) && to_double(json_array_get(row, 2), &m->weight);
+    return to_double(json_array_get(row, 1), &m->sum) &&
+           to_double(json_array_get(row, 2), &m->weight);
 }
 
 lvn_status lvni_epoch_sums_read(const char *text, lvni_step *sums)

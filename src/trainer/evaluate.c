@@ -1,4 +1,5 @@
-/* Evaluation and prediction: fixed chunks, dealt to ranks, and there to the lanes in waves; results taken in order. */
+/* Evaluation and prediction: fixed chunks, dealt to ranks, and there to the lanes in waves; results
+ * taken in order. */
 #include "core/alloc.h"
 #include "autograd/tape.h"
 #include "tensor/device.h"
@@ -14,7 +15,8 @@ typedef struct evaluation {
     const lvni_model *model;
     const lvni_loader_batch *batch[MAX_LANES];
     lvni_step step[MAX_LANES];
-    lvn_tensor *probability[MAX_LANES]; /* prediction only; in host memory, kept until the rows are out */
+    /* prediction only; in host memory, kept until the rows are out */
+    lvn_tensor *probability[MAX_LANES];
     bool predict;
     int most;           /* chunks of a wave */
     lvni_message *said; /* with several ranks: the chunks of this one */
@@ -26,7 +28,8 @@ static void forward_chunk(evaluation *e, int lane, const lvn_batch *batch)
     const lvn_module *root = e->model->root;
     if (e->predict) {
         lvn_tensor *p = lvn_softmax(lvn_forward(root, batch->image));
-        e->probability[lane] = p != NULL && lvni_device_of(p->data) != NULL ? lvni_tensor_to(p, NULL) : lvn_keep(p);
+        e->probability[lane] =
+            p != NULL && lvni_device_of(p->data) != NULL ? lvni_tensor_to(p, NULL) : lvn_keep(p);
         if (p != NULL && e->probability[lane] == NULL) {
             lvni_op_fail("reading probabilities");
         }
@@ -65,10 +68,12 @@ static lvn_status give_rows(const evaluation *e, int lane, lvni_predict_row row,
     const lvn_tensor *p = e->probability[lane];
     if (e->rows != NULL) {
         return p == NULL ? lvni_rows_add(e->rows, 0, 0, NULL, NULL)
-                         : lvni_rows_add(e->rows, p->shape[0], p->shape[1], e->batch[lane]->batch.sample, LVNI_CF32(p));
+                         : lvni_rows_add(e->rows, p->shape[0], p->shape[1],
+                                         e->batch[lane]->batch.sample, LVNI_CF32(p));
     }
     for (int64_t i = 0; p != NULL && i < p->shape[0]; i++) {
-        LVN_TRY(row(user, e->batch[lane]->batch.sample[i], LVNI_CF32(p) + i * p->shape[1], p->shape[1]));
+        LVN_TRY(row(user, e->batch[lane]->batch.sample[i], LVNI_CF32(p) + i * p->shape[1],
+                    p->shape[1]));
     }
     return LVN_OK;
 }
@@ -91,14 +96,17 @@ static lvn_status take_chunk(const evaluation *e, int lane, lvni_step *sum)
     return LVN_OK;
 }
 
-/* All chunks; in each wave results are added, or rows given out, in chunk order. Predicting ranks go through as many waves, a stop is theirs together. */
-static lvn_status run(evaluation *e, lvni_loader *loader, lvni_lanes *lanes, lvni_step *sum, lvni_predict_row row, void *user)
+/* All chunks; in each wave results are added, or rows given out, in chunk order. Predicting ranks
+ * go through as many waves, a stop is theirs together. */
+static lvn_status run(evaluation *e, lvni_loader *loader, lvni_lanes *lanes, lvni_step *sum,
+                      lvni_predict_row row, void *user)
 {
     lvn_status s = LVN_OK;
     bool more = true;
     for (int64_t wave = 0; more && s == LVN_OK; wave++) {
         int n = 0;
-        while (n < e->most && (s = lvni_loader_next(loader, &e->batch[n])) == LVN_OK && e->batch[n] != NULL) {
+        while (n < e->most && (s = lvni_loader_next(loader, &e->batch[n])) == LVN_OK &&
+               e->batch[n] != NULL) {
             n++;
         }
         more = n == e->most;
@@ -145,9 +153,12 @@ static lvn_status add_ranks(lvni_comm *comm, const lvni_message *mine, lvni_step
     const int world = lvni_comm_world(comm);
     void *all = NULL;
     size_t *size = lvni_calloc(LVNI_TAG_TRAINER, (size_t)world, sizeof *size);
-    lvn_status s = size == NULL ? LVN_ERR_MEMORY : lvni_comm_all_gather_sized(comm, mine->data, mine->size, &all, size);
+    lvn_status s = size == NULL
+                       ? LVN_ERR_MEMORY
+                       : lvni_comm_all_gather_sized(comm, mine->data, mine->size, &all, size);
     const unsigned char *at = all;
-    int signal_number = 0; /* as told: one that came to this rank since then counts at the next step, for all */
+    /* as told: one that came to this rank since then counts at the next step, for all */
+    int signal_number = 0;
     for (int rank = 0; rank < world && s == LVN_OK; rank++) {
         lvni_message_head head = {0};
         s = lvni_message_read(at, size[rank], &head, add_chunk, sum);
@@ -161,19 +172,23 @@ static lvn_status add_ranks(lvni_comm *comm, const lvni_message *mine, lvni_step
     return s == LVN_OK && signal_number != 0 ? check_stop() : s;
 }
 
-lvn_status lvni_evaluate(const lvni_model *model, lvni_loader *loader, lvni_lanes *lanes, lvni_comm *comm, lvni_step *result)
+lvn_status lvni_evaluate(const lvni_model *model, lvni_loader *loader, lvni_lanes *lanes,
+                         lvni_comm *comm, lvni_step *result)
 {
     *result = (lvni_step){0};
     lvni_message said = {0};
     evaluation *e = create(model, lanes);
-    lvn_status s = e == NULL ? LVN_ERR_MEMORY : comm == NULL ? LVN_OK : lvni_message_create(&said, 1);
+    lvn_status s = e == NULL      ? LVN_ERR_MEMORY
+                   : comm == NULL ? LVN_OK
+                                  : lvni_message_create(&said, 1);
     if (s == LVN_OK && comm == NULL) {
         s = run(e, loader, lanes, result, NULL, NULL);
     } else if (s == LVN_OK) {
         e->said = &said;
         lvni_message_begin(&said);
         s = run(e, loader, lanes, result, NULL, NULL);
-        if (s == LVN_OK || s == LVN_ERR_CANCELLED) { /* the others learn that this rank was asked to stop */
+        if (s == LVN_OK || s == LVN_ERR_CANCELLED) {
+            /* the others learn that this rank was asked to stop */
             ((lvni_message_head *)(void *)said.data)->signal = lvni_stop_signal();
             s = lvni_comm_rank(comm) > 0 ? lvni_loop_note_unreadable(loader, &said) : LVN_OK;
             s = s != LVN_OK ? s : add_ranks(comm, &said, result);
@@ -195,7 +210,8 @@ static lvn_status share_rows(lvni_comm *comm, lvni_rows *rows, evaluation *e)
     return LVN_OK;
 }
 
-lvn_status lvni_predict(const lvni_model *model, lvni_loader *loader, lvni_lanes *lanes, lvni_comm *comm, lvni_predict_row row, void *user)
+lvn_status lvni_predict(const lvni_model *model, lvni_loader *loader, lvni_lanes *lanes,
+                        lvni_comm *comm, lvni_predict_row row, void *user)
 {
     lvni_rows rows = {0};
     evaluation *e = create(model, lanes);

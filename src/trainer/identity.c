@@ -1,4 +1,5 @@
-/* What the bits of a run follow from (identity.h): written into checkpoints, compared when one is restored. */
+/* What the bits of a run follow from (identity.h): written into checkpoints, compared when one is
+ * restored. */
 #include "trainer/identity.h"
 
 #include "core/str.h"
@@ -13,17 +14,21 @@
 enum { N_KEYS = 9, VALUE = 32 };
 
 static const struct key {
-    const char *name, *meaning, *old_value; /* old_value: what to give to have it back; the value follows */
+    /* old_value: what to give to have it back; the value follows */
+    const char *name, *meaning, *old_value;
 } keys[N_KEYS] = {
-    {"effective_batch", "samples of an optimizer step", "give batch_size so that batch_size x accumulate_grad_batches is "},
+    {"effective_batch", "samples of an optimizer step",
+     "give batch_size so that batch_size x accumulate_grad_batches is "},
     {"shards", "parts of an effective batch", "give shards="},
     {"wgrad_threads", "virtual team", "give wgrad_threads="},
-    {"n_samples", "training samples", "give the training data of then (data, val_split), samples: "},
+    {"n_samples", "training samples",
+     "give the training data of then (data, val_split), samples: "},
     {"drop_last", "leave out the short last step", "give drop_last="},
     {"seed", "seed of the run", "give seed="},
     {"group", "shards that see each other's values", "give group="},
     {"sampler", "how samples are drawn", "give sampler="},
-    {"data", "names and order of the training samples", "give the training data of then (data, val_split), identity "},
+    {"data", "names and order of the training samples",
+     "give the training data of then (data, val_split), identity "},
 };
 
 typedef struct values {
@@ -89,7 +94,8 @@ static bool find_value(const char *text, const char *name, char out[VALUE])
     for (const char *word = text; *word != '\0'; word += strspn(word, " ")) {
         const size_t length = strcspn(word, " ");
         if (length > n && strncmp(word, name, n) == 0 && word[n] == '=') {
-            snprintf(out, VALUE, "%.*s", (int)(length - n - 1 < VALUE ? length - n - 1 : VALUE), word + n + 1);
+            snprintf(out, VALUE, "%.*s", (int)(length - n - 1 < VALUE ? length - n - 1 : VALUE),
+                     word + n + 1);
             return true;
         }
         word += length;
@@ -97,17 +103,20 @@ static bool find_value(const char *text, const char *name, char out[VALUE])
     return false;
 }
 
-static lvn_status tell_difference(const lvni_ckpt *ckpt, const struct key *key, const char *was, const char *is)
+static lvn_status tell_difference(const lvni_ckpt *ckpt, const struct key *key, const char *was,
+                                  const char *is)
 {
     if (ckpt->at.step_in_epoch > 0) {
         LVN_FAIL(LVN_ERR_USAGE,
-                 "%s was written within epoch %lld, after its step %lld, by a run with %s=%s (%s), and this one has %s=%s: %s%s, or start a "
+                 "%s was written within epoch %lld, after its step %lld, by a run with %s=%s (%s), "
+                 "and this one has %s=%s: %s%s, or start a "
                  "new run from its weights (weights=%s)",
-                 ckpt->path, (long long)ckpt->at.epoch + 1, (long long)ckpt->at.step_in_epoch, key->name, was, key->meaning, key->name, is,
-                 key->old_value, was, ckpt->path);
+                 ckpt->path, (long long)ckpt->at.epoch + 1, (long long)ckpt->at.step_in_epoch,
+                 key->name, was, key->meaning, key->name, is, key->old_value, was, ckpt->path);
     }
-    lvni_log_line(LVNI_LOG_WARNING, "%s=%s (%s) was %s in the saved run: from epoch %lld on this is another run", key->name, is,
-                  key->meaning, was, (long long)ckpt->at.epoch + 1);
+    lvni_log_line(LVNI_LOG_WARNING,
+                  "%s=%s (%s) was %s in the saved run: from epoch %lld on this is another run",
+                  key->name, is, key->meaning, was, (long long)ckpt->at.epoch + 1);
     return LVN_OK;
 }
 
@@ -119,7 +128,8 @@ static lvn_status tell_machine(const lvni_ckpt *ckpt)
     const lvn_status s = lvni_str_status(&is);
     if (s == LVN_OK && was != NULL && strcmp(was, lvni_str_text(&is)) != 0) {
         lvni_log_line(LVNI_LOG_WARNING,
-                      "law off: this checkpoint was written on %s, this machine is %s: results are the same within rounding, not to the bit",
+                      "law off: this checkpoint was written on %s, this machine is %s: results are "
+                      "the same within rounding, not to the bit",
                       was, lvni_str_text(&is));
     }
     lvni_str_free(&is);
@@ -143,7 +153,8 @@ lvn_status lvni_identity_tell_layout(const lvni_trainer *t, const lvni_ckpt *ckp
     char value[VALUE];
     int was = 0;
     const int is = t->o.plan.devices;
-    if (saved == NULL || !find_value(saved, "ranks", value) || sscanf(value, "%d", &was) != 1 || was < 1 || was == is) {
+    if (saved == NULL || !find_value(saved, "ranks", value) || sscanf(value, "%d", &was) != 1 ||
+        was < 1 || was == is) {
         return LVN_OK;
     }
     lvni_str run = {0}, machine = {0};
@@ -151,8 +162,10 @@ lvn_status lvni_identity_tell_layout(const lvni_trainer *t, const lvni_ckpt *ckp
     lvn_status s = lvni_str_status(&run);
     s = s == LVN_OK ? lvni_str_status(&machine) : s;
     if (s == LVN_OK) {
-        const bool same = is_as_saved(ckpt, LVNI_IDENTITY_RUN, &run) && is_as_saved(ckpt, LVNI_IDENTITY_MACHINE, &machine);
-        lvni_log_line(LVNI_LOG_INFO, "%d rank%s wrote this checkpoint, and %d go%s on%s", was, lvni_plural(was, "", "s"), is, lvni_plural(is, "es", ""),
+        const bool same = is_as_saved(ckpt, LVNI_IDENTITY_RUN, &run) &&
+                          is_as_saved(ckpt, LVNI_IDENTITY_MACHINE, &machine);
+        lvni_log_line(LVNI_LOG_INFO, "%d rank%s wrote this checkpoint, and %d go%s on%s", was,
+                      lvni_plural(was, "", "s"), is, lvni_plural(is, "es", ""),
                       same ? ": no bit of the results depends on that" : "");
     }
     lvni_str_free(&run);

@@ -1,5 +1,5 @@
-/* What a run leaves behind: checkpoints between steps, the best epoch, and where it can go on after a signal or an error. Called by
- * the loop (loop.c). */
+/* What a run leaves behind: checkpoints between steps, the best epoch, and where it can go on after
+ * a signal or an error. Called by the loop (loop.c). */
 #include "core/alloc.h"
 #include "core/str.h"
 #include "kernels/flat.h"
@@ -12,8 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Is this epoch the best so far? By val/acc, then val/loss, then train/loss, whichever the module reports
- * first. */
+/* Is this epoch the best so far? By val/acc, then val/loss, then train/loss, whichever the module
+ * reports first. */
 bool lvni_loop_improved(lvni_trainer *t, bool validated)
 {
     double score = validated ? lvni_metric_mean(&t->last_val, "acc") : (double)NAN;
@@ -57,12 +57,13 @@ static const char *find_not_finite(const lvni_model *m, double *partial)
     return NULL;
 }
 
-/* A checkpoint that cannot be used must not take the place of one that can: the loss tells only one step
- * later. */
+/* A checkpoint that cannot be used must not take the place of one that can: the loss tells only one
+ * step later. */
 static lvn_status check_weights(const lvni_trainer *t)
 {
     const lvni_model *m = t->o.model;
-    double *partial = lvni_calloc(LVNI_TAG_CKPT, (size_t)lvni_flat_blocks(m->n_values), sizeof *partial);
+    double *partial =
+        lvni_calloc(LVNI_TAG_CKPT, (size_t)lvni_flat_blocks(m->n_values), sizeof *partial);
     if (partial == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -70,10 +71,10 @@ static lvn_status check_weights(const lvni_trainer *t)
     lvni_free(partial);
     LVN_TRY(lvni_device_take_error());
     if (name != NULL) {
-        LVN_FAIL(
-            LVN_ERR_NON_FINITE,
-            "%s is not finite after step %lld (epoch %lld): try a smaller optim.lr or gradient_clip_val=1",
-            name, (long long)t->at.step, (long long)t->at.epoch + 1);
+        LVN_FAIL(LVN_ERR_NON_FINITE,
+                 "%s is not finite after step %lld (epoch %lld): try a smaller optim.lr or "
+                 "gradient_clip_val=1",
+                 name, (long long)t->at.step, (long long)t->at.epoch + 1);
     }
     return LVN_OK;
 }
@@ -84,8 +85,8 @@ lvn_status lvni_loop_save(lvni_trainer *t, bool best)
     return t->o.plan.rank == 0 ? lvni_trainer_save_start(t, best) : LVN_OK;
 }
 
-/* The state of now, on the disk when this returns; `started`: its save is in work already. What failed is tried once more: disks that were
- * full or away may be back. */
+/* The state of now, on the disk when this returns; `started`: its save is in work already. What
+ * failed is tried once more: disks that were full or away may be back. */
 static lvn_status save_now(lvni_trainer *t, bool started)
 {
     lvn_status s = lvni_trainer_save_wait(t);
@@ -105,7 +106,9 @@ lvn_status lvni_loop_stop(lvni_trainer *t, int signal_number, bool saved)
     const char *name = lvni_stop_name(signal_number);
     lvni_stop_note(signal_number);
     lvn_status s = save_now(t, saved);
-    if (t->o.comm != NULL) { /* all wait for rank 0's checkpoint: who starts ranks gives the others only seconds once the first is gone */
+    if (t->o.comm != NULL) {
+        /* all wait for rank 0's checkpoint: who starts ranks gives the others only seconds once the
+         * first is gone */
         s = lvni_comm_agree_status(t->o.comm, s, "the checkpoint");
     }
     if (s == LVN_ERR_PEER || (s != LVN_OK && signal_number == SIGUSR1)) {
@@ -113,8 +116,8 @@ lvn_status lvni_loop_stop(lvni_trainer *t, int signal_number, bool saved)
     }
     if (s != LVN_OK) {
         LVN_FAIL(LVN_ERR_CANCELLED,
-                 "%s after step %lld (epoch %lld), but the checkpoint could not be saved: %s",
-                 name, (long long)t->at.step, (long long)t->at.epoch + 1, lvn_last_error()->message);
+                 "%s after step %lld (epoch %lld), but the checkpoint could not be saved: %s", name,
+                 (long long)t->at.step, (long long)t->at.epoch + 1, lvn_last_error()->message);
     }
     LVN_FAIL(
         LVN_ERR_CANCELLED,
@@ -122,7 +125,8 @@ lvn_status lvni_loop_stop(lvni_trainer *t, int signal_number, bool saved)
         name, (long long)t->at.step, (long long)t->at.epoch + 1);
 }
 
-/* Some weights are a phase ahead of the others: a run that went on from them would be another one. */
+/* Some weights are a phase ahead of the others: a run that went on from them would be another
+ * one. */
 static lvn_status keep_none(lvni_trainer *t, const lvn_error *error)
 {
     if (lvni_trainer_save_wait(t) != LVN_OK) {
@@ -139,14 +143,15 @@ static lvn_status keep_none(lvni_trainer *t, const lvn_error *error)
     return failed;
 }
 
-/* A sample, a file or the user's code failed after the last step: what was learned up to there is good, and is saved. Adds to the
- * error where the run can go on. */
+/* A sample, a file or the user's code failed after the last step: what was learned up to there is
+ * good, and is saved. Adds to the error where the run can go on. */
 lvn_status lvni_loop_keep(lvni_trainer *t, lvn_status failed)
 {
     lvni_loop_tell_ranks(t, failed);
     lvn_error error = *lvn_last_error();
     const size_t n = strlen(error.message);
-    if (failed == LVN_ERR_NON_FINITE || failed == LVN_ERR_INTERNAL || t->o.out == NULL || t->at.step == 0) {
+    if (failed == LVN_ERR_NON_FINITE || failed == LVN_ERR_INTERNAL || t->o.out == NULL ||
+        t->at.step == 0) {
         return failed;
     }
     if (t->torn) {
@@ -155,13 +160,17 @@ lvn_status lvni_loop_keep(lvni_trainer *t, lvn_status failed)
     const bool waited = lvni_trainer_save_wait(t) == LVN_OK; /* first: it sets saved_step */
     if (save_now(t, waited && t->saved_step == t->at.step) == LVN_OK) {
         snprintf(error.message + n, sizeof error.message - n,
-                 "; step %lld (epoch %lld) is saved: resume=true goes on from there", (long long)t->at.step, (long long)t->at.epoch + 1);
+                 "; step %lld (epoch %lld) is saved: resume=true goes on from there",
+                 (long long)t->at.step, (long long)t->at.epoch + 1);
     } else {
-        const int k = snprintf(error.message + n, sizeof error.message - n, "; and saving step %lld failed: %s", (long long)t->at.step,
+        const int k = snprintf(error.message + n, sizeof error.message - n,
+                               "; and saving step %lld failed: %s", (long long)t->at.step,
                                lvn_last_error()->message);
-        const size_t end = n + (size_t)k < sizeof error.message ? n + (size_t)k : sizeof error.message - 1;
+        const size_t end =
+            n + (size_t)k < sizeof error.message ? n + (size_t)k : sizeof error.message - 1;
         if (t->saved_step >= 0) {
-            snprintf(error.message + end, sizeof error.message - end, "; the last saved step is %lld", (long long)t->saved_step);
+            snprintf(error.message + end, sizeof error.message - end,
+                     "; the last saved step is %lld", (long long)t->saved_step);
         }
     }
     return lvn_error_adopt(&error);
@@ -171,7 +180,8 @@ lvn_status lvni_loop_agree_stop(lvni_trainer *t)
 {
     int32_t signal_number = lvni_stop_signal();
     if (t->o.comm != NULL) {
-        LVN_TRY(lvni_comm_all_reduce(t->o.comm, &signal_number, &signal_number, 1, LVN_I32, LVNI_REDUCE_MAX));
+        LVN_TRY(lvni_comm_all_reduce(t->o.comm, &signal_number, &signal_number, 1, LVN_I32,
+                                     LVNI_REDUCE_MAX));
     }
     lvni_stop_note(signal_number);
     t->signal = signal_number;
@@ -181,7 +191,8 @@ lvn_status lvni_loop_agree_stop(lvni_trainer *t)
 /* With the place of it: step, phase, shard. */
 void lvni_loop_tell_ranks(lvni_trainer *t, lvn_status failed)
 {
-    const bool own = failed != LVN_OK && failed != LVN_ERR_PEER && (failed != LVN_ERR_CANCELLED || t->signal == 0);
+    const bool own = failed != LVN_OK && failed != LVN_ERR_PEER &&
+                     (failed != LVN_ERR_CANCELLED || t->signal == 0);
     if (own && t->o.comm != NULL) {
         const lvn_error error = *lvn_last_error();
         char why[sizeof error.message];
@@ -196,7 +207,8 @@ void lvni_loop_tell_ranks(lvni_trainer *t, lvn_status failed)
 void lvni_loop_tell_last_good(const lvni_trainer *t)
 {
     if (t->saved_step >= 0 && t->o.out != NULL) {
-        lvn_error_append("; %s/checkpoints/last.safetensors keeps step %lld", t->o.out, (long long)t->saved_step);
+        lvn_error_append("; %s/checkpoints/last.safetensors keeps step %lld", t->o.out,
+                         (long long)t->saved_step);
     } else {
         lvn_error_append("; no checkpoint was written before");
     }

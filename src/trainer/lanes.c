@@ -21,9 +21,9 @@ struct lvni_lanes {
     lane *lane;
     pthread_mutex_t lock;
     pthread_cond_t go, done;
-    uint64_t round;    /* counted up for every run */
-    int active;        /* lanes that take part in this round */
-    int working;       /* of them, not finished (lane 0 is not counted) */
+    uint64_t round; /* counted up for every run */
+    int active;     /* lanes that take part in this round */
+    int working;    /* of them, not finished (lane 0 is not counted) */
     bool quit;
     lvni_lane_work work;
     void *user;

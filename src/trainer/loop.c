@@ -1,5 +1,5 @@
-/* The training loop: steps, and what happens between them. How a run is kept and stopped is in keep.c, validation in
- * validate.c. */
+/* The training loop: steps, and what happens between them. How a run is kept and stopped is in
+ * keep.c, validation in validate.c. */
 #include "log/run_log.h"
 #include "trainer/loop_impl.h"
 
@@ -23,7 +23,8 @@ static lvn_status start_loader(lvni_trainer *t)
                                    .skip_unreadable = t->o.skip_unreadable,
                                    .epoch = (uint32_t)t->at.epoch,
                                    .step_in_epoch = t->at.step_in_epoch,
-                                   .max_epochs = t->o.max_epochs > 0 ? (uint32_t)t->o.max_epochs : 0};
+                                   .max_epochs =
+                                       t->o.max_epochs > 0 ? (uint32_t)t->o.max_epochs : 0};
     return lvni_loader_create(&o, &t->loader);
 }
 
@@ -39,8 +40,9 @@ static lvn_status save(lvni_trainer *t, bool best)
     return s == LVN_OK ? s : lvni_loop_keep(t, s);
 }
 
-/* After an epoch's last step: validation, means, the checkpoint of the next epoch's beginning. What ends the run during validation leaves
- * the position between the two: all steps of the epoch done, the epoch not; resuming begins here. */
+/* After an epoch's last step: validation, means, the checkpoint of the next epoch's beginning. What
+ * ends the run during validation leaves the position between the two: all steps of the epoch done,
+ * the epoch not; resuming begins here. */
 static lvn_status end_epoch(lvni_trainer *t)
 {
     const lvn_status s = t->o.val != NULL ? lvni_loop_validate(t) : LVN_OK;
@@ -68,7 +70,8 @@ static bool was_asked_to_save(const lvni_trainer *t)
     if (t->o.plan.rank != 0 || !lvni_stop_take_save()) {
         return false;
     }
-    lvni_log_line(LVNI_LOG_INFO, "SIGUSR2: a checkpoint of step %lld (epoch %lld)", (long long)t->at.step, (long long)t->at.epoch + 1);
+    lvni_log_line(LVNI_LOG_INFO, "SIGUSR2: a checkpoint of step %lld (epoch %lld)",
+                  (long long)t->at.step, (long long)t->at.epoch + 1);
     return true;
 }
 
@@ -99,8 +102,9 @@ static lvn_status after_step(lvni_trainer *t)
     return t->signal == 0 || finished(t) ? LVN_OK : lvni_loop_stop(t, t->signal, saved);
 }
 
-/* Where ranks have a control channel they agree over it on the step to stop at: t->signal is set when that is here. (A step's message could carry the
- * signal, as it does between threads; but then the host would have to read every message of a device before it begins the next step.) */
+/* Where ranks have a control channel they agree over it on the step to stop at: t->signal is set
+ * when that is here. (A step's message could carry the signal, as it does between threads; but then
+ * the host would have to read every message of a device before it begins the next step.) */
 static lvn_status begin_step(lvni_trainer *t)
 {
     const int own = lvni_stop_signal();
@@ -163,10 +167,11 @@ static lvn_status finish_saving(lvni_trainer *t, lvn_status s)
 lvn_status lvni_trainer_fit(lvni_trainer *t)
 {
     if (lvni_trainer_finished(t)) {
-        lvni_log_line(
-            LVNI_LOG_INFO,
-            "nothing to do: the run is at step %lld, %lld epoch%s done; a larger max_epochs or max_steps trains on",
-            (long long)t->at.step, (long long)t->at.epoch, lvni_plural(t->at.epoch, " is", "s are"));
+        lvni_log_line(LVNI_LOG_INFO,
+                      "nothing to do: the run is at step %lld, %lld epoch%s done; a larger "
+                      "max_epochs or max_steps trains on",
+                      (long long)t->at.step, (long long)t->at.epoch,
+                      lvni_plural(t->at.epoch, " is", "s are"));
         return LVN_OK;
     }
     LVN_TRY(lvni_report_open(t));

@@ -1,5 +1,6 @@
-/* Meetings (meeting.h). What is brought is copied into the shard's own place for this round; there are two rounds of places, so one wait per
- * meeting is enough: who writes for the round after the next knows that everybody came to the next one, and so has read this one. */
+/* Meetings (meeting.h). What is brought is copied into the shard's own place for this round; there
+ * are two rounds of places, so one wait per meeting is enough: who writes for the round after the
+ * next knows that everybody came to the next one, and so has read this one. */
 #include "trainer/meeting_impl.h"
 
 #include "core/alloc.h"
@@ -7,7 +8,8 @@
 
 #include <string.h>
 
-static lvn_status meet(const lvni_group *group, const char *what, const lvn_tensor *mine, int64_t number, const lvni_part **parts);
+static lvn_status meet(const lvni_group *group, const char *what, const lvn_tensor *mine,
+                       int64_t number, const lvni_part **parts);
 
 lvn_status lvni_meeting_create(int shards, lvni_meeting **out)
 {
@@ -110,8 +112,9 @@ static void check_all_come(lvni_meeting *m)
     }
     if (gone != NULL && here != NULL && m->status == LVN_OK) {
         fail(m, lvn_error_set(LVN_ERR_MISMATCH, __FILE__, __LINE__,
-                              "shard %d of a group has ended while shard %d waits for it in %s: the shards of a group must make the same calls", gone->group.index,
-                              here->group.index, here->what));
+                              "shard %d of a group has ended while shard %d waits for it in %s: "
+                              "the shards of a group must make the same calls",
+                              gone->group.index, here->group.index, here->what));
     }
 }
 
@@ -127,8 +130,9 @@ static void check_same(lvni_meeting *m)
         first = first == NULL ? k : first;
         if (strcmp(first->what, k->what) != 0) {
             fail(m, lvn_error_set(LVN_ERR_MISMATCH, __FILE__, __LINE__,
-                                  "shard %d of a group is in %s while shard %d is in %s: the shards of a group must make the same calls", first->group.index, first->what,
-                                  k->group.index, k->what));
+                                  "shard %d of a group is in %s while shard %d is in %s: the "
+                                  "shards of a group must make the same calls",
+                                  first->group.index, first->what, k->group.index, k->what));
         }
     }
 }
@@ -149,7 +153,8 @@ lvn_status lvni_meeting_close(lvni_meeting *m)
 }
 
 /* Copies the tensor into the shard's place; nobody else looks at it before the shard has come. */
-static lvn_status bring(lvni_member *me, lvni_part *part, int place, const lvn_tensor *mine, int64_t number)
+static lvn_status bring(lvni_member *me, lvni_part *part, int place, const lvn_tensor *mine,
+                        int64_t number)
 {
     *part = (lvni_part){.number = number};
     if (mine == NULL) {
@@ -199,12 +204,14 @@ static lvn_status wait_for_all(lvni_meeting *m, lvni_member *me, int place, cons
     return s;
 }
 
-static lvn_status meet(const lvni_group *group, const char *what, const lvn_tensor *mine, int64_t number, const lvni_part **parts)
+static lvn_status meet(const lvni_group *group, const char *what, const lvn_tensor *mine,
+                       int64_t number, const lvni_part **parts)
 {
     lvni_meeting *m = ((const lvni_member *)(const void *)group)->meeting;
     lvni_member *me = &m->member[group->index];
     const int place = (int)(me->round % LVNI_MEETING_ROUNDS);
-    LVN_TRY(bring(me, &m->part[place][group->index], place, mine, number)); /* with such an error the shard leaves, and the others learn of it */
+    /* with such an error the shard leaves, and the others learn of it */
+    LVN_TRY(bring(me, &m->part[place][group->index], place, mine, number));
     *parts = m->part[place];
     return wait_for_all(m, me, place, what);
 }
@@ -231,7 +238,8 @@ struct lvni_dry_group {
     size_t room;
 };
 
-static lvn_status meet_dry(const lvni_group *group, const char *what, const lvn_tensor *mine, int64_t number, const lvni_part **parts)
+static lvn_status meet_dry(const lvni_group *group, const char *what, const lvn_tensor *mine,
+                           int64_t number, const lvni_part **parts)
 {
     (void)what;
     lvni_dry_group *g;

@@ -13,9 +13,9 @@ typedef struct lvni_member {
     lvni_group group; /* first: what the shard's context points at */
     lvni_meeting *meeting;
     bool expected, left;
-    uint64_t round;       /* meetings it came to */
-    const char *what;     /* it came for */
-    void *place[LVNI_MEETING_ROUNDS];  /* kept from step to step */
+    uint64_t round;                   /* meetings it came to */
+    const char *what;                 /* it came for */
+    void *place[LVNI_MEETING_ROUNDS]; /* kept from step to step */
     size_t room[LVNI_MEETING_ROUNDS];
 } lvni_member;
 
@@ -35,7 +35,8 @@ struct lvni_meeting {
     lvn_error error; /* of the first failure */
 };
 
-/* With the lock, when all shards of this rank are here, or have ended: the others' join them. *more: shards of some rank came. */
+/* With the lock, when all shards of this rank are here, or have ended: the others' join them.
+ * *more: shards of some rank came. */
 lvn_status lvni_meeting_meet_ranks(lvni_meeting *m, int place, bool *more);
 
 #endif

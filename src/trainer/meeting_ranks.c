@@ -1,5 +1,5 @@
-/* Meetings of groups that lie on several ranks: what the shards of each rank brought goes to the others in one message, and everybody's parts are
- * then whole. Called by meeting.c. */
+/* Meetings of groups that lie on several ranks: what the shards of each rank brought goes to the
+ * others in one message, and everybody's parts are then whole. Called by meeting.c. */
 #include "trainer/meeting_impl.h"
 
 #include <stdio.h>
@@ -9,8 +9,8 @@ enum { WHAT = 48, ALIGN = 64 };
 
 /* What a rank says: this, then an entry and the data for each of its shards that came. */
 typedef struct rank_head {
-    int32_t came;  /* entries; 0: its shards have ended, or none has samples */
-    int32_t here;  /* shards of this rank with samples */
+    int32_t came; /* entries; 0: its shards have ended, or none has samples */
+    int32_t here; /* shards of this rank with samples */
 } rank_head;
 
 typedef struct shard_entry {
@@ -40,8 +40,14 @@ static lvn_status write_message(lvni_meeting *m, int place)
         if (!k->expected) {
             continue;
         }
-        const size_t bytes = part->data == NULL ? 0 : (size_t)lvni_desc_numel(&part->desc) * lvn_dtype_size(part->desc.dtype);
-        shard_entry e = {.index = i, .brought = part->data != NULL, .desc = part->desc, .number = part->number, .bytes = (bytes + ALIGN - 1) / ALIGN * ALIGN};
+        const size_t bytes = part->data == NULL ? 0
+                                                : (size_t)lvni_desc_numel(&part->desc) *
+                                                      lvn_dtype_size(part->desc.dtype);
+        shard_entry e = {.index = i,
+                         .brought = part->data != NULL,
+                         .desc = part->desc,
+                         .number = part->number,
+                         .bytes = (bytes + ALIGN - 1) / ALIGN * ALIGN};
         snprintf(e.what, sizeof e.what, "%s", k->what);
         say(&m->said, &e, sizeof e);
         say(&m->said, part->data == NULL ? &e : part->data, bytes);
@@ -66,21 +72,28 @@ static lvn_status read_message(lvni_meeting *m, int rank, const lvni_said *said,
     const lvni_member *mine = first_here(m);
     at += ALIGN;
     if (head->came == 0 && head->here > 0 && m->waiting > 0) {
-        LVN_FAIL(LVN_ERR_MISMATCH, "the shards of a group on rank %d have ended while shard %d waits for them in %s: the shards of a group must make the same calls", rank,
-                 mine->group.index, mine->what);
+        LVN_FAIL(LVN_ERR_MISMATCH,
+                 "the shards of a group on rank %d have ended while shard %d waits for them in %s: "
+                 "the shards of a group must make the same calls",
+                 rank, mine->group.index, mine->what);
     }
     if (head->came > 0 && m->here > 0 && m->waiting == 0) {
-        LVN_FAIL(LVN_ERR_MISMATCH, "the shards of a group on this rank have ended while those on rank %d wait for them in %s: the shards of a group must make the same calls",
+        LVN_FAIL(LVN_ERR_MISMATCH,
+                 "the shards of a group on this rank have ended while those on rank %d wait for "
+                 "them in %s: the shards of a group must make the same calls",
                  rank, ((const shard_entry *)(const void *)at)->what);
     }
     for (int i = 0; i < head->came; i++) {
         const shard_entry *e = (const void *)at;
         at += (sizeof *e + ALIGN - 1) / ALIGN * ALIGN;
         if (m->waiting > 0 && strncmp(e->what, mine->what, WHAT - 1) != 0) {
-            LVN_FAIL(LVN_ERR_MISMATCH, "shard %d of a group is in %s while shard %d, on rank %d, is in %s: the shards of a group must make the same calls",
+            LVN_FAIL(LVN_ERR_MISMATCH,
+                     "shard %d of a group is in %s while shard %d, on rank %d, is in %s: the "
+                     "shards of a group must make the same calls",
                      mine->group.index, mine->what, e->index, rank, e->what);
         }
-        m->part[place][e->index] = (lvni_part){.data = e->brought ? at : NULL, .desc = e->desc, .number = e->number};
+        m->part[place][e->index] =
+            (lvni_part){.data = e->brought ? at : NULL, .desc = e->desc, .number = e->number};
         at += e->bytes;
     }
     return LVN_OK;

@@ -1,6 +1,7 @@
-/* What a run would take (memory.h): flat buffers by arithmetic; tensors, scratch memory and reordered weights by a dry run of one shard of
- * each size and of a validation chunk, in a lane's context of its own. Blocks that were once taken stay with their lane, so what a shard
- * takes counts for the whole run. */
+/* What a run would take (memory.h): flat buffers by arithmetic; tensors, scratch memory and
+ * reordered weights by a dry run of one shard of each size and of a validation chunk, in a lane's
+ * context of its own. Blocks that were once taken stay with their lane, so what a shard takes
+ * counts for the whole run. */
 #include "trainer/memory.h"
 
 #include "core/alloc.h"
@@ -29,7 +30,8 @@ typedef struct dry_lane {
     lvni_dry_group *group; /* coupled shards */
 } dry_lane;
 
-/* They are filled with zeros, and what the machine has not must not be filled: the system would kill the plan itself. */
+/* They are filled with zeros, and what the machine has not must not be filled: the system would
+ * kill the plan itself. */
 static lvn_status check_batch(const lvn_field *field, int n, int64_t size)
 {
     double bytes = 0.0;
@@ -43,14 +45,16 @@ static lvn_status check_batch(const lvn_field *field, int n, int64_t size)
     }
     if (bytes > (double)has) {
         char samples[LVNI_BYTES_TEXT], there[LVNI_BYTES_TEXT];
-        LVN_FAIL(LVN_ERR_DEVICE_MEMORY, "the samples alone are %s, and %s are available here", lvni_bytes_text(bytes < 0x1p63 ? (uint64_t)bytes : (uint64_t)1 << 63, samples),
+        LVN_FAIL(LVN_ERR_DEVICE_MEMORY, "the samples alone are %s, and %s are available here",
+                 lvni_bytes_text(bytes < 0x1p63 ? (uint64_t)bytes : (uint64_t)1 << 63, samples),
                  lvni_bytes_text(has, there));
     }
     return LVN_OK;
 }
 
 /* Zeros in host memory, shaped as the loader's batches. */
-static lvn_status make_batch(const lvn_dataset *dataset, int64_t size, lvni_loader_batch *b, int64_t *sample)
+static lvn_status make_batch(const lvn_dataset *dataset, int64_t size, lvni_loader_batch *b,
+                             int64_t *sample)
 {
     lvn_field field[LVN_MAX_FIELDS];
     const int n = dataset->cls->fields(dataset, field);
@@ -77,7 +81,8 @@ static void free_batch(lvni_loader_batch *b)
     }
 }
 
-/* Forward and backward of a shard, phase after phase. The gradient set has addresses alone, and is not the lane's. */
+/* Forward and backward of a shard, phase after phase. The gradient set has addresses alone, and is
+ * not the lane's. */
 static lvn_status train_dry(dry_lane *lane, const lvni_loader_batch *batch)
 {
     lvni_set *set;
@@ -106,7 +111,9 @@ static lvn_status validate_dry(const dry_lane *lane, const lvni_loader_batch *ba
     const bool before = lvn_set_grad_enabled(false);
     lvn_status s = lvn_scope_open();
     if (s == LVN_OK) {
-        (root->cls->validation_step != NULL ? root->cls->validation_step : root->cls->training_step)(root, &batch->batch, &step.now);
+        (root->cls->validation_step != NULL
+             ? root->cls->validation_step
+             : root->cls->training_step)(root, &batch->batch, &step.now);
         s = lvn_scope_close();
     }
     lvn_set_grad_enabled(before);
@@ -137,7 +144,8 @@ static lvn_status run_dry(dry_lane *lane, const lvn_dataset *dataset, int64_t si
     if (s == LVN_OK) {
         lvni_ctx *mine = lvni_ctx_get();
         lvni_ctx_set(lane->ctx);
-        s = mine->device == NULL ? work_dry(lane, &batch, training) : copy_and_work_dry(lane, &batch, training);
+        s = mine->device == NULL ? work_dry(lane, &batch, training)
+                                 : copy_and_work_dry(lane, &batch, training);
         lvni_ctx_set(mine);
     }
     free_batch(&batch);
@@ -172,7 +180,8 @@ static void read_lane(const dry_lane *lane, lvni_memory_need *need)
     need->copies = kernels.weights > need->copies ? kernels.weights : need->copies;
 }
 
-static lvn_status measure_lane(const lvni_trainer_options *o, const sizes *z, lvni_memory_need *need)
+static lvn_status measure_lane(const lvni_trainer_options *o, const sizes *z,
+                               lvni_memory_need *need)
 {
     const int lanes = o->plan.lanes, team = o->plan.cores / lanes > 1 ? o->plan.cores / lanes : 1;
     dry_lane *lane = LVNI_NEW(LVNI_TAG_TRAINER, dry_lane);
@@ -265,7 +274,8 @@ static lvn_status measure_lanes(const lvni_trainer_options *o, lvni_memory_need 
     return LVN_OK;
 }
 
-static lvn_status add_loader(const lvni_trainer_options *o, const lvn_dataset *dataset, lvni_memory_need *need)
+static lvn_status add_loader(const lvni_trainer_options *o, const lvn_dataset *dataset,
+                             lvni_memory_need *need)
 {
     size_t bytes = 0;
     const lvni_loader_options l = {.dataset = dataset,
@@ -311,19 +321,23 @@ static void count_device(const lvni_trainer_options *o, uint64_t slots, lvni_mem
     }
     need->device_name = lvni_device_name(device);
     need->device_limit = lvni_device_get_stats(device).limit;
-    const uint64_t sets = (uint64_t)lvni_plan_sets(&o->plan) + (o->plan.devices > 1 ? 1 : 0); /* the total over all ranks comes back from the host */
-    need->device_fixed = values + (o->ema.decay > 0.0 ? values : 0) + slots * block((uint64_t)m->n_weights * element) +
+    /* the total over all ranks comes back from the host */
+    const uint64_t sets = (uint64_t)lvni_plan_sets(&o->plan) + (o->plan.devices > 1 ? 1 : 0);
+    need->device_fixed = values + (o->ema.decay > 0.0 ? values : 0) +
+                         slots * block((uint64_t)m->n_weights * element) +
                          sets * block((uint64_t)(m->n_weights + m->n_records) * element);
     need->device += need->device_fixed;
 }
 
-/* Of an exported model: only weights that have another layout there are copied (recipes/exported_write.c). */
+/* Of an exported model: only weights that have another layout there are copied
+ * (recipes/exported_write.c). */
 static uint64_t count_export(const lvni_model *m)
 {
     uint64_t bytes = 0;
     for (int i = 0; i < m->n_parameters; i++) {
         const lvni_parameter *p = &m->parameters[i];
-        bytes += p->layout == LVNI_LAYOUT_PLAIN ? 0 : (uint64_t)lvn_numel(p->tensor) * sizeof(float);
+        bytes +=
+            p->layout == LVNI_LAYOUT_PLAIN ? 0 : (uint64_t)lvn_numel(p->tensor) * sizeof(float);
     }
     return bytes;
 }
@@ -331,17 +345,21 @@ static uint64_t count_export(const lvni_model *m)
 lvn_status lvni_trainer_predict_memory(const lvni_trainer_options *o, lvni_memory_need *need)
 {
     const lvni_model *m = o->model;
-    const uint64_t element = sizeof *m->weights, weights = (uint64_t)m->n_weights * element, values = (uint64_t)m->n_values * element;
-    const uint64_t slots = (uint64_t)lvni_optim_slots(&o->optim), average = o->ema.decay > 0.0 ? values : 0;
+    const uint64_t element = sizeof *m->weights, weights = (uint64_t)m->n_weights * element,
+                   values = (uint64_t)m->n_values * element;
+    const uint64_t slots = (uint64_t)lvni_optim_slots(&o->optim),
+                   average = o->ema.decay > 0.0 ? values : 0;
     *need = (lvni_memory_need){.weights = values + average,
-                               .gradients = (uint64_t)lvni_plan_sets(&o->plan) * (weights + (uint64_t)m->n_records * element),
+                               .gradients = (uint64_t)lvni_plan_sets(&o->plan) *
+                                            (weights + (uint64_t)m->n_records * element),
                                .optimizer = slots * weights};
     if (o->plan.devices > 1) { /* the total over all ranks */
         need->sum = weights + (uint64_t)m->n_records * element;
         need->gradients += need->sum;
     }
     if (o->out != NULL || o->export_model != NULL) {
-        need->saving = values + average + slots * weights + (o->export_model != NULL ? count_export(m) : 0);
+        need->saving =
+            values + average + slots * weights + (o->export_model != NULL ? count_export(m) : 0);
     }
     LVN_TRY(assign_phases(o));
     LVN_TRY(measure_lanes(o, need));
@@ -355,7 +373,8 @@ lvn_status lvni_trainer_predict_memory(const lvni_trainer_options *o, lvni_memor
     } else {
         need->decoding = train > val ? train : val;
     }
-    need->total = need->weights + need->gradients + need->optimizer + need->saving + need->batches + need->decoding + need->copies + need->lanes;
+    need->total = need->weights + need->gradients + need->optimizer + need->saving + need->batches +
+                  need->decoding + need->copies + need->lanes;
     return LVN_OK;
 }
 
@@ -377,10 +396,12 @@ void lvni_memory_print(const lvni_memory_need *n, int lanes, lvni_str *out)
     if (n->device_name != NULL) {
         lvni_str_printf(out, ", %s of it on %s", lvni_bytes_text(n->device, text), n->device_name);
     }
-    lvni_str_printf(out, " (MiB: weights %.1f, gradients %.1f, optimizer %.1f, ", (double)n->weights * mib, (double)n->gradients * mib,
+    lvni_str_printf(out, " (MiB: weights %.1f, gradients %.1f, optimizer %.1f, ",
+                    (double)n->weights * mib, (double)n->gradients * mib,
                     (double)n->optimizer * mib);
-    lvni_str_printf(out, "%d lane%s %.1f, weights reordered %.1f, batches %.1f, ", lanes, lvni_plural(lanes, "", "s"), (double)n->lanes * mib,
-                    (double)n->copies * mib, (double)n->batches * mib);
+    lvni_str_printf(out, "%d lane%s %.1f, weights reordered %.1f, batches %.1f, ", lanes,
+                    lvni_plural(lanes, "", "s"), (double)n->lanes * mib, (double)n->copies * mib,
+                    (double)n->batches * mib);
     if (n->decoding > 0) {
         lvni_str_printf(out, "decoding %.1f, ", (double)n->decoding * mib);
     }

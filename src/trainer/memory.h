@@ -1,4 +1,5 @@
-/* The peak memory of a run, foretold without running it: printed at its start and by `levin plan`; a search for the largest batch asks it. */
+/* The peak memory of a run, foretold without running it: printed at its start and by `levin plan`;
+ * a search for the largest batch asks it. */
 #ifndef LEVIN_TRAINER_MEMORY_H
 #define LEVIN_TRAINER_MEMORY_H
 
@@ -10,26 +11,31 @@ typedef struct lvni_memory_need {
     uint64_t gradients; /* all sets, and the sum over all ranks */
     uint64_t sum;       /* of the gradients, that sum */
     uint64_t optimizer;
-    uint64_t lane;      /* tensors and scratch memory of the lane that takes most */
-    uint64_t lanes;     /* of all lanes */
-    uint64_t copies;    /* reordered weights, shared by the lanes */
-    uint64_t batches;   /* of the loaders */
-    uint64_t decoding;  /* files and pixels on the way into the batches */
-    uint64_t saving;    /* the copy that checkpoints and exported models are written from */
-    uint64_t apart;     /* inside of the prediction: what is counted elsewhere */
+    uint64_t lane;     /* tensors and scratch memory of the lane that takes most */
+    uint64_t lanes;    /* of all lanes */
+    uint64_t copies;   /* reordered weights, shared by the lanes */
+    uint64_t batches;  /* of the loaders */
+    uint64_t decoding; /* files and pixels on the way into the batches */
+    uint64_t saving;   /* the copy that checkpoints and exported models are written from */
+    uint64_t apart;    /* inside of the prediction: what is counted elsewhere */
     uint64_t total;
-    uint64_t device_lane;  /* tensors of one lane on the run's device, in the end of that which takes most */
-    uint64_t device_fixed; /* of the total, on the run's device: weights, averages, gradients, optimizer */
-    uint64_t device;       /* and with the tensors of all lanes. 0: it computes on the host */
+    /* tensors of one lane on the run's device, in the end of that which takes most */
+    uint64_t device_lane;
+    /* of the total, on the run's device: weights, averages, gradients, optimizer */
+    uint64_t device_fixed;
+    uint64_t device; /* and with the tensors of all lanes. 0: it computes on the host */
     uint64_t device_limit;
     const char *device_name; /* NULL on the host */
-    int64_t refused;    /* samples of the shard or chunk that failed, when the prediction does; 0: it was something else */
+    /* samples of the shard or chunk that failed, when the prediction does; 0: it was something
+     * else */
+    int64_t refused;
 } lvni_memory_need;
 
 /* The model exists, nothing else has to. Runs the module's steps on zeros, without kernels. */
 lvn_status lvni_trainer_predict_memory(const lvni_trainer_options *options, lvni_memory_need *need);
-/* The host memory of one more rank that is a thread of this process: it has gradient sets, lanes and
- * loaders of its own and shares the rest. The numbers of the device stay, each rank has its own. */
+/* The host memory of one more rank that is a thread of this process: it has gradient sets, lanes
+ * and loaders of its own and shares the rest. The numbers of the device stay, each rank has its
+ * own. */
 void lvni_memory_add_thread(lvni_memory_need *sum, const lvni_memory_need *more);
 /* "memory: about 1.2 GiB at peak (...)", no newline. */
 void lvni_memory_print(const lvni_memory_need *need, int lanes, lvni_str *out);

@@ -2,7 +2,8 @@
 #include "core/alloc.h"
 #include "trainer/trainer.h"
 
-lvn_status lvni_trainer_parameters(const lvni_model *m, const lvni_optim_rules *rules, lvni_optim_parameter **out)
+lvn_status lvni_trainer_parameters(const lvni_model *m, const lvni_optim_rules *rules,
+                                   lvni_optim_parameter **out)
 {
     *out = NULL;
     lvni_optim_parameter *p = lvni_calloc(LVNI_TAG_TRAINER, (size_t)m->n_parameters, sizeof *p);

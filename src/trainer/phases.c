@@ -60,8 +60,11 @@ void lvni_phases_touch(const lvni_model *m, int phase)
 lvn_status lvni_phases_check_validation(const lvn_module_class *cls)
 {
     if (cls->phases != NULL && cls->validation_step == NULL) {
-        LVN_FAIL(LVN_ERR_USAGE, "the module class %s has phases and a validation set, but no validation_step: a phase's training_step alone validates nothing; "
-                 "write one, or leave the validation set out", cls->name);
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "the module class %s has phases and a validation set, but no validation_step: a "
+                 "phase's training_step alone validates nothing; "
+                 "write one, or leave the validation set out",
+                 cls->name);
     }
     return LVN_OK;
 }

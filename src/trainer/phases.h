@@ -1,5 +1,6 @@
-/* The phases of a step: which parameters and buffers each one trains (levin/nn.h says what phases are). Used by the step, the prediction of
- * memory, and reports; a module without phases has one of everything. */
+/* The phases of a step: which parameters and buffers each one trains (levin/nn.h says what phases
+ * are). Used by the step, the prediction of memory, and reports; a module without phases has one of
+ * everything. */
 #ifndef LEVIN_TRAINER_PHASES_H
 #define LEVIN_TRAINER_PHASES_H
 
@@ -12,13 +13,16 @@ int lvni_phases_count(const lvni_model *model); /* 1 .. LVNI_PHASES */
 const char *lvni_phases_name(const lvni_model *model, int phase);
 /* "critic (4417 parameters), generator (4482)": what each trains; after lvni_phases_assign. */
 void lvni_phases_describe(const lvni_model *model, lvni_str *out);
-/* Writes into parameters and buffers of the model which phase they have; all that train require gradients. */
+/* Writes into parameters and buffers of the model which phase they have; all that train require
+ * gradients. */
 void lvni_phases_assign(lvni_model *model, const lvni_optim_parameter *parameter);
-/* Between shards: from here on the tape records this phase's parameters alone, and their part of the flat buffer is what is added up. */
+/* Between shards: from here on the tape records this phase's parameters alone, and their part of
+ * the flat buffer is what is added up. */
 void lvni_phases_begin(lvni_model *model, int phase);
 /* The phase's weights were changed: reordered copies of them are out of date. */
 void lvni_phases_touch(const lvni_model *model, int phase);
-/* LVN_ERR_USAGE: phases, and a validation set that is to be looked at in one pass that nobody has written. */
+/* LVN_ERR_USAGE: phases, and a validation set that is to be looked at in one pass that nobody has
+ * written. */
 lvn_status lvni_phases_check_validation(const lvn_module_class *cls);
 
 #endif

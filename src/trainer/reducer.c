@@ -1,5 +1,5 @@
-/* From "this gradient is final" to "this bucket is ready" (reducer.h). A bucket is final in a shard when all its parameters are, and
- * ready when it is final in all shards of the wave. */
+/* From "this gradient is final" to "this bucket is ready" (reducer.h). A bucket is final in a shard
+ * when all its parameters are, and ready when it is final in all shards of the wave. */
 #include "trainer/reducer.h"
 
 #include "kernels/flat.h"
@@ -19,8 +19,9 @@ struct lvni_reducer {
     lvni_reduction *reduction;
     const lvni_model *model;
     int n_buckets, lanes;
-    int *first, *last;    /* per parameter: its buckets */
-    int *members;         /* per bucket: parameters that lie in it; one more when it has records or nothing else */
+    int *first, *last; /* per parameter: its buckets */
+    /* per bucket: parameters that lie in it; one more when it has records or nothing else */
+    int *members;
     watch *watch;         /* per lane */
     int *left;            /* of all watches */
     _Atomic int *missing; /* per bucket: shards of the wave in which it is not final */
@@ -43,7 +44,8 @@ static lvn_status allocate(lvni_reducer *d, int lanes)
     d->missing = lvni_calloc(LVNI_TAG_TRAINER, buckets, sizeof *d->missing);
     d->watch = lvni_calloc(LVNI_TAG_TRAINER, (size_t)lanes, sizeof *d->watch);
     d->left = lvni_calloc(LVNI_TAG_TRAINER, (size_t)lanes * buckets, sizeof *d->left);
-    if (d->first == NULL || d->last == NULL || d->members == NULL || d->missing == NULL || d->watch == NULL || d->left == NULL) {
+    if (d->first == NULL || d->last == NULL || d->members == NULL || d->missing == NULL ||
+        d->watch == NULL || d->left == NULL) {
         return LVN_ERR_MEMORY;
     }
     d->lanes = lanes;
@@ -71,7 +73,8 @@ static void find_parameters(lvni_reducer *d)
 {
     const lvni_model *m = d->model;
     for (int p = 0; p < m->n_parameters; p++) {
-        find_buckets(d, m->offset[p], m->offset[p] + m->parameters[p].numel, &d->first[p], &d->last[p]);
+        find_buckets(d, m->offset[p], m->offset[p] + m->parameters[p].numel, &d->first[p],
+                     &d->last[p]);
     }
 }
 
@@ -152,7 +155,8 @@ void lvni_reducer_destroy(lvni_reducer *d)
 
 lvn_status lvni_reducer_make_set(lvni_reducer *d, int i, lvni_set **out)
 {
-    return d->staged ? lvni_set_create(d->model, out) : lvni_set_create_in(d->model, lvni_reduction_set(d->reduction, i), out);
+    return d->staged ? lvni_set_create(d->model, out)
+                     : lvni_set_create_in(d->model, lvni_reduction_set(d->reduction, i), out);
 }
 
 bool lvni_reducer_merges(const lvni_reducer *d)
@@ -168,7 +172,8 @@ lvn_status lvni_reducer_open(lvni_reducer *d, const lvni_tree_node *leaf, int n_
     return lvni_reduction_begin(d->reduction, leaf, n_leaves);
 }
 
-/* Final in one more shard. Whoever completes a bucket adds what can be added by now: the memory was touched a moment ago. */
+/* Final in one more shard. Whoever completes a bucket adds what can be added by now: the memory was
+ * touched a moment ago. */
 static void bucket_final(lvni_reducer *d, int b)
 {
     if (atomic_fetch_sub_explicit(&d->missing[b], 1, memory_order_acq_rel) == 1) {
@@ -183,7 +188,8 @@ static void parameter_final(void *user, int p)
     watch *w = user;
     const lvni_model *m = w->set->model;
     if (!w->set->gradients.written[p]) { /* it is on the tape, but does not lead to the loss */
-        memset(w->set->data + m->offset[p], 0, (size_t)m->parameters[p].numel * sizeof *w->set->data);
+        memset(w->set->data + m->offset[p], 0,
+               (size_t)m->parameters[p].numel * sizeof *w->set->data);
         w->set->gradients.written[p] = LVNI_GRADIENT_ZEROS;
     }
     for (int b = w->reducer->first[p]; b >= 0 && b <= w->reducer->last[p]; b++) {
@@ -217,11 +223,13 @@ void lvni_reducer_shard_done(lvni_reducer *d, int lane)
 /* What is added of a set, from or to a device. */
 static lvn_status copy_added(const lvni_model *m, float *to, const float *from)
 {
-    LVN_TRY(lvni_mem_copy(to + m->trained_begin, from + m->trained_begin, (size_t)(m->trained_end - m->trained_begin) * sizeof *to));
+    LVN_TRY(lvni_mem_copy(to + m->trained_begin, from + m->trained_begin,
+                          (size_t)(m->trained_end - m->trained_begin) * sizeof *to));
     return lvni_mem_copy(to + m->n_weights, from + m->n_weights, (size_t)m->n_records * sizeof *to);
 }
 
-lvn_status lvni_reducer_stage(lvni_reducer *d, const lvni_tree_node *leaf, int n_leaves, lvni_set *const *set)
+lvn_status lvni_reducer_stage(lvni_reducer *d, const lvni_tree_node *leaf, int n_leaves,
+                              lvni_set *const *set)
 {
     lvni_tree_node staged[LVNI_TREE_PENDING];
     int n = 0;
@@ -229,7 +237,8 @@ lvn_status lvni_reducer_stage(lvni_reducer *d, const lvni_tree_node *leaf, int n
         if (leaf[i].slot != LVNI_TREE_EMPTY) {
             staged[n] = leaf[i];
             staged[n].slot = n;
-            LVN_TRY(copy_added(d->model, lvni_reduction_set(d->reduction, n), set[leaf[i].slot]->data));
+            LVN_TRY(
+                copy_added(d->model, lvni_reduction_set(d->reduction, n), set[leaf[i].slot]->data));
             n++;
         }
     }

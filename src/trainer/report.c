@@ -63,12 +63,13 @@ static uint64_t peak_bytes(void)
 }
 
 /* "train/loss" and so on, names kept in `text`. suffix: "_step" for those of one batch */
-static int metric_rows(const lvni_step *step, const char *prefix, const char *suffix, char text[][NAME],
-                       lvni_metric *row)
+static int metric_rows(const lvni_step *step, const char *prefix, const char *suffix,
+                       char text[][NAME], lvni_metric *row)
 {
     for (int i = 0; i < step->n_metrics; i++) {
         snprintf(text[i], sizeof text[i], "%s/%s%s", prefix, step->metric[i].name, suffix);
-        row[i] = (lvni_metric){.name = text[i], .value = step->metric[i].sum / step->metric[i].weight};
+        row[i] =
+            (lvni_metric){.name = text[i], .value = step->metric[i].sum / step->metric[i].weight};
     }
     return step->n_metrics;
 }
@@ -89,21 +90,24 @@ static int64_t steps_left(const lvni_trainer *t)
 static void show(lvni_trainer *t, const lvni_step_result *r, double now_s, bool logged, bool last)
 {
     const int64_t left = steps_left(t);
-    const double per_step = t->rate > 0.0 ? (double)t->o.plan.effective_batch / t->rate : (double)NAN;
-    const lvni_progress_state state = {.epoch = t->at.epoch,
-                                       .max_epochs = t->o.max_epochs > 0 ? t->o.max_epochs : 0,
-                                       .step = t->at.step_in_epoch,
-                                       .steps = t->o.plan.steps_per_epoch,
-                                       .loss = lvni_metric_mean(&r->metrics, "loss"),
-                                       .accuracy = lvni_metric_mean(&r->metrics, "acc"),
-                                       .samples_per_s = t->rate > 0.0 ? t->rate : (double)NAN,
-                                       .lr = r->lr,
-                                       .memory_bytes = logged || last ? peak_bytes() : lvni_alloc_get_total().peak_bytes,
-                                       .left_s = left >= 0 ? (double)left * per_step : (double)NAN};
+    const double per_step =
+        t->rate > 0.0 ? (double)t->o.plan.effective_batch / t->rate : (double)NAN;
+    const lvni_progress_state state = {
+        .epoch = t->at.epoch,
+        .max_epochs = t->o.max_epochs > 0 ? t->o.max_epochs : 0,
+        .step = t->at.step_in_epoch,
+        .steps = t->o.plan.steps_per_epoch,
+        .loss = lvni_metric_mean(&r->metrics, "loss"),
+        .accuracy = lvni_metric_mean(&r->metrics, "acc"),
+        .samples_per_s = t->rate > 0.0 ? t->rate : (double)NAN,
+        .lr = r->lr,
+        .memory_bytes = logged || last ? peak_bytes() : lvni_alloc_get_total().peak_bytes,
+        .left_s = left >= 0 ? (double)left * per_step : (double)NAN};
     lvni_progress_update(&t->progress, &state, now_s, logged, last);
 }
 
-/* Samples per second since the last measurement; one over a few milliseconds says nothing, so the old rate stays then. */
+/* Samples per second since the last measurement; one over a few milliseconds says nothing, so the
+ * old rate stays then. */
 static void measure_rate(lvni_trainer *t, double now_s)
 {
     const double s = now_s - t->logged_at_s;
@@ -149,7 +153,8 @@ lvn_status lvni_report_step(lvni_trainer *t, const lvni_step_result *r, bool las
     row[n++] = (lvni_metric){.name = "memory/peak_bytes", .value = (double)peak_bytes()};
     lvni_device *device = lvni_device_of(t->o.model->weights);
     if (device != NULL) {
-        row[n++] = (lvni_metric){.name = "memory/device_peak_bytes", .value = (double)lvni_device_get_stats(device).peak};
+        row[n++] = (lvni_metric){.name = "memory/device_peak_bytes",
+                                 .value = (double)lvni_device_get_stats(device).peak};
     }
     return lvni_metrics_write(t->log, t->at.step, t->at.epoch + 1, now_s, row, n);
 }
@@ -163,7 +168,8 @@ lvn_status lvni_report_epoch(lvni_trainer *t, bool validated)
         n += metric_rows(&t->last_val, "val", "", val_text, row + n);
     }
     lvni_str line = {0};
-    lvni_str_printf(&line, "epoch %lld done at step %lld:", (long long)t->at.epoch + 1, (long long)t->at.step);
+    lvni_str_printf(&line, "epoch %lld done at step %lld:", (long long)t->at.epoch + 1,
+                    (long long)t->at.step);
     for (int i = 0; i < n; i++) {
         lvni_str_printf(&line, " %s %.4f", row[i].name, lvni_unsigned_nan(row[i].value));
     }
@@ -171,9 +177,12 @@ lvn_status lvni_report_epoch(lvni_trainer *t, bool validated)
     lvni_log_line(LVNI_LOG_INFO, "%s", lvni_str_text(&line));
     lvni_str_free(&line);
     if (t->scaler.in_epoch > 0) {
-        lvni_log_line(LVNI_LOG_WARNING, "epoch %lld: %lld of its steps were skipped, since gradients overflowed in f16; the loss scale is %g now",
+        lvni_log_line(LVNI_LOG_WARNING,
+                      "epoch %lld: %lld of its steps were skipped, since gradients overflowed in "
+                      "f16; the loss scale is %g now",
                       (long long)t->at.epoch + 1, (long long)t->scaler.in_epoch, t->scaler.scale);
     }
-    return t->log == NULL ? LVN_OK
-                          : lvni_metrics_write(t->log, t->at.step, t->at.epoch + 1, seconds_of(t), row, n);
+    return t->log == NULL
+               ? LVN_OK
+               : lvni_metrics_write(t->log, t->at.step, t->at.epoch + 1, seconds_of(t), row, n);
 }

@@ -1,5 +1,6 @@
-/* Rows of a prediction as bytes (row_message.h): a head, then for each chunk its own, the samples' numbers and their probabilities. Ranks run the same
- * program on the same kind of machine: numbers go as they lie in memory. */
+/* Rows of a prediction as bytes (row_message.h): a head, then for each chunk its own, the samples'
+ * numbers and their probabilities. Ranks run the same program on the same kind of machine: numbers
+ * go as they lie in memory. */
 #include "trainer/row_message.h"
 
 #include "core/alloc.h"
@@ -49,10 +50,12 @@ static size_t size_of(const chunk *c)
     return sizeof *c + n * sizeof(int64_t) + (n * k * sizeof(float) + 7) / 8 * 8;
 }
 
-lvn_status lvni_rows_add(lvni_rows *r, int64_t n, int64_t k, const int64_t *sample, const float *probability)
+lvn_status lvni_rows_add(lvni_rows *r, int64_t n, int64_t k, const int64_t *sample,
+                         const float *probability)
 {
     const chunk c = {.n = n, .k = k};
-    const size_t bytes = size_of(&c), samples = (size_t)n * sizeof *sample, floats = (size_t)(n * k) * sizeof *probability;
+    const size_t bytes = size_of(&c), samples = (size_t)n * sizeof *sample,
+                 floats = (size_t)(n * k) * sizeof *probability;
     LVN_TRY(lvni_message_room(&r->data, r->size, &r->capacity, bytes));
     unsigned char *at = r->data + r->size;
     memset(at + bytes - 8, 0, n > 0 ? 8 : 0); /* what rounding leaves */
@@ -78,7 +81,8 @@ static lvn_status next(lvni_rows *r, int rank, const unsigned char *end, const c
     const bool whole = left >= sizeof *c && c->n >= 0 && c->k >= 0 && c->n <= (int64_t)left / 8 &&
                        (c->n == 0 || c->k <= (int64_t)left / (4 * c->n)) && size_of(c) <= left;
     if (!whole) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "rank %d's rows do not end where they should: ranks of different versions?", rank);
+        LVN_FAIL(LVN_ERR_CORRUPT,
+                 "rank %d's rows do not end where they should: ranks of different versions?", rank);
     }
     r->at[rank] += size_of(c);
     *out = c;
@@ -119,7 +123,10 @@ static lvn_status read_heads(lvni_rows *r, const unsigned char *all, bool *more)
     for (int rank = 0; rank < lvni_comm_world(r->comm); rank++) {
         head h = {0};
         if (r->bytes[rank] < sizeof h || r->bytes[rank] % 8 != 0) {
-            LVN_FAIL(LVN_ERR_CORRUPT, "rank %d says %zu bytes after a wave of predictions: ranks of different versions?", rank, r->bytes[rank]);
+            LVN_FAIL(
+                LVN_ERR_CORRUPT,
+                "rank %d says %zu bytes after a wave of predictions: ranks of different versions?",
+                rank, r->bytes[rank]);
         }
         memcpy(&h, all, sizeof h);
         r->at[rank] = all + sizeof h;

@@ -1,5 +1,6 @@
-/* What the ranks of a prediction say to each other after a wave: the rows of its chunks, whether there are more, and whether one was asked to
- * stop. Ranks have chunks in turn, so chunk i of all ranks comes before chunk i + 1 of any. For this folder: evaluate.c. */
+/* What the ranks of a prediction say to each other after a wave: the rows of its chunks, whether
+ * there are more, and whether one was asked to stop. Ranks have chunks in turn, so chunk i of all
+ * ranks comes before chunk i + 1 of any. For this folder: evaluate.c. */
 #ifndef LEVIN_TRAINER_ROW_MESSAGE_H
 #define LEVIN_TRAINER_ROW_MESSAGE_H
 
@@ -16,9 +17,11 @@ typedef struct lvni_rows {
 lvn_status lvni_rows_create(lvni_comm *comm, lvni_rows *out);
 void lvni_rows_free(lvni_rows *rows);
 /* A chunk of n samples with k probabilities each; n may be 0, and the pointers NULL then. */
-lvn_status lvni_rows_add(lvni_rows *rows, int64_t n, int64_t k, const int64_t *sample, const float *probability);
-/* A collective: gives what all have added to rank 0's `row` in the order of the chunks, and forgets it. *more: whether this rank has more chunks, and
- * then whether any has. LVN_ERR_CANCELLED on all ranks when one was sent a signal. */
+lvn_status lvni_rows_add(lvni_rows *rows, int64_t n, int64_t k, const int64_t *sample,
+                         const float *probability);
+/* A collective: gives what all have added to rank 0's `row` in the order of the chunks, and forgets
+ * it. *more: whether this rank has more chunks, and then whether any has. LVN_ERR_CANCELLED on all
+ * ranks when one was sent a signal. */
 lvn_status lvni_rows_exchange(lvni_rows *rows, bool *more, lvni_predict_row row, void *user);
 
 #endif

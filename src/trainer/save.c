@@ -1,6 +1,6 @@
-/* Keeping a run: the state is copied between two steps, and a thread of its own writes the copy (checkpoint, exported models) while
- * training goes on. One save is in work at a time; what failed is told at the next step or save, and at the end of the training. Called by
- * keep.c. */
+/* Keeping a run: the state is copied between two steps, and a thread of its own writes the copy
+ * (checkpoint, exported models) while training goes on. One save is in work at a time; what failed
+ * is told at the next step or save, and at the end of the training. Called by keep.c. */
 #include "core/alloc.h"
 #include "core/str.h"
 #include "core/thread.h"
@@ -18,7 +18,8 @@ typedef struct texts {
 } texts;
 
 struct lvni_saver {
-    const lvni_trainer *trainer; /* the thread reads what stays as it is: options, names, shapes, places */
+    /* the thread reads what stays as it is: options, names, shapes, places */
+    const lvni_trainer *trainer;
     pthread_t thread;
     bool has_thread;
     pthread_mutex_t lock;
@@ -135,7 +136,8 @@ static void *saver_main(void *argument)
 static lvn_status make_copies(lvni_saver *s)
 {
     const lvni_trainer *t = s->trainer;
-    const size_t values = (size_t)t->o.model->n_values * sizeof(float), weights = (size_t)t->o.model->n_weights * sizeof(float);
+    const size_t values = (size_t)t->o.model->n_values * sizeof(float),
+                 weights = (size_t)t->o.model->n_weights * sizeof(float);
     s->copy.values = lvni_alloc(LVNI_TAG_CKPT, values);
     bool good = s->copy.values != NULL;
     for (int k = 0; k < t->optim->n_slots && good; k++) {

@@ -55,8 +55,10 @@ lvn_status lvni_scaler_update(lvni_scaler *s, bool overflow, bool skipped)
     s->scale = s->scale * 0.5 > LEAST_SCALE ? s->scale * 0.5 : LEAST_SCALE;
     if (s->in_a_row == MOST_SKIPPED) {
         LVN_FAIL(LVN_ERR_NON_FINITE,
-                 "the gradient was not finite in %d steps in a row, the last with a loss scale of %g: the loss itself is likely infinite; "
-                 "try a smaller optim.lr, or precision=bf16-mixed, which needs no loss scale", MOST_SKIPPED, s->scale);
+                 "the gradient was not finite in %d steps in a row, the last with a loss scale of "
+                 "%g: the loss itself is likely infinite; "
+                 "try a smaller optim.lr, or precision=bf16-mixed, which needs no loss scale",
+                 MOST_SKIPPED, s->scale);
     }
     return LVN_OK;
 }
@@ -65,8 +67,9 @@ void lvni_scaler_print(const lvni_scaler *s, char *text, size_t size)
 {
     text[0] = '\0';
     if (s->on) {
-        snprintf(text, size, "scale=%.17g clean=%lld skipped=%lld in_a_row=%d in_epoch=%lld", s->scale, (long long)s->clean, (long long)s->skipped,
-                 s->in_a_row, (long long)s->in_epoch);
+        snprintf(text, size, "scale=%.17g clean=%lld skipped=%lld in_a_row=%d in_epoch=%lld",
+                 s->scale, (long long)s->clean, (long long)s->skipped, s->in_a_row,
+                 (long long)s->in_epoch);
     } else if (s->skipped > 0) {
         snprintf(text, size, "skipped=%lld", (long long)s->skipped);
     }
@@ -84,10 +87,12 @@ lvn_status lvni_scaler_read(const char *text, lvni_scaler *s)
         s->skipped = skipped;
         return LVN_OK;
     }
-    const int n = sscanf(text, "scale=%lf clean=%lld skipped=%lld in_a_row=%d%n in_epoch=%lld%n", &scale, &clean, &skipped, &in_a_row, &end, &in_epoch, &longer);
+    const int n = sscanf(text, "scale=%lf clean=%lld skipped=%lld in_a_row=%d%n in_epoch=%lld%n",
+                         &scale, &clean, &skipped, &in_a_row, &end, &in_epoch, &longer);
     end = n == 5 ? longer : end; /* early files do not count the epoch's */
-    if (n < 4 || in_epoch < 0 || in_epoch > skipped || text[end] != '\0' || !(scale >= LEAST_SCALE && isfinite(scale)) || clean < 0 || clean >= GROWTH_INTERVAL || skipped < 0 ||
-        in_a_row < 0) {
+    if (n < 4 || in_epoch < 0 || in_epoch > skipped || text[end] != '\0' ||
+        !(scale >= LEAST_SCALE && isfinite(scale)) || clean < 0 || clean >= GROWTH_INTERVAL ||
+        skipped < 0 || in_a_row < 0) {
         LVN_FAIL(LVN_ERR_CORRUPT, "the state of the loss scale is '%s'", text);
     }
     s->skipped = skipped; /* in every precision: the schedule counts without them */

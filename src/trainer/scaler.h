@@ -1,6 +1,7 @@
-/* Precision of a run, and the dynamic loss scale of 16-mixed: f16 gradients below 2^-24 vanish and above 65504 are infinite, so the loss is
- * multiplied before the backward pass and the gradient divided after the reduction (Micikevicius et al. 2018, section 3.2; constants as in
- * PyTorch's GradScaler). Used by step.c; its state is part of checkpoints. */
+/* Precision of a run, and the dynamic loss scale of 16-mixed: f16 gradients below 2^-24 vanish and
+ * above 65504 are infinite, so the loss is multiplied before the backward pass and the gradient
+ * divided after the reduction (Micikevicius et al. 2018, section 3.2; constants as in PyTorch's
+ * GradScaler). Used by step.c; its state is part of checkpoints. */
 #ifndef LEVIN_TRAINER_SCALER_H
 #define LEVIN_TRAINER_SCALER_H
 
@@ -10,7 +11,8 @@ typedef enum lvni_precision {
     LVNI_PRECISION_32,
     LVNI_PRECISION_BF16_MIXED, /* products in bf16, weights and sums in f32 */
     LVNI_PRECISION_16_MIXED,   /* products in f16, with loss scaling */
-    LVNI_PRECISION_BF16_TRUE   /* as bf16-mixed; the weights, too, are bf16 numbers after every step (kept in f32 memory) */
+    LVNI_PRECISION_BF16_TRUE   /* as bf16-mixed; the weights, too, are bf16 numbers after every step
+                                  (kept in f32 memory) */
 } lvni_precision;
 
 /* "bf16-mixed" and so on; one of the four (the option's choices). */
@@ -19,22 +21,24 @@ lvni_precision lvni_precision_of(const char *name);
 lvn_dtype lvni_precision_low(lvni_precision precision);
 
 typedef struct lvni_scaler {
-    bool on;         /* else scale is 1 and nothing is skipped */
+    bool on; /* else scale is 1 and nothing is skipped */
     double scale;
-    int64_t clean;   /* steps without overflow since the scale last moved */
-    int64_t skipped; /* steps of the run */
+    int64_t clean;    /* steps without overflow since the scale last moved */
+    int64_t skipped;  /* steps of the run */
     int64_t in_epoch; /* of the epoch at work */
-    int in_a_row;    /* steps with an overflow since the last one without */
+    int in_a_row;     /* steps with an overflow since the last one without */
 } lvni_scaler;
 
 void lvni_scaler_init(lvni_scaler *scaler, lvni_precision precision);
-/* After a step. overflow: an element of a summed gradient is not finite; its phase was skipped, the scale is halved (not below 2^-14); skipped: so
- * were all phases. Doubled after 2000 steps without. LVN_ERR_NON_FINITE after 50 steps with an overflow in a row. */
+/* After a step. overflow: an element of a summed gradient is not finite; its phase was skipped, the
+ * scale is halved (not below 2^-14); skipped: so were all phases. Doubled after 2000 steps without.
+ * LVN_ERR_NON_FINITE after 50 steps with an overflow in a row. */
 lvn_status lvni_scaler_update(lvni_scaler *scaler, bool overflow, bool skipped);
-/* Its state as text for a checkpoint; off: "skipped=N" of the steps before the precision changed, or empty. */
+/* Its state as text for a checkpoint; off: "skipped=N" of the steps before the precision changed,
+ * or empty. */
 void lvni_scaler_print(const lvni_scaler *scaler, char *text, size_t size);
-/* NULL text: a checkpoint without scaler. Of another precision: the skipped steps alone are taken over.
- * LVN_ERR_CORRUPT when it is anything else than what was printed. */
+/* NULL text: a checkpoint without scaler. Of another precision: the skipped steps alone are taken
+ * over. LVN_ERR_CORRUPT when it is anything else than what was printed. */
 lvn_status lvni_scaler_read(const char *text, lvni_scaler *scaler);
 
 #endif

@@ -1,5 +1,5 @@
-/* What a checkpoint of a run holds: parameters, buffers, optimizer state, averages (save.c adds the position and the epoch's metric
- * sums); and going on from one. */
+/* What a checkpoint of a run holds: parameters, buffers, optimizer state, averages (save.c adds the
+ * position and the epoch's metric sums); and going on from one. */
 #include "core/alloc.h"
 #include "tensor/device.h"
 #include "trainer/identity.h"
@@ -8,18 +8,22 @@
 #include <stdio.h>
 #include <string.h>
 
-static void add(lvni_state_entries *e, const char *prefix, const char *middle, const char *name, const lvn_tensor *like, const float *data)
+static void add(lvni_state_entries *e, const char *prefix, const char *middle, const char *name,
+                const lvn_tensor *like, const float *data)
 {
     lvni_st_tensor *t = &e->tensor[e->n];
-    snprintf(e->name[e->n], LVNI_STATE_NAME, "%s%s%s%s", prefix, middle, middle[0] != '\0' ? "/" : "", name);
-    *t = (lvni_st_tensor){.name = e->name[e->n], .dtype = like->dtype, .ndim = like->ndim, .data = data};
+    snprintf(e->name[e->n], LVNI_STATE_NAME, "%s%s%s%s", prefix, middle,
+             middle[0] != '\0' ? "/" : "", name);
+    *t = (lvni_st_tensor){
+        .name = e->name[e->n], .dtype = like->dtype, .ndim = like->ndim, .data = data};
     memcpy(t->shape, like->shape, sizeof t->shape);
     e->n++;
 }
 
 lvni_state_arrays lvni_state_of(const lvni_trainer *t)
 {
-    lvni_state_arrays a = {.values = t->o.model->weights, .average = t->ema == NULL ? NULL : t->ema->value};
+    lvni_state_arrays a = {.values = t->o.model->weights,
+                           .average = t->ema == NULL ? NULL : t->ema->value};
     memcpy(a.slot, t->optim->slot, sizeof a.slot);
     return a;
 }
@@ -31,7 +35,8 @@ static void add_all(const lvni_trainer *t, const lvni_state_arrays *a, lvni_stat
         const lvni_parameter *p = &m->parameters[i];
         add(e, LVNI_CKPT_MODEL, "", p->name, p->tensor, a->values + m->offset[i]);
         for (int k = 0; k < t->optim->n_slots; k++) {
-            add(e, LVNI_CKPT_OPTIM, t->optim->slot_name[k], p->name, p->tensor, a->slot[k] + m->offset[i]);
+            add(e, LVNI_CKPT_OPTIM, t->optim->slot_name[k], p->name, p->tensor,
+                a->slot[k] + m->offset[i]);
         }
         if (a->average != NULL) {
             add(e, LVNI_CKPT_AVERAGE, "", p->name, p->tensor, a->average + m->offset[i]);
@@ -50,8 +55,10 @@ lvn_status lvni_state_list(const lvni_trainer *t, const lvni_state_arrays *a, lv
 {
     const lvni_model *m = t->o.model;
     const size_t averages = a->average == NULL ? 0 : 1;
-    const size_t n = (size_t)m->n_parameters * (1 + averages + (size_t)t->optim->n_slots) + (size_t)m->n_buffers * (1 + averages);
-    *e = (lvni_state_entries){.tensor = lvni_calloc(LVNI_TAG_CKPT, n, sizeof *e->tensor), .name = lvni_calloc(LVNI_TAG_CKPT, n, LVNI_STATE_NAME)};
+    const size_t n = (size_t)m->n_parameters * (1 + averages + (size_t)t->optim->n_slots) +
+                     (size_t)m->n_buffers * (1 + averages);
+    *e = (lvni_state_entries){.tensor = lvni_calloc(LVNI_TAG_CKPT, n, sizeof *e->tensor),
+                              .name = lvni_calloc(LVNI_TAG_CKPT, n, LVNI_STATE_NAME)};
     if (e->tensor == NULL || e->name == NULL) {
         lvni_state_entries_free(e);
         return LVN_ERR_MEMORY;
@@ -76,10 +83,12 @@ static bool begins(const char *text, const char *with)
 static const char *advice(const char *tensor)
 {
     if (begins(tensor, LVNI_CKPT_AVERAGE)) {
-        return "it was written by a run with averaged weights where this one has none, or the other way round: give ema.decay as it was";
+        return "it was written by a run with averaged weights where this one has none, or the "
+               "other way round: give ema.decay as it was";
     }
     return begins(tensor, LVNI_CKPT_OPTIM)
-               ? "it was written with another optimizer: give optim.name and optim.momentum as they were"
+               ? "it was written with another optimizer: give optim.name and optim.momentum as "
+                 "they were"
                : "it was written by a run with another model: give model and model.* as they were";
 }
 
@@ -88,13 +97,18 @@ static lvn_status check_entry(const lvni_ckpt *ckpt, const lvni_st_tensor *mine)
 {
     const lvni_st_tensor *theirs = lvni_st_find(ckpt->file, mine->name);
     if (theirs == NULL) {
-        LVN_FAIL(LVN_ERR_USAGE, "%s has no tensor %s: %s, or start a new run from its weights (weights=%s)", ckpt->path, mine->name,
-                 advice(mine->name), ckpt->path);
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "%s has no tensor %s: %s, or start a new run from its weights (weights=%s)",
+                 ckpt->path, mine->name, advice(mine->name), ckpt->path);
     }
     const size_t axes = (size_t)mine->ndim * sizeof mine->shape[0];
-    if (theirs->dtype != mine->dtype || theirs->ndim != mine->ndim || memcmp(theirs->shape, mine->shape, axes) != 0) {
-        LVN_FAIL(LVN_ERR_USAGE, "%s: tensor %s has another shape or type than in this run: give model, model.* and the data's classes as "
-                 "they were", ckpt->path, mine->name);
+    if (theirs->dtype != mine->dtype || theirs->ndim != mine->ndim ||
+        memcmp(theirs->shape, mine->shape, axes) != 0) {
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "%s: tensor %s has another shape or type than in this run: give model, model.* "
+                 "and the data's classes as "
+                 "they were",
+                 ckpt->path, mine->name);
     }
     return LVN_OK;
 }
@@ -119,7 +133,9 @@ static lvn_status check_tensors(const lvni_ckpt *ckpt, const lvni_state_entries 
     for (int64_t i = 0; i < lvni_st_count(ckpt->file); i++) {
         const char *name = lvni_st_at(ckpt->file, i)->name;
         if (!has_entry(e, name)) {
-            LVN_FAIL(LVN_ERR_USAGE, "%s has the tensor %s, which this run does not have: %s, or start a new run from its weights (weights=%s)",
+            LVN_FAIL(LVN_ERR_USAGE,
+                     "%s has the tensor %s, which this run does not have: %s, or start a new run "
+                     "from its weights (weights=%s)",
                      ckpt->path, name, advice(name), ckpt->path);
         }
     }
@@ -192,20 +208,27 @@ static int read_updates(const char *text, int64_t updates[LVNI_PHASES])
     return n > 0 && text[0] == '\0' ? n : 0;
 }
 
-static lvn_status read_texts(const lvni_trainer *t, const lvni_ckpt *ckpt, lvni_step *sums, int64_t updates[LVNI_PHASES])
+static lvn_status read_texts(const lvni_trainer *t, const lvni_ckpt *ckpt, lvni_step *sums,
+                             int64_t updates[LVNI_PHASES])
 {
     const char *metrics = lvni_st_meta_get(ckpt->file, LVNI_STATE_EPOCH_METRICS);
     if (metrics == NULL || lvni_epoch_sums_read(metrics, sums) != LVN_OK) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "%s: its metadata " LVNI_STATE_EPOCH_METRICS " is %.200s: it cannot be resumed; remove it, and the run goes on from an "
-                 "older checkpoint, or from none", ckpt->path, metrics == NULL ? "missing" : metrics);
+        LVN_FAIL(LVN_ERR_CORRUPT,
+                 "%s: its metadata " LVNI_STATE_EPOCH_METRICS
+                 " is %.200s: it cannot be resumed; remove it, and the run goes on from an "
+                 "older checkpoint, or from none",
+                 ckpt->path, metrics == NULL ? "missing" : metrics);
     }
     const int n = read_updates(ckpt->schedule, updates);
     if (n == 0) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "%s: its metadata " LVNI_CKPT_SCHEDULE " is %.200s, not updates=NUMBER", ckpt->path,
-                 ckpt->schedule == NULL ? "missing" : ckpt->schedule);
+        LVN_FAIL(LVN_ERR_CORRUPT,
+                 "%s: its metadata " LVNI_CKPT_SCHEDULE " is %.200s, not updates=NUMBER",
+                 ckpt->path, ckpt->schedule == NULL ? "missing" : ckpt->schedule);
     }
     if (n != t->n_phases) {
-        LVN_FAIL(LVN_ERR_USAGE, "%s was written by a run whose steps have %d phase%s, those of this one have %d: start a new run from its weights (weights=%s)",
+        LVN_FAIL(LVN_ERR_USAGE,
+                 "%s was written by a run whose steps have %d phase%s, those of this one have %d: "
+                 "start a new run from its weights (weights=%s)",
                  ckpt->path, n, lvni_plural(n, "", "s"), t->n_phases, ckpt->path);
     }
     return LVN_OK;

@@ -1,4 +1,5 @@
-/* What a checkpoint holds, as a list of tensors. For this folder: written by save.c, read back by state.c. */
+/* What a checkpoint holds, as a list of tensors. For this folder: written by save.c, read back by
+ * state.c. */
 #ifndef LEVIN_TRAINER_STATE_IMPL_H
 #define LEVIN_TRAINER_STATE_IMPL_H
 
@@ -11,11 +12,12 @@
 
 enum { LVNI_STATE_NAME = 200 };
 
-/* The flat arrays that make a run's state: its own, which may lie on a device, or copies of them in host memory. */
+/* The flat arrays that make a run's state: its own, which may lie on a device, or copies of them in
+ * host memory. */
 typedef struct lvni_state_arrays {
-    float *values;                  /* n_values: weights and buffers */
-    float *slot[LVNI_OPTIM_SLOTS];  /* n_weights each; NULL where the optimizer has none */
-    float *average;                 /* n_values; NULL: no average */
+    float *values;                 /* n_values: weights and buffers */
+    float *slot[LVNI_OPTIM_SLOTS]; /* n_weights each; NULL where the optimizer has none */
+    float *average;                /* n_values; NULL: no average */
 } lvni_state_arrays;
 
 typedef struct lvni_state_entries {
@@ -26,7 +28,8 @@ typedef struct lvni_state_entries {
 
 lvni_state_arrays lvni_state_of(const lvni_trainer *trainer);
 /* Names and shapes of the trainer's model, data of the arrays. */
-lvn_status lvni_state_list(const lvni_trainer *trainer, const lvni_state_arrays *arrays, lvni_state_entries *out);
+lvn_status lvni_state_list(const lvni_trainer *trainer, const lvni_state_arrays *arrays,
+                           lvni_state_entries *out);
 void lvni_state_entries_free(lvni_state_entries *entries);
 /* "updates=12", of several phases "updates=12,11". */
 /* Nothing where no parameter has missed an update. */

@@ -1,5 +1,6 @@
-/* One optimizer step, phase after phase, each in the order of time: load the shards (the first phase; the others have the same samples), forward
- * and backward on the lanes, merge gradients in the fixed tree over shard numbers (with other ranks: reducer.h), then update.c. */
+/* One optimizer step, phase after phase, each in the order of time: load the shards (the first
+ * phase; the others have the same samples), forward and backward on the lanes, merge gradients in
+ * the fixed tree over shard numbers (with other ranks: reducer.h), then update.c. */
 #include "core/math.h"
 #include "autograd/tape.h"
 #include "kernels/flat.h"
@@ -16,9 +17,12 @@ lvn_status lvni_trainer_run_shard(const lvni_trainer *t, lvni_shard_job *job)
     lvni_ctx *ctx = lvni_ctx_get();
     const lvni_loader_batch *b = job->batch;
     const double samples = (double)b->batch.size;
-    ctx->at = (lvni_position){
-        .seed = t->o.seed, .step = (uint32_t)t->at.step, .shard = (uint32_t)b->shard, .phase = (uint32_t)t->phase,
-        .call = (uint32_t)t->phase << LVNI_CALL_BITS, .training = true};
+    ctx->at = (lvni_position){.seed = t->o.seed,
+                              .step = (uint32_t)t->at.step,
+                              .shard = (uint32_t)b->shard,
+                              .phase = (uint32_t)t->phase,
+                              .call = (uint32_t)t->phase << LVNI_CALL_BITS,
+                              .training = true};
     ctx->gradients = &job->set->gradients;
     ctx->records = job->set;
     lvni_set_begin(job->set, samples);
@@ -32,11 +36,14 @@ lvn_status lvni_trainer_run_shard(const lvni_trainer *t, lvni_shard_job *job)
     job->set->weight = job->step.weight; /* lvni_step_weigh */
     const double value = lvn_item(loss);
     lvn_status s = LVN_OK;
-    if (loss != NULL && lvn_numel(loss) == 1 && !isfinite(value) && !t->scaler.on && !lvni_device_failed()) { /* 16-mixed: an overflow, the step is skipped */
+    if (loss != NULL && lvn_numel(loss) == 1 && !isfinite(value) && !t->scaler.on &&
+        !lvni_device_failed()) {
+        /* 16-mixed: an overflow, the step is skipped */
         s = lvn_error_set(LVN_ERR_NON_FINITE, __FILE__, __LINE__,
-                          "the loss is %g at step %lld (epoch %lld), shard %lld: try a smaller optim.lr or gradient_clip_val=1",
-                          lvni_unsigned_nan(value), (long long)t->at.step, (long long)t->at.epoch + 1,
-                          (long long)b->shard);
+                          "the loss is %g at step %lld (epoch %lld), shard %lld: try a smaller "
+                          "optim.lr or gradient_clip_val=1",
+                          lvni_unsigned_nan(value), (long long)t->at.step,
+                          (long long)t->at.epoch + 1, (long long)b->shard);
     } else {
         s = lvn_backward_scaled(
             loss,
@@ -50,13 +57,17 @@ lvn_status lvni_trainer_run_shard(const lvni_trainer *t, lvni_shard_job *job)
     return closed != LVN_OK ? closed : s; /* what failed first */
 }
 
-/* Coupled shards: every group of the wave gets its meeting, to which its shards with samples will come. */
+/* Coupled shards: every group of the wave gets its meeting, to which its shards with samples will
+ * come. */
 static void open_meetings(const lvni_trainer *t, int n)
 {
-    const int64_t size = t->o.plan.group, first = t->job[0].batch->shard / size, last = t->job[n - 1].batch->shard / size;
+    const int64_t size = t->o.plan.group, first = t->job[0].batch->shard / size,
+                  last = t->job[n - 1].batch->shard / size;
     for (int i = 0; i < t->n_meetings; i++) {
         const lvni_range on = lvni_plan_ranks_of_group(&t->o.plan, (int)first + i);
-        const lvni_meeting_ranks ranks = {on.count > 1 && first + i <= last ? t->among : NULL, (int)on.start, (int)(on.start + on.count), t->o.plan.rank};
+        const lvni_meeting_ranks ranks = {on.count > 1 && first + i <= last ? t->among : NULL,
+                                          (int)on.start, (int)(on.start + on.count),
+                                          t->o.plan.rank};
         lvni_meeting_open(t->meeting[i], &ranks);
     }
     for (int i = 0; i < n; i++) {
@@ -69,7 +80,8 @@ static void open_meetings(const lvni_trainer *t, int n)
     }
 }
 
-/* Other ranks' shards of a group may still meet when those of this rank have ended, or had no samples. */
+/* Other ranks' shards of a group may still meet when those of this rank have ended, or had no
+ * samples. */
 static lvn_status close_meetings(const lvni_trainer *t)
 {
     for (int i = 0; i < t->n_meetings; i++) {
@@ -113,7 +125,8 @@ static lvn_status shard_work(void *user, int lane)
     job->step = there.step;
     if (s != LVN_OK) {
         const char *phase = lvni_phases_name(t->o.model, t->phase);
-        lvn_error_frame("step %lld, %s%sshard %lld", (long long)t->at.step, phase, phase[0] != '\0' ? ", " : "", (long long)job->batch->shard);
+        lvn_error_frame("step %lld, %s%sshard %lld", (long long)t->at.step, phase,
+                        phase[0] != '\0' ? ", " : "", (long long)job->batch->shard);
     } else if (t->watching) {
         lvni_reducer_shard_done(t->reducer, lane);
     }
@@ -170,7 +183,8 @@ static void release(lvni_trainer *t, int shard, int n)
     }
 }
 
-/* The nodes of this rank when its last n shards are done: those that wait in the tree, and these shards as they are. */
+/* The nodes of this rank when its last n shards are done: those that wait in the tree, and these
+ * shards as they are. */
 static lvn_status open_reduction(lvni_trainer *t, const lvni_tree *tree, int n)
 {
     int leaves = 0, active = 0;
@@ -182,7 +196,8 @@ static lvn_status open_reduction(lvni_trainer *t, const lvni_tree *tree, int n)
     for (int i = 0; i < n; i++) {
         if (t->job[i].batch->batch.size > 0) {
             const int shard = tree->next + i;
-            t->leaf[leaves++] = (lvni_tree_node){.begin = shard, .end = shard + 1, .slot = t->slot[i]};
+            t->leaf[leaves++] =
+                (lvni_tree_node){.begin = shard, .end = shard + 1, .slot = t->slot[i]};
             active++;
         }
     }
@@ -222,7 +237,8 @@ static lvn_status take_shard(lvni_trainer *t, int i, lvni_tree *tree, phase_sums
 static lvn_status run_wave(lvni_trainer *t, int shard, int n, lvni_tree *tree, phase_sums *sums)
 {
     LVN_TRY(load_wave(t, shard, n));
-    t->watching = shard + n >= t->o.plan.shard_end && t->reducer != NULL && !lvni_reducer_merges(t->reducer);
+    t->watching =
+        shard + n >= t->o.plan.shard_end && t->reducer != NULL && !lvni_reducer_merges(t->reducer);
     LVN_TRY(t->watching ? open_reduction(t, tree, n) : LVN_OK);
     open_meetings(t, n);
     LVN_TRY(first_failure(t, lvni_lanes_run(t->lanes, n, shard_work, t)));
@@ -260,14 +276,17 @@ static double tree_weight(const double *weight, int64_t n)
     return n == 1 ? weight[0] : tree_weight(weight, left) + tree_weight(weight + left, n - left);
 }
 
-/* The total over all ranks, what they say of their shards, and, between threads, whether one of them was asked to stop. */
-static lvn_status finish_reduction(lvni_trainer *t, const lvni_tree *tree, phase_sums *sums, lvni_set **total)
+/* The total over all ranks, what they say of their shards, and, between threads, whether one of
+ * them was asked to stop. */
+static lvn_status finish_reduction(lvni_trainer *t, const lvni_tree *tree, phase_sums *sums,
+                                   lvni_set **total)
 {
     if (lvni_reducer_merges(t->reducer)) {
         LVN_TRY(lvni_reducer_stage(t->reducer, tree->pending, tree->n_pending, t->set));
     }
     lvni_message_head *mine = (void *)t->said.data;
-    mine->signal = t->o.control == NULL ? lvni_stop_signal() : 0; /* else begin_step asks (loop.c) */
+    /* else begin_step asks (loop.c) */
+    mine->signal = t->o.control == NULL ? lvni_stop_signal() : 0;
     LVN_TRY(lvni_message_add_marks(&t->said, t->graded, t->o.model->n_parameters));
     LVN_TRY(t->o.plan.rank > 0 ? lvni_loop_note_unreadable(t->loader, &t->said) : LVN_OK);
     LVN_TRY(lvni_reducer_finish(t->reducer, t->said.data, t->said.size, total));
@@ -304,7 +323,8 @@ static void free_sets(lvni_trainer *t)
     }
 }
 
-/* Every shard once, their gradients and what they report added up; *total: NULL when no sample could be read. */
+/* Every shard once, their gradients and what they report added up; *total: NULL when no sample
+ * could be read. */
 static lvn_status run_shards(lvni_trainer *t, phase_sums *sums, lvni_set **total)
 {
     const int begin = t->o.plan.shard_begin, end = t->o.plan.shard_end;
@@ -339,12 +359,14 @@ static lvn_status run_phase(lvni_trainer *t, lvni_step_result *r)
     lvni_unused_end_phase(t);
     r->samples = sums.samples;
     if (!lvni_metrics_add(&r->metrics, &sums.metrics)) {
-        LVN_FAIL(LVN_ERR_INVALID, "the phases of a step report more than %d different metrics", LVNI_METRICS);
+        LVN_FAIL(LVN_ERR_INVALID, "the phases of a step report more than %d different metrics",
+                 LVNI_METRICS);
     }
     if (total != NULL) { /* else no sample of the step could be read: nothing to learn from */
         LVN_TRY(lvni_trainer_update(t, total, r));
     }
-    if (!r->phase[t->phase].skipped) { /* else its loss may be infinite, and nothing was learned from it */
+    if (!r->phase[t->phase].skipped) {
+        /* else its loss may be infinite, and nothing was learned from it */
         lvni_metrics_add(&t->epoch_sum, &sums.metrics);
     }
     return LVN_OK;

@@ -1,5 +1,5 @@
-/* Messages of a step or an evaluation as bytes (step_message.h). Ranks run the same program on the same kind of machine: structs go as they
- * lie in memory. */
+/* Messages of a step or an evaluation as bytes (step_message.h). Ranks run the same program on the
+ * same kind of machine: structs go as they lie in memory. */
 #include "trainer/step_message.h"
 
 #include "core/alloc.h"
@@ -9,7 +9,8 @@
 
 size_t lvni_message_limit(int64_t n_parts)
 {
-    return sizeof(lvni_message_head) + LVNI_MESSAGE_NOTE + (size_t)n_parts * (sizeof(lvni_message_part) + LVNI_METRICS * sizeof(lvni_step_metric));
+    return sizeof(lvni_message_head) + LVNI_MESSAGE_NOTE +
+           (size_t)n_parts * (sizeof(lvni_message_part) + LVNI_METRICS * sizeof(lvni_step_metric));
 }
 
 lvn_status lvni_message_create(lvni_message *m, int64_t n_parts)
@@ -50,7 +51,8 @@ lvn_status lvni_message_room(unsigned char **data, size_t size, size_t *capacity
 
 lvn_status lvni_message_add(lvni_message *m, const lvni_step *metrics, int64_t samples)
 {
-    const lvni_message_part part = {.weight = metrics->weight, .samples = samples, .n_metrics = metrics->n_metrics};
+    const lvni_message_part part = {
+        .weight = metrics->weight, .samples = samples, .n_metrics = metrics->n_metrics};
     const size_t bytes = (size_t)part.n_metrics * sizeof *metrics->metric;
     LVN_TRY(lvni_message_room(&m->data, m->size, &m->capacity, sizeof part + bytes));
     memcpy(m->data + m->size, &part, sizeof part);
@@ -99,11 +101,13 @@ lvn_status lvni_message_add_note(lvni_message *m, const char *text)
 void lvni_message_tell_note(const void *data, size_t size, const lvni_message_head *head, int rank)
 {
     if (rank > 0 && head->n_note > 0) {
-        lvni_log_line(LVNI_LOG_WARNING, "rank %d: %.*s", rank, (int)head->n_note, (const char *)data + size - head->n_note);
+        lvni_log_line(LVNI_LOG_WARNING, "rank %d: %.*s", rank, (int)head->n_note,
+                      (const char *)data + size - head->n_note);
     }
 }
 
-lvn_status lvni_message_read(const void *data, size_t size, lvni_message_head *head, lvni_message_part_fn give, void *user)
+lvn_status lvni_message_read(const void *data, size_t size, lvni_message_head *head,
+                             lvni_message_part_fn give, void *user)
 {
     const unsigned char *at = data, *end = at + size;
     lvni_message_head h = {0};
@@ -130,8 +134,10 @@ lvn_status lvni_message_read(const void *data, size_t size, lvni_message_head *h
     }
     if (h.n_marks < 0 || h.n_note < 0 || end - at != h.n_marks + h.n_note || read != h.n_parts ||
         size < sizeof h) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "a rank's message of %zu bytes does not hold the %lld parts that it names: ranks of different versions?", size,
-                 (long long)h.n_parts);
+        LVN_FAIL(LVN_ERR_CORRUPT,
+                 "a rank's message of %zu bytes does not hold the %lld parts that it names: ranks "
+                 "of different versions?",
+                 size, (long long)h.n_parts);
     }
     if (head != NULL) {
         *head = h;

@@ -1,5 +1,6 @@
-/* What a rank says to all others beside the buckets of a step: the metrics of its shards, and whether it was asked to stop. Every rank reads
- * every message, in rank order, which is shard order: sums of metrics and weights have the same bits everywhere. For this folder. */
+/* What a rank says to all others beside the buckets of a step: the metrics of its shards, and
+ * whether it was asked to stop. Every rank reads every message, in rank order, which is shard
+ * order: sums of metrics and weights have the same bits everywhere. For this folder. */
 #ifndef LEVIN_TRAINER_STEP_MESSAGE_H
 #define LEVIN_TRAINER_STEP_MESSAGE_H
 
@@ -27,7 +28,8 @@ typedef struct lvni_message_part {
 
 enum { LVNI_MESSAGE_NOTE = 512 };
 
-/* Room for `bytes` more behind the `size` bytes of *data, which may move; it holds *capacity bytes and stays valid on LVN_ERR_MEMORY. */
+/* Room for `bytes` more behind the `size` bytes of *data, which may move; it holds *capacity bytes
+ * and stays valid on LVN_ERR_MEMORY. */
 lvn_status lvni_message_room(unsigned char **data, size_t size, size_t *capacity, size_t bytes);
 
 /* The most bytes of a message with n parts. */
@@ -51,8 +53,11 @@ lvn_status lvni_message_add_note(lvni_message *message, const char *text);
 /* Rank 0 tells the note of another rank's message, if it has one; `head` is the message's. */
 void lvni_message_tell_note(const void *data, size_t size, const lvni_message_head *head, int rank);
 
-/* Calls part(user, weight, samples, metrics) for each; `head` may be NULL. LVN_ERR_CORRUPT when the bytes are no message. */
-typedef void (*lvni_message_part_fn)(void *user, const lvni_message_part *part, const lvni_step *metrics);
-lvn_status lvni_message_read(const void *data, size_t size, lvni_message_head *head, lvni_message_part_fn part, void *user);
+/* Calls part(user, weight, samples, metrics) for each; `head` may be NULL. LVN_ERR_CORRUPT when the
+ * bytes are no message. */
+typedef void (*lvni_message_part_fn)(void *user, const lvni_message_part *part,
+                                     const lvni_step *metrics);
+lvn_status lvni_message_read(const void *data, size_t size, lvni_message_head *head,
+                             lvni_message_part_fn part, void *user);
 
 #endif

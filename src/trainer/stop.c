@@ -1,4 +1,5 @@
-/* Signals only set a flag; the loop looks at it between steps (trainer.h). A host program gets its own handlers back. */
+/* Signals only set a flag; the loop looks at it between steps (trainer.h). A host program gets its
+ * own handlers back. */
 #include "core/exit_code.h"
 #include "log/run_log.h"
 #include "trainer/trainer.h"
@@ -9,23 +10,29 @@
 #include <string.h>
 #include <unistd.h>
 
-/* `levin train ... | head`: a reader that went away is no reason to stop training, hence SIGPIPE. */
+/* `levin train ... | head`: a reader that went away is no reason to stop training, hence
+ * SIGPIPE. */
 static const int taken[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE};
 enum { TAKEN = sizeof taken / sizeof *taken };
 
 static volatile sig_atomic_t early, save_asked;
 static _Atomic int asked; /* exchanged: two signals may be handled at once, by two threads */
-static _Atomic int noted; /* that the ranks agreed on; apart, since the second Ctrl-C of this process must be its own */
+/* that the ranks agreed on; apart, since the second Ctrl-C of this process must be its own */
+static _Atomic int noted;
 static struct sigaction before[TAKEN];
 static bool installed;
 static bool deferring; /* this process trains, and does nothing else */
 
 const char *lvni_stop_name(int signal_number)
 {
-    return signal_number == SIGINT ? "Ctrl-C" : signal_number == SIGTERM ? "SIGTERM" : signal_number == SIGHUP ? "SIGHUP" : "SIGUSR1";
+    return signal_number == SIGINT    ? "Ctrl-C"
+           : signal_number == SIGTERM ? "SIGTERM"
+           : signal_number == SIGHUP  ? "SIGHUP"
+                                      : "SIGUSR1";
 }
 
-/* Nothing is there yet that a stop could harm, and what goes on (a long list of files, a long download of weights) is not worth waiting for. */
+/* Nothing is there yet that a stop could harm, and what goes on (a long list of files, a long
+ * download of weights) is not worth waiting for. */
 static void leave(int signal_number, bool keyboard)
 {
     lvni_log_from_signal(keyboard, "stopped: ");
@@ -50,10 +57,12 @@ static void note(int signal_number, siginfo_t *info, void *context)
         memset(&standard, 0, sizeof standard);
         standard.sa_handler = SIG_DFL;
         sigaction(SIGINT, &standard, NULL);
-        lvni_log_from_signal(keyboard, "stopped at once: what came after the last checkpoint is lost\n");
+        lvni_log_from_signal(keyboard,
+                             "stopped at once: what came after the last checkpoint is lost\n");
         raise(SIGINT);
     } else if (signal_number == SIGINT) {
-        lvni_log_from_signal(keyboard, "stopping after this step; Ctrl-C again stops at once, without saving\n");
+        lvni_log_from_signal(
+            keyboard, "stopping after this step; Ctrl-C again stops at once, without saving\n");
     }
 }
 
@@ -107,7 +116,8 @@ void lvni_stop_install_early(void)
     pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 }
 
-/* Those that end the process, but for one that is ignored (nohup): blocked it would come all the same. */
+/* Those that end the process, but for one that is ignored (nohup): blocked it would come all the
+ * same. */
 static void hold_ends(void)
 {
     static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
@@ -158,7 +168,8 @@ void lvni_stop_remove(void)
 {
     for (int i = 0; installed && i < TAKEN; i++) {
         if (deferring && (taken[i] == SIGUSR1 || taken[i] == SIGUSR2)) {
-            signal(taken[i], SIG_IGN); /* there is nothing left to save, which is no reason to end of it */
+            /* there is nothing left to save, which is no reason to end of it */
+            signal(taken[i], SIG_IGN);
         } else {
             sigaction(taken[i], &before[i], NULL);
         }
@@ -169,7 +180,8 @@ void lvni_stop_remove(void)
 
 int lvni_stop_signal(void)
 {
-    const int agreed = noted; /* first: who started this process may send it another one while it saves */
+    /* first: who started this process may send it another one while it saves */
+    const int agreed = noted;
     return agreed != 0 ? agreed : asked;
 }
 

@@ -13,7 +13,8 @@
 static lvn_status make_reducer(lvni_trainer *t, int lanes, int sets)
 {
     const lvni_plan *plan = &t->o.plan;
-    const int64_t most = lvni_plan_shards_of(plan, 0).count; /* shards of a rank: the first has no fewer than any other */
+    /* shards of a rank: the first has no fewer than any other */
+    const int64_t most = lvni_plan_shards_of(plan, 0).count;
     const lvni_reducer_options o = {.comm = t->o.comm,
                                     .model = t->o.model,
                                     .shards = plan->shards,
@@ -22,7 +23,8 @@ static lvn_status make_reducer(lvni_trainer *t, int lanes, int sets)
                                     .bucket_bytes = t->o.bucket_bytes,
                                     .message = lvni_message_limit(most) +
                                                (size_t)t->o.model->n_parameters};
-    t->leaf = lvni_calloc(LVNI_TAG_TRAINER, (size_t)LVNI_TREE_PENDING + (size_t)lanes, sizeof *t->leaf);
+    t->leaf =
+        lvni_calloc(LVNI_TAG_TRAINER, (size_t)LVNI_TREE_PENDING + (size_t)lanes, sizeof *t->leaf);
     t->shard_weight = lvni_calloc(LVNI_TAG_TRAINER, (size_t)plan->shards, sizeof *t->shard_weight);
     if (t->leaf == NULL || t->shard_weight == NULL) {
         return LVN_ERR_MEMORY;
@@ -48,14 +50,17 @@ static lvn_status make_lanes_and_sets(lvni_trainer *t)
     t->slot = lvni_calloc(LVNI_TAG_TRAINER, (size_t)lanes, sizeof *t->slot);
     t->set = lvni_calloc(LVNI_TAG_TRAINER, (size_t)n, sizeof *t->set);
     t->free_set = lvni_calloc(LVNI_TAG_TRAINER, (size_t)n, sizeof *t->free_set);
-    t->held = lvni_calloc(LVNI_TAG_TRAINER, (size_t)(plan->shard_end - plan->shard_begin), sizeof(const lvni_loader_batch *));
-    if (t->held == NULL || t->job == NULL || t->slot == NULL || t->set == NULL || t->free_set == NULL) {
+    t->held = lvni_calloc(LVNI_TAG_TRAINER, (size_t)(plan->shard_end - plan->shard_begin),
+                          sizeof(const lvni_loader_batch *));
+    if (t->held == NULL || t->job == NULL || t->slot == NULL || t->set == NULL ||
+        t->free_set == NULL) {
         return LVN_ERR_MEMORY;
     }
     LVN_TRY(t->o.comm != NULL && plan->devices > 1 ? make_reducer(t, lanes, n) : LVN_OK);
     for (; t->n_sets < n; t->n_sets++) {
         lvni_set **set = &t->set[t->n_sets];
-        LVN_TRY(t->reducer != NULL ? lvni_reducer_make_set(t->reducer, t->n_sets, set) : lvni_set_create(t->o.model, set));
+        LVN_TRY(t->reducer != NULL ? lvni_reducer_make_set(t->reducer, t->n_sets, set)
+                                   : lvni_set_create(t->o.model, set));
     }
     return LVN_OK;
 }
@@ -72,7 +77,9 @@ static lvn_status make_meetings(lvni_trainer *t)
     for (; t->n_meetings < most; t->n_meetings++) {
         LVN_TRY(lvni_meeting_create(plan->group, &t->meeting[t->n_meetings]));
     }
-    return plan->coupled && t->o.comm != NULL && lvni_plan_shares_groups(plan) ? lvni_among_create(t->o.comm, &t->among) : LVN_OK;
+    return plan->coupled && t->o.comm != NULL && lvni_plan_shares_groups(plan)
+               ? lvni_among_create(t->o.comm, &t->among)
+               : LVN_OK;
 }
 
 /* The tape records nothing for frozen parameters; their gradients are zeros. */
@@ -83,7 +90,8 @@ static lvn_status make_optim(lvni_trainer *t)
     LVN_TRY(lvni_trainer_parameters(m, &t->o.rules, &p));
     lvni_phases_assign(m, p);
     t->n_phases = lvni_phases_count(m);
-    const lvn_status s = lvni_optim_create(&t->o.optim, m->n_weights, p, m->n_parameters, &t->optim);
+    const lvn_status s =
+        lvni_optim_create(&t->o.optim, m->n_weights, p, m->n_parameters, &t->optim);
     lvni_free(p);
     return s;
 }
@@ -114,7 +122,8 @@ lvn_status lvni_trainer_create(const lvni_trainer_options *options, lvni_trainer
     }
     s = s == LVN_OK ? lvni_unused_watch(t) : s;
     if (s == LVN_OK && options->ema.decay > 0.0) {
-        s = lvni_ema_create(&options->ema, options->model->weights, options->model->n_values, &t->ema);
+        s = lvni_ema_create(&options->ema, options->model->weights, options->model->n_values,
+                            &t->ema);
     }
     if (s != LVN_OK) {
         lvni_trainer_destroy(t);

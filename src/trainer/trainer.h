@@ -1,8 +1,10 @@
-/* The trainer: one model, one training set, one optimizer, on this process's lanes. Made by a recipe, run by lvni_trainer_fit.
+/* The trainer: one model, one training set, one optimizer, on this process's lanes. Made by a
+ * recipe, run by lvni_trainer_fit.
  *
  *   meeting.c   what coupled shards do together
  *   scaler.c    precision, and the loss scale of 16-mixed
- *   step.c      one optimizer step: load, forward and backward per shard, merge in the tree; update.c: clip, update
+ *   step.c      one optimizer step: load, forward and backward per shard, merge in the tree;
+ *     update.c: clip, update
  *   phases.c    which parameters a phase of a step trains
  *   reducer.c    the same tree over several ranks; step_message.c: what they say of their shards
  *   trainer.c   create and destroy; parameters.c: the model's parameters as the optimizer sees them
@@ -30,42 +32,47 @@
 #include "trainer/scaler.h"
 #include "trainer/step_message.h"
 
-struct lvni_metrics; /* log/metrics.h */
+struct lvni_metrics;                  /* log/metrics.h */
 typedef struct lvni_saver lvni_saver; /* save.c */
 
 typedef struct lvni_trainer_options {
-    lvni_model *model;          /* borrowed, as all pointers here */
+    lvni_model *model; /* borrowed, as all pointers here */
     const lvn_dataset *train;
-    const lvn_dataset *val;     /* NULL: no validation */
+    const lvn_dataset *val; /* NULL: no validation */
     lvni_plan plan;
     lvni_optim_options optim;
-    lvni_optim_rules rules;     /* all zero: every parameter alike */
+    lvni_optim_rules rules; /* all zero: every parameter alike */
     lvni_schedule schedule;
     lvni_ema_options ema;
-    bool use_ema;               /* validation and export_model see the average */
+    bool use_ema; /* validation and export_model see the average */
     lvni_precision precision;
-    double gradient_clip_val;   /* 2-norm; 0: off */
+    double gradient_clip_val; /* 2-norm; 0: off */
     uint64_t seed;
-    int64_t max_epochs;         /* -1: no limit */
-    int64_t max_steps;          /* -1: no limit */
-    int workers;                /* loader threads */
+    int64_t max_epochs; /* -1: no limit */
+    int64_t max_steps;  /* -1: no limit */
+    int workers;        /* loader threads */
     /* That each of them keeps to decode samples; for the prediction of memory alone. */
     size_t worker_bytes, val_worker_bytes;
     bool skip_unreadable;
     bool balanced; /* samples are drawn with replacement, classes alike (data/sampler.h) */
-    lvni_comm *comm;            /* of plan.devices ranks; NULL: one. Every rank has a trainer, all options alike but for plan.rank; out,
-                                   export_model and the words of a run are rank 0's */
-    lvni_control *control;      /* of this process, where it is one rank of several: told every step, so that who is lost is named with its own; NULL: none */
+    lvni_comm
+        *comm; /* of plan.devices ranks; NULL: one. Every rank has a trainer, all options alike but
+                  for plan.rank; out, export_model and the words of a run are rank 0's */
+    /* of this process, where it is one rank of several: told every step, so that who is lost is
+     * named with its own; NULL: none */
+    lvni_control *control;
     int64_t bucket_bytes;       /* of gradients that travel at once; with a comm */
     const char *out;            /* run directory, exists; NULL: nothing is written */
     int64_t save_every_n_steps; /* 0: at the end of epochs only */
     int64_t log_every_n_steps;
     bool quiet;
-    const char *config_json;    /* for checkpoints */
-    const char *run_id;         /* for checkpoints; NULL: none */
-    lvni_st_meta card;          /* what the model says of itself, for checkpoints; key NULL: nothing */
-    /* Write the model for others; called beside each `last` and `best`, in a thread of its own while training goes on. May be NULL.
-     * name: "last" or "best"; values: the model's n_values after `step`, laid out as its `weights`, which is in use by then. */
+    const char *config_json; /* for checkpoints */
+    const char *run_id;      /* for checkpoints; NULL: none */
+    /* what the model says of itself, for checkpoints; key NULL: nothing */
+    lvni_st_meta card;
+    /* Write the model for others; called beside each `last` and `best`, in a thread of its own
+     * while training goes on. May be NULL. name: "last" or "best"; values: the model's n_values
+     * after `step`, laid out as its `weights`, which is in use by then. */
     lvn_status (*export_model)(void *user, const char *name, const float *values, int64_t step);
     void *user;
 } lvni_trainer_options;
@@ -91,65 +98,73 @@ typedef struct lvni_shard_job {
     const lvni_loader_batch *batch;
     lvni_set *set;
     lvni_step step;
-    lvni_meeting *meeting; /* of its group; NULL: the shards are not coupled, or this one has no samples */
+    /* of its group; NULL: the shards are not coupled, or this one has no samples */
+    lvni_meeting *meeting;
 } lvni_shard_job;
 
 typedef struct lvni_trainer {
     lvni_trainer_options o;
     lvni_lanes *lanes;
-    lvni_shard_job *job;     /* one per lane */
-    lvni_set **set;          /* gradient sets: lanes + those that wait in the tree */
+    lvni_shard_job *job; /* one per lane */
+    lvni_set **set;      /* gradient sets: lanes + those that wait in the tree */
     int n_sets;
-    int *free_set;           /* stack of their numbers */
+    int *free_set; /* stack of their numbers */
     int n_free;
-    int *slot;               /* per lane: number of the set it works in */
-    lvni_meeting **meeting;  /* coupled shards: one for each group in work; else NULL */
+    int *slot;              /* per lane: number of the set it works in */
+    lvni_meeting **meeting; /* coupled shards: one for each group in work; else NULL */
     int n_meetings;
-    lvni_among *among;       /* when groups lie on several ranks */
-    lvni_reducer *reducer;   /* several ranks; NULL: one */
-    lvni_tree_node *leaf;    /* with a reducer: the nodes of this rank in a step */
-    double *shard_weight;    /* with a reducer: of all shards of all ranks */
-    lvni_message said;       /* with a reducer: what this rank tells of its shards */
-    bool watching;           /* the wave in work goes into the reduction as it is */
-    int signal;              /* that asked some rank to stop, as of the last step; the same on all ranks */
-    bool stop_asked;         /* the control channel knows of this rank's signal */
-    int n_phases, phase;     /* of a step, and the one in work */
-    const lvni_loader_batch **held; /* per shard of this rank: its batch, until the last phase is done with it */
-    bool torn;               /* the last step failed between two phases: the weights are of no step */
+    lvni_among *among;     /* when groups lie on several ranks */
+    lvni_reducer *reducer; /* several ranks; NULL: one */
+    lvni_tree_node *leaf;  /* with a reducer: the nodes of this rank in a step */
+    double *shard_weight;  /* with a reducer: of all shards of all ranks */
+    lvni_message said;     /* with a reducer: what this rank tells of its shards */
+    bool watching;         /* the wave in work goes into the reduction as it is */
+    /* that asked some rank to stop, as of the last step; the same on all ranks */
+    int signal;
+    bool stop_asked;     /* the control channel knows of this rank's signal */
+    int n_phases, phase; /* of a step, and the one in work */
+    /* per shard of this rank: its batch, until the last phase is done with it */
+    const lvni_loader_batch **held;
+    /* the last step failed between two phases: the weights are of no step */
+    bool torn;
     lvni_optim *optim;
     lvni_scaler scaler;
-    lvni_ema *ema;           /* of the model's n_values values; NULL: off */
+    lvni_ema *ema;                    /* of the model's n_values values; NULL: off */
     lvni_loader *loader, *val_loader; /* NULL until needed */
     lvni_ckpt_position at;
-    lvni_saver *saver;       /* NULL before the first save */
-    int64_t saved_step;      /* of checkpoints/last, as far as it is known to be written; -1: none yet */
+    lvni_saver *saver; /* NULL before the first save */
+    /* of checkpoints/last, as far as it is known to be written; -1: none yet */
+    int64_t saved_step;
     bool *graded; /* of each parameter: a shard of the phase in work has a gradient of it */
-    bool *used;              /* of each parameter: the first step gave it a gradient; NULL: told, or another rank's matter */
-    lvni_step epoch_sum;     /* metrics of the epoch so far, without skipped steps */
-    struct lvni_metrics *log;  /* metrics.jsonl */
-    uint64_t data_identity;  /* of the training set (identity.h) */
+    /* of each parameter: the first step gave it a gradient; NULL: told, or another rank's matter */
+    bool *used;
+    lvni_step epoch_sum;      /* metrics of the epoch so far, without skipped steps */
+    struct lvni_metrics *log; /* metrics.jsonl */
+    uint64_t data_identity;   /* of the training set (identity.h) */
     uint64_t start_ns;
-    double earlier_s;        /* that the run took before it was resumed */
+    double earlier_s; /* that the run took before it was resumed */
     int64_t samples_this_run;
-    int64_t logged_at;       /* samples_this_run and time of the last logging point, for the rate */
+    int64_t logged_at; /* samples_this_run and time of the last logging point, for the rate */
     double logged_at_s;
-    double rate;             /* samples per second since the last logging point */
+    double rate; /* samples per second since the last logging point */
     lvni_progress progress;
-    lvni_step last_val;      /* of the newest validation */
+    lvni_step last_val; /* of the newest validation */
 } lvni_trainer;
 
 lvn_status lvni_trainer_create(const lvni_trainer_options *options, lvni_trainer **out);
 void lvni_trainer_destroy(lvni_trainer *trainer);
-/* Continue from a checkpoint: before lvni_trainer_fit. LVN_ERR_USAGE when it is of another model, optimizer or (within an epoch) run. */
+/* Continue from a checkpoint: before lvni_trainer_fit. LVN_ERR_USAGE when it is of another model,
+ * optimizer or (within an epoch) run. */
 lvn_status lvni_trainer_restore(lvni_trainer *trainer, const lvni_ckpt *ckpt);
 /* Train to the end. LVN_ERR_CANCELLED: stopped by a signal, the checkpoint is written. */
 lvn_status lvni_trainer_fit(lvni_trainer *trainer);
 /* Nothing is left to do: neither steps nor the validation of the last epoch. */
 bool lvni_trainer_finished(const lvni_trainer *trainer);
 
-/* The parameters with the settings that the rules give them, and their phases; freed by the caller. LVN_ERR_USAGE as lvni_optim_rules_apply and
- * lvni_optim_phases_apply. */
-lvn_status lvni_trainer_parameters(const lvni_model *model, const lvni_optim_rules *rules, lvni_optim_parameter **out);
+/* The parameters with the settings that the rules give them, and their phases; freed by the caller.
+ * LVN_ERR_USAGE as lvni_optim_rules_apply and lvni_optim_phases_apply. */
+lvn_status lvni_trainer_parameters(const lvni_model *model, const lvni_optim_rules *rules,
+                                   lvni_optim_parameter **out);
 
 /* One optimizer step (step.c). */
 lvn_status lvni_trainer_step(lvni_trainer *trainer, lvni_step_result *result);
@@ -157,52 +172,68 @@ lvn_status lvni_trainer_step(lvni_trainer *trainer, lvni_step_result *result);
 /* report.c: metrics.jsonl and the progress line. */
 lvn_status lvni_report_open(lvni_trainer *trainer);
 void lvni_report_close(lvni_trainer *trainer);
-lvn_status lvni_report_step(lvni_trainer *trainer, const lvni_step_result *result, bool last_of_epoch);
-lvn_status lvni_report_epoch(lvni_trainer *trainer, bool validated); /* means of the epoch and of validation */
+lvn_status lvni_report_step(lvni_trainer *trainer, const lvni_step_result *result,
+                            bool last_of_epoch);
+/* means of the epoch and of validation */
+lvn_status lvni_report_epoch(lvni_trainer *trainer, bool validated);
 /* The mean of a metric; NaN when there is none. */
 double lvni_metric_mean(const lvni_step *step, const char *name);
 
 /* save.c */
-/* Copy the state, and begin to write it: checkpoints/last (best: as best, too) and the exported models. Waits for the save before, and
- * returns its error. */
+/* Copy the state, and begin to write it: checkpoints/last (best: as best, too) and the exported
+ * models. Waits for the save before, and returns its error. */
 lvn_status lvni_trainer_save_start(lvni_trainer *trainer, bool best);
 /* The error of a save that is done, once; without waiting for one that is not. */
 lvn_status lvni_trainer_save_poll(lvni_trainer *trainer);
 /* Everything that was started is written, or its error is returned. */
 lvn_status lvni_trainer_save_wait(lvni_trainer *trainer);
-void lvni_saver_destroy(lvni_saver *saver);                     /* waits; NULL is fine */
-/* epoch_sums.c: [["loss", sum, weight], ...], exact. Reading: LVN_ERR_CORRUPT (without the file's name) when it is anything else. */
+void lvni_saver_destroy(lvni_saver *saver); /* waits; NULL is fine */
+/* epoch_sums.c: [["loss", sum, weight], ...], exact. Reading: LVN_ERR_CORRUPT (without the file's
+ * name) when it is anything else. */
 lvn_status lvni_epoch_sums_write(const lvni_step *sums, lvni_str *out);
 lvn_status lvni_epoch_sums_read(const char *text, lvni_step *sums);
 
-/* Metrics of a dataset in evaluation mode: chunks of plan->eval_batch_size dealt to the lanes, added in chunk order; over all ranks of `comm`
- * (NULL: one), each of which has a loader of its chunks, with the same result. LVN_ERR_CANCELLED on all ranks when one was sent a signal. */
-lvn_status lvni_evaluate(const lvni_model *model, lvni_loader *loader, lvni_lanes *lanes, lvni_comm *comm, lvni_step *result);
-/* Let the model stand for its average, if there is one and use_ema is on, and for its own weights again. */
+/* Metrics of a dataset in evaluation mode: chunks of plan->eval_batch_size dealt to the lanes,
+ * added in chunk order; over all ranks of `comm` (NULL: one), each of which has a loader of its
+ * chunks, with the same result. LVN_ERR_CANCELLED on all ranks when one was sent a signal. */
+lvn_status lvni_evaluate(const lvni_model *model, lvni_loader *loader, lvni_lanes *lanes,
+                         lvni_comm *comm, lvni_step *result);
+/* Let the model stand for its average, if there is one and use_ema is on, and for its own weights
+ * again. */
 void lvni_trainer_show_average(const lvni_trainer *trainer, bool average);
-/* Probabilities: row(user, sample index, K probabilities) in order. Over the ranks of `comm` (NULL: one), each of which has a loader of its chunks
- * in turn, rank 0 gets the rows of all, a wave of chunks at a time. LVN_ERR_CANCELLED as above. */
-typedef lvn_status (*lvni_predict_row)(void *user, int64_t sample, const float *probability, int64_t n_classes);
-lvn_status lvni_predict(const lvni_model *model, lvni_loader *loader, lvni_lanes *lanes, lvni_comm *comm, lvni_predict_row row, void *user);
+/* Probabilities: row(user, sample index, K probabilities) in order. Over the ranks of `comm` (NULL:
+ * one), each of which has a loader of its chunks in turn, rank 0 gets the rows of all, a wave of
+ * chunks at a time. LVN_ERR_CANCELLED as above. */
+typedef lvn_status (*lvni_predict_row)(void *user, int64_t sample, const float *probability,
+                                       int64_t n_classes);
+lvn_status lvni_predict(const lvni_model *model, lvni_loader *loader, lvni_lanes *lanes,
+                        lvni_comm *comm, lvni_predict_row row, void *user);
 
-/* Signals that ask for a stop (SIGINT, SIGTERM, SIGHUP unless it is ignored (nohup), SIGUSR1): noted, looked at between steps. A second SIGINT
- * ends the process at once; the first says so. SIGUSR2 asks for a checkpoint and no stop. */
+/* Signals that ask for a stop (SIGINT, SIGTERM, SIGHUP unless it is ignored (nohup), SIGUSR1):
+ * noted, looked at between steps. A second SIGINT ends the process at once; the first says so.
+ * SIGUSR2 asks for a checkpoint and no stop. */
 void lvni_stop_install(void);
-/* Before there is a run directory: SIGINT, SIGTERM and SIGHUP end the process at once, with their exit codes; SIGUSR1, whose exit code promises a
- * checkpoint, is noted for lvni_stop_install, which takes over when the first file is about to be written. */
+/* Before there is a run directory: SIGINT, SIGTERM and SIGHUP end the process at once, with their
+ * exit codes; SIGUSR1, whose exit code promises a checkpoint, is noted for lvni_stop_install, which
+ * takes over when the first file is about to be written. */
 void lvni_stop_install_early(void);
-/* As soon as a process knows that it will train: SIGUSR1 and SIGUSR2, which ask for a checkpoint and would end it now, wait for
- * lvni_stop_install_early, also where another program is executed in between; and they come to nothing after lvni_stop_remove. */
+/* As soon as a process knows that it will train: SIGUSR1 and SIGUSR2, which ask for a checkpoint
+ * and would end it now, wait for lvni_stop_install_early, also where another program is executed in
+ * between; and they come to nothing after lvni_stop_remove. */
 void lvni_stop_defer(void);
-/* Before this process becomes the launcher of its ranks: they wait again, and those that have come come again; SIGINT, SIGTERM and SIGHUP wait for
- * the launcher, too, which knows what is to be removed. Nothing after lvni_stop_install, and where no handlers are. */
+/* Before this process becomes the launcher of its ranks: they wait again, and those that have come
+ * come again; SIGINT, SIGTERM and SIGHUP wait for the launcher, too, which knows what is to be
+ * removed. Nothing after lvni_stop_install, and where no handlers are. */
 void lvni_stop_hand_over(void);
-void lvni_stop_remove(void);  /* the handlers from before are back; the signal stays noted until the next install */
-/* A rank that is leaving says why, and writes its error record, though whoever ends the run sends it a signal meanwhile. */
+/* the handlers from before are back; the signal stays noted until the next install */
+void lvni_stop_remove(void);
+/* A rank that is leaving says why, and writes its error record, though whoever ends the run sends
+ * it a signal meanwhile. */
 void lvni_stop_hold(void);
-int lvni_stop_signal(void); /* 0: none */
+int lvni_stop_signal(void);     /* 0: none */
 bool lvni_stop_take_save(void); /* SIGUSR2 came since the last call */
-void lvni_stop_note(int signal_number); /* the ranks agreed to stop for it: from now on that is the one; 0: nothing */
+/* the ranks agreed to stop for it: from now on that is the one; 0: nothing */
+void lvni_stop_note(int signal_number);
 const char *lvni_stop_name(int signal_number); /* "Ctrl-C", "SIGTERM", ... */
 
 #endif

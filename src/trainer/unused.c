@@ -39,7 +39,11 @@ void lvni_unused_tell(lvni_trainer *t)
     for (int i = 0; t->used != NULL && i < m->n_parameters; i++) {
         seen += t->used[i] ? 1 : 0;
         if (!t->used[i] && m->parameters[i].phase >= 0) {
-            lvni_str_printf(&names, n > 0 && n < NAMED ? ", %s" : n == 0 ? "%s" : "", m->parameters[i].name);
+            lvni_str_printf(&names,
+                            n > 0 && n < NAMED ? ", %s"
+                            : n == 0           ? "%s"
+                                               : "",
+                            m->parameters[i].name);
             n++;
         }
     }

@@ -1,5 +1,5 @@
-/* From the summed gradient of a phase to new weights: divide, skip or clip, update; and what a step does once, after its last phase. Called by
- * the step (step.c). */
+/* From the summed gradient of a phase to new weights: divide, skip or clip, update; and what a step
+ * does once, after its last phase. Called by the step (step.c). */
 #include "core/math.h"
 #include "kernels/flat.h"
 #include "tensor/device.h"
@@ -11,8 +11,9 @@
 static double norm_of(const lvni_trainer *t, const lvni_set *total)
 {
     const int64_t begin = t->o.model->trained_begin, end = t->o.model->trained_end;
-    return t->reducer != NULL ? lvni_optim_norm_of_blocks(t->optim, lvni_reducer_blocks(t->reducer), begin, end)
-                              : lvni_optim_gradient_norm(t->optim, total->data, begin, end);
+    return t->reducer != NULL
+               ? lvni_optim_norm_of_blocks(t->optim, lvni_reducer_blocks(t->reducer), begin, end)
+               : lvni_optim_gradient_norm(t->optim, total->data, begin, end);
 }
 
 double lvni_trainer_loss_factor(const lvni_trainer *t)
@@ -31,7 +32,8 @@ lvn_status lvni_trainer_update(lvni_trainer *t, const lvni_set *total, lvni_step
     lvni_phase_result *p = &r->phase[t->phase];
     r->lr = t->o.optim.lr * lvni_schedule_factor(&t->o.schedule, t->at.step - t->scaler.skipped);
     p->grad_norm = norm_of(t, total) / divisor;
-    LVN_TRY(lvni_device_take_error()); /* of the merges and the norm; what follows computes later and is told after the next step */
+    /* of the merges and the norm; what follows computes later and is told after the next step */
+    LVN_TRY(lvni_device_take_error());
     p->skipped = t->scaler.on && !isfinite(p->grad_norm);
     p->updated = !p->skipped;
     if (p->skipped) {
@@ -80,5 +82,7 @@ lvn_status lvni_trainer_end_updates(lvni_trainer *t, const lvni_step_result *r)
     if (updated && t->ema != NULL) {
         lvni_ema_update(t->ema, t->o.model->weights, updates_of(t) - 1);
     }
-    return t->scaler.on && (overflow || updated) ? lvni_scaler_update(&t->scaler, overflow, !updated) : LVN_OK;
+    return t->scaler.on && (overflow || updated)
+               ? lvni_scaler_update(&t->scaler, overflow, !updated)
+               : LVN_OK;
 }

@@ -1,4 +1,5 @@
-/* What ranks do when one of them has no memory: all calls that allocate, and the pages of regions that not all ranks could open. */
+/* What ranks do when one of them has no memory: all calls that allocate, and the pages of regions
+ * that not all ranks could open. */
 #include "dist_cases.h"
 
 #include "core/alloc.h"
@@ -16,8 +17,13 @@ static void sums_of_nothing(const float *g, int64_t n, double *partial)
     (void)g, (void)n, (void)partial;
 }
 
-static const lvni_reduction_options small = {
-    .shards = 64, .sets = 1, .n = 9000, .n_norm = 9000, .bucket = 4096, .message = 8, .sumsq = sums_of_nothing};
+static const lvni_reduction_options small = {.shards = 64,
+                                             .sets = 1,
+                                             .n = 9000,
+                                             .n_norm = 9000,
+                                             .bucket = 4096,
+                                             .message = 8,
+                                             .sumsq = sums_of_nothing};
 
 lvn_status dist_allocate(lvni_comm *comm)
 {
@@ -56,8 +62,8 @@ static int64_t shared_blocks(void)
     for (const struct dirent *e; dir != NULL && (e = readdir(dir)) != NULL;) {
         char target[64] = "";
         struct stat st;
-        if (readlinkat(dirfd(dir), e->d_name, target, sizeof target - 1) > 0 && strstr(target, "memfd:levin") != NULL &&
-            fstatat(dirfd(dir), e->d_name, &st, 0) == 0) {
+        if (readlinkat(dirfd(dir), e->d_name, target, sizeof target - 1) > 0 &&
+            strstr(target, "memfd:levin") != NULL && fstatat(dirfd(dir), e->d_name, &st, 0) == 0) {
             blocks += (int64_t)st.st_blocks;
         }
     }
@@ -102,9 +108,12 @@ bool dist_case_regions_refused(dist_rank *me)
         if (me->rank == last) {
             left = lvni_alloc_fail_at(0);
         }
-        RANK_CHECK(me, lvni_comm_broadcast(me->comm, &left, sizeof left, last) == LVN_OK, "allocation %d", (int)k);
-        RANK_CHECK(me, status == (left > 0 ? LVN_OK : LVN_ERR_MEMORY), "allocation %d: status %d", (int)k, (int)status);
-        RANK_CHECK(me, shared_blocks() == before, "allocation %d: %lld blocks of 512 bytes more", (int)k, (long long)(shared_blocks() - before));
+        RANK_CHECK(me, lvni_comm_broadcast(me->comm, &left, sizeof left, last) == LVN_OK,
+                   "allocation %d", (int)k);
+        RANK_CHECK(me, status == (left > 0 ? LVN_OK : LVN_ERR_MEMORY), "allocation %d: status %d",
+                   (int)k, (int)status);
+        RANK_CHECK(me, shared_blocks() == before, "allocation %d: %lld blocks of 512 bytes more",
+                   (int)k, (long long)(shared_blocks() - before));
     }
     RANK_CHECK(me, k > 5, "%d allocations", (int)k);
     return true;

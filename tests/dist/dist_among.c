@@ -1,4 +1,5 @@
-/* Conformance of exchanges among neighbouring ranks: overlapping runs at once, sizes that differ, a rank that gives up. */
+/* Conformance of exchanges among neighbouring ranks: overlapping runs at once, sizes that differ, a
+ * rank that gives up. */
 #include "dist_cases.h"
 
 #include "dist/among.h"
@@ -26,18 +27,22 @@ static bool exchange(dist_rank *me, lvni_among *a, int lo, int hi, int k, unsign
     for (size_t i = 0; i < n; i++) {
         memory[i] = byte_of(me->rank, k, i);
     }
-    RANK_CHECK(me, lvni_among_exchange(a, lo, hi, memory, n, &said) == LVN_OK, "round %d among %d to %d", k, lo, hi - 1);
+    RANK_CHECK(me, lvni_among_exchange(a, lo, hi, memory, n, &said) == LVN_OK,
+               "round %d among %d to %d", k, lo, hi - 1);
     for (int rank = lo; rank < hi; rank++) {
         const unsigned char *got = said[rank - lo].data;
-        RANK_CHECK(me, said[rank - lo].bytes == length_of(rank, k), "round %d, rank %d says %zu bytes", k, rank, said[rank - lo].bytes);
+        RANK_CHECK(me, said[rank - lo].bytes == length_of(rank, k),
+                   "round %d, rank %d says %zu bytes", k, rank, said[rank - lo].bytes);
         for (size_t i = 0; i < said[rank - lo].bytes; i++) {
-            RANK_CHECK(me, got[i] == byte_of(rank, k, i), "round %d, rank %d, byte %zu", k, rank, i);
+            RANK_CHECK(me, got[i] == byte_of(rank, k, i), "round %d, rank %d, byte %zu", k, rank,
+                       i);
         }
     }
     return true;
 }
 
-/* Every rank with its neighbour below, then with the one above, each pair as often as its number says; and all together between. */
+/* Every rank with its neighbour below, then with the one above, each pair as often as its number
+ * says; and all together between. */
 bool dist_case_among(dist_rank *me)
 {
     lvni_among *a;
@@ -54,7 +59,9 @@ bool dist_case_among(dist_rank *me)
         RANK_CHECK(me, lvni_comm_barrier(me->comm) == LVN_OK, "collectives go on beside them");
     }
     const lvni_said *said;
-    RANK_CHECK(me, lvni_among_exchange(a, me->rank + 1, me->rank + 2, NULL, 0, &said) == LVN_ERR_INVALID, "a run without this rank");
+    RANK_CHECK(
+        me, lvni_among_exchange(a, me->rank + 1, me->rank + 2, NULL, 0, &said) == LVN_ERR_INVALID,
+        "a run without this rank");
     lvni_among_destroy(a);
     RANK_CHECK(me, lvni_among_create(me->comm, &a) == LVN_OK, "create again");
     for (int k = 0; k < 9 && good; k++) {
@@ -75,7 +82,9 @@ bool dist_case_among_abort(dist_rank *me)
         lvni_comm_abort(me->comm, "shard 3 is no good");
     }
     const lvn_status s = lvni_among_exchange(a, 0, me->world, "x", 1, &said);
-    RANK_CHECK(me, s == LVN_ERR_PEER && strcmp(lvn_last_error()->message, "shard 3 is no good") == 0, "status %d", (int)s);
+    RANK_CHECK(me,
+               s == LVN_ERR_PEER && strcmp(lvn_last_error()->message, "shard 3 is no good") == 0,
+               "status %d", (int)s);
     lvni_among_destroy(a);
     return true;
 }

@@ -12,44 +12,55 @@
 static const lvn_dtype types[] = {LVN_F32, LVN_F64, LVN_I64, LVN_I32, LVN_U8, LVN_BF16, LVN_F16};
 enum { N_TYPES = sizeof types / sizeof *types };
 
-/* Is part `part` (of n elements) of the reduction in `got`? Every element of short runs, some of long ones. */
-static bool reduced(dist_rank *me, const void *got, int64_t first, int64_t n, lvn_dtype dtype, lvni_reduce how, int salt)
+/* Is part `part` (of n elements) of the reduction in `got`? Every element of short runs, some of
+ * long ones. */
+static bool reduced(dist_rank *me, const void *got, int64_t first, int64_t n, lvn_dtype dtype,
+                    lvni_reduce how, int salt)
 {
     const size_t size = lvn_dtype_size(dtype);
     const int64_t stride = n > 3000 ? 37 : 1;
     for (int64_t i = 0; i < n; i += i + stride < n || i == n - 1 ? stride : n - 1 - i) {
         unsigned char want[8];
         dist_expect(want, dtype, how, me->world, first + i, salt);
-        RANK_CHECK(me, memcmp((const char *)got + (size_t)i * size, want, size) == 0, "%s %d, element %lld of %lld", lvn_dtype_name(dtype),
-                   (int)how, (long long)i, (long long)n);
+        RANK_CHECK(me, memcmp((const char *)got + (size_t)i * size, want, size) == 0,
+                   "%s %d, element %lld of %lld", lvn_dtype_name(dtype), (int)how, (long long)i,
+                   (long long)n);
     }
     return true;
 }
 
-static bool reduce_one(dist_rank *me, int64_t n, lvn_dtype dtype, lvni_reduce how, bool shared, bool in_place)
+static bool reduce_one(dist_rank *me, int64_t n, lvn_dtype dtype, lvni_reduce how, bool shared,
+                       bool in_place)
 {
     const size_t size = lvn_dtype_size(dtype), bytes = (size_t)n * size, world = (size_t)me->world;
     const int salt = (int)n + (int)dtype * 7 + (int)how;
     void *in = NULL, *out = NULL, *part = dist_take(me, bytes);
     if (shared) {
-        RANK_CHECK(me, lvni_comm_alloc(me->comm, bytes * world, &in) == LVN_OK && lvni_comm_alloc(me->comm, bytes, &out) == LVN_OK, "alloc");
+        RANK_CHECK(me,
+                   lvni_comm_alloc(me->comm, bytes * world, &in) == LVN_OK &&
+                       lvni_comm_alloc(me->comm, bytes, &out) == LVN_OK,
+                   "alloc");
     } else {
         in = dist_take(me, bytes * world);
         out = dist_take(me, bytes);
     }
     dist_fill(in, dtype, me->rank, n, salt);
     void *to = in_place ? in : out;
-    RANK_CHECK(me, lvni_comm_all_reduce(me->comm, in, to, n, dtype, how) == LVN_OK, "all-reduce of %lld %s", (long long)n, lvn_dtype_name(dtype));
+    RANK_CHECK(me, lvni_comm_all_reduce(me->comm, in, to, n, dtype, how) == LVN_OK,
+               "all-reduce of %lld %s", (long long)n, lvn_dtype_name(dtype));
     if (!reduced(me, to, 0, n, dtype, how, salt)) {
         return false;
     }
     dist_fill(in, dtype, me->rank, n * me->world, salt);
-    RANK_CHECK(me, lvni_comm_reduce_scatter(me->comm, in, part, n, dtype, how) == LVN_OK, "reduce-scatter");
+    RANK_CHECK(me, lvni_comm_reduce_scatter(me->comm, in, part, n, dtype, how) == LVN_OK,
+               "reduce-scatter");
     if (!reduced(me, part, n * me->rank, n, dtype, how, salt)) {
         return false;
     }
     if (shared) {
-        RANK_CHECK(me, lvni_comm_free(me->comm, in) == LVN_OK && lvni_comm_free(me->comm, out) == LVN_OK, "free");
+        RANK_CHECK(
+            me, lvni_comm_free(me->comm, in) == LVN_OK && lvni_comm_free(me->comm, out) == LVN_OK,
+            "free");
     }
     dist_give_back(me);
     return true;
@@ -64,15 +75,22 @@ bool dist_case_reduce(dist_rank *me)
             for (int how = 0; how < 3; how++) {
                 if ((how == 0 || sizes[s] <= 1000) &&
                     !(reduce_one(me, sizes[s], types[t], (lvni_reduce)how, false, (s & 1) != 0) &&
-                      (!all_ways || (reduce_one(me, sizes[s], types[t], (lvni_reduce)how, true, true) &&
-                                     reduce_one(me, sizes[s], types[t], (lvni_reduce)how, true, false))))) {
+                      (!all_ways ||
+                       (reduce_one(me, sizes[s], types[t], (lvni_reduce)how, true, true) &&
+                        reduce_one(me, sizes[s], types[t], (lvni_reduce)how, true, false))))) {
                     return false;
                 }
             }
         }
     }
-    RANK_CHECK(me, lvni_comm_all_reduce(me->comm, NULL, NULL, 1, LVN_BOOL, LVNI_REDUCE_SUM) == LVN_ERR_DTYPE, "bool");
-    RANK_CHECK(me, lvni_comm_all_reduce(me->comm, NULL, NULL, -1, LVN_F32, LVNI_REDUCE_SUM) == LVN_ERR_INVALID, "-1 elements");
+    RANK_CHECK(me,
+               lvni_comm_all_reduce(me->comm, NULL, NULL, 1, LVN_BOOL, LVNI_REDUCE_SUM) ==
+                   LVN_ERR_DTYPE,
+               "bool");
+    RANK_CHECK(me,
+               lvni_comm_all_reduce(me->comm, NULL, NULL, -1, LVN_F32, LVNI_REDUCE_SUM) ==
+                   LVN_ERR_INVALID,
+               "-1 elements");
     return true;
 }
 
@@ -108,14 +126,17 @@ static bool move_one(dist_rank *me, size_t n, bool shared, int salt)
     }
     unsigned char *all = shared ? block : out;
     fill_bytes(all + rank * n, me->rank, n, salt);
-    RANK_CHECK(me, lvni_comm_all_gather(me->comm, all + rank * n, n, all) == LVN_OK, "all-gather in place");
+    RANK_CHECK(me, lvni_comm_all_gather(me->comm, all + rank * n, n, all) == LVN_OK,
+               "all-gather in place");
     for (size_t r = 0; r < world; r++) {
-        RANK_CHECK(me, bytes_are(all + r * n, (int)r, 0, n, salt), "all-gather of %zu bytes, those of rank %zu", n, r);
+        RANK_CHECK(me, bytes_are(all + r * n, (int)r, 0, n, salt),
+                   "all-gather of %zu bytes, those of rank %zu", n, r);
     }
     fill_bytes(in, me->rank, n * world, salt + 1);
     RANK_CHECK(me, lvni_comm_all_to_all(me->comm, in, n, out) == LVN_OK, "all-to-all");
     for (size_t r = 0; r < world; r++) {
-        RANK_CHECK(me, bytes_are(out + r * n, (int)r, rank * n, n, salt + 1), "all-to-all of %zu bytes, those of rank %zu", n, r);
+        RANK_CHECK(me, bytes_are(out + r * n, (int)r, rank * n, n, salt + 1),
+                   "all-to-all of %zu bytes, those of rank %zu", n, r);
     }
     const int root = (int)(n % world);
     fill_bytes(in, me->rank, n, salt + 2);
@@ -133,7 +154,8 @@ static bool gather_sized(dist_rank *me, size_t unit, int salt)
     void *got = NULL;
     const size_t mine = unit * (size_t)(me->rank % 3);
     fill_bytes(in, me->rank, mine, salt);
-    RANK_CHECK(me, lvni_comm_all_gather_sized(me->comm, in, mine, &got, size) == LVN_OK, "sized all-gather");
+    RANK_CHECK(me, lvni_comm_all_gather_sized(me->comm, in, mine, &got, size) == LVN_OK,
+               "sized all-gather");
     const unsigned char *at = got;
     for (int r = 0; r < me->world; r++) {
         RANK_CHECK(me, size[r] == unit * (size_t)(r % 3), "size of rank %d: %zu", r, size[r]);
@@ -149,12 +171,14 @@ bool dist_case_move(dist_rank *me)
 {
     static const size_t sizes[] = {0, 1, 8, 65, 4096, 70001, 600001};
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
-        if (!move_one(me, sizes[s], false, (int)s) || !move_one(me, sizes[s], true, (int)s) || !gather_sized(me, sizes[s], (int)s)) {
+        if (!move_one(me, sizes[s], false, (int)s) || !move_one(me, sizes[s], true, (int)s) ||
+            !gather_sized(me, sizes[s], (int)s)) {
             return false;
         }
         RANK_CHECK(me, lvni_comm_barrier(me->comm) == LVN_OK, "barrier");
     }
-    RANK_CHECK(me, lvni_comm_broadcast(me->comm, NULL, 8, me->world) == LVN_ERR_INVALID, "no such root");
+    RANK_CHECK(me, lvni_comm_broadcast(me->comm, NULL, 8, me->world) == LVN_ERR_INVALID,
+               "no such root");
     RANK_CHECK(me, lvni_comm_broadcast(me->comm, NULL, 8, -1) == LVN_ERR_INVALID, "no such root");
     return true;
 }
@@ -162,18 +186,25 @@ bool dist_case_move(dist_rank *me)
 bool dist_case_memory(dist_rank *me)
 {
     void *p = NULL, *q = NULL;
-    RANK_CHECK(me, lvni_comm_alloc(me->comm, (size_t)1 << 61, &p) == LVN_ERR_MEMORY && p == NULL, "more than there can be");
-    RANK_CHECK(me, lvni_comm_alloc(me->comm, (size_t)1 << 43, &p) == LVN_ERR_MEMORY && p == NULL, "more than there is");
+    RANK_CHECK(me, lvni_comm_alloc(me->comm, (size_t)1 << 61, &p) == LVN_ERR_MEMORY && p == NULL,
+               "more than there can be");
+    RANK_CHECK(me, lvni_comm_alloc(me->comm, (size_t)1 << 43, &p) == LVN_ERR_MEMORY && p == NULL,
+               "more than there is");
     for (int round = 0; round < 20; round++) {
         const size_t n = 100000;
-        RANK_CHECK(me, lvni_comm_alloc(me->comm, n, &p) == LVN_OK && lvni_comm_alloc(me->comm, 0, &q) == LVN_OK, "round %d", round);
+        RANK_CHECK(me,
+                   lvni_comm_alloc(me->comm, n, &p) == LVN_OK &&
+                       lvni_comm_alloc(me->comm, 0, &q) == LVN_OK,
+                   "round %d", round);
         RANK_CHECK(me, (uintptr_t)p % 64 == 0 && (uintptr_t)q % 64 == 0, "alignment");
         const unsigned char *bytes = p;
         for (size_t i = 0; i < n; i++) {
             RANK_CHECK(me, bytes[i] == 0, "byte %zu of new memory", i);
         }
         memset(p, 0xff, n);
-        RANK_CHECK(me, lvni_comm_free(me->comm, p) == LVN_OK && lvni_comm_free(me->comm, q) == LVN_OK, "free");
+        RANK_CHECK(me,
+                   lvni_comm_free(me->comm, p) == LVN_OK && lvni_comm_free(me->comm, q) == LVN_OK,
+                   "free");
     }
     RANK_CHECK(me, lvni_comm_free(me->comm, &q) == LVN_ERR_INVALID, "not ours");
     return true;
@@ -187,17 +218,27 @@ bool dist_case_count(dist_rank *me)
     float small[SMALL_N] = {0};
     RANK_CHECK(me, lvni_comm_alloc(me->comm, N * sizeof(float), &block) == LVN_OK, "alloc");
     lvni_comm_bytes from = lvni_comm_count(me->comm);
-    RANK_CHECK(me, lvni_comm_all_reduce(me->comm, block, block, N, LVN_F32, LVNI_REDUCE_SUM) == LVN_OK, "all-reduce");
+    RANK_CHECK(me,
+               lvni_comm_all_reduce(me->comm, block, block, N, LVN_F32, LVNI_REDUCE_SUM) == LVN_OK,
+               "all-reduce");
     lvni_comm_bytes to = lvni_comm_count(me->comm);
-    /* Its slice of the others' numbers, and their results outside of it: 2 (W-1)/W for equal slices. */
-    const double ring = 2.0 * (double)others / (double)me->world * N * 4.0, received = (double)(to.received - from.received);
-    RANK_CHECK(me, received >= ring - 64.0 * 4.0 * me->world && received <= ring + 64.0 * 4.0 * me->world, "received %.0f, a ring %.0f", received,
-               ring);
+    /* Its slice of the others' numbers, and their results outside of it: 2 (W-1)/W for equal
+     * slices. */
+    const double ring = 2.0 * (double)others / (double)me->world * N * 4.0,
+                 received = (double)(to.received - from.received);
+    RANK_CHECK(
+        me, received >= ring - 64.0 * 4.0 * me->world && received <= ring + 64.0 * 4.0 * me->world,
+        "received %.0f, a ring %.0f", received, ring);
     from = to;
-    RANK_CHECK(me, lvni_comm_all_reduce(me->comm, small, small, SMALL_N, LVN_F32, LVNI_REDUCE_SUM) == LVN_OK, "all-reduce");
+    RANK_CHECK(me,
+               lvni_comm_all_reduce(me->comm, small, small, SMALL_N, LVN_F32, LVNI_REDUCE_SUM) ==
+                   LVN_OK,
+               "all-reduce");
     to = lvni_comm_count(me->comm);
-    RANK_CHECK(me, to.received - from.received == others * sizeof small, "received %llu", (unsigned long long)(to.received - from.received));
-    RANK_CHECK(me, to.sent - from.sent == (others > 0 ? sizeof small : 0), "sent %llu", (unsigned long long)(to.sent - from.sent));
+    RANK_CHECK(me, to.received - from.received == others * sizeof small, "received %llu",
+               (unsigned long long)(to.received - from.received));
+    RANK_CHECK(me, to.sent - from.sent == (others > 0 ? sizeof small : 0), "sent %llu",
+               (unsigned long long)(to.sent - from.sent));
     from = to;
     RANK_CHECK(me, lvni_comm_broadcast(me->comm, small, sizeof small, 0) == LVN_OK, "broadcast");
     to = lvni_comm_count(me->comm);
@@ -214,15 +255,24 @@ bool dist_case_mismatch(dist_rank *me)
         return true;
     }
     const bool odd = me->rank == me->world - 1;
-    RANK_CHECK(me, lvni_comm_all_reduce(me->comm, x, x, odd ? 8 : 4, LVN_F32, LVNI_REDUCE_SUM) == LVN_ERR_MISMATCH, "sizes");
+    RANK_CHECK(me,
+               lvni_comm_all_reduce(me->comm, x, x, odd ? 8 : 4, LVN_F32, LVNI_REDUCE_SUM) ==
+                   LVN_ERR_MISMATCH,
+               "sizes");
     char want[256];
-    snprintf(want, sizeof want, "rank 0 calls all-reduce (sum) of 4 f32, rank %d calls all-reduce (sum) of 8 f32", me->world - 1);
+    snprintf(want, sizeof want,
+             "rank 0 calls all-reduce (sum) of 4 f32, rank %d calls all-reduce (sum) of 8 f32",
+             me->world - 1);
     RANK_CHECK(me, strcmp(lvn_last_error()->message, want) == 0, "%s", want);
-    const lvn_status s = odd ? lvni_comm_broadcast(me->comm, x, 12, 0) : lvni_comm_barrier(me->comm);
+    const lvn_status s =
+        odd ? lvni_comm_broadcast(me->comm, x, 12, 0) : lvni_comm_barrier(me->comm);
     RANK_CHECK(me, s == LVN_ERR_MISMATCH, "calls");
-    snprintf(want, sizeof want, "rank 0 calls barrier, rank %d calls broadcast of 12 bytes from rank 0", me->world - 1);
+    snprintf(want, sizeof want,
+             "rank 0 calls barrier, rank %d calls broadcast of 12 bytes from rank 0",
+             me->world - 1);
     RANK_CHECK(me, strcmp(lvn_last_error()->message, want) == 0, "%s", want);
-    RANK_CHECK(me, lvni_comm_all_reduce(me->comm, x, x, 8, LVN_F32, LVNI_REDUCE_MAX) == LVN_OK, "the same again");
+    RANK_CHECK(me, lvni_comm_all_reduce(me->comm, x, x, 8, LVN_F32, LVNI_REDUCE_MAX) == LVN_OK,
+               "the same again");
     return true;
 }
 
@@ -242,11 +292,15 @@ bool dist_case_abort(dist_rank *me)
         RANK_CHECK(me, pthread_create(&thread, NULL, abort_soon, me->comm) == 0, "thread");
         pthread_join(thread, NULL);
     }
-    const lvn_status waited = lvni_comm_barrier(me->comm); /* the others are in here when it happens */
+    /* the others are in here when it happens */
+    const lvn_status waited = lvni_comm_barrier(me->comm);
     RANK_CHECK(me, waited == LVN_ERR_PEER, "%s", lvn_status_name(waited));
-    RANK_CHECK(me, strcmp(lvn_last_error()->message, "the trainer of rank 0 found no data") == 0, "the first reason stays");
+    RANK_CHECK(me, strcmp(lvn_last_error()->message, "the trainer of rank 0 found no data") == 0,
+               "the first reason stays");
     float x = 0.0f;
-    RANK_CHECK(me, lvni_comm_all_reduce(me->comm, &x, &x, 1, LVN_F32, LVNI_REDUCE_SUM) == LVN_ERR_PEER, "and from then on");
+    RANK_CHECK(me,
+               lvni_comm_all_reduce(me->comm, &x, &x, 1, LVN_F32, LVNI_REDUCE_SUM) == LVN_ERR_PEER,
+               "and from then on");
     return true;
 }
 

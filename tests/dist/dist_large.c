@@ -19,9 +19,11 @@ static bool large_sum(dist_rank *me, float *x)
     for (int64_t i = 0; i < LARGE; i += PERIOD) {
         memcpy(x + i, mine, sizeof mine);
     }
-    RANK_CHECK(me, lvni_comm_all_reduce(me->comm, x, x, LARGE, LVN_F32, LVNI_REDUCE_SUM) == LVN_OK, "all-reduce");
+    RANK_CHECK(me, lvni_comm_all_reduce(me->comm, x, x, LARGE, LVN_F32, LVNI_REDUCE_SUM) == LVN_OK,
+               "all-reduce");
     for (int64_t i = 0; i < LARGE; i += PERIOD) {
-        RANK_CHECK(me, memcmp(x + i, want, sizeof want) == 0, "elements %lld to %lld", (long long)i, (long long)i + PERIOD - 1);
+        RANK_CHECK(me, memcmp(x + i, want, sizeof want) == 0, "elements %lld to %lld", (long long)i,
+                   (long long)i + PERIOD - 1);
     }
     return true;
 }
@@ -51,7 +53,8 @@ static lvn_status endless_call(dist_rank *me, lvni_reduction *r, float *x, float
     case 0: return lvni_comm_barrier(me->comm);
     case 1: return lvni_comm_all_reduce(me->comm, x, x, N, LVN_F32, LVNI_REDUCE_MAX);
     case 2: return lvni_comm_all_reduce(me->comm, x, x, 8, LVN_F32, LVNI_REDUCE_MAX);
-    case 3: return lvni_comm_reduce_scatter(me->comm, x, y, N / me->world, LVN_F32, LVNI_REDUCE_MAX);
+    case 3:
+        return lvni_comm_reduce_scatter(me->comm, x, y, N / me->world, LVN_F32, LVNI_REDUCE_MAX);
     case 4: return lvni_comm_all_gather(me->comm, x, N, y);
     case 5:
         status = lvni_comm_all_gather_sized(me->comm, x, (size_t)me->rank * 100, &out, size);
@@ -70,14 +73,22 @@ bool dist_case_endless(dist_rank *me)
     enum { ROOM = 1 << 20 };
     float *x = dist_take(me, ROOM), *y = dist_take(me, ROOM);
     lvni_reduction *r = NULL;
-    const lvni_reduction_options o = {.shards = me->world, .sets = 1, .n = 20000, .n_norm = 20000, .bucket = 4096, .sumsq = no_squares};
-    lvn_status status = lvni_reduction_create(me->comm, &o, &r); /* the end may come as early as that */
+    const lvni_reduction_options o = {.shards = me->world,
+                                      .sets = 1,
+                                      .n = 20000,
+                                      .n_norm = 20000,
+                                      .bucket = 4096,
+                                      .sumsq = no_squares};
+    /* the end may come as early as that */
+    lvn_status status = lvni_reduction_create(me->comm, &o, &r);
     while (status == LVN_OK) {
         status = endless_call(me, r, x, y);
     }
     char want[32];
     snprintf(want, sizeof want, "rank %d died (process ", me->world - 1);
-    RANK_CHECK(me, status == LVN_ERR_PEER && strncmp(lvn_last_error()->message, want, strlen(want)) == 0, "%s", lvn_status_name(status));
+    RANK_CHECK(
+        me, status == LVN_ERR_PEER && strncmp(lvn_last_error()->message, want, strlen(want)) == 0,
+        "%s", lvn_status_name(status));
     lvni_reduction_destroy(r);
     return true;
 }

@@ -8,7 +8,8 @@
 
 uint64_t dist_bits(int who, int64_t element, int salt)
 {
-    uint64_t x = (uint64_t)element * 0x9e3779b97f4a7c15u + (uint64_t)who * 0xd1b54a32d192ed03u + (uint64_t)salt * 0x8cb92ba72f3d8dd7u + 1;
+    uint64_t x = (uint64_t)element * 0x9e3779b97f4a7c15u + (uint64_t)who * 0xd1b54a32d192ed03u +
+                 (uint64_t)salt * 0x8cb92ba72f3d8dd7u + 1;
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
     x = (x ^ x >> 27) * 0x94d049bb133111ebu;
     return x ^ x >> 31;
@@ -17,7 +18,8 @@ uint64_t dist_bits(int who, int64_t element, int salt)
 float dist_gradient(int who, int64_t element, int salt)
 {
     const uint64_t u = dist_bits(who, element, salt);
-    static const float scale[] = {1e-8f, 1e-7f, 1e-6f, 1e-5f, 1e-4f, 1e-3f, 1e-2f, 1e-1f, 1.0f, 1e1f, 1e2f, 1e3f, 1e4f, 1e5f, 1e6f, 1e7f};
+    static const float scale[] = {1e-8f, 1e-7f, 1e-6f, 1e-5f, 1e-4f, 1e-3f, 1e-2f, 1e-1f,
+                                  1.0f,  1e1f,  1e2f,  1e3f,  1e4f,  1e5f,  1e6f,  1e7f};
     const float size = (1.0f + 9.0f * (float)(u >> 40) * 0x1p-24f) * scale[u & 15];
     return (u & 16) != 0 ? -size : size;
 }
@@ -34,7 +36,9 @@ void dist_fill(void *out, lvn_dtype dtype, int who, int64_t n, int salt)
     for (int64_t i = 0; i < n; i++) {
         switch (dtype) {
         case LVN_F32: ((float *)out)[i] = dist_gradient(who, i, salt); break;
-        case LVN_F64: ((double *)out)[i] = (double)dist_gradient(who, i, salt) * (1.0 + 1e-9); break;
+        case LVN_F64:
+            ((double *)out)[i] = (double)dist_gradient(who, i, salt) * (1.0 + 1e-9);
+            break;
         case LVN_I64: ((int64_t *)out)[i] = (int64_t)dist_bits(who, i, salt); break;
         case LVN_I32: ((int32_t *)out)[i] = (int32_t)dist_bits(who, i, salt); break;
         case LVN_BF16: ((uint16_t *)out)[i] = lvni_f32_to_bf16(half_gradient(who, i, salt)); break;
@@ -101,7 +105,8 @@ static number tree(lvn_dtype dtype, lvni_reduce how, int lo, int hi, int64_t i, 
     while (2 * p < hi - lo) {
         p = 2 * p;
     }
-    return two(dtype, how, tree(dtype, how, lo, lo + p, i, salt), tree(dtype, how, lo + p, hi, i, salt));
+    return two(dtype, how, tree(dtype, how, lo, lo + p, i, salt),
+               tree(dtype, how, lo + p, hi, i, salt));
 }
 
 void dist_expect(void *out, lvn_dtype dtype, lvni_reduce how, int world, int64_t i, int salt)

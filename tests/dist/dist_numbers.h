@@ -1,4 +1,5 @@
-/* Numbers for the tests of src/dist/, and the plain recursive sum that everything is compared with. */
+/* Numbers for the tests of src/dist/, and the plain recursive sum that everything is compared
+ * with. */
 #ifndef LEVIN_TESTS_DIST_NUMBERS_H
 #define LEVIN_TESTS_DIST_NUMBERS_H
 

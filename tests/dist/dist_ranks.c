@@ -74,7 +74,8 @@ bool dist_run_threads(const dist_case *c, int world, int arg)
         return false;
     }
     for (int r = 0; r < world; r++) {
-        rank[r] = (thread_rank){.test = c, .me = {.comm = comm[r], .rank = r, .world = world, .arg = arg}};
+        rank[r] = (thread_rank){.test = c,
+                                .me = {.comm = comm[r], .rank = r, .world = world, .arg = arg}};
         if (pthread_create(&rank[r].thread, NULL, thread_main, &rank[r]) != 0) {
             abort();
         }
@@ -105,7 +106,8 @@ bool dist_run_self(const dist_case *c, int arg)
 static bool all_bytes(int fd, void *data, size_t bytes, bool out)
 {
     for (size_t at = 0; at < bytes;) {
-        const ssize_t n = out ? send(fd, (char *)data + at, bytes - at, MSG_NOSIGNAL) : recv(fd, (char *)data + at, bytes - at, 0);
+        const ssize_t n = out ? send(fd, (char *)data + at, bytes - at, MSG_NOSIGNAL)
+                              : recv(fd, (char *)data + at, bytes - at, 0);
         if (n <= 0 && errno != EINTR) {
             return false;
         }
@@ -129,7 +131,8 @@ static lvn_status exchange(void *user, const void *mine, size_t bytes, void *all
     return LVN_OK;
 }
 
-/* The last rank may open no more files: no rank gets a communicator, and all say whose fault it is. */
+/* The last rank may open no more files: no rank gets a communicator, and all say whose fault it
+ * is. */
 static bool starve(const lvni_comm_options *o)
 {
     const int last = o->world - 1;
@@ -146,7 +149,8 @@ static bool starve(const lvni_comm_options *o)
     const lvn_status status = lvni_comm_shm(o, &me.comm);
     setrlimit(RLIMIT_NOFILE, &before);
     RANK_CHECK(&me, status == LVN_ERR_IO, "status %d without files", (int)status);
-    RANK_CHECK(&me, strstr(lvn_last_error()->message, fault) != NULL, "told nothing of '%s'", fault);
+    RANK_CHECK(&me, strstr(lvn_last_error()->message, fault) != NULL, "told nothing of '%s'",
+               fault);
     return me.comm == NULL;
 }
 
@@ -164,7 +168,11 @@ void dist_rank_main(int argc, char **argv, const dist_case *cases, int n_cases)
         if (strcmp(cases[i].name, argv[4]) != 0) {
             continue;
         }
-        const lvni_comm_options o = {.rank = me.rank, .world = me.world, .exchange = exchange, .user = &hub, .check = cases[i].check};
+        const lvni_comm_options o = {.rank = me.rank,
+                                     .world = me.world,
+                                     .exchange = exchange,
+                                     .user = &hub,
+                                     .check = cases[i].check};
         if (cases[i].body == NULL) {
             exit(starve(&o) ? 0 : 1);
         }
@@ -203,7 +211,8 @@ static bool serve_once(const int *fd, int world)
     uint64_t bytes = 0;
     bool good = all != NULL;
     for (int r = 0; r < world && good; r++) {
-        good = all_bytes(fd[r], &bytes, sizeof bytes, false) && bytes <= MAX_CARD && all_bytes(fd[r], all + (size_t)r * bytes, bytes, false);
+        good = all_bytes(fd[r], &bytes, sizeof bytes, false) && bytes <= MAX_CARD &&
+               all_bytes(fd[r], all + (size_t)r * bytes, bytes, false);
     }
     for (int r = 0; r < world && good; r++) {
         good = all_bytes(fd[r], all, bytes * (size_t)world, true);
@@ -225,7 +234,8 @@ static bool collect(const pid_t *pid, int world, int victim)
             over[r] = true;
             left--;
             if (r != victim && (!WIFEXITED(status) || WEXITSTATUS(status) != 0)) {
-                fprintf(stderr, "rank %d ended with %s %d\n", r, WIFEXITED(status) ? "exit code" : "signal",
+                fprintf(stderr, "rank %d ended with %s %d\n", r,
+                        WIFEXITED(status) ? "exit code" : "signal",
                         WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
                 good = false;
             }
@@ -262,7 +272,8 @@ bool dist_run_processes(const dist_case *c, int world, int arg, dist_kill *victi
         close(pair[r][1]);
         hub[r] = pair[r][0];
     }
-    bool good = serve_once(hub, world) && serve_once(hub, world); /* the two exchanges of lvni_comm_shm */
+    /* the two exchanges of lvni_comm_shm */
+    bool good = serve_once(hub, world) && serve_once(hub, world);
     uint64_t killed_ns = 0;
     if (victim != NULL && good) {
         usleep((useconds_t)victim->kill_ms * 1000);

@@ -1,5 +1,6 @@
-/* Ranks for the tests of src/dist/: the same body as threads of this process, or as processes that are this program again (exec), which find
- * each other through a hub in the parent. A body tells what is wrong with RANK_CHECK, on stderr, and gives back false. */
+/* Ranks for the tests of src/dist/: the same body as threads of this process, or as processes that
+ * are this program again (exec), which find each other through a hub in the parent. A body tells
+ * what is wrong with RANK_CHECK, on stderr, and gives back false. */
 #ifndef LEVIN_TESTS_DIST_RANKS_H
 #define LEVIN_TESTS_DIST_RANKS_H
 
@@ -24,25 +25,28 @@ typedef bool (*dist_body)(dist_rank *me);
 /* A row of the program's table: bodies are found by name in another process. */
 typedef struct dist_case {
     const char *name;
-    dist_body body; /* NULL: processes that get no communicator, since the last of them can open no files */
+    /* NULL: processes that get no communicator, since the last of them can open no files */
+    dist_body body;
     bool check; /* the communicator compares calls */
 } dist_case;
 
-#define RANK_CHECK(me, cond, ...)                                                                    \
-    do {                                                                                             \
-        if (!(cond)) {                                                                               \
-            fprintf(stderr, "%s:%d: %s, rank %d of %d: %s: ", __FILE__, __LINE__, __func__, (me)->rank, (me)->world, #cond); \
-            fprintf(stderr, __VA_ARGS__);                                                            \
-            fprintf(stderr, " (last error: %s)\n", lvn_last_error()->message);                       \
-            return false;                                                                            \
-        }                                                                                            \
+#define RANK_CHECK(me, cond, ...)                                                                  \
+    do {                                                                                           \
+        if (!(cond)) {                                                                             \
+            fprintf(stderr, "%s:%d: %s, rank %d of %d: %s: ", __FILE__, __LINE__, __func__,        \
+                    (me)->rank, (me)->world, #cond);                                               \
+            fprintf(stderr, __VA_ARGS__);                                                          \
+            fprintf(stderr, " (last error: %s)\n", lvn_last_error()->message);                     \
+            return false;                                                                          \
+        }                                                                                          \
     } while (0)
 
 /* true: every rank's body gave back true. */
 bool dist_run_threads(const dist_case *c, int world, int arg);
 bool dist_run_self(const dist_case *c, int arg);
 
-/* Processes. `victim` (-1: none): the rank that is killed with SIGKILL `kill_ms` after all have found each other; its end counts as true. */
+/* Processes. `victim` (-1: none): the rank that is killed with SIGKILL `kill_ms` after all have
+ * found each other; its end counts as true. */
 typedef struct dist_kill {
     int victim;
     int kill_ms;

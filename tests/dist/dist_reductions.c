@@ -1,4 +1,5 @@
-/* Conformance of reductions: whatever the ranks, the buckets and the threads, one sum: that of a plain recursion over shards. */
+/* Conformance of reductions: whatever the ranks, the buckets and the threads, one sum: that of a
+ * plain recursion over shards. */
 #include "dist_cases.h"
 #include "dist_numbers.h"
 
@@ -11,7 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Not the law's order: only that every block is handed over once, with the right numbers, is looked at here. */
+/* Not the law's order: only that every block is handed over once, with the right numbers, is looked
+ * at here. */
 static void block_sums(const float *g, int64_t n, double *partial)
 {
     for (int64_t at = 0; at < n; at += LVNI_REDUCTION_BLOCK) {
@@ -30,7 +32,8 @@ typedef struct part {
 
 static bool has_samples(int shard, int step)
 {
-    return step % 3 != 2 || dist_bits(shard, step, 5) % 3 != 0; /* every third step some shards are empty */
+    /* every third step some shards are empty */
+    return step % 3 != 2 || dist_bits(shard, step, 5) % 3 != 0;
 }
 
 /* The sum over shards [lo, hi); some: which of all shards have samples. */
@@ -51,7 +54,8 @@ static part define(int lo, int hi, int64_t i, int step, const bool *some)
 }
 
 /* What the trainer does before: the leaves of this rank, each computed into the set of its slot. */
-static int make_leaves(const dist_rank *me, lvni_reduction *r, int shards, int64_t n, int step, const bool *some, lvni_tree_node *leaf)
+static int make_leaves(const dist_rank *me, lvni_reduction *r, int shards, int64_t n, int step,
+                       const bool *some, lvni_tree_node *leaf)
 {
     lvni_tree tree;
     lvni_tree_merge merges[LVNI_TREE_PENDING];
@@ -84,7 +88,7 @@ typedef struct lane {
     const int *order; /* of buckets */
     int from, to;     /* this lane's part of the order */
     unsigned seed;
-    int delay_us;     /* at most, at random */
+    int delay_us; /* at most, at random */
 } lane;
 
 static void rest(lane *l)
@@ -142,20 +146,29 @@ static int64_t used_end(const setup *s, int step)
     return s->parts && end < s->n_norm ? end : s->n_norm;
 }
 
-/* The floats of [from, from + count), whole blocks, that a step adds: those, and all from the block on in which the norm ends before the set does. */
+/* The floats of [from, from + count), whole blocks, that a step adds: those, and all from the block
+ * on in which the norm ends before the set does. */
 static int64_t used_of(const setup *s, int step, int64_t from, int64_t count)
 {
     int64_t n = 0;
     for (int64_t at = from; at < from + count; at++) {
-        const int64_t behind = s->n > s->n_norm ? s->n_norm / LVNI_REDUCTION_BLOCK * LVNI_REDUCTION_BLOCK : s->n;
+        const int64_t behind =
+            s->n > s->n_norm ? s->n_norm / LVNI_REDUCTION_BLOCK * LVNI_REDUCTION_BLOCK : s->n;
         n += (at >= used_begin(s, step) && at < used_end(s, step)) || at >= behind ? 1 : 0;
     }
     return n;
 }
 
-enum { MAX_SHARDS = 64, MAX_BUCKETS = 64, MAX_LANES = 3, MAX_LEAVES = LVNI_TREE_PENDING, MESSAGE = 40 };
+enum {
+    MAX_SHARDS = 64,
+    MAX_BUCKETS = 64,
+    MAX_LANES = 3,
+    MAX_LEAVES = LVNI_TREE_PENDING,
+    MESSAGE = 40
+};
 
-static bool total_is_right(dist_rank *me, lvni_reduction *r, const setup *s, int step, const bool *some)
+static bool total_is_right(dist_rank *me, lvni_reduction *r, const setup *s, int step,
+                           const bool *some)
 {
     const float *total = lvni_reduction_total(r);
     const double *partial = lvni_reduction_partial(r);
@@ -175,10 +188,12 @@ static bool total_is_right(dist_rank *me, lvni_reduction *r, const setup *s, int
             line += some[shard] ? dist_gradient(shard, i, step) : 0.0f;
         }
         other_order = other_order || line != want;
-        RANK_CHECK(me, memcmp(&want, &total[i], sizeof want) == 0, "step %d, %d shards, element %lld: %.9g, not %.9g", step, s->shards, (long long)i,
-                   (double)total[i], (double)want);
+        RANK_CHECK(me, memcmp(&want, &total[i], sizeof want) == 0,
+                   "step %d, %d shards, element %lld: %.9g, not %.9g", step, s->shards,
+                   (long long)i, (double)total[i], (double)want);
     }
-    RANK_CHECK(me, s->shards < 4 || s->n < 1000 || step % 3 == 2 || other_order, "the numbers do not tell one order from another");
+    RANK_CHECK(me, s->shards < 4 || s->n < 1000 || step % 3 == 2 || other_order,
+               "the numbers do not tell one order from another");
     for (int64_t b = 0; b * LVNI_REDUCTION_BLOCK < s->n_norm; b++) {
         double want;
         const int64_t from = b * LVNI_REDUCTION_BLOCK, left = s->n_norm - from;
@@ -196,16 +211,19 @@ static bool messages_are_right(dist_rank *me, lvni_reduction *r, int step)
     for (int rank = 0; rank < me->world; rank++) {
         size_t bytes = 0;
         const unsigned char *said = lvni_reduction_said(r, rank, &bytes);
-        RANK_CHECK(me, bytes == (size_t)((rank + step) % (MESSAGE + 1)), "rank %d said %zu bytes in step %d", rank, bytes, step);
+        RANK_CHECK(me, bytes == (size_t)((rank + step) % (MESSAGE + 1)),
+                   "rank %d said %zu bytes in step %d", rank, bytes, step);
         for (size_t i = 0; i < bytes; i++) {
-            RANK_CHECK(me, said[i] == (unsigned char)dist_bits(rank, (int64_t)i, step), "byte %zu of rank %d", i, rank);
+            RANK_CHECK(me, said[i] == (unsigned char)dist_bits(rank, (int64_t)i, step),
+                       "byte %zu of rank %d", i, rank);
         }
     }
     return true;
 }
 
 /* What the step moved, against the plan's formula: gradients, and the messages of the others. */
-static bool bytes_are_right(dist_rank *me, const setup *s, int step, int n_leaves, lvni_comm_bytes before)
+static bool bytes_are_right(dist_rank *me, const setup *s, int step, int n_leaves,
+                            lvni_comm_bytes before)
 {
     const lvni_exchange e = {s->n, s->bucket, me->world};
     const lvni_comm_bytes after = lvni_comm_count(me->comm);
@@ -213,7 +231,8 @@ static bool bytes_are_right(dist_rank *me, const setup *s, int step, int n_leave
     int leaves_all = 0;
     for (int rank = 0; rank < me->world && me->world > 1; rank++) {
         const uint64_t bytes = (uint64_t)((rank + step) % (MESSAGE + 1));
-        leaves_all += lvni_tree_owed(s->shards, s->shards * rank / me->world, s->shards * (rank + 1) / me->world);
+        leaves_all += lvni_tree_owed(s->shards, s->shards * rank / me->world,
+                                     s->shards * (rank + 1) / me->world);
         said += rank == me->rank ? bytes : 0;
         heard += rank == me->rank ? 0 : bytes;
     }
@@ -228,7 +247,8 @@ static bool bytes_are_right(dist_rank *me, const setup *s, int step, int n_leave
         cost.sent = (uint64_t)(own + n_leaves * (all - own)) * sizeof(float);
         cost.received = (uint64_t)(own * (leaves_all - n_leaves) + all - own) * sizeof(float);
     }
-    RANK_CHECK(me, after.sent - before.sent == cost.sent + said, "sent %llu bytes", (unsigned long long)(after.sent - before.sent));
+    RANK_CHECK(me, after.sent - before.sent == cost.sent + said, "sent %llu bytes",
+               (unsigned long long)(after.sent - before.sent));
     RANK_CHECK(me, after.received - before.received == cost.received + heard, "received %llu bytes",
                (unsigned long long)(after.received - before.received));
     return true;
@@ -251,11 +271,16 @@ static bool run_step(dist_rank *me, lvni_reduction *r, const setup *s, int step)
     lvni_reduction_use(r, used_begin(s, step), used_end(s, step));
     RANK_CHECK(me, lvni_reduction_begin(r, leaf, n_leaves) == LVN_OK, "begin");
     shuffle(order, buckets, &seed);
-    const bool beside = step % 2 == 1; /* lanes only help, while finish runs and tells of all buckets */
+    /* lanes only help, while finish runs and tells of all buckets */
+    const bool beside = step % 2 == 1;
     const int told = beside ? 0 : buckets - buckets / 4;
     for (int l = 0; l < s->lanes; l++) {
-        lanes[l] = (lane){.r = r, .order = order, .from = told * l / s->lanes, .to = told * (l + 1) / s->lanes,
-                          .seed = (unsigned)rand_r(&seed), .delay_us = s->delay_us};
+        lanes[l] = (lane){.r = r,
+                          .order = order,
+                          .from = told * l / s->lanes,
+                          .to = told * (l + 1) / s->lanes,
+                          .seed = (unsigned)rand_r(&seed),
+                          .delay_us = s->delay_us};
         RANK_CHECK(me, pthread_create(&lanes[l].thread, NULL, lane_main, &lanes[l]) == 0, "thread");
     }
     const size_t bytes = (size_t)((me->rank + step) % (MESSAGE + 1));
@@ -273,7 +298,8 @@ static bool run_step(dist_rank *me, lvni_reduction *r, const setup *s, int step)
     if (step % 3 != 2 && !bytes_are_right(me, s, step, n_leaves, before)) { /* no empty shards */
         return false;
     }
-    const bool looks = (step + s->shards) % me->world == me->rank; /* all see the same memory: one looks at every number of it */
+    /* all see the same memory: one looks at every number of it */
+    const bool looks = (step + s->shards) % me->world == me->rank;
     return (!looks || total_is_right(me, r, s, step, some)) && messages_are_right(me, r, step);
 }
 
@@ -306,10 +332,19 @@ bool dist_case_reduction(dist_rank *me)
     static const int64_t sizes[] = {1, 5000, 13000};
     for (size_t i = me->arg % 4 == 0 ? 0 : 1; i < sizeof sizes / sizeof *sizes; i++) {
         const int64_t n = sizes[i];
-        const setup by_block = {.shards = me->arg, .steps = 3, .lanes = 1, .n = n, .n_norm = n, .bucket = block};
-        const setup whole = {.shards = me->arg, .steps = 2, .lanes = 1, .n = n, .n_norm = n / 2, .bucket = 0};
-        const setup parts = {.shards = me->arg, .steps = 4, .lanes = 1, .n = n, .n_norm = n - 800, .bucket = block, .parts = true};
-        if (!run_setup(me, &by_block) || (i == 2 && !run_setup(me, &whole)) || (i == 2 && !run_setup(me, &parts))) {
+        const setup by_block = {
+            .shards = me->arg, .steps = 3, .lanes = 1, .n = n, .n_norm = n, .bucket = block};
+        const setup whole = {
+            .shards = me->arg, .steps = 2, .lanes = 1, .n = n, .n_norm = n / 2, .bucket = 0};
+        const setup parts = {.shards = me->arg,
+                             .steps = 4,
+                             .lanes = 1,
+                             .n = n,
+                             .n_norm = n - 800,
+                             .bucket = block,
+                             .parts = true};
+        if (!run_setup(me, &by_block) || (i == 2 && !run_setup(me, &whole)) ||
+            (i == 2 && !run_setup(me, &parts))) {
             return false;
         }
     }
@@ -318,27 +353,42 @@ bool dist_case_reduction(dist_rank *me)
 
 bool dist_case_reduction_race(dist_rank *me)
 {
-    const setup s = {.shards = 2 * me->world + 1, .steps = me->arg, .lanes = 2, .delay_us = 300, .n = 40000, .n_norm = 40000, .bucket = LVNI_REDUCTION_BLOCK};
+    const setup s = {.shards = 2 * me->world + 1,
+                     .steps = me->arg,
+                     .lanes = 2,
+                     .delay_us = 300,
+                     .n = 40000,
+                     .n_norm = 40000,
+                     .bucket = LVNI_REDUCTION_BLOCK};
     return run_setup(me, &s);
 }
 
 bool dist_case_reduction_options(dist_rank *me)
 {
     lvni_reduction *r = NULL;
-    lvni_reduction_options o = {.shards = 64, .sets = 2, .n = 8192, .n_norm = 8192, .bucket = LVNI_REDUCTION_BLOCK, .message = 8, .sumsq = block_sums};
+    lvni_reduction_options o = {.shards = 64,
+                                .sets = 2,
+                                .n = 8192,
+                                .n_norm = 8192,
+                                .bucket = LVNI_REDUCTION_BLOCK,
+                                .message = 8,
+                                .sumsq = block_sums};
     if (me->world > 1) {
         o.n += me->rank == 1 ? LVNI_REDUCTION_BLOCK : 0;
-        RANK_CHECK(me, lvni_reduction_create(me->comm, &o, &r) == LVN_ERR_INVALID && r == NULL, "different sizes");
+        RANK_CHECK(me, lvni_reduction_create(me->comm, &o, &r) == LVN_ERR_INVALID && r == NULL,
+                   "different sizes");
         o.n = 8192;
         o.bucket = me->rank == 1 ? 17 : o.bucket;
-        RANK_CHECK(me, lvni_reduction_create(me->comm, &o, &r) == LVN_ERR_INVALID && r == NULL, "one rank asks for what cannot be");
+        RANK_CHECK(me, lvni_reduction_create(me->comm, &o, &r) == LVN_ERR_INVALID && r == NULL,
+                   "one rank asks for what cannot be");
         o.bucket = LVNI_REDUCTION_BLOCK;
         RANK_CHECK(me, lvni_comm_barrier(me->comm) == LVN_OK, "all go on");
     }
     o.sets = 1 + me->rank % 3; /* that may differ */
     RANK_CHECK(me, lvni_reduction_create(me->comm, &o, &r) == LVN_OK, "create");
     const lvni_range last = lvni_reduction_bucket(r, 1);
-    RANK_CHECK(me, lvni_reduction_buckets(r) == 2 && last.start == 4096 && last.count == 4096, "buckets");
+    RANK_CHECK(me, lvni_reduction_buckets(r) == 2 && last.start == 4096 && last.count == 4096,
+               "buckets");
     lvni_tree_node leaf = {1, 3, 0};
     RANK_CHECK(me, lvni_reduction_begin(r, &leaf, 1) == LVN_ERR_INVALID, "no node");
     leaf = (lvni_tree_node){2, 4, o.sets};
@@ -347,7 +397,9 @@ bool dist_case_reduction_options(dist_rank *me)
     RANK_CHECK(me, lvni_reduction_begin(r, NULL, 0) == LVN_OK, "begin without leaves");
     RANK_CHECK(me, lvni_reduction_begin(r, NULL, 0) == LVN_ERR_INVALID, "begin twice");
     RANK_CHECK(me, lvni_reduction_finish(r, "123456789", 9) == LVN_ERR_INVALID, "says too much");
-    RANK_CHECK(me, lvni_reduction_finish(r, "12345678", 8) == LVN_OK && lvni_reduction_total(r) == NULL, "nothing to add");
+    RANK_CHECK(me,
+               lvni_reduction_finish(r, "12345678", 8) == LVN_OK && lvni_reduction_total(r) == NULL,
+               "nothing to add");
     lvni_reduction_destroy(r);
     return true;
 }

@@ -1,4 +1,5 @@
-/* The conformance suite on ranks that are processes, and what they do when one of them is killed. */
+/* The conformance suite on ranks that are processes, and what they do when one of them is
+ * killed. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -43,7 +44,8 @@ static void every_case_holds(void **state)
 {
     (void)state;
     for (int i = 0; i < N_CASES; i++) {
-        if (cases[i].body != dist_case_large && cases[i].body != dist_case_endless && cases[i].body != dist_case_reduction) {
+        if (cases[i].body != dist_case_large && cases[i].body != dist_case_endless &&
+            cases[i].body != dist_case_reduction) {
             for (int world = 2; world <= 3; world++) {
                 assert_true(dist_run_processes(&cases[i], world, 6, NULL));
             }
@@ -55,9 +57,11 @@ static void every_case_holds(void **state)
 static void reductions_give_one_sum(void **state)
 {
     (void)state;
-    static const int layouts[][2] = {{1, 2}, {2, 2}, {2, 5}, {3, 7}, {4, 8}, {5, 13}, {13, 13}}; /* ranks, shards */
+    /* ranks, shards */
+    static const int layouts[][2] = {{1, 2}, {2, 2}, {2, 5}, {3, 7}, {4, 8}, {5, 13}, {13, 13}};
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
-        assert_true(dist_run_processes(named(dist_case_reduction, false), layouts[i][0], layouts[i][1], NULL));
+        assert_true(dist_run_processes(named(dist_case_reduction, false), layouts[i][0],
+                                       layouts[i][1], NULL));
     }
 }
 
@@ -71,7 +75,8 @@ static void a_killed_rank_is_named_by_all_others(void **state)
 {
     (void)state;
     for (int call = 0; call < DIST_ENDLESS_COUNT; call++) {
-        dist_kill victim = {.victim = 2, .kill_ms = 7 * call}; /* the first while memory is still being shared */
+        /* the first while memory is still being shared */
+        dist_kill victim = {.victim = 2, .kill_ms = 7 * call};
         assert_true(dist_run_processes(named(dist_case_endless, false), 3, call, &victim));
         assert_true(victim.seconds < 2.0);
     }

@@ -1,4 +1,5 @@
-/* The conformance suite on one rank and on ranks that are threads of this process: what TSan can look at. */
+/* The conformance suite on one rank and on ranks that are threads of this process: what TSan can
+ * look at. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -124,7 +125,8 @@ static void every_allocation_may_fail(void **state)
 
 static _Atomic int failed_ranks;
 
-/* The allocation number `arg` of all ranks together fails, on whichever it is; the others are not left waiting, and told why. */
+/* The allocation number `arg` of all ranks together fails, on whichever it is; the others are not
+ * left waiting, and told why. */
 static bool one_allocation_fails(dist_rank *me)
 {
     RANK_CHECK(me, lvni_comm_barrier(me->comm) == LVN_OK, "begin");
@@ -134,8 +136,10 @@ static bool one_allocation_fails(dist_rank *me)
     RANK_CHECK(me, lvni_comm_barrier(me->comm) == LVN_OK, "begin");
     const lvn_status status = dist_allocate(me->comm);
     failed_ranks += status != LVN_OK;
-    RANK_CHECK(me, status == LVN_OK || status == LVN_ERR_MEMORY || status == LVN_ERR_PEER, "status %d", (int)status);
-    RANK_CHECK(me, status == LVN_OK || strstr(lvn_last_error()->message, "memory") != NULL, "told nothing of it");
+    RANK_CHECK(me, status == LVN_OK || status == LVN_ERR_MEMORY || status == LVN_ERR_PEER,
+               "status %d", (int)status);
+    RANK_CHECK(me, status == LVN_OK || strstr(lvn_last_error()->message, "memory") != NULL,
+               "told nothing of it");
     return true;
 }
 
@@ -146,7 +150,8 @@ static void a_failed_allocation_ends_all_ranks(void **state)
     const dist_case c = {"", one_allocation_fails, false};
     int k = 0;
     for (bool done = false; !done;) {
-        const uint64_t start = lvni_now_ns(), before = lvni_alloc_get_stats(LVNI_TAG_DIST).live_bytes;
+        const uint64_t start = lvni_now_ns(),
+                       before = lvni_alloc_get_stats(LVNI_TAG_DIST).live_bytes;
         k++;
         failed_ranks = 0;
         assert_true(dist_run_threads(&c, WORLD, k));
@@ -168,7 +173,8 @@ static void regions_are_for_all_or_none(void **state)
 static const lvni_transport *right;
 static lvni_transport wrong;
 
-static lvn_status wrong_all_reduce(lvni_comm *comm, const void *in, void *out, int64_t n, lvn_dtype dtype, lvni_reduce how)
+static lvn_status wrong_all_reduce(lvni_comm *comm, const void *in, void *out, int64_t n,
+                                   lvn_dtype dtype, lvni_reduce how)
 {
     LVN_TRY(right->all_reduce(comm, in, out, n, dtype, how));
     if (dtype == LVN_F32 && comm->rank == 1) {
@@ -188,8 +194,10 @@ static bool try_wrong(dist_rank *me)
 {
     uint64_t ns;
     me->comm->ops = &wrong;
-    RANK_CHECK(me, lvni_comm_try(me->comm, &ns) == LVN_ERR_INTERNAL, "one element is wrong on rank 1");
-    const char *says = me->rank == 1 ? "element 262143 is " : "rank 1 cannot do its part of the first sum";
+    RANK_CHECK(me, lvni_comm_try(me->comm, &ns) == LVN_ERR_INTERNAL,
+               "one element is wrong on rank 1");
+    const char *says =
+        me->rank == 1 ? "element 262143 is " : "rank 1 cannot do its part of the first sum";
     RANK_CHECK(me, strstr(lvn_last_error()->message, says) != NULL, "it says so");
     return true;
 }
@@ -221,13 +229,20 @@ static void neighbours_talk(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(collectives_add_in_the_tree),       cmocka_unit_test(collectives_move_bytes),
-        cmocka_unit_test(shared_memory_is_given_and_refused), cmocka_unit_test(bytes_are_counted),
-        cmocka_unit_test(different_calls_are_named),         cmocka_unit_test(abort_reaches_everyone),
-        cmocka_unit_test(a_rank_that_leaves_is_missed),      cmocka_unit_test(reductions_give_one_sum),
-        cmocka_unit_test(reductions_stand_delays),           cmocka_unit_test(reductions_refuse_what_cannot_be),
-        cmocka_unit_test(every_allocation_may_fail),         cmocka_unit_test(a_failed_allocation_ends_all_ranks),
-        cmocka_unit_test(regions_are_for_all_or_none),       cmocka_unit_test(neighbours_talk),
+        cmocka_unit_test(collectives_add_in_the_tree),
+        cmocka_unit_test(collectives_move_bytes),
+        cmocka_unit_test(shared_memory_is_given_and_refused),
+        cmocka_unit_test(bytes_are_counted),
+        cmocka_unit_test(different_calls_are_named),
+        cmocka_unit_test(abort_reaches_everyone),
+        cmocka_unit_test(a_rank_that_leaves_is_missed),
+        cmocka_unit_test(reductions_give_one_sum),
+        cmocka_unit_test(reductions_stand_delays),
+        cmocka_unit_test(reductions_refuse_what_cannot_be),
+        cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(a_failed_allocation_ends_all_ranks),
+        cmocka_unit_test(regions_are_for_all_or_none),
+        cmocka_unit_test(neighbours_talk),
         cmocka_unit_test(a_wrong_sum_is_found_before_the_first_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,8 +1,10 @@
-/* Runs a fuzz target where libFuzzer is not to be had: every file of the corpus, then changed copies of them, from a seed.
+/* Runs a fuzz target where libFuzzer is not to be had: every file of the corpus, then changed
+ * copies of them, from a seed.
  *
- * usage: TARGET [-runs=N] [-max_total_time=SECONDS] [-seed=N] CORPUS_DIR...
- * The flags are libFuzzer's. Without coverage nothing is learnt on the way: it is a cheap guard, not a search. The work is done in
- * a child, whose input lies in shared memory: when it dies the input is written to crash-TARGET, which may be given as CORPUS_DIR. */
+ * usage: TARGET [-runs=N] [-max_total_time=SECONDS] [-seed=N] CORPUS_DIR... The flags are
+ * libFuzzer's. Without coverage nothing is learnt on the way: it is a cheap guard, not a search.
+ * The work is done in a child, whose input lies in shared memory: when it dies the input is written
+ * to crash-TARGET, which may be given as CORPUS_DIR. */
 #include "fuzz.h"
 
 #include "core/rng.h"
@@ -89,8 +91,10 @@ static void insert(input *s, size_t at, const uint8_t *bytes, size_t n)
 /* One change: of a bit, a byte, a number, a stretch. */
 static void change(input *s)
 {
-    static const uint8_t special[] = {0, 1, 0x7f, 0x80, 0xff, '0', '9', '-', '"', '{', '[', ':', ',', '\n', ' ', '/', '.'};
-    static const uint32_t numbers[] = {0, 1, 0x7fffffff, 0x80000000, 0xffffffff, 0xffff, 0x10000, 255, 256};
+    static const uint8_t special[] = {0,   1,   0x7f, 0x80, 0xff, '0', '9', '-', '"',
+                                      '{', '[', ':',  ',',  '\n', ' ', '/', '.'};
+    static const uint32_t numbers[] = {0,      1,       0x7fffffff, 0x80000000, 0xffffffff,
+                                       0xffff, 0x10000, 255,        256};
     if (s->size == 0) {
         s->bytes[s->size++] = special[below(sizeof special)];
         return;
@@ -111,7 +115,8 @@ static void change(input *s)
     case 6: insert(s, at, &special[below(sizeof special)], 1); break;
     case 7: /* a piece of another one */
         if (other->size > 0) {
-            const size_t from = below(other->size), n = 1 + below(other->size - from < 64 ? other->size - from : 64);
+            const size_t from = below(other->size),
+                         n = 1 + below(other->size - from < 64 ? other->size - from : 64);
             insert(s, at, other->bytes + from, n);
         }
         break;
@@ -121,7 +126,8 @@ static void change(input *s)
 
 static void run_shared(void)
 {
-    uint8_t *exact = malloc(shared->size > 0 ? shared->size : 1); /* a block of its own: reading past its end shows */
+    /* a block of its own: reading past its end shows */
+    uint8_t *exact = malloc(shared->size > 0 ? shared->size : 1);
     if (exact == NULL) {
         abort();
     }
@@ -143,7 +149,8 @@ static void work(void)
         }
         run_shared();
         if (flags.seconds > 0 && time(NULL) - start >= flags.seconds) {
-            printf("%lld inputs in %lld s, seed %llu\n", run + 1, flags.seconds, (unsigned long long)flags.seed);
+            printf("%lld inputs in %lld s, seed %llu\n", run + 1, flags.seconds,
+                   (unsigned long long)flags.seed);
             return;
         }
     }
@@ -171,13 +178,15 @@ static int tell_end(const char *program, int how)
 int main(int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
-        if (sscanf(argv[i], "-runs=%lld", &flags.runs) != 1 && sscanf(argv[i], "-max_total_time=%lld", &flags.seconds) != 1 &&
+        if (sscanf(argv[i], "-runs=%lld", &flags.runs) != 1 &&
+            sscanf(argv[i], "-max_total_time=%lld", &flags.seconds) != 1 &&
             sscanf(argv[i], "-seed=%llu", (unsigned long long *)&flags.seed) != 1) {
             take_corpus(argv[i]);
         }
     }
     if (n_seeds == 0) {
-        fprintf(stderr, "usage: %s [-runs=N] [-max_total_time=SECONDS] [-seed=N] CORPUS_DIR...\n", argv[0]);
+        fprintf(stderr, "usage: %s [-runs=N] [-max_total_time=SECONDS] [-seed=N] CORPUS_DIR...\n",
+                argv[0]);
         return 64;
     }
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -34,7 +34,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const uint64_t live = lvni_alloc_get_total().live_bytes;
     lvni_config *config = NULL;
     CHECK(make_config(&config) == LVN_OK);
-    check(config, lvni_config_load_yaml(config, LVNI_LAYER_FILE, "m.yml", (const char *)data, size));
+    check(config,
+          lvni_config_load_yaml(config, LVNI_LAYER_FILE, "m.yml", (const char *)data, size));
     char *text = malloc(size + 1);
     CHECK(text != NULL);
     memcpy(text, data, size);

@@ -1,5 +1,5 @@
-/* The listing of a folder of pictures. The input makes the folder: a line "f PATH" is a file, "d PATH" a folder, "l PATH" a link to
- * the folder itself, "k PATH" a link to nowhere. */
+/* The listing of a folder of pictures. The input makes the folder: a line "f PATH" is a file, "d
+ * PATH" a folder, "l PATH" a link to the folder itself, "k PATH" a link to nowhere. */
 #include "fuzz.h"
 
 #include "core/alloc.h"
@@ -80,7 +80,8 @@ static void check(const lvni_image_scan *scan, lvni_scan_mode mode)
                            i == scan->begin[LVNI_PART_TEST];
         CHECK(first ||
               strcmp(lvni_image_scan_name(scan, i - 1), lvni_image_scan_name(scan, i)) < 0);
-        CHECK(mode == LVNI_SCAN_FLAT ? scan->label[i] == -1 : scan->label[i] >= 0 && scan->label[i] < scan->n_classes);
+        CHECK(mode == LVNI_SCAN_FLAT ? scan->label[i] == -1
+                                     : scan->label[i] >= 0 && scan->label[i] < scan->n_classes);
     }
     char before[PATH_ROOM] = "", name[4 * PATH_ROOM];
     for (int i = 0; i < scan->n_classes; i++) { /* printable, in the order of the folders' bytes */
@@ -100,7 +101,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const uint64_t live = lvni_alloc_get_total().live_bytes;
     if (root[0] == '\0') {
-        snprintf(root, sizeof root, "%s/levin-fuzz-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
+        snprintf(root, sizeof root, "%s/levin-fuzz-XXXXXX",
+                 access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
         CHECK(mkdtemp(root) != NULL);
     }
     make_all(data, size);

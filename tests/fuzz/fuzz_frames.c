@@ -1,4 +1,5 @@
-/* The control channel: frames out of a stream that comes in pieces, and the bodies of all kinds. The first byte says how large the pieces are. */
+/* The control channel: frames out of a stream that comes in pieces, and the bodies of all kinds.
+ * The first byte says how large the pieces are. */
 #include "fuzz.h"
 
 #include "control/message.h"
@@ -18,13 +19,15 @@ static void check_table(const lvni_frame *frame)
     enum { WORLD = 3 };
     lvni_member *members = NULL;
     int nodes = 0;
-    const lvn_status status = lvni_scan_table((const char *)frame->body, frame->n, WORLD, &members, &nodes);
+    const lvn_status status =
+        lvni_scan_table((const char *)frame->body, frame->n, WORLD, &members, &nodes);
     CHECK_TOLD(status);
     CHECK((status == LVN_OK) == (members != NULL));
     for (int r = 0; status == LVN_OK && r < WORLD; r++) {
         CHECK(members[r].rank == r && nodes > 0 && nodes <= WORLD);
-        CHECK(strlen(members[r].host) + strlen(members[r].boot_id) + strlen(members[r].device) + strlen(members[r].driver) +
-                  strlen(members[r].fingerprint) <= 5 * frame->n);
+        CHECK(strlen(members[r].host) + strlen(members[r].boot_id) + strlen(members[r].device) +
+                  strlen(members[r].driver) + strlen(members[r].fingerprint) <=
+              5 * frame->n);
     }
     lvni_free(members);
 }
@@ -45,7 +48,8 @@ static void check_frame(const lvni_frame *frame)
         CHECK(ends(greet.host, sizeof greet.host) && ends(greet.version, sizeof greet.version));
     }
     if (lvni_scan_cause(frame, &cause)) {
-        CHECK(ends(cause.host, sizeof cause.host) && ends(cause.message, sizeof cause.message) && cause.kind > 0 && cause.kind < LVNI_CAUSE_COUNT);
+        CHECK(ends(cause.host, sizeof cause.host) && ends(cause.message, sizeof cause.message) &&
+              cause.kind > 0 && cause.kind < LVNI_CAUSE_COUNT);
     }
     lvni_scan scan = lvni_scan_of(frame);
     lvni_scan_u32(&scan);
@@ -56,7 +60,9 @@ static void check_frame(const lvni_frame *frame)
     lvni_scan_text(&scan, key, sizeof key);
     CHECK(ends(key, sizeof key));
     const char *bytes = lvni_scan_bytes(&scan, &n);
-    CHECK(n <= frame->n && (n == 0 || bytes[n - 1] == (char)frame->body[(size_t)(bytes - (const char *)frame->body) + n - 1]));
+    CHECK(n <= frame->n &&
+          (n == 0 ||
+           bytes[n - 1] == (char)frame->body[(size_t)(bytes - (const char *)frame->body) + n - 1]));
     CHECK(lvn_status_text(lvni_scan_status(&scan))[0] != '\0');
     check_table(frame);
 }

@@ -1,4 +1,5 @@
-/* The decoders of pictures, whole and in part. The checksums of PNG chunks are put right first, else nearly every change ends there. */
+/* The decoders of pictures, whole and in part. The checksums of PNG chunks are put right first,
+ * else nearly every change ends there. */
 #include "fuzz.h"
 
 #include "data/decode/picture.h"
@@ -20,7 +21,8 @@ static uint32_t crc(const uint8_t *bytes, size_t n)
 static void put_right(uint8_t *png, size_t n)
 {
     for (size_t at = 8; at + 12 <= n;) {
-        const size_t length = (size_t)png[at] << 24 | (size_t)png[at + 1] << 16 | (size_t)png[at + 2] << 8 | png[at + 3];
+        const size_t length = (size_t)png[at] << 24 | (size_t)png[at + 1] << 16 |
+                              (size_t)png[at + 2] << 8 | png[at + 3];
         if (length > n - at - 12) {
             return;
         }
@@ -32,15 +34,19 @@ static void put_right(uint8_t *png, size_t n)
     }
 }
 
-static void decode(lvni_data_scratch *scratch, const uint8_t *bytes, size_t size, const lvni_picture_info *info, double need, const lvni_box *wanted)
+static void decode(lvni_data_scratch *scratch, const uint8_t *bytes, size_t size,
+                   const lvni_picture_info *info, double need, const lvni_box *wanted)
 {
     lvni_picture out = {0};
-    const lvn_status status = lvni_picture_decode(scratch, bytes, size, "fuzz", info, need, wanted, &out);
+    const lvn_status status =
+        lvni_picture_decode(scratch, bytes, size, "fuzz", info, need, wanted, &out);
     CHECK_TOLD(status);
     CHECK(status == LVN_OK || status == LVN_ERR_CORRUPT || status == LVN_ERR_UNSUPPORTED);
     if (status == LVN_OK) {
-        const int columns = out.columns == 0 ? out.width : out.columns, rows = out.columns == 0 ? out.height : out.rows;
-        CHECK(columns > 0 && rows > 0 && out.left >= 0 && out.top >= 0 && out.left + columns <= out.width && out.top + rows <= out.height);
+        const int columns = out.columns == 0 ? out.width : out.columns,
+                  rows = out.columns == 0 ? out.height : out.rows;
+        CHECK(columns > 0 && rows > 0 && out.left >= 0 && out.top >= 0 &&
+              out.left + columns <= out.width && out.top + rows <= out.height);
         volatile uint8_t last = out.rgb[(size_t)columns * (size_t)rows * 3 - 1];
         (void)last;
     }
@@ -61,10 +67,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     CHECK_TOLD(status);
     if (status == LVN_OK) {
         CHECK(info.width > 0 && info.height > 0 && info.orientation >= 1 && info.orientation <= 8);
-        if ((int64_t)info.width * info.height <= 1 << 18) { /* larger ones are slow and no different */
+        if ((int64_t)info.width * info.height <= 1 << 18) {
+            /* larger ones are slow and no different */
             decode(scratch, bytes, size, &info, 1.0, NULL);
             decode(scratch, bytes, size, &info, 0.3, NULL);
-            const lvni_box part = {info.width * 0.25, info.height * 0.5, info.width * 0.5, info.height * 0.25};
+            const lvni_box part = {info.width * 0.25, info.height * 0.5, info.width * 0.5,
+                                   info.height * 0.25};
             decode(scratch, bytes, size, &info, 1.0, &part);
         }
     }

@@ -21,7 +21,8 @@ static void look_at(const lvni_st_file *file)
         }
         CHECK(bytes == t->bytes);
         if (bytes > 0) { /* both ends are there */
-            sum = (uint8_t)(sum + ((const uint8_t *)t->data)[0] + ((const uint8_t *)t->data)[bytes - 1]);
+            sum = (uint8_t)(sum + ((const uint8_t *)t->data)[0] +
+                            ((const uint8_t *)t->data)[bytes - 1]);
         }
         (void)lvni_st_tensor_ok(file, i);
     }

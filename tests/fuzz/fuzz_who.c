@@ -1,4 +1,5 @@
-/* Environments of a rank: lines NAME=value ("S:" for "SLURM_"), DEVICES as what the user wrote, and every value as a list of hosts. */
+/* Environments of a rank: lines NAME=value ("S:" for "SLURM_"), DEVICES as what the user wrote, and
+ * every value as a list of hosts. */
 #include "fuzz.h"
 
 #include "core/alloc.h"
@@ -27,8 +28,9 @@ static void make_environment(environment *e, const uint8_t *data, size_t size)
             break;
         }
         e->list[n++] = e->bytes + used;
-        used += (size_t)snprintf(e->bytes + used, BYTES - used, "%s%.*s", slurm ? "SLURM_" : "", (int)(len - 2 * slurm),
-                                 (const char *)data + i + 2 * slurm) + 1;
+        used += (size_t)snprintf(e->bytes + used, BYTES - used, "%s%.*s", slurm ? "SLURM_" : "",
+                                 (int)(len - 2 * slurm), (const char *)data + i + 2 * slurm) +
+                1;
         i += len + 1;
     }
     e->list[n] = NULL;
@@ -39,7 +41,8 @@ static void check_told(lvn_status s, const lvni_notices *n)
 {
     CHECK_TOLD(s);
     CHECK(s == LVN_OK || s == LVN_ERR_USAGE || s == LVN_ERR_NOT_FOUND || s == LVN_ERR_INVALID);
-    CHECK(n->error == 0 || (s != LVN_OK && n->text.len > 0 && n->text.data[n->text.len - 1] == '\n'));
+    CHECK(n->error == 0 ||
+          (s != LVN_OK && n->text.len > 0 && n->text.data[n->text.len - 1] == '\n'));
 }
 
 static void detect(char *const *env)
@@ -51,7 +54,8 @@ static void detect(char *const *env)
     const lvn_status s = lvni_who_detect(env, &options, &n, &who);
     check_told(s, &n);
     if (s == LVN_OK) {
-        CHECK(who.rank >= 0 && who.rank < who.world && who.local_rank < who.world && who.node_rank < who.world);
+        CHECK(who.rank >= 0 && who.rank < who.world && who.local_rank < who.world &&
+              who.node_rank < who.world);
         CHECK(who.local_world == LVNI_WHO_UNKNOWN || who.local_rank < who.local_world);
         CHECK(who.n_ports >= 0 && who.n_ports <= LVNI_WHO_PORTS);
         for (int i = 0; i < who.n_ports; i++) {
@@ -72,7 +76,8 @@ static void choose(char *const *env)
     lvni_notices n = {.error = 0};
     lvni_visible v = {.n = 0};
     lvni_device_choice c = {.n = 0};
-    const lvni_device_request request = {.key = "devices", .spec = lvni_env_raw(env, "DEVICES"), .env = env};
+    const lvni_device_request request = {
+        .key = "devices", .spec = lvni_env_raw(env, "DEVICES"), .env = env};
     lvn_status s = lvni_visible_make(lvni_env_raw(env, "CUDA_VISIBLE_DEVICES"), 4, uuids, &v);
     s = s != LVN_OK ? s : lvni_device_choose(&request, &v, &n, &c);
     check_told(s, &n);

@@ -52,9 +52,18 @@ static lvn_tensor *flatten_forward(const lvn_module *module, lvn_tensor *x)
 }
 
 static const lvn_module_class own[] = {
-    {.name = "unet", .size = sizeof(segmenter), .build = segmenter_build, .forward = segmenter_forward},
-    {.name = "unet_bilinear", .size = sizeof(segmenter), .build = segmenter_build, .forward = segmenter_forward},
-    {.name = "flatten", .size = sizeof(flatten), .build = flatten_build, .forward = flatten_forward},
+    {.name = "unet",
+     .size = sizeof(segmenter),
+     .build = segmenter_build,
+     .forward = segmenter_forward},
+    {.name = "unet_bilinear",
+     .size = sizeof(segmenter),
+     .build = segmenter_build,
+     .forward = segmenter_forward},
+    {.name = "flatten",
+     .size = sizeof(flatten),
+     .build = flatten_build,
+     .forward = flatten_forward},
 };
 
 const lvn_module_class *golden_class(const char *name)

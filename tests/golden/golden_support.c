@@ -24,7 +24,8 @@ typedef struct rule {
 } rule;
 
 /* u in [-1, 1) to the element of a tensor of this name and shape (PyTorch's). */
-static double value(const rule *r, const char *name, int ndim, const int64_t *shape, int64_t n, double u)
+static double value(const rule *r, const char *name, int ndim, const int64_t *shape, int64_t n,
+                    double u)
 {
     if (ends_with(name, "running_var")) {
         return 1.0 + 0.3 * u;
@@ -41,11 +42,13 @@ static double value(const rule *r, const char *name, int ndim, const int64_t *sh
     return shape[0] == 1 ? 0.2 * u : u * sqrt((ndim == 4 ? 6.0 : 3.0) / (double)fan_in);
 }
 
-static void fill(const rule *r, const char *name, int ndim, const int64_t *shape, int64_t n, float *out)
+static void fill(const rule *r, const char *name, int ndim, const int64_t *shape, int64_t n,
+                 float *out)
 {
     const lvni_rng rng = {.key = lvni_rng_make_key(r->seed, lvni_rng_purpose(name))};
     for (int64_t k = 0; k < n; k++) {
-        out[k] = (float)value(r, name, ndim, shape, n, (double)lvni_rng_uniform(&rng, (uint64_t)k) * 2.0 - 1.0);
+        out[k] = (float)value(r, name, ndim, shape, n,
+                              (double)lvni_rng_uniform(&rng, (uint64_t)k) * 2.0 - 1.0);
     }
 }
 

@@ -1,4 +1,5 @@
-/* What the comparison with PyTorch shares: the rule that fills weights and pictures (as in make_goldens.py), and the golden file. */
+/* What the comparison with PyTorch shares: the rule that fills weights and pictures (as in
+ * make_goldens.py), and the golden file. */
 #ifndef TESTS_GOLDEN_SUPPORT_H
 #define TESTS_GOLDEN_SUPPORT_H
 
@@ -15,7 +16,8 @@ lvn_tensor *golden_labels(int64_t n, int classes);
 /* A number from the file's metadata. */
 int golden_number(const lvni_st_file *f, const char *key);
 /* Doubles of "prefix" "name"; the test fails where they are missing. */
-const double *golden_values(const lvni_st_file *f, const char *prefix, const char *name, int64_t *n);
+const double *golden_values(const lvni_st_file *f, const char *prefix, const char *name,
+                            int64_t *n);
 /* The place of sample j of 8 among n elements. */
 static inline int64_t golden_place(int j, int64_t n)
 {

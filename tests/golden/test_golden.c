@@ -1,5 +1,5 @@
-/* test_golden FILE: a network of the zoo with the weights that make_goldens.py gave PyTorch: logits, loss, gradients and running
- * statistics are those of PyTorch in double precision. */
+/* test_golden FILE: a network of the zoo with the weights that make_goldens.py gave PyTorch:
+ * logits, loss, gradients and running statistics are those of PyTorch in double precision. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -42,7 +42,8 @@ static int set_up(void **state)
     }
     p->batch = golden_number(p->file, "batch");
     p->classes = golden_number(p->file, "classes");
-    const lvni_zoo_arguments a = {.image_size = golden_number(p->file, "size"), .n_classes = p->classes};
+    const lvni_zoo_arguments a = {.image_size = golden_number(p->file, "size"),
+                                  .n_classes = p->classes};
     const char *name = lvni_st_meta_get(p->file, "model");
     assert_non_null(name);
     assert_int_equal(lvni_model_build_empty(golden_class(name), &a, &p->model), LVN_OK);
@@ -63,7 +64,8 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void compare_all(const double *want, int64_t n, const float *have, double tolerance, const char *what, double *worst)
+static void compare_all(const double *want, int64_t n, const float *have, double tolerance,
+                        const char *what, double *worst)
 {
     double most = 0.0;
     for (int64_t i = 0; i < n; i++) {
@@ -160,8 +162,10 @@ static void run(problem *p, bool training)
     lvni_set_begin(p->set, p->batch);
     assert_int_equal(lvn_scope_open(), LVN_OK);
     lvn_tensor *logits = lvn_forward(p->model->root, p->image);
-    p->labels = golden_labels(lvn_numel(logits) / p->classes, p->classes); /* one per picture, or per pixel */
-    lvn_tensor *loss = lvn_cross_entropy(lvn_reshape(logits, 2, (const int64_t[]){-1, p->classes}), p->labels);
+    /* one per picture, or per pixel */
+    p->labels = golden_labels(lvn_numel(logits) / p->classes, p->classes);
+    lvn_tensor *loss =
+        lvn_cross_entropy(lvn_reshape(logits, 2, (const int64_t[]){-1, p->classes}), p->labels);
     if (loss == NULL) {
         fail_msg("%s", lvn_last_error()->message);
     }
@@ -178,7 +182,8 @@ static void run(problem *p, bool training)
     ctx->at = (lvni_position){0};
 }
 
-/* Largest magnitude, norm, samples; `least` bounds what counts as large from below: some gradients are zero but for rounding. */
+/* Largest magnitude, norm, samples; `least` bounds what counts as large from below: some gradients
+ * are zero but for rounding. */
 static void compare_gradient(problem *p, int i, const char *prefix, double least)
 {
     const lvni_parameter *q = &p->model->parameters[i];
@@ -202,8 +207,9 @@ static void compare_gradient(problem *p, int i, const char *prefix, double least
         const double d = fabs(have[j] - want[j]) / fmax(j == 1 ? want[1] : want[0], least);
         p->worst_gradient = fmax(p->worst_gradient, d);
         if (!(d <= GRADIENTS)) {
-            fail_msg("%s%s: number %d (largest, norm, samples) is %.9g, PyTorch has %.9g; the largest is %.9g", prefix, q->name, j, have[j],
-                     want[j], want[0]);
+            fail_msg("%s%s: number %d (largest, norm, samples) is %.9g, PyTorch has %.9g; the "
+                     "largest is %.9g",
+                     prefix, q->name, j, have[j], want[j], want[0]);
         }
     }
 }
@@ -213,7 +219,8 @@ static void compare_gradients(problem *p, const char *prefix)
     double largest = 0.0;
     int64_t n;
     for (int i = 0; i < p->model->n_parameters; i++) {
-        largest = fmax(largest, golden_values(p->file, prefix, p->model->parameters[i].name, &n)[0]);
+        largest =
+            fmax(largest, golden_values(p->file, prefix, p->model->parameters[i].name, &n)[0]);
     }
     for (int i = 0; i < p->model->n_parameters; i++) {
         compare_gradient(p, i, prefix, 1e-6 * largest);
@@ -222,7 +229,8 @@ static void compare_gradients(problem *p, const char *prefix)
 
 static void tell(const problem *p)
 {
-    print_message("  largest relative differences: logits %.1e, gradients %.1e\n", p->worst_logits, p->worst_gradient);
+    print_message("  largest relative differences: logits %.1e, gradients %.1e\n", p->worst_logits,
+                  p->worst_gradient);
 }
 
 static void training_is_as_in_pytorch(void **state)

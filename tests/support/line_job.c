@@ -14,7 +14,8 @@ static int64_t line_length(const lvn_dataset *dataset)
     return 4;
 }
 
-static lvn_status line_get(const lvn_dataset *dataset, const lvn_sample_key *key, void *const field[])
+static lvn_status line_get(const lvn_dataset *dataset, const lvn_sample_key *key,
+                           void *const field[])
 {
     (void)dataset;
     float *x = field[0];
@@ -23,7 +24,8 @@ static lvn_status line_get(const lvn_dataset *dataset, const lvn_sample_key *key
     return LVN_OK;
 }
 
-static const lvn_dataset_class line_class = {.name = "line", .fields = line_fields, .length = line_length, .get = line_get};
+static const lvn_dataset_class line_class = {
+    .name = "line", .fields = line_fields, .length = line_length, .get = line_get};
 
 lvn_dataset line_points = {.cls = &line_class};
 
@@ -40,14 +42,16 @@ static lvn_status fit_build(lvn_module *module, lvn_builder *b)
     return lvn_builder_status(b);
 }
 
-static lvn_tensor *fit_training_step(const lvn_module *module, const lvn_batch *batch, lvn_step *step)
+static lvn_tensor *fit_training_step(const lvn_module *module, const lvn_batch *batch,
+                                     lvn_step *step)
 {
     lvn_tensor *loss = lvn_mean(lvn_square(lvn_forward(((const fit *)module)->head, batch->image)));
     lvn_log(step, "loss", loss);
     return loss;
 }
 
-const lvn_module_class line_fit_class = {.name = "fit", .size = sizeof(fit), .build = fit_build, .training_step = fit_training_step};
+const lvn_module_class line_fit_class = {
+    .name = "fit", .size = sizeof(fit), .build = fit_build, .training_step = fit_training_step};
 
 /* ---- two ---- */
 
@@ -66,17 +70,22 @@ static lvn_status two_build(lvn_module *module, lvn_builder *b)
     return lvn_builder_status(b);
 }
 
-static lvn_tensor *two_training_step(const lvn_module *module, const lvn_batch *batch, lvn_step *step)
+static lvn_tensor *two_training_step(const lvn_module *module, const lvn_batch *batch,
+                                     lvn_step *step)
 {
     if (line_two_fails != NULL && line_two_fails(step)) {
         return lvn_add(batch->image, lvn_zeros(LVN_F32, LVN_SHAPE(7, 7)));
     }
-    lvn_tensor *loss = lvn_mean(lvn_square(lvn_forward(((const two *)module)->net[step->phase], batch->image)));
+    lvn_tensor *loss =
+        lvn_mean(lvn_square(lvn_forward(((const two *)module)->net[step->phase], batch->image)));
     lvn_log(step, step->phase == 0 ? "first" : "second", loss);
     return loss;
 }
 
 static const char *const two_phases[] = {"first", "second", NULL};
 
-const lvn_module_class line_two_class = {
-    .name = "two", .size = sizeof(two), .build = two_build, .training_step = two_training_step, .phases = two_phases};
+const lvn_module_class line_two_class = {.name = "two",
+                                         .size = sizeof(two),
+                                         .build = two_build,
+                                         .training_step = two_training_step,
+                                         .phases = two_phases};

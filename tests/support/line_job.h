@@ -1,5 +1,5 @@
-/* The smallest job: four points on a line, and modules that draw a linear function of them to zero. For tests that train with lvn_job_train and
- * lvn_main. */
+/* The smallest job: four points on a line, and modules that draw a linear function of them to zero.
+ * For tests that train with lvn_job_train and lvn_main. */
 #ifndef LEVIN_TESTS_LINE_JOB_H
 #define LEVIN_TESTS_LINE_JOB_H
 

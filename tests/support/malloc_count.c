@@ -1,5 +1,5 @@
-/* malloc and its kin, counted by return address (malloc_count.h). The memory itself comes from glibc's own
- * functions. */
+/* malloc and its kin, counted by return address (malloc_count.h). The memory itself comes from
+ * glibc's own functions. */
 #include "support/malloc_count.h"
 
 #include <dlfcn.h>
@@ -125,7 +125,8 @@ uint64_t malloc_count_of_thread(void)
 static bool of_library(const Dl_info *info)
 {
     static const char *const names[] = {"libdnnl.", "libgomp.", "libstdc++."};
-    const char *slash = strrchr(info->dli_fname, '/'), *name = slash == NULL ? info->dli_fname : slash + 1;
+    const char *slash = strrchr(info->dli_fname, '/'),
+               *name = slash == NULL ? info->dli_fname : slash + 1;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (strncmp(name, names[i], strlen(names[i])) == 0) {
             return true;
@@ -166,9 +167,11 @@ void malloc_count_print(FILE *to)
     for (size_t i = 0; i < PLACES; i++) {
         Dl_info info;
         if (look_up(&places[i], &info)) {
-            fprintf(to, "%8llu calls from %s %s %#llx\n", (unsigned long long)atomic_load(&places[i].calls),
-                    info.dli_fname, info.dli_sname == NULL ? "" : info.dli_sname,
-                    (unsigned long long)(atomic_load(&places[i].address) - (uintptr_t)info.dli_fbase));
+            fprintf(
+                to, "%8llu calls from %s %s %#llx\n",
+                (unsigned long long)atomic_load(&places[i].calls), info.dli_fname,
+                info.dli_sname == NULL ? "" : info.dli_sname,
+                (unsigned long long)(atomic_load(&places[i].address) - (uintptr_t)info.dli_fbase));
         }
     }
 }

@@ -1,6 +1,7 @@
-/* Counts the calls of malloc and its kin in a test program, by who called: linked in, malloc_count.c takes
- * the place of the C library's functions for the program and every library it loads (which is why sanitizer
- * builds do without it). Threads whose name begins with "lvn-load" (the loader's) are not counted. */
+/* Counts the calls of malloc and its kin in a test program, by who called: linked in,
+ * malloc_count.c takes the place of the C library's functions for the program and every library it
+ * loads (which is why sanitizer builds do without it). Threads whose name begins with "lvn-load"
+ * (the loader's) are not counted. */
 #ifndef LEVIN_TESTS_MALLOC_COUNT_H
 #define LEVIN_TESTS_MALLOC_COUNT_H
 
@@ -9,8 +10,10 @@
 #include <stdio.h>
 
 typedef struct malloc_counts {
-    uint64_t own;     /* called by the program itself, the C library for it, or any library but these: */
-    uint64_t library; /* called by oneDNN (libdnnl), libgomp, or libstdc++, which only oneDNN uses */
+    /* called by the program itself, the C library for it, or any library but these: */
+    uint64_t own;
+    /* called by oneDNN (libdnnl), libgomp, or libstdc++, which only oneDNN uses */
+    uint64_t library;
 } malloc_counts;
 
 void malloc_count_switch(bool on); /* off at the start */

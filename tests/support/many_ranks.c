@@ -16,7 +16,8 @@
 
 enum { PART = 64, PER_HOST = 8 };
 
-typedef enum stage { GREETING, WELCOMED, TABLE, GATHERED, LEFT, GONE } stage; /* what comes in next */
+/* what comes in next */
+typedef enum stage { GREETING, WELCOMED, TABLE, GATHERED, LEFT, GONE } stage;
 
 typedef struct sim {
     stage stage;
@@ -43,8 +44,9 @@ lvn_status many_ranks_allow(int world)
         now.rlim_cur = now.rlim_max < need ? now.rlim_max : need;
         setrlimit(RLIMIT_NOFILE, &now);
         if (now.rlim_cur < need) {
-            LVN_FAIL(LVN_ERR_RESOURCE, "%d ranks in one process need %llu open files, %llu are allowed", world, (unsigned long long)need,
-                     (unsigned long long)now.rlim_max);
+            LVN_FAIL(LVN_ERR_RESOURCE,
+                     "%d ranks in one process need %llu open files, %llu are allowed", world,
+                     (unsigned long long)need, (unsigned long long)now.rlim_max);
         }
     }
     return LVN_OK;
@@ -55,8 +57,18 @@ static void put_facts_of(sim *s, int rank)
     char host[16], device[32];
     snprintf(host, sizeof host, "n%03d", rank / PER_HOST);
     snprintf(device, sizeof device, "GPU-%08d", rank);
-    const lvni_facts facts = {.local_rank = -1, .node_rank = -1, .host = host, .boot_id = host, .pid = 1000 + rank, .version = "0.1.0", .device = device,
-                              .driver = "", .cpus = 16, .resume_step = -1, .config = "batch_size: 4096\nlr: 0.1\n", .fingerprint = "one kind of machine"};
+    const lvni_facts facts = {.local_rank = -1,
+                              .node_rank = -1,
+                              .host = host,
+                              .boot_id = host,
+                              .pid = 1000 + rank,
+                              .version = "0.1.0",
+                              .device = device,
+                              .driver = "",
+                              .cpus = 16,
+                              .resume_step = -1,
+                              .config = "batch_size: 4096\nlr: 0.1\n",
+                              .fingerprint = "one kind of machine"};
     const size_t at = lvni_frame_begin(&s->out, LVNI_FRAME_FACTS);
     lvni_put_u32(&s->out, 0);
     lvni_put_facts(&s->out, &facts);
@@ -79,10 +91,13 @@ static bool table_is_right(const sims *all, const lvni_frame *frame)
 {
     lvni_member *members = NULL;
     int nodes = 0;
-    const lvn_status status = lvni_scan_table((const char *)frame->body + 8, frame->n - 8, all->world, &members, &nodes);
+    const lvn_status status =
+        lvni_scan_table((const char *)frame->body + 8, frame->n - 8, all->world, &members, &nodes);
     const int last = all->world - 1;
-    const bool right = status == LVN_OK && nodes == (all->world + PER_HOST - 1) / PER_HOST && members[last].node_rank == last / PER_HOST &&
-                       members[last].local_rank == last % PER_HOST && members[last].pid == 1000 + last;
+    const bool right = status == LVN_OK && nodes == (all->world + PER_HOST - 1) / PER_HOST &&
+                       members[last].node_rank == last / PER_HOST &&
+                       members[last].local_rank == last % PER_HOST &&
+                       members[last].pid == 1000 + last;
     lvni_free(members);
     return right;
 }
@@ -109,7 +124,8 @@ static bool on_frame(sims *all, int rank, const lvni_frame *frame)
         }
         break;
     case TABLE:
-        if (frame->type != LVNI_FRAME_REPLY || ((rank == 0 || rank == all->world - 1) && !table_is_right(all, frame))) {
+        if (frame->type != LVNI_FRAME_REPLY ||
+            ((rank == 0 || rank == all->world - 1) && !table_is_right(all, frame))) {
             return false;
         }
         break;
@@ -158,7 +174,8 @@ static bool transmit(sims *all, int rank)
 {
     sim *s = &all->rank[rank];
     while (s->sent < s->out.len) {
-        const ssize_t n = send(all->fds[rank].fd, s->out.data + s->sent, s->out.len - s->sent, MSG_NOSIGNAL);
+        const ssize_t n =
+            send(all->fds[rank].fd, s->out.data + s->sent, s->out.len - s->sent, MSG_NOSIGNAL);
         if (n < 0) {
             return errno == EAGAIN || errno == ENOTCONN || errno == EINTR;
         }
@@ -175,7 +192,8 @@ static lvn_status until(sims *all, stage to)
     const uint64_t began = lvni_now_ns();
     while (all->reached[to] < all->world) {
         if (lvni_seconds_since(began) > 60) {
-            LVN_FAIL(LVN_ERR_TIMEOUT, "%d of %d ranks reached stage %d in a minute", all->reached[to], all->world, (int)to);
+            LVN_FAIL(LVN_ERR_TIMEOUT, "%d of %d ranks reached stage %d in a minute",
+                     all->reached[to], all->world, (int)to);
         }
         for (int r = 0; r < all->world; r++) {
             all->fds[r].events = (short)(POLLIN | (all->rank[r].out.len > 0 ? POLLOUT : 0));
@@ -185,7 +203,8 @@ static lvn_status until(sims *all, stage to)
         }
         for (int r = 0; r < all->world; r++) {
             const short seen = all->fds[r].revents;
-            if (((seen & (POLLIN | POLLHUP | POLLERR)) != 0 && !receive(all, r)) || (all->rank[r].out.len > 0 && !transmit(all, r))) {
+            if (((seen & (POLLIN | POLLHUP | POLLERR)) != 0 && !receive(all, r)) ||
+                (all->rank[r].out.len > 0 && !transmit(all, r))) {
                 LVN_FAIL(LVN_ERR_IO, "rank %d broke at stage %d", r, (int)all->rank[r].stage);
             }
         }
@@ -196,14 +215,23 @@ static lvn_status until(sims *all, stage to)
 static lvn_status connect_all(sims *all, int port)
 {
     all->port = port;
-    const struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    const struct sockaddr_in at = {.sin_family = AF_INET,
+                                   .sin_port = htons((uint16_t)port),
+                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     for (int r = 0; r < all->world; r++) {
         sim *s = &all->rank[r];
         s->in.limit = LVNI_FRAME_MAX_GREETING;
-        s->greet = (lvni_greet){.protocol = LVNI_CONTROL_PROTOCOL, .world = (uint32_t)all->world, .rank = (uint32_t)r, .instance = 1, .host = "n", .version = "0.1.0"};
+        s->greet = (lvni_greet){.protocol = LVNI_CONTROL_PROTOCOL,
+                                .world = (uint32_t)all->world,
+                                .rank = (uint32_t)r,
+                                .instance = 1,
+                                .host = "n",
+                                .version = "0.1.0"};
         LVN_TRY(lvni_token_of_run(NULL, "many", NULL, NULL, &s->key));
         all->fds[r].fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        if (all->fds[r].fd < 0 || (connect(all->fds[r].fd, (const struct sockaddr *)&at, sizeof at) != 0 && errno != EINPROGRESS)) {
+        if (all->fds[r].fd < 0 ||
+            (connect(all->fds[r].fd, (const struct sockaddr *)&at, sizeof at) != 0 &&
+             errno != EINPROGRESS)) {
             LVN_FAIL(LVN_ERR_IO, "rank %d cannot connect: %s", r, strerror(errno));
         }
     }

@@ -1,11 +1,18 @@
-/* Exif orientation (exif.h): JPEG segments up to the first scan, the Exif one among them, the orientation entry of its first directory.
- * Offsets and counts come from the file, so each is checked before it is used. */
+/* Exif orientation (exif.h): JPEG segments up to the first scan, the Exif one among them, the
+ * orientation entry of its first directory. Offsets and counts come from the file, so each is
+ * checked before it is used. */
 #include "data/decode/exif.h"
 
 #include <stdbool.h>
 #include <string.h>
 
-enum { MARKER_SOS = 0xDA, MARKER_EOI = 0xD9, MARKER_APP1 = 0xE1, TAG_ORIENTATION = 0x0112, TYPE_SHORT = 3 };
+enum {
+    MARKER_SOS = 0xDA,
+    MARKER_EOI = 0xD9,
+    MARKER_APP1 = 0xE1,
+    TAG_ORIENTATION = 0x0112,
+    TYPE_SHORT = 3
+};
 
 static uint32_t read_u16(const uint8_t *p, bool little)
 {
@@ -18,7 +25,8 @@ static uint32_t read_u32(const uint8_t *p, bool little)
     return little ? a | b << 16 : a << 16 | b;
 }
 
-/* The block after "Exif\0\0": byte order, 42, offset of the first directory; a directory is a count and entries of 12 bytes. */
+/* The block after "Exif\0\0": byte order, 42, offset of the first directory; a directory is a count
+ * and entries of 12 bytes. */
 static int tiff_orientation(const uint8_t *tiff, size_t n)
 {
     if (n < 8 || (memcmp(tiff, "II", 2) != 0 && memcmp(tiff, "MM", 2) != 0)) {
@@ -32,8 +40,8 @@ static int tiff_orientation(const uint8_t *tiff, size_t n)
     const size_t entries = read_u16(tiff + directory, little);
     for (size_t i = 0; i < entries && directory + 2 + (i + 1) * 12 <= n; i++) {
         const uint8_t *entry = tiff + directory + 2 + i * 12;
-        if (read_u16(entry, little) == TAG_ORIENTATION && read_u16(entry + 2, little) == TYPE_SHORT &&
-            read_u32(entry + 4, little) == 1) {
+        if (read_u16(entry, little) == TAG_ORIENTATION &&
+            read_u16(entry + 2, little) == TYPE_SHORT && read_u32(entry + 4, little) == 1) {
             const uint32_t value = read_u16(entry + 8, little);
             return value >= 1 && value <= 8 ? (int)value : 1;
         }

@@ -1,5 +1,6 @@
-/* JPEG decoding (jpeg.h). The library speaks through callbacks and a long jump; all of that stays in this file. Its warnings are errors here,
- * except those that leave every pixel as it was meant. */
+/* JPEG decoding (jpeg.h). The library speaks through callbacks and a long jump; all of that stays
+ * in this file. Its warnings are errors here, except those that leave every pixel as it was
+ * meant. */
 #include "data/decode/jpeg.h"
 
 #include "core/alloc.h"
@@ -14,7 +15,8 @@
 
 #include <jerror.h>
 
-/* The rows and columns that the library interpolates differently next to the edge of what is decoded. */
+/* The rows and columns that the library interpolates differently next to the edge of what is
+ * decoded. */
 enum { MARGIN = 4, ROWS_AT_ONCE = 16, MARKER_EOI = 0xD9 };
 
 typedef struct reader {
@@ -35,7 +37,8 @@ static void on_error(j_common_ptr c)
     longjmp(((reader *)c->client_data)->stop, 1);
 }
 
-/* Two warnings about the header, and bytes too many right before the end marker, when all pixels are done. */
+/* Two warnings about the header, and bytes too many right before the end marker, when all pixels
+ * are done. */
 static void on_message(j_common_ptr c, int level)
 {
     const struct jpeg_error_mgr *e = c->err;
@@ -78,7 +81,8 @@ static reader *reader_get(lvni_data_scratch *scratch)
     return r;
 }
 
-/* Record what the library said. The decompressor may be left in the middle of a marker, so the next picture gets a new one. */
+/* Record what the library said. The decompressor may be left in the middle of a marker, so the next
+ * picture gets a new one. */
 static lvn_status failed(lvni_data_scratch *scratch, const char *path, const char *part)
 {
     reader *r = scratch->jpeg;
@@ -95,7 +99,8 @@ static lvn_status failed(lvni_data_scratch *scratch, const char *path, const cha
 
 /* ---- header ---- */
 
-lvn_status lvni_jpeg_probe(lvni_data_scratch *scratch, const uint8_t *bytes, size_t n, const char *path, lvni_picture_info *info)
+lvn_status lvni_jpeg_probe(lvni_data_scratch *scratch, const uint8_t *bytes, size_t n,
+                           const char *path, lvni_picture_info *info)
 {
     reader *r = reader_get(scratch);
     if (r == NULL) {
@@ -109,7 +114,8 @@ lvn_status lvni_jpeg_probe(lvni_data_scratch *scratch, const uint8_t *bytes, siz
     const int64_t width = r->d.image_width, height = r->d.image_height;
     jpeg_abort_decompress(&r->d);
     LVN_TRY(lvni_picture_check_size(path, width, height));
-    *info = (lvni_picture_info){LVNI_PICTURE_JPEG, (int)width, (int)height, lvni_exif_orientation(bytes, n)};
+    *info = (lvni_picture_info){LVNI_PICTURE_JPEG, (int)width, (int)height,
+                                lvni_exif_orientation(bytes, n)};
     return LVN_OK;
 }
 
@@ -130,7 +136,8 @@ static bool has_end_marker(const uint8_t *bytes, size_t n)
 /* The smallest scale, in eighths, that is at least `need`. */
 static unsigned choose_eighths(double need)
 {
-    static const unsigned eighths[] = {1, 2, 4}; /* the others have no vector code: decoding in full and resampling is faster */
+    /* the others have no vector code: decoding in full and resampling is faster */
+    static const unsigned eighths[] = {1, 2, 4};
     for (unsigned i = 0; i < sizeof eighths / sizeof *eighths; i++) {
         if (eighths[i] / 8.0 >= need) {
             return eighths[i];
@@ -144,7 +151,8 @@ static int clamp_int(double x, int low, int high)
     return x <= low ? low : x >= high ? high : (int)x;
 }
 
-/* The part of the scaled picture that `wanted` needs. Its left edge lies where the library can begin, so the window may grow. */
+/* The part of the scaled picture that `wanted` needs. Its left edge lies where the library can
+ * begin, so the window may grow. */
 static void place_window(reader *r, const lvni_box *wanted, lvni_picture *p)
 {
     p->width = (int)r->d.output_width;
@@ -155,9 +163,11 @@ static void place_window(reader *r, const lvni_box *wanted, lvni_picture *p)
         return;
     }
     const int left = clamp_int(floor(wanted->x * p->scale) - MARGIN, 0, p->width - 1);
-    const int right = clamp_int(ceil((wanted->x + wanted->width) * p->scale) + MARGIN, left + 1, p->width);
+    const int right =
+        clamp_int(ceil((wanted->x + wanted->width) * p->scale) + MARGIN, left + 1, p->width);
     p->top = clamp_int(floor(wanted->y * p->scale), 0, p->height - 1);
-    p->rows = clamp_int(ceil((wanted->y + wanted->height) * p->scale), p->top + 1, p->height) - p->top;
+    p->rows =
+        clamp_int(ceil((wanted->y + wanted->height) * p->scale), p->top + 1, p->height) - p->top;
     if (right - left < p->width) {
         JDIMENSION x = (JDIMENSION)left, w = (JDIMENSION)(right - left);
         jpeg_crop_scanline(&r->d, &x, &w);
@@ -192,22 +202,24 @@ static void read_rows(reader *r, const lvni_picture *p, int channels, uint8_t *p
     }
 }
 
-/* Print colours, stored inverted as Adobe does: each of red, green and blue is what cyan, magenta or yellow leaves of the white that black
- * leaves. In place: a pixel shrinks from four bytes to three. */
+/* Print colours, stored inverted as Adobe does: each of red, green and blue is what cyan, magenta
+ * or yellow leaves of the white that black leaves. In place: a pixel shrinks from four bytes to
+ * three. */
 static void cmyk_to_rgb(uint8_t *pixels, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         const unsigned white = pixels[4 * i + 3];
         for (size_t c = 0; c < 3; c++) {
             const unsigned product = (255U - pixels[4 * i + c]) * white + 128U;
-            pixels[3 * i + c] = (uint8_t)(white - ((product + (product >> 8)) >> 8)); /* product / 255, rounded */
+            /* product / 255, rounded */
+            pixels[3 * i + c] = (uint8_t)(white - ((product + (product >> 8)) >> 8));
         }
     }
 }
 
 /* Inside the long jump: no variable of the caller changes. */
-static lvn_status decode(reader *r, lvni_data_scratch *scratch, const uint8_t *bytes, size_t n, double need, const lvni_box *wanted,
-                         lvni_picture *out)
+static lvn_status decode(reader *r, lvni_data_scratch *scratch, const uint8_t *bytes, size_t n,
+                         double need, const lvni_box *wanted, lvni_picture *out)
 {
     jpeg_mem_src(&r->d, bytes, (unsigned long)n);
     jpeg_read_header(&r->d, TRUE);
@@ -230,12 +242,14 @@ static lvn_status decode(reader *r, lvni_data_scratch *scratch, const uint8_t *b
     return LVN_OK;
 }
 
-lvn_status lvni_jpeg_decode(lvni_data_scratch *scratch, const uint8_t *bytes, size_t n, const char *path, double need,
-                            const lvni_box *wanted, lvni_picture *out)
+lvn_status lvni_jpeg_decode(lvni_data_scratch *scratch, const uint8_t *bytes, size_t n,
+                            const char *path, double need, const lvni_box *wanted,
+                            lvni_picture *out)
 {
     *out = (lvni_picture){0};
     if (!has_end_marker(bytes, n)) {
-        LVN_FAIL(LVN_ERR_CORRUPT, "%s: damaged JPEG data: Premature end: no end marker in its %zu bytes", path, n);
+        LVN_FAIL(LVN_ERR_CORRUPT,
+                 "%s: damaged JPEG data: Premature end: no end marker in its %zu bytes", path, n);
     }
     reader *r = reader_get(scratch);
     if (r == NULL) {

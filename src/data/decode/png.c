@@ -16,7 +16,8 @@ bool lvni_png_is(const uint8_t *bytes, size_t n)
     return n >= sizeof signature && memcmp(bytes, signature, sizeof signature) == 0;
 }
 
-/* An allocation of the decoder failed: libspng and zlib do not always say so, and a picture must not pass for a damaged one. */
+/* An allocation of the decoder failed: libspng and zlib do not always say so, and a picture must
+ * not pass for a damaged one. */
 static _Thread_local bool starved;
 
 static void *noted(void *p)
@@ -67,8 +68,8 @@ lvn_status lvni_png_probe(const uint8_t *bytes, size_t n, const char *path, lvni
     return LVN_OK;
 }
 
-lvn_status lvni_png_decode(lvni_data_scratch *scratch, const uint8_t *bytes, size_t n, const char *path,
-                           const lvni_picture_info *info, lvni_picture *out)
+lvn_status lvni_png_decode(lvni_data_scratch *scratch, const uint8_t *bytes, size_t n,
+                           const char *path, const lvni_picture_info *info, lvni_picture *out)
 {
     const size_t need = (size_t)info->width * (size_t)info->height * 3;
     LVN_TRY(lvni_buffer_reserve(&scratch->pixels, need));
@@ -88,7 +89,8 @@ lvn_status lvni_png_decode(lvni_data_scratch *scratch, const uint8_t *bytes, siz
         error = spng_decode_image(ctx, scratch->pixels.data, need, SPNG_FMT_RGB8, 0);
     }
     if (error == 0) {
-        error = spng_decode_chunks(ctx); /* up to the end chunk: the last checksum, and that nothing is cut off */
+        /* up to the end chunk: the last checksum, and that nothing is cut off */
+        error = spng_decode_chunks(ctx);
     }
     spng_ctx_free(ctx);
     if (error != 0 && (starved || error == SPNG_EMEM)) {
@@ -97,6 +99,7 @@ lvn_status lvni_png_decode(lvni_data_scratch *scratch, const uint8_t *bytes, siz
     if (error != 0) {
         LVN_FAIL(LVN_ERR_CORRUPT, "%s: damaged PNG: %s", path, spng_strerror(error));
     }
-    *out = (lvni_picture){.rgb = scratch->pixels.data, .width = info->width, .height = info->height, .scale = 1.0};
+    *out = (lvni_picture){
+        .rgb = scratch->pixels.data, .width = info->width, .height = info->height, .scale = 1.0};
     return LVN_OK;
 }

@@ -1,4 +1,5 @@
-/* The transport of one rank: every call is a copy or nothing. The smallest transport there is, and the one to start a new one from. */
+/* The transport of one rank: every call is a copy or nothing. The smallest transport there is, and
+ * the one to start a new one from. */
 #include "core/alloc.h"
 #include "core/machine_memory.h"
 #include "dist/doorbell.h"
@@ -10,8 +11,8 @@ enum { LOOK_MS = 50 };
 
 typedef struct self_comm {
     lvni_comm base;
-    lvni_doorbell bell;   /* between lanes */
-    _Atomic int aborted;  /* 0, 1: being written, 2: `why` is there */
+    lvni_doorbell bell;  /* between lanes */
+    _Atomic int aborted; /* 0, 1: being written, 2: `why` is there */
     char why[256];
 } self_comm;
 
@@ -59,7 +60,8 @@ static void copy(void *out, const void *in, size_t bytes)
     }
 }
 
-static lvn_status self_reduce(lvni_comm *comm, const void *in, void *out, int64_t n, lvn_dtype dtype, lvni_reduce how)
+static lvn_status self_reduce(lvni_comm *comm, const void *in, void *out, int64_t n,
+                              lvn_dtype dtype, lvni_reduce how)
 {
     (void)comm, (void)how;
     copy(out, in, (size_t)n * lvn_dtype_size(dtype));
@@ -84,18 +86,21 @@ static lvn_status self_region_open(lvni_comm *comm, size_t common, size_t part, 
     (void)comm;
     const uint64_t most = lvni_machine_memory("");
     if (common > most || part > most - common) {
-        LVN_FAIL(LVN_ERR_MEMORY, "cannot reserve %zu bytes: the machine has less", part > common ? part : common);
+        LVN_FAIL(LVN_ERR_MEMORY, "cannot reserve %zu bytes: the machine has less",
+                 part > common ? part : common);
     }
     const size_t first = (common + 63) / 64 * 64;
     char *memory = lvni_calloc(LVNI_TAG_DIST, 1, first + part);
     if (memory == NULL) {
         return LVN_ERR_MEMORY;
     }
-    *out = (lvni_region){.common = memory, .part = memory + first, .stride = part, .handle = memory};
+    *out =
+        (lvni_region){.common = memory, .part = memory + first, .stride = part, .handle = memory};
     return LVN_OK;
 }
 
-static lvn_status self_region_reserve(lvni_comm *comm, const lvni_region *region, const void *from, size_t bytes)
+static lvn_status self_region_reserve(lvni_comm *comm, const lvni_region *region, const void *from,
+                                      size_t bytes)
 {
     (void)comm, (void)region, (void)from, (void)bytes;
     return LVN_OK;

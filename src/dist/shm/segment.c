@@ -27,7 +27,8 @@ struct shm_segment {
     mapping *mappings;
 };
 
-static const size_t WORTH_A_LOOK = (size_t)16 << 20; /* smaller pieces are reserved without asking the machine what it has */
+/* smaller pieces are reserved without asking the machine what it has */
+static const size_t WORTH_A_LOOK = (size_t)16 << 20;
 
 static lvn_status wrap(int fd, shm_segment **out)
 {
@@ -48,7 +49,8 @@ lvn_status shm_segment_create(size_t bytes, shm_segment **out)
     *out = NULL;
     const int fd = memfd_create("levin", MFD_CLOEXEC);
     if (fd < 0) {
-        LVN_FAIL(LVN_ERR_IO, "cannot make memory for the ranks of this node to share: %s", strerror(errno));
+        LVN_FAIL(LVN_ERR_IO, "cannot make memory for the ranks of this node to share: %s",
+                 strerror(errno));
     }
     LVN_TRY(wrap(fd, out));
     const lvn_status status = shm_segment_reserve(*out, 0, bytes);
@@ -91,7 +93,8 @@ int shm_segment_fd(const shm_segment *segment)
 bool shm_segment_holds(const shm_segment *segment, const void *bytes, size_t n)
 {
     char there[64];
-    return n <= sizeof there && pread(segment->fd, there, n, 0) == (ssize_t)n && memcmp(there, bytes, n) == 0;
+    return n <= sizeof there && pread(segment->fd, there, n, 0) == (ssize_t)n &&
+           memcmp(there, bytes, n) == 0;
 }
 
 static lvn_status map_new(shm_segment *segment, uint64_t offset, size_t bytes, char **out)
@@ -103,9 +106,11 @@ static lvn_status map_new(shm_segment *segment, uint64_t offset, size_t bytes, c
     char *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, segment->fd, (off_t)offset);
     if (base == MAP_FAILED) {
         lvni_free(m);
-        LVN_FAIL(LVN_ERR_MEMORY, "no room for %zu bytes of shared memory: %s", bytes, strerror(errno));
+        LVN_FAIL(LVN_ERR_MEMORY, "no room for %zu bytes of shared memory: %s", bytes,
+                 strerror(errno));
     }
-    *m = (mapping){.next = segment->mappings, .offset = offset, .bytes = bytes, .base = base, .ranks = 1};
+    *m = (mapping){
+        .next = segment->mappings, .offset = offset, .bytes = bytes, .base = base, .ranks = 1};
     segment->mappings = m;
     *out = base;
     return LVN_OK;
@@ -152,20 +157,24 @@ lvn_status shm_segment_reserve(shm_segment *segment, uint64_t offset, size_t byt
     if (bytes == 0) {
         return LVN_OK;
     }
-    if (bytes >= WORTH_A_LOOK && bytes > lvni_machine_memory("")) { /* fallocate would take all there is before it gives up */
-        LVN_FAIL(LVN_ERR_MEMORY, "cannot reserve %zu bytes of shared memory: the machine has less", bytes);
+    if (bytes >= WORTH_A_LOOK && bytes > lvni_machine_memory("")) {
+        /* fallocate would take all there is before it gives up */
+        LVN_FAIL(LVN_ERR_MEMORY, "cannot reserve %zu bytes of shared memory: the machine has less",
+                 bytes);
     }
     int failed;
     do {
         failed = fallocate(segment->fd, 0, (off_t)offset, (off_t)bytes);
     } while (failed != 0 && errno == EINTR);
     if (failed != 0) {
-        LVN_FAIL(LVN_ERR_MEMORY, "cannot reserve %zu bytes of shared memory: %s", bytes, strerror(errno));
+        LVN_FAIL(LVN_ERR_MEMORY, "cannot reserve %zu bytes of shared memory: %s", bytes,
+                 strerror(errno));
     }
     return LVN_OK;
 }
 
 void shm_segment_give_back(shm_segment *segment, uint64_t offset, size_t bytes)
 {
-    (void)fallocate(segment->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)bytes);
+    (void)fallocate(segment->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset,
+                    (off_t)bytes);
 }

@@ -1,4 +1,5 @@
-/* Collectives that only move bytes, in rounds (shm_impl.h). Large ones read each other's memory where it is lvni_comm_alloc's. */
+/* Collectives that only move bytes, in rounds (shm_impl.h). Large ones read each other's memory
+ * where it is lvni_comm_alloc's. */
 #include "dist/shm/shm_impl.h"
 
 #include <string.h>

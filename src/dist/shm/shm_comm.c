@@ -1,5 +1,6 @@
-/* Creation and end of the ranks of one node, and the regions they share. For threads one segment object is made here and held by all. For
- * processes rank 0 makes the segment and tells the others, through the caller's exchange, where it can be opened: /proc/PID/fd/N. */
+/* Creation and end of the ranks of one node, and the regions they share. For threads one segment
+ * object is made here and held by all. For processes rank 0 makes the segment and tells the others,
+ * through the caller's exchange, where it can be opened: /proc/PID/fd/N. */
 #include "core/alloc.h"
 #include "dist/shm/shm_impl.h"
 #include "tensor/ctx.h"
@@ -30,7 +31,8 @@ static size_t control_bytes(int world)
 
 /* ---- regions ---- */
 
-/* A region in the segment: a page that counts the ranks that are done with it, the common part, the parts. */
+/* A region in the segment: a page that counts the ranks that are done with it, the common part, the
+ * parts. */
 typedef struct region_head {
     _Atomic int32_t closed;
 } region_head;
@@ -44,7 +46,8 @@ typedef struct region_handle {
 static lvn_status region_open(lvni_comm *comm, size_t common, size_t part, lvni_region *out)
 {
     shm_comm *c = (shm_comm *)comm;
-    const size_t most = (size_t)1 << 46, stride = part < most ? round_up(part, SHM_PAGE) : most, head = SHM_PAGE;
+    const size_t most = (size_t)1 << 46, stride = part < most ? round_up(part, SHM_PAGE) : most,
+                 head = SHM_PAGE;
     const size_t first = common < most ? head + round_up(common, SHM_PAGE) : most;
     if (stride >= most / (size_t)comm->world || first >= most) {
         LVN_FAIL(LVN_ERR_MEMORY, "cannot share %zu bytes per rank", part > common ? part : common);
@@ -62,18 +65,22 @@ static lvn_status region_open(lvni_comm *comm, size_t common, size_t part, lvni_
         status = shm_segment_map(c->segment, offset, bytes, &h->base);
     }
     if (status != LVN_OK) {
-        shm_segment_give_back(c->segment, offset, head); /* nobody will use this region; those who have it discard the rest */
+        /* nobody will use this region; those who have it discard the rest */
+        shm_segment_give_back(c->segment, offset, head);
         lvni_free(h);
         return status;
     }
-    *out = (lvni_region){.common = h->base + head, .part = h->base + first, .stride = stride, .handle = h};
+    *out = (lvni_region){
+        .common = h->base + head, .part = h->base + first, .stride = stride, .handle = h};
     return LVN_OK;
 }
 
-static lvn_status region_reserve(lvni_comm *comm, const lvni_region *region, const void *from, size_t bytes)
+static lvn_status region_reserve(lvni_comm *comm, const lvni_region *region, const void *from,
+                                 size_t bytes)
 {
     const region_handle *h = region->handle;
-    return shm_segment_reserve(((shm_comm *)comm)->segment, h->offset + (uint64_t)((const char *)from - h->base), bytes);
+    return shm_segment_reserve(((shm_comm *)comm)->segment,
+                               h->offset + (uint64_t)((const char *)from - h->base), bytes);
 }
 
 static void region_close(lvni_comm *comm, lvni_region *region)
@@ -82,14 +89,15 @@ static void region_close(lvni_comm *comm, lvni_region *region)
     region_handle *h = region->handle;
     region_head *head = (region_head *)(void *)h->base;
     if (atomic_fetch_add(&head->closed, 1) + 1 == c->base.world) {
-        shm_segment_give_back(c->segment, h->offset, h->bytes); /* nobody looks at the head any more */
+        /* nobody looks at the head any more */
+        shm_segment_give_back(c->segment, h->offset, h->bytes);
     }
     shm_segment_unmap(c->segment, h->base);
     lvni_free(h);
 }
 
-/* The head stays out of it: ranks without the region do not count, and writing there would bring its page back. Every rank gives all back,
- * which does no harm twice. */
+/* The head stays out of it: ranks without the region do not count, and writing there would bring
+ * its page back. Every rank gives all back, which does no harm twice. */
 static void region_discard(lvni_comm *comm, lvni_region *region)
 {
     shm_comm *c = (shm_comm *)comm;
@@ -121,7 +129,8 @@ static void destroy(lvni_comm *comm)
     lvni_free(c);
 }
 
-/* Of threads and of processes: they differ in how the segment comes to be, and in how a dead rank is known. */
+/* Of threads and of processes: they differ in how the segment comes to be, and in how a dead rank
+ * is known. */
 static const lvni_transport transport = {
     .destroy = destroy,
     .abort = shm_abort,
@@ -185,7 +194,8 @@ static lvn_status attach(shm_comm *c, shm_segment *segment)
     LVN_TRY(shm_segment_map(segment, 0, control_bytes(world), &base));
     c->control = (shm_control *)(void *)base;
     c->stage = base + stages_at(world);
-    LVN_TRY(shm_segment_reserve(segment, stages_at(world) + (size_t)rank * 2 * SHM_STAGE, (size_t)2 * SHM_STAGE));
+    LVN_TRY(shm_segment_reserve(segment, stages_at(world) + (size_t)rank * 2 * SHM_STAGE,
+                                (size_t)2 * SHM_STAGE));
     shm_slot *slot = &c->control->slot[rank];
     slot->pid = (int32_t)getpid();
     cpu_set_t cores;
@@ -215,7 +225,8 @@ static void count_cores(shm_comm *c)
 static lvn_status check_world(int world)
 {
     if (world < 1 || world > SHM_MAX_RANKS) {
-        LVN_FAIL(LVN_ERR_USAGE, "%d ranks on one node: 1 to %d can share its memory", world, SHM_MAX_RANKS);
+        LVN_FAIL(LVN_ERR_USAGE, "%d ranks on one node: 1 to %d can share its memory", world,
+                 SHM_MAX_RANKS);
     }
     return LVN_OK;
 }
@@ -253,7 +264,7 @@ lvn_status lvni_comm_threads(int world, bool check, lvni_comm **comm)
 
 /* What a process tells the others while they find each other. */
 typedef struct card {
-    int32_t status; /* of what it has done so far */
+    int32_t status;  /* of what it has done so far */
     int32_t pid, fd; /* fd: of rank 0 */
     unsigned char token[16];
 } card;
@@ -264,7 +275,8 @@ static lvn_status exchange_cards(const lvni_comm_options *o, const card *mine, c
     for (int rank = 0; rank < o->world && mine->status == LVN_OK; rank++) {
         if (all[rank].status != LVN_OK) {
             const lvn_status theirs = (lvn_status)all[rank].status;
-            LVN_FAIL(theirs, "rank %d cannot share memory with the others: %s", rank, lvn_status_text(theirs));
+            LVN_FAIL(theirs, "rank %d cannot share memory with the others: %s", rank,
+                     lvn_status_text(theirs));
         }
     }
     return (lvn_status)mine->status;
@@ -316,7 +328,8 @@ lvn_status lvni_comm_shm(const lvni_comm_options *o, lvni_comm **out)
 {
     *out = NULL;
     LVN_TRY(check_world(o->world));
-    LVN_ARG(o->rank >= 0 && o->rank < o->world && o->exchange != NULL, "rank %d of %d, with%s an exchange", o->rank, o->world,
+    LVN_ARG(o->rank >= 0 && o->rank < o->world && o->exchange != NULL,
+            "rank %d of %d, with%s an exchange", o->rank, o->world,
             o->exchange != NULL ? "" : "out");
     card mine = {.pid = (int32_t)getpid(), .fd = -1};
     card *all = lvni_calloc(LVNI_TAG_DIST, (size_t)o->world, sizeof *all);

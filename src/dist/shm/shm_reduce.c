@@ -1,8 +1,11 @@
-/* Collectives that add, in the fixed tree over ranks (plan/tree.h), so that every way below gives the same bits:
+/* Collectives that add, in the fixed tree over ranks (plan/tree.h), so that every way below gives
+ * the same bits:
  *
  *   small      one round: everyone stages its numbers and adds all of them
- *   staged     a chunk per round: stage it; add the slice that is mine of all, stage that; copy the others' slices out in the next round
- *   in place   memory of lvni_comm_alloc: everyone adds its slice where it lies and writes it into everyone's result */
+ *   staged     a chunk per round: stage it; add the slice that is mine of all, stage that; copy the
+ *     others' slices out in the next round
+ *   in place   memory of lvni_comm_alloc: everyone adds its slice where it lies and writes it into
+ *     everyone's result */
 #include "dist/shm/shm_impl.h"
 
 #include <string.h>
@@ -25,7 +28,8 @@ static int64_t slice_begin(int64_t n, int world, int rank)
     return least(n, units * rank / world * UNIT);
 }
 
-static lvn_status reduce_small(shm_comm *c, const void *in, void *out, int64_t n, lvn_dtype dtype, lvni_reduce how)
+static lvn_status reduce_small(shm_comm *c, const void *in, void *out, int64_t n, lvn_dtype dtype,
+                               lvni_reduce how)
 {
     const size_t bytes = (size_t)n * lvn_dtype_size(dtype);
     memcpy(shm_mine(c), in, bytes);
@@ -42,24 +46,28 @@ static lvn_status reduce_small(shm_comm *c, const void *in, void *out, int64_t n
 static void collect(shm_comm *c, char *out, int64_t n, size_t size)
 {
     for (int rank = 0; rank < c->base.world; rank++) {
-        const int64_t from = slice_begin(n, c->base.world, rank), to = slice_begin(n, c->base.world, rank + 1);
+        const int64_t from = slice_begin(n, c->base.world, rank),
+                      to = slice_begin(n, c->base.world, rank + 1);
         const size_t at = (size_t)from * size, bytes = (size_t)(to - from) * size;
         memcpy(out + at, shm_theirs(c, rank) + SHM_HALF + at, bytes);
         lvni_comm_add_bytes(&c->base, 0, rank == c->base.rank ? 0 : bytes);
     }
 }
 
-static lvn_status reduce_staged(shm_comm *c, const char *in, char *out, int64_t n, lvn_dtype dtype, lvni_reduce how)
+static lvn_status reduce_staged(shm_comm *c, const char *in, char *out, int64_t n, lvn_dtype dtype,
+                                lvni_reduce how)
 {
     const size_t size = lvn_dtype_size(dtype);
     const int world = c->base.world, me = c->base.rank;
     const int64_t chunk = SHM_HALF / (int64_t)size, chunks = (n + chunk - 1) / chunk;
-    for (int64_t k = 0; k <= chunks; k++) { /* chunk k's numbers and chunk k - 1's results travel in one round */
+    for (int64_t k = 0; k <= chunks; k++) {
+        /* chunk k's numbers and chunk k - 1's results travel in one round */
         const int64_t count = k < chunks ? least(chunk, n - k * chunk) : 0;
         memcpy(shm_mine(c), in + (size_t)(k < chunks ? k * chunk : 0) * size, (size_t)count * size);
         LVN_TRY(shm_round(c));
         if (k > 0) {
-            collect(c, out + (size_t)((k - 1) * chunk) * size, least(chunk, n - (k - 1) * chunk), size);
+            collect(c, out + (size_t)((k - 1) * chunk) * size, least(chunk, n - (k - 1) * chunk),
+                    size);
         }
         const int64_t from = slice_begin(count, world, me), to = slice_begin(count, world, me + 1);
         for (int rank = 0; rank < world; rank++) {
@@ -67,21 +75,25 @@ static lvn_status reduce_staged(shm_comm *c, const char *in, char *out, int64_t 
         }
         lvni_sum_run(&c->plan, c->source, shm_mine(c) + SHM_HALF, from, to - from, dtype, how);
         const uint64_t slice = (uint64_t)(to - from) * size;
-        lvni_comm_add_bytes(&c->base, (uint64_t)count * size, slice * (uint64_t)(world - 1)); /* the own slice: a result now, not read as input */
+        /* the own slice: a result now, not read as input */
+        lvni_comm_add_bytes(&c->base, (uint64_t)count * size, slice * (uint64_t)(world - 1));
     }
     return LVN_OK;
 }
 
-static lvn_status reduce_in_place(shm_comm *c, const lvni_region *in, const lvni_region *out, int64_t n, lvn_dtype dtype, lvni_reduce how)
+static lvn_status reduce_in_place(shm_comm *c, const lvni_region *in, const lvni_region *out,
+                                  int64_t n, lvn_dtype dtype, lvni_reduce how)
 {
     const size_t size = lvn_dtype_size(dtype);
     const int world = c->base.world, me = c->base.rank;
-    const int64_t from = slice_begin(n, world, me), to = slice_begin(n, world, me + 1), block = LVNI_SUM_BLOCK / (int64_t)size;
+    const int64_t from = slice_begin(n, world, me), to = slice_begin(n, world, me + 1),
+                  block = LVNI_SUM_BLOCK / (int64_t)size;
     char *own = lvni_region_part(out, me) + shm_place_of(c, me)->out_offset;
     for (int rank = 0; rank < world; rank++) {
         c->source[rank] = lvni_region_part(in, rank) + shm_place_of(c, rank)->in_offset;
     }
-    for (int64_t at = from; at < to; at += block) { /* nobody else touches this block, in whatever buffer */
+    for (int64_t at = from; at < to; at += block) {
+        /* nobody else touches this block, in whatever buffer */
         const int64_t count = least(block, to - at);
         lvni_sum_run(&c->plan, c->source, own, at, count, dtype, how);
         for (int rank = 0; rank < world; rank++) {
@@ -96,7 +108,8 @@ static lvn_status reduce_in_place(shm_comm *c, const lvni_region *in, const lvni
     return shm_round(c);
 }
 
-lvn_status shm_all_reduce(lvni_comm *comm, const void *in, void *out, int64_t n, lvn_dtype dtype, lvni_reduce how)
+lvn_status shm_all_reduce(lvni_comm *comm, const void *in, void *out, int64_t n, lvn_dtype dtype,
+                          lvni_reduce how)
 {
     shm_comm *c = (shm_comm *)comm;
     const size_t bytes = (size_t)n * lvn_dtype_size(dtype);
@@ -108,20 +121,24 @@ lvn_status shm_all_reduce(lvni_comm *comm, const void *in, void *out, int64_t n,
     if (in_region != NULL && out_region != NULL) {
         return reduce_in_place(c, in_region, out_region, n, dtype, how);
     }
-    return bytes <= SMALL ? reduce_small(c, in, out, n, dtype, how) : reduce_staged(c, in, out, n, dtype, how);
+    return bytes <= SMALL ? reduce_small(c, in, out, n, dtype, how)
+                          : reduce_staged(c, in, out, n, dtype, how);
 }
 
-lvn_status shm_reduce_scatter(lvni_comm *comm, const void *in, void *out, int64_t n, lvn_dtype dtype, lvni_reduce how)
+lvn_status shm_reduce_scatter(lvni_comm *comm, const void *in, void *out, int64_t n,
+                              lvn_dtype dtype, lvni_reduce how)
 {
     shm_comm *c = (shm_comm *)comm;
-    const size_t size = lvn_dtype_size(dtype), bytes = (size_t)n * size, world = (size_t)comm->world, me = (size_t)comm->rank;
+    const size_t size = lvn_dtype_size(dtype), bytes = (size_t)n * size,
+                 world = (size_t)comm->world, me = (size_t)comm->rank;
     const lvni_region *region = NULL, *unused = NULL;
     if (bytes * world > TINY) {
         LVN_TRY(shm_places(c, in, bytes * world, NULL, 0, &region, &unused));
     }
     if (region != NULL) {
         for (int rank = 0; rank < comm->world; rank++) {
-            c->source[rank] = lvni_region_part(region, rank) + shm_place_of(c, rank)->in_offset + me * bytes;
+            c->source[rank] =
+                lvni_region_part(region, rank) + shm_place_of(c, rank)->in_offset + me * bytes;
         }
         lvni_sum_run(&c->plan, c->source, out, 0, n, dtype, how);
         lvni_comm_add_bytes(comm, bytes * (world - 1), bytes * (world - 1));
@@ -131,14 +148,16 @@ lvn_status shm_reduce_scatter(lvni_comm *comm, const void *in, void *out, int64_
     for (int64_t at = 0; at < n; at += part) {
         const int64_t count = least(part, n - at);
         for (size_t rank = 0; rank < world; rank++) {
-            memcpy(shm_mine(c) + rank * (size_t)part * size, (const char *)in + rank * bytes + (size_t)at * size, (size_t)count * size);
+            memcpy(shm_mine(c) + rank * (size_t)part * size,
+                   (const char *)in + rank * bytes + (size_t)at * size, (size_t)count * size);
         }
         LVN_TRY(shm_round(c));
         for (int rank = 0; rank < comm->world; rank++) {
             c->source[rank] = shm_theirs(c, rank) + me * (size_t)part * size;
         }
         lvni_sum_run(&c->plan, c->source, (char *)out + (size_t)at * size, 0, count, dtype, how);
-        lvni_comm_add_bytes(comm, (uint64_t)count * size * (world - 1), (uint64_t)count * size * (world - 1));
+        lvni_comm_add_bytes(comm, (uint64_t)count * size * (world - 1),
+                            (uint64_t)count * size * (world - 1));
     }
     return LVN_OK;
 }

@@ -1,4 +1,5 @@
-/* Rounds (shm_impl.h), waiting, and what a rank finds out while it waits: that another one died, left, or gave up. */
+/* Rounds (shm_impl.h), waiting, and what a rank finds out while it waits: that another one died,
+ * left, or gave up. */
 #include "core/clock.h"
 #include "dist/shm/shm_impl.h"
 
@@ -11,7 +12,9 @@
 #include <time.h>
 
 enum { LOOK_MS = 50 };
-static const uint64_t SPIN_NS = 200000; /* more than it takes to wake a thread whose core has gone to sleep: 50 to 100 us in a virtual machine */
+/* more than it takes to wake a thread whose core has gone to sleep: 50 to 100 us in a virtual
+ * machine */
+static const uint64_t SPIN_NS = 200000;
 static const uint64_t LOOK_NS = (uint64_t)LOOK_MS * 1000000;
 
 /* ---- giving up ---- */
@@ -38,7 +41,8 @@ lvn_status shm_health(lvni_comm *comm)
     if (atomic_load(&control->aborted) == 0) {
         return LVN_OK;
     }
-    for (int ms = 0; ms < LOOK_MS && atomic_load(&control->aborted) == 1; ms++) { /* who writes the reason may have died over it */
+    for (int ms = 0; ms < LOOK_MS && atomic_load(&control->aborted) == 1; ms++) {
+        /* who writes the reason may have died over it */
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
     LVN_FAIL(LVN_ERR_PEER, "%-s",
@@ -52,14 +56,16 @@ static bool process_ended(const shm_comm *c, int rank)
     if (c->pidfd == NULL || rank == c->base.rank) {
         return false;
     }
-    if (c->pidfd[rank] >= 0) { /* readable from the moment it ends, also while its parent has not asked for it */
+    if (c->pidfd[rank] >= 0) {
+        /* readable from the moment it ends, also while its parent has not asked for it */
         struct pollfd p = {.fd = c->pidfd[rank], .events = POLLIN};
         return poll(&p, 1, 0) == 1 && (p.revents & POLLIN) != 0;
     }
     return kill(c->control->slot[rank].pid, 0) != 0 && errno == ESRCH;
 }
 
-/* Looks at those the wait needs. What a rank did before it went counts: it may have arrived, and needed nobody. */
+/* Looks at those the wait needs. What a rank did before it went counts: it may have arrived, and
+ * needed nobody. */
 static void look_at_others(shm_comm *c, const lvni_wait *wait)
 {
     char why[SHM_WHY];
@@ -71,7 +77,8 @@ static void look_at_others(shm_comm *c, const lvni_wait *wait)
         const bool left = atomic_load(&slot->left) != 0;
         if ((left || process_ended(c, rank)) && wait->needs(wait->user, rank)) {
             if (left) {
-                snprintf(why, sizeof why, "rank %d left while rank %d still waited for it", rank, c->base.rank);
+                snprintf(why, sizeof why, "rank %d left while rank %d still waited for it", rank,
+                         c->base.rank);
             } else {
                 snprintf(why, sizeof why, "rank %d died (process %d)", rank, (int)slot->pid);
             }
@@ -83,8 +90,9 @@ static void look_at_others(shm_comm *c, const lvni_wait *wait)
 
 /* ---- waiting ---- */
 
-/* Looks again and again for a while; true: it is over. Where ranks share cores each look lets another one run; where they need not, they
- * may still be put on one core for a time: after some 10 us others are let in, too. */
+/* Looks again and again for a while; true: it is over. Where ranks share cores each look lets
+ * another one run; where they need not, they may still be put on one core for a time: after some 10
+ * us others are let in, too. */
 static bool spin(const shm_comm *c, const lvni_wait *wait)
 {
     enum { LOOKS = 64, ALONE = 3 };
@@ -149,7 +157,8 @@ lvn_status shm_round(shm_comm *c)
     const lvni_wait wait = {.over = round_over, .needs = round_needs, .user = c};
     atomic_store(&c->control->slot[c->base.rank].arrived, c->round);
     if (round_over(c)) {
-        shm_ring(&c->base); /* the last one wakes the others; those before have nothing to tell them */
+        /* the last one wakes the others; those before have nothing to tell them */
+        shm_ring(&c->base);
     } else {
         LVN_TRY(shm_wait(&c->base, &wait));
     }
@@ -175,7 +184,9 @@ static void describe(const lvni_call *call, char *out, size_t room)
         [LVNI_CALL_REDUCTION_FINISH] = "end of a reduction's step",
     };
     static const char *const ops[] = {"sum", "minimum", "maximum"};
-    int at = snprintf(out, room, "%s", call->kind >= 0 && call->kind < LVNI_CALL_COUNT ? names[call->kind] : "unknown call");
+    int at = snprintf(out, room, "%s",
+                      call->kind >= 0 && call->kind < LVNI_CALL_COUNT ? names[call->kind]
+                                                                      : "unknown call");
     if (call->how >= 0 && call->how < 3) {
         at += snprintf(out + at, room - (size_t)at, " (%s)", ops[call->how]);
     }
@@ -207,7 +218,8 @@ lvn_status shm_agree(lvni_comm *comm, const lvni_call *call)
     return LVN_OK;
 }
 
-lvn_status shm_places(shm_comm *c, const void *in, size_t in_bytes, const void *out, size_t out_bytes, const lvni_region **in_region,
+lvn_status shm_places(shm_comm *c, const void *in, size_t in_bytes, const void *out,
+                      size_t out_bytes, const lvni_region **in_region,
                       const lvni_region **out_region)
 {
     shm_place *mine = &c->control->slot[c->base.rank].place[c->round & 1];

@@ -1,8 +1,9 @@
 /* Scaled dot-product attention, head by head (tpl_attention.h). Called through the op table.
  *
- * A head of a sample is one piece of work, forward and gradient: a table of scores for LVNI_QUERY_BLOCK queries at a time, so
- * memory grows with the number of keys and not with its square. The gradient computes the scores again from q, k and the
- * saved logarithms of sums (Dao et al. 2022). Each member of the team has its own work memory. */
+ * A head of a sample is one piece of work, forward and gradient: a table of scores for
+ * LVNI_QUERY_BLOCK queries at a time, so memory grows with the number of keys and not with its
+ * square. The gradient computes the scores again from q, k and the saved logarithms of sums (Dao et
+ * al. 2022). Each member of the team has its own work memory. */
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/par.h"
 #include "kernels/cpu/scratch.h"
@@ -12,7 +13,8 @@
 
 #include <string.h>
 
-/* A tensor seen head by head: rows of positions, `sample` and `head` elements from one to the next. */
+/* A tensor seen head by head: rows of positions, `sample` and `head` elements from one to the
+ * next. */
 typedef struct head_view {
     void *data; /* NULL: not wanted */
     int64_t step, sample, head;
@@ -22,7 +24,7 @@ typedef struct attention_job {
     int64_t samples, heads, slots, work; /* slots: members of the team, each with `work` floats */
     head_view q, k, v, y, dy, dq, dk, dv;
     lvni_elem elem;
-    size_t size; /* of an element */
+    size_t size;               /* of an element */
     lvni_attention_head shape; /* sizes and attributes */
     float *log_sums, *memory;
     bool gradient;
@@ -34,15 +36,18 @@ static head_view plain(const lvn_tensor *t)
         return (head_view){.data = NULL};
     }
     const int64_t step = t->shape[2] * t->shape[3];
-    return (head_view){.data = t->data, .step = step, .sample = t->shape[1] * step, .head = t->shape[3]};
+    return (head_view){
+        .data = t->data, .step = step, .sample = t->shape[1] * step, .head = t->shape[3]};
 }
 
 /* Part 0, 1, 2 of a packed tensor (N, T, 3, H, D): q, k, v. */
 static head_view part(const lvn_tensor *t, int which)
 {
     const int64_t width = t->shape[3] * t->shape[4];
-    return (head_view){.data = lvni_elem_to(t->data, which * width, lvn_dtype_size(t->dtype)), .step = 3 * width,
-                       .sample = t->shape[1] * 3 * width, .head = t->shape[4]};
+    return (head_view){.data = lvni_elem_to(t->data, which * width, lvn_dtype_size(t->dtype)),
+                       .step = 3 * width,
+                       .sample = t->shape[1] * 3 * width,
+                       .head = t->shape[4]};
 }
 
 static void *at(const attention_job *j, const head_view *v, int64_t n, int64_t h)
@@ -99,7 +104,8 @@ static lvn_status run(attention_job *j)
     if (j->memory == NULL) {
         return LVN_ERR_MEMORY;
     }
-    lvni_par(j->slots, 1, all / j->slots * s->queries * s->keys * (s->d + s->e) / 8 + 1, slots_range, j);
+    lvni_par(j->slots, 1, all / j->slots * s->queries * s->keys * (s->d + s->e) / 8 + 1,
+             slots_range, j);
     return LVN_OK;
 }
 
@@ -120,7 +126,8 @@ static void set_attributes(attention_job *j, const lvni_args *args)
 static attention_job plain_job(const lvni_args *args, int first)
 {
     const lvn_tensor *q = args->in[first], *k = args->in[first + 1], *v = args->in[first + 2];
-    attention_job j = {.samples = q->shape[0], .heads = q->shape[2], .q = plain(q), .k = plain(k), .v = plain(v)};
+    attention_job j = {
+        .samples = q->shape[0], .heads = q->shape[2], .q = plain(q), .k = plain(k), .v = plain(v)};
     set_type(&j, q->dtype);
     j.shape.queries = q->shape[1];
     j.shape.keys = k->shape[1];
@@ -133,7 +140,11 @@ static attention_job plain_job(const lvni_args *args, int first)
 static attention_job packed_job(const lvni_args *args, int first)
 {
     const lvn_tensor *t = args->in[first];
-    attention_job j = {.samples = t->shape[0], .heads = t->shape[3], .q = part(t, 0), .k = part(t, 1), .v = part(t, 2)};
+    attention_job j = {.samples = t->shape[0],
+                       .heads = t->shape[3],
+                       .q = part(t, 0),
+                       .k = part(t, 1),
+                       .v = part(t, 2)};
     set_type(&j, t->dtype);
     j.shape.queries = j.shape.keys = t->shape[1];
     j.shape.d = j.shape.e = t->shape[4];

@@ -1,8 +1,10 @@
-/* Ops of two operands with broadcasting (map.def), comparisons of i64, and expand. Called through the op table (kernels.h).
+/* Ops of two operands with broadcasting (map.def), comparisons of i64, and expand. Called through
+ * the op table (kernels.h).
  *
- * Axes that behave alike are joined first: most pairs of shapes become one or two axes. The last joined axis is the inner
- * loop (array with array, array with value, value with array); the others are walked. Short inner rows that repeat down the
- * table (a bias over few channels) are repeated into a longer row, so that vectors are full. */
+ * Axes that behave alike are joined first: most pairs of shapes become one or two axes. The last
+ * joined axis is the inner loop (array with array, array with value, value with array); the others
+ * are walked. Short inner rows that repeat down the table (a bias over few channels) are repeated
+ * into a longer row, so that vectors are full. */
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/par.h"
 #include "kernels/cpu/scratch.h"
@@ -78,7 +80,8 @@ static void rows_range(const void *job, int64_t begin, int64_t end)
     for (int64_t item = begin; item < end; item++) {
         int64_t a, b;
         locate(&j->w, item, &a, &b);
-        j->fn(j->a + (size_t)a * j->bytes, j->b + (size_t)b * j->bytes, j->y + (size_t)(item * j->inner) * j->bytes_y, j->inner);
+        j->fn(j->a + (size_t)a * j->bytes, j->b + (size_t)b * j->bytes,
+              j->y + (size_t)(item * j->inner) * j->bytes_y, j->inner);
     }
 }
 
@@ -87,7 +90,8 @@ static void flat_range(const void *job, int64_t begin, int64_t end)
     const binary_job *j = job;
     const bool walk_a = j->w.step_a[0] != 0, walk_b = j->w.step_b[0] != 0;
     const size_t at = (size_t)begin * j->bytes;
-    j->fn(j->a + (walk_a ? at : 0), j->b + (walk_b ? at : 0), j->y + (size_t)begin * j->bytes_y, end - begin);
+    j->fn(j->a + (walk_a ? at : 0), j->b + (walk_b ? at : 0), j->y + (size_t)begin * j->bytes_y,
+          end - begin);
 }
 
 /* (rows, inner) with b (inner), repeated `copies` times in scratch. */
@@ -96,7 +100,8 @@ static void repeated_range(const void *job, int64_t begin, int64_t end)
     const binary_job *j = job;
     for (int64_t r = begin; r < end; r += j->copies) {
         const int64_t rows = end - r < j->copies ? end - r : j->copies;
-        j->fn(j->a + (size_t)(r * j->inner) * j->bytes, j->b, j->y + (size_t)(r * j->inner) * j->bytes_y, rows * j->inner);
+        j->fn(j->a + (size_t)(r * j->inner) * j->bytes, j->b,
+              j->y + (size_t)(r * j->inner) * j->bytes_y, rows * j->inner);
     }
 }
 
@@ -196,11 +201,11 @@ static lvni_fp_mode mode_of(int id)
         }                                                                                          \
     }
 
-#define LVNI_BINARY(op, expression)                                            \
-    lvn_status lvni_cpu_##op(const lvni_args *args)                            \
-    {                                                                          \
-        return binary(args, lvni_cpu_isa()->binary[elem_of(args->in[0])][LVNI_BINARY_##op],   \
-                      mode_of(LVNI_BINARY_##op));                              \
+#define LVNI_BINARY(op, expression)                                                                \
+    lvn_status lvni_cpu_##op(const lvni_args *args)                                                \
+    {                                                                                              \
+        return binary(args, lvni_cpu_isa()->binary[elem_of(args->in[0])][LVNI_BINARY_##op],        \
+                      mode_of(LVNI_BINARY_##op));                                                  \
     }
 #define LVNI_COMPARE(op, condition)                                                                \
     INT_MODE(op, vv, i, i, condition)                                                              \

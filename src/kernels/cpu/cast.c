@@ -1,4 +1,5 @@
-/* Casts between float types. Called through the op table, and by lvni_run for kernels that compute in f32. */
+/* Casts between float types. Called through the op table, and by lvni_run for kernels that compute
+ * in f32. */
 #include "core/half.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/par.h"
@@ -59,7 +60,10 @@ static void cast_range(const void *job, int64_t begin, int64_t end)
 
 lvn_status lvni_cpu_cast(const lvni_args *args)
 {
-    const cast_job job = {.x = args->in[0]->data, .y = args->out[0]->data, .from = args->in[0]->dtype, .to = args->out[0]->dtype};
+    const cast_job job = {.x = args->in[0]->data,
+                          .y = args->out[0]->data,
+                          .from = args->in[0]->dtype,
+                          .to = args->out[0]->dtype};
     lvni_par(lvn_numel(args->out[0]), GRAIN, 1, cast_range, &job);
     return LVN_OK;
 }

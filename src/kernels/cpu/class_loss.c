@@ -1,8 +1,9 @@
-/* Losses over classes: cross entropy and negative log likelihood, with label smoothing, weights and rows that count for nothing.
- * Called through the op table.
+/* Losses over classes: cross entropy and negative log likelihood, with label smoothing, weights and
+ * rows that count for nothing. Called through the op table.
  *
- * Cross entropy reads the logits once forward and keeps a maximum and a log-sum per row instead of the probabilities; the gradient
- * reads the logits again and writes dlogits. A row is one piece of work; rows are joined in f64 in their order. */
+ * Cross entropy reads the logits once forward and keeps a maximum and a log-sum per row instead of
+ * the probabilities; the gradient reads the logits again and writes dlogits. A row is one piece of
+ * work; rows are joined in f64 in their order. */
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/par.h"
 #include "kernels/cpu/scratch.h"
@@ -17,19 +18,24 @@ typedef struct class_job {
     const float *x, *class_weight, *row_weight; /* weights: NULL for ones */
     const int64_t *label;
     lvni_class_loss_attr attr;
-    double *loss;          /* per row */
-    double factor;         /* gradient: dloss / divisor */
-    double all;            /* sum of the class weights */
-    float *kept;           /* (rows, 2) */
+    double *loss;  /* per row */
+    double factor; /* gradient: dloss / divisor */
+    double all;    /* sum of the class weights */
+    float *kept;   /* (rows, 2) */
     float *dx;
 } class_job;
 
 /* x at input `x`; labels, class weights, row weights from input `labels` on. */
 static class_job describe(const char *op, const lvni_args *args, int x, int labels)
 {
-    const lvn_tensor *t = args->in[x], *of_class = args->in[labels + 1], *of_row = args->in[labels + 2];
-    class_job j = {.op = op, .k = t->shape[t->ndim - 1], .x = LVNI_CF32(t), .label = args->in[labels]->data,
-                   .class_weight = of_class == NULL ? NULL : LVNI_CF32(of_class), .row_weight = of_row == NULL ? NULL : LVNI_CF32(of_row),
+    const lvn_tensor *t = args->in[x], *of_class = args->in[labels + 1],
+                     *of_row = args->in[labels + 2];
+    class_job j = {.op = op,
+                   .k = t->shape[t->ndim - 1],
+                   .x = LVNI_CF32(t),
+                   .label = args->in[labels]->data,
+                   .class_weight = of_class == NULL ? NULL : LVNI_CF32(of_class),
+                   .row_weight = of_row == NULL ? NULL : LVNI_CF32(of_row),
                    .attr = *(const lvni_class_loss_attr *)args->attr};
     j.rows = lvn_numel(t) / j.k;
     j.all = (double)j.k;
@@ -44,7 +50,9 @@ static class_job describe(const char *op, const lvni_args *args, int x, int labe
 
 static double of_row(const class_job *j, int64_t r)
 {
-    return j->label[r] == j->attr.ignore ? 0.0 : j->row_weight == NULL ? 1.0 : (double)j->row_weight[r];
+    return j->label[r] == j->attr.ignore ? 0.0
+           : j->row_weight == NULL       ? 1.0
+                                         : (double)j->row_weight[r];
 }
 
 static double of_label(const class_job *j, int64_t r)
@@ -52,15 +60,16 @@ static double of_label(const class_job *j, int64_t r)
     return j->class_weight == NULL ? 1.0 : (double)j->class_weight[j->label[r]];
 }
 
-/* What the sum over rows is divided by: the weights of the labels; 1 for a sum, and where all weights are 0. */
+/* What the sum over rows is divided by: the weights of the labels; 1 for a sum, and where all
+ * weights are 0. */
 static lvn_status divisor(const class_job *j, double *by)
 {
     double sum = 0.0;
     for (int64_t r = 0; r < j->rows; r++) {
         const int64_t label = j->label[r];
         LVN_ARG(label == j->attr.ignore || (label >= 0 && label < j->k),
-                "%s: the label of row %lld is %lld, but there are %lld classes (0 to %lld)", j->op, (long long)r, (long long)label,
-                (long long)j->k, (long long)j->k - 1);
+                "%s: the label of row %lld is %lld, but there are %lld classes (0 to %lld)", j->op,
+                (long long)r, (long long)label, (long long)j->k, (long long)j->k - 1);
         const double weight = of_row(j, r);
         sum += weight == 0.0 ? 0.0 : weight * of_label(j, r);
     }
@@ -86,9 +95,12 @@ static void cross_entropy_range(const void *job, int64_t begin, int64_t end)
     for (int64_t r = begin; r < end; r++) {
         const float *x = j->x + r * j->k, top = j->kept[2 * r], log_sum = j->kept[2 * r + 1];
         const double weight = of_row(j, r);
-        j->loss[r] = weight == 0.0 ? 0.0 : weight * (1.0 - s) * of_label(j, r) * (double)(log_sum - (x[j->label[r]] - top));
+        j->loss[r] = weight == 0.0 ? 0.0
+                                   : weight * (1.0 - s) * of_label(j, r) *
+                                         (double)(log_sum - (x[j->label[r]] - top));
         if (s > 0.0 && weight != 0.0) {
-            j->loss[r] += weight * s / (double)j->k * lvni_cpu_isa()->row_smooth(x, j->class_weight, j->k, top, log_sum);
+            j->loss[r] += weight * s / (double)j->k *
+                          lvni_cpu_isa()->row_smooth(x, j->class_weight, j->k, top, log_sum);
         }
     }
 }
@@ -108,7 +120,8 @@ lvn_status lvni_cpu_cross_entropy(const lvni_args *args)
     return sum_rows(&job, by, args->out[0]);
 }
 
-/* With p the probabilities: dx = factor row ((1 - s) w_label (p - [label]) + s / K (sum w p - w)) */
+/* With p the probabilities: dx = factor row ((1 - s) w_label (p - [label]) + s / K (sum w p -
+ * w)) */
 static void cross_entropy_grad_range(const void *job, int64_t begin, int64_t end)
 {
     const class_job *j = job;
@@ -121,7 +134,8 @@ static void cross_entropy_grad_range(const void *job, int64_t begin, int64_t end
             continue;
         }
         const double hard = weight * (1.0 - s) * of_label(j, r), soft = weight * s / (double)j->k;
-        lvni_cpu_isa()->row_slopes(j->x + r * j->k, j->class_weight, j->k, j->kept + 2 * r, (float)(hard + soft * j->all), (float)soft, dx);
+        lvni_cpu_isa()->row_slopes(j->x + r * j->k, j->class_weight, j->k, j->kept + 2 * r,
+                                   (float)(hard + soft * j->all), (float)soft, dx);
         dx[j->label[r]] -= (float)hard;
     }
 }
@@ -145,7 +159,8 @@ lvn_status lvni_cpu_nll(const lvni_args *args)
     LVN_TRY(divisor(&job, &by));
     for (int64_t r = 0; r < job.rows; r++) {
         const double weight = of_row(&job, r);
-        sum -= weight == 0.0 ? 0.0 : weight * of_label(&job, r) * (double)job.x[r * job.k + job.label[r]];
+        sum -= weight == 0.0 ? 0.0
+                             : weight * of_label(&job, r) * (double)job.x[r * job.k + job.label[r]];
     }
     *LVNI_F32(args->out[0]) = (float)(sum / by);
     return LVN_OK;

@@ -20,7 +20,8 @@ static void cut_run(const cut_job *j, const char *row, int64_t left, char *to)
     int64_t last = w - left < kw ? w - left : kw;
     last = last < first ? first : last;
     memset(to, 0, (size_t)(first * j->pixel));
-    memcpy(to + first * j->pixel, row + (left + first) * j->pixel, (size_t)((last - first) * j->pixel));
+    memcpy(to + first * j->pixel, row + (left + first) * j->pixel,
+           (size_t)((last - first) * j->pixel));
     memset(to + last * j->pixel, 0, (size_t)((kw - last) * j->pixel));
 }
 
@@ -39,14 +40,16 @@ static void cut_range(const void *job, int64_t begin, int64_t end)
                 if (ih < 0 || ih >= c->h) {
                     memset(to, 0, (size_t)run);
                 } else {
-                    cut_run(j, j->x + (r / c->oh * c->h + ih) * c->w * j->pixel, ow * a->stride[1] - a->padding[1], to);
+                    cut_run(j, j->x + (r / c->oh * c->h + ih) * c->w * j->pixel,
+                            ow * a->stride[1] - a->padding[1], to);
                 }
             }
         }
     }
 }
 
-void lvni_conv_columns_cut(const lvni_conv_columns *c, const void *x, void *columns, int64_t images, int64_t bytes)
+void lvni_conv_columns_cut(const lvni_conv_columns *c, const void *x, void *columns, int64_t images,
+                           int64_t bytes)
 {
     const cut_job job = {.c = c, .x = x, .columns = columns, .pixel = c->c * bytes};
     lvni_par(images * c->oh, 1, c->ow * c->kh * c->kw * c->c, cut_range, &job);
@@ -60,7 +63,8 @@ typedef struct add_job {
     uint16_t *rounded; /* NULL: the sums are the result */
 } add_job;
 
-/* An item is one row of an image: zero, then the windows of every row of the kernel that reaches it, from the top. */
+/* An item is one row of an image: zero, then the windows of every row of the kernel that reaches
+ * it, from the top. */
 static void add_range(const void *job, int64_t begin, int64_t end)
 {
     const add_job *j = job;
@@ -71,7 +75,8 @@ static void add_range(const void *job, int64_t begin, int64_t end)
         float *sums = j->sums + r * row;
         memset(sums, 0, (size_t)row * sizeof *sums);
         for (int64_t kh = 0; kh < c->kh; kh++) {
-            const int64_t above = r % c->h + a->padding[0] - kh * a->dilation[0], oh = above / a->stride[0];
+            const int64_t above = r % c->h + a->padding[0] - kh * a->dilation[0],
+                          oh = above / a->stride[0];
             if (above < 0 || above % a->stride[0] != 0 || oh >= c->oh) {
                 continue;
             }
@@ -85,11 +90,19 @@ static void add_range(const void *job, int64_t begin, int64_t end)
     }
 }
 
-void lvni_conv_columns_add(const lvni_conv_columns *c, const float *columns, void *x, int64_t images, bool low, float *wide)
+void lvni_conv_columns_add(const lvni_conv_columns *c, const float *columns, void *x,
+                           int64_t images, bool low, float *wide)
 {
     const lvni_conv_attr *a = c->attr;
-    const add_job job = {.c = c, .columns = columns, .sums = low ? wide : x, .rounded = low ? x : NULL,
-                         .windows = {.n = c->ow, .step = c->kh * c->kw * c->c, .kernel = c->kw, .stride = a->stride[1],
-                                     .padding = a->padding[1], .c = c->c}};
+    const add_job job = {.c = c,
+                         .columns = columns,
+                         .sums = low ? wide : x,
+                         .rounded = low ? x : NULL,
+                         .windows = {.n = c->ow,
+                                     .step = c->kh * c->kw * c->c,
+                                     .kernel = c->kw,
+                                     .stride = a->stride[1],
+                                     .padding = a->padding[1],
+                                     .c = c->c}};
     lvni_par(images * c->h, 1, c->ow * c->kh * c->kw * c->c / a->stride[0], add_range, &job);
 }

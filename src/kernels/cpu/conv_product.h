@@ -1,25 +1,29 @@
-/* Convolutions as matrix products. A 1 x 1 window over NHWC images is a product as it stands; for other windows the pixels under each
- * one are laid out as a row first ("im2col": Chellapilla, Puri and Simard 2006, section 4.1), or the product's rows are added back to the pixels
- * they came from. oneDNN's own convolutions go over rows of pixels and lose up to a factor of ten on images of few pixels, on
- * strides, and in bf16; where they do, these are taken. Used by onednn_conv.c. */
+/* Convolutions as matrix products. A 1 x 1 window over NHWC images is a product as it stands; for
+ * other windows the pixels under each one are laid out as a row first ("im2col": Chellapilla, Puri
+ * and Simard 2006, section 4.1), or the product's rows are added back to the pixels they came from.
+ * oneDNN's own convolutions go over rows of pixels and lose up to a factor of ten on images of few
+ * pixels, on strides, and in bf16; where they do, these are taken. Used by onednn_conv.c. */
 #ifndef LEVIN_KERNELS_CPU_CONV_PRODUCT_H
 #define LEVIN_KERNELS_CPU_CONV_PRODUCT_H
 
 #include "kernels/kernels.h"
 
-/* x (N, H, W, I), y (N, OH, OW, O), w (O, KH, KW, I / groups), or the gradients of them; b (O) or NULL. What is computed is written. */
+/* x (N, H, W, I), y (N, OH, OW, O), w (O, KH, KW, I / groups), or the gradients of them; b (O) or
+ * NULL. What is computed is written. */
 typedef struct lvni_conv_call {
     const lvni_conv_attr *attr;
     const lvn_tensor *x, *y, *w, *b;
 } lvni_conv_call;
 
-/* Is the product the quicker way? By shape and type alone, so that every team takes the same one. */
+/* Is the product the quicker way? By shape and type alone, so that every team takes the same
+ * one. */
 bool lvni_conv_product_forward_pays(const lvni_conv_call *c);
 bool lvni_conv_product_grad_input_pays(const lvni_conv_call *c);
 bool lvni_conv_product_grad_weight_pays(const lvni_conv_call *c);
 
-/* None of the tensors is empty, and the answer above was yes. In f32 the weight gradient has the bits of
- * wgrad_team, the others of no team; in bf16 all run with wgrad_team, as all products do (onednn_table.c). */
+/* None of the tensors is empty, and the answer above was yes. In f32 the weight gradient has the
+ * bits of wgrad_team, the others of no team; in bf16 all run with wgrad_team, as all products do
+ * (onednn_table.c). */
 lvn_status lvni_conv_product_forward(const lvni_conv_call *c);
 lvn_status lvni_conv_product_grad_input(const lvni_conv_call *c);
 lvn_status lvni_conv_product_grad_weight(const lvni_conv_call *c);

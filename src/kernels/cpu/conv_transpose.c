@@ -1,4 +1,5 @@
-/* Transposed convolution: the input gradient of a convolution, and a bias on top. Called through the op table (kernels.h). */
+/* Transposed convolution: the input gradient of a convolution, and a bias on top. Called through
+ * the op table (kernels.h). */
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/par.h"
 #include "kernels/cpu/scratch.h"
@@ -7,12 +8,14 @@
 
 #include <string.h>
 
-/* Elements of a piece: the bias is repeated, so that a call of the inner loop is worth its while. */
+/* Elements of a piece: the bias is repeated, so that a call of the inner loop is worth its
+ * while. */
 enum { PIECE = 1024 };
 
 typedef struct bias_job {
     lvn_tensor *y;
-    const float *bias; /* repeated: channels + PIECE elements at least, so that a piece may begin at any channel */
+    /* repeated: channels + PIECE elements at least, so that a piece may begin at any channel */
+    const float *bias;
     int64_t n, channels;
 } bias_job;
 
@@ -58,6 +61,7 @@ lvn_status lvni_cpu_conv_transpose2d(const lvni_args *args)
     for (int64_t r = 1; r < rows; r++) {
         memcpy(bias + r * channels, bias, (size_t)channels * sizeof *bias);
     }
-    lvni_par(lvni_div_up(n, PIECE), 1, PIECE, bias_range, &(bias_job){.y = y, .bias = bias, .n = n, .channels = channels});
+    lvni_par(lvni_div_up(n, PIECE), 1, PIECE, bias_range,
+             &(bias_job){.y = y, .bias = bias, .n = n, .channels = channels});
     return LVN_OK;
 }

@@ -1,8 +1,9 @@
 /* Tables of curves (curve_table.h). Called by elementwise.c.
  *
- * An activation of a large bf16 tensor costs less as a look-up than as a polynomial with a division: the numbers that occur lie within
- * a dozen powers of two, so that the part of the table they touch stays in the first cache. The bits are those of the kernel. The tables
- * are static memory that costs nothing until it is written. */
+ * An activation of a large bf16 tensor costs less as a look-up than as a polynomial with a
+ * division: the numbers that occur lie within a dozen powers of two, so that the part of the table
+ * they touch stays in the first cache. The bits are those of the kernel. The tables are static
+ * memory that costs nothing until it is written. */
 #include "kernels/cpu/curve_table.h"
 
 #include <pthread.h>
@@ -13,11 +14,14 @@ enum { SLOPES_GELU = 1, SLOPES_GELU_TANH, SLOPES_SILU, SLOPES };
 enum { BLOCK = 1024 };
 
 static const unsigned char values_of[LVNI_UNARY_COUNT] = {
-    [LVNI_UNARY_gelu] = VALUES_GELU, [LVNI_UNARY_gelu_tanh] = VALUES_GELU_TANH, [LVNI_UNARY_silu] = VALUES_SILU,
-    [LVNI_UNARY_sigmoid] = VALUES_SIGMOID, [LVNI_UNARY_tanh] = VALUES_TANH,
+    [LVNI_UNARY_gelu] = VALUES_GELU, [LVNI_UNARY_gelu_tanh] = VALUES_GELU_TANH,
+    [LVNI_UNARY_silu] = VALUES_SILU, [LVNI_UNARY_sigmoid] = VALUES_SIGMOID,
+    [LVNI_UNARY_tanh] = VALUES_TANH,
 };
 static const unsigned char slopes_of[LVNI_PAIR_COUNT] = {
-    [LVNI_PAIR_gelu_grad] = SLOPES_GELU, [LVNI_PAIR_gelu_tanh_grad] = SLOPES_GELU_TANH, [LVNI_PAIR_silu_grad] = SLOPES_SILU,
+    [LVNI_PAIR_gelu_grad] = SLOPES_GELU,
+    [LVNI_PAIR_gelu_tanh_grad] = SLOPES_GELU_TANH,
+    [LVNI_PAIR_silu_grad] = SLOPES_SILU,
 };
 
 static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;

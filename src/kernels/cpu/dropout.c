@@ -1,5 +1,5 @@
-/* Dropout: the mask is a function of the stream and the element's number (core/rng.h), so nothing is stored. Called through
- * the op table (kernels.h), for the gradient too. */
+/* Dropout: the mask is a function of the stream and the element's number (core/rng.h), so nothing
+ * is stored. Called through the op table (kernels.h), for the gradient too. */
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/par.h"
 #include "kernels/kernels_decl.h"
@@ -11,14 +11,16 @@ typedef struct dropout_job {
     void *y;
     const lvni_rng *rng;
     float p, scale;
-    void (*widen)(const uint16_t *x, float *y, int64_t n); /* of bf16 and f16, a block at a time as in elementwise.c */
+    /* of bf16 and f16, a block at a time as in elementwise.c */
+    void (*widen)(const uint16_t *x, float *y, int64_t n);
     void (*narrow)(const float *x, uint16_t *y, int64_t n);
 } dropout_job;
 
 static void dropout_range(const void *job, int64_t begin, int64_t end)
 {
     const dropout_job *j = job;
-    lvni_cpu_isa()->dropout((const float *)j->x + begin, (float *)j->y + begin, begin, end - begin, j->rng, j->p, j->scale);
+    lvni_cpu_isa()->dropout((const float *)j->x + begin, (float *)j->y + begin, begin, end - begin,
+                            j->rng, j->p, j->scale);
 }
 
 static void low_range(const void *job, int64_t begin, int64_t end)
@@ -38,9 +40,14 @@ lvn_status lvni_cpu_dropout(const lvni_args *args)
     const lvni_dropout_attr *attr = args->attr;
     const lvni_vec *isa = lvni_cpu_isa();
     const bool bf16 = args->in[0]->dtype == LVN_BF16;
-    const dropout_job job = {.x = args->in[0]->data, .y = args->out[0]->data, .rng = &attr->rng,
-                             .p = (float)attr->p, .scale = (float)(1.0 / (1.0 - attr->p)),
-                             .widen = bf16 ? isa->from_bf16 : isa->from_f16, .narrow = bf16 ? isa->to_bf16 : isa->to_f16};
-    lvni_par(lvn_numel(args->out[0]), GRAIN, 4, lvni_is_low(args->in[0]->dtype) ? low_range : dropout_range, &job);
+    const dropout_job job = {.x = args->in[0]->data,
+                             .y = args->out[0]->data,
+                             .rng = &attr->rng,
+                             .p = (float)attr->p,
+                             .scale = (float)(1.0 / (1.0 - attr->p)),
+                             .widen = bf16 ? isa->from_bf16 : isa->from_f16,
+                             .narrow = bf16 ? isa->to_bf16 : isa->to_f16};
+    lvni_par(lvn_numel(args->out[0]), GRAIN, 4,
+             lvni_is_low(args->in[0]->dtype) ? low_range : dropout_range, &job);
     return LVN_OK;
 }

@@ -1,6 +1,7 @@
-/* Ops of one shape: one input, or a gradient with the value it belongs to (the rows of map.def). bf16 and f16 are computed in f32, a block
- * at a time, so that the f32 copies stay in the first cache; costly curves of large bf16 tensors are looked up (curve_table.h). Called
- * through the op table (kernels.h). */
+/* Ops of one shape: one input, or a gradient with the value it belongs to (the rows of map.def).
+ * bf16 and f16 are computed in f32, a block at a time, so that the f32 copies stay in the first
+ * cache; costly curves of large bf16 tensors are looked up (curve_table.h). Called through the op
+ * table (kernels.h). */
 #include "kernels/cpu/curve_table.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/par.h"
@@ -12,13 +13,14 @@ enum { GRAIN = 1024 };
 
 typedef struct map_job {
     void (*unary)(const float *x, float *y, int64_t n, float p0, float p1);
-    void (*pair)(const float *a, const float *b, float *y, int64_t n, float p0, float p1); /* NULL: unary */
+    /* NULL: unary */
+    void (*pair)(const float *a, const float *b, float *y, int64_t n, float p0, float p1);
     const void *a, *b;
     void *y;
     float p0, p1;
     void (*widen)(const uint16_t *x, float *y, int64_t n); /* NULL: all is f32 */
     void (*narrow)(const float *x, uint16_t *y, int64_t n);
-    int id; /* of the unary or the pair */
+    int id;                 /* of the unary or the pair */
     const uint16_t *values; /* tables, of the ranges below that use them */
     const float *slopes;
 } map_job;
@@ -123,38 +125,36 @@ static lvn_status map(const lvni_args *args, map_job *j)
     return LVN_OK;
 }
 
-#define LVNI_UNARY(op, expression)                                          \
-    lvn_status lvni_cpu_##op(const lvni_args *args)                         \
-    {                                                                       \
-        map_job j = {.unary = lvni_cpu_isa()->unary[LVNI_UNARY_##op],       \
-                     .id = LVNI_UNARY_##op};                                \
-        return map(args, &j);                                               \
+#define LVNI_UNARY(op, expression)                                                                 \
+    lvn_status lvni_cpu_##op(const lvni_args *args)                                                \
+    {                                                                                              \
+        map_job j = {.unary = lvni_cpu_isa()->unary[LVNI_UNARY_##op], .id = LVNI_UNARY_##op};      \
+        return map(args, &j);                                                                      \
     }
-#define LVNI_UNARY_ATTR(op, attr_type, first, second, expression)           \
-    lvn_status lvni_cpu_##op(const lvni_args *args)                         \
-    {                                                                       \
-        const attr_type *attr = args->attr;                                 \
-        map_job j = {.unary = lvni_cpu_isa()->unary[LVNI_UNARY_##op],       \
-                     .id = LVNI_UNARY_##op,                                 \
-                     .p0 = (float)attr->first,                              \
-                     .p1 = (float)attr->second};                            \
-        return map(args, &j);                                               \
+#define LVNI_UNARY_ATTR(op, attr_type, first, second, expression)                                  \
+    lvn_status lvni_cpu_##op(const lvni_args *args)                                                \
+    {                                                                                              \
+        const attr_type *attr = args->attr;                                                        \
+        map_job j = {.unary = lvni_cpu_isa()->unary[LVNI_UNARY_##op],                              \
+                     .id = LVNI_UNARY_##op,                                                        \
+                     .p0 = (float)attr->first,                                                     \
+                     .p1 = (float)attr->second};                                                   \
+        return map(args, &j);                                                                      \
     }
-#define LVNI_PAIR(op, expression)                                           \
-    lvn_status lvni_cpu_##op(const lvni_args *args)                         \
-    {                                                                       \
-        map_job j = {.pair = lvni_cpu_isa()->pair[LVNI_PAIR_##op],          \
-                     .id = LVNI_PAIR_##op};                                 \
-        return map(args, &j);                                               \
+#define LVNI_PAIR(op, expression)                                                                  \
+    lvn_status lvni_cpu_##op(const lvni_args *args)                                                \
+    {                                                                                              \
+        map_job j = {.pair = lvni_cpu_isa()->pair[LVNI_PAIR_##op], .id = LVNI_PAIR_##op};          \
+        return map(args, &j);                                                                      \
     }
-#define LVNI_PAIR_ATTR(op, attr_type, first, second, expression)            \
-    lvn_status lvni_cpu_##op(const lvni_args *args)                         \
-    {                                                                       \
-        const attr_type *attr = args->attr;                                 \
-        map_job j = {.pair = lvni_cpu_isa()->pair[LVNI_PAIR_##op],          \
-                     .id = LVNI_PAIR_##op,                                  \
-                     .p0 = (float)attr->first,                              \
-                     .p1 = (float)attr->second};                            \
-        return map(args, &j);                                               \
+#define LVNI_PAIR_ATTR(op, attr_type, first, second, expression)                                   \
+    lvn_status lvni_cpu_##op(const lvni_args *args)                                                \
+    {                                                                                              \
+        const attr_type *attr = args->attr;                                                        \
+        map_job j = {.pair = lvni_cpu_isa()->pair[LVNI_PAIR_##op],                                 \
+                     .id = LVNI_PAIR_##op,                                                         \
+                     .p0 = (float)attr->first,                                                     \
+                     .p1 = (float)attr->second};                                                   \
+        return map(args, &j);                                                                      \
     }
 #include "kernels/cpu/map.def"

@@ -1,6 +1,7 @@
-/* Discrete Fourier transforms on kissfft (any length; each line is computed alone, so teams and instruction sets change nothing). Called
- * through the op table (kernels.h). A tensor is (outer, n, inner) complex numbers; lines of n are gathered, transformed, and put
- * back, a few neighbours at a time, so that memory is read in whole cache lines. */
+/* Discrete Fourier transforms on kissfft (any length; each line is computed alone, so teams and
+ * instruction sets change nothing). Called through the op table (kernels.h). A tensor is (outer, n,
+ * inner) complex numbers; lines of n are gathered, transformed, and put back, a few neighbours at a
+ * time, so that memory is read in whole cache lines. */
 #include "kernels/cpu/par.h"
 #include "kernels/cpu/scratch.h"
 #include "kernels/kernels_decl.h"
@@ -13,11 +14,12 @@ enum { NEIGHBOURS = 8 }; /* complex numbers in a cache line */
 typedef struct fft_job {
     kiss_fft_cfg plan;
     const kiss_fft_cpx *x;
-    kiss_fft_cpx *y; /* may be x */
-    kiss_fft_cpx *lines; /* per slot: NEIGHBOURS lines and one transformed */
+    kiss_fft_cpx *y;          /* may be x */
+    kiss_fft_cpx *lines;      /* per slot: NEIGHBOURS lines and one transformed */
     int64_t n, inner, groups; /* groups of neighbours in one `inner` */
     int64_t items, slots;
-    int64_t shift; /* element k of a line is x[(k + shift) mod n], as of the result; 0: not centered */
+    /* element k of a line is x[(k + shift) mod n], as of the result; 0: not centered */
+    int64_t shift;
     float scale;
 } fft_job;
 
@@ -51,9 +53,11 @@ static void fft_range(const void *job, int64_t begin, int64_t end)
 {
     const fft_job *j = job;
     for (int64_t s = begin; s < end; s++) {
-        kiss_fft_cpx *lines = j->lines + s * (NEIGHBOURS + 1) * j->n, *done = lines + NEIGHBOURS * j->n;
+        kiss_fft_cpx *lines = j->lines + s * (NEIGHBOURS + 1) * j->n,
+                     *done = lines + NEIGHBOURS * j->n;
         for (int64_t i = j->items * s / j->slots; i < j->items * (s + 1) / j->slots; i++) {
-            const int64_t first = i % j->groups * NEIGHBOURS, at = i / j->groups * j->n * j->inner + first;
+            const int64_t first = i % j->groups * NEIGHBOURS,
+                          at = i / j->groups * j->n * j->inner + first;
             const int64_t width = j->inner - first < NEIGHBOURS ? j->inner - first : NEIGHBOURS;
             gather(j, j->x + at, width, lines);
             for (int64_t b = 0; b < width; b++) {
@@ -65,18 +69,22 @@ static void fft_range(const void *job, int64_t begin, int64_t end)
 }
 
 /* Along one axis of length n. */
-static lvn_status transform(const lvni_fft_attr *attr, const lvn_tensor *x, lvn_tensor *y, int64_t n, int64_t inner, double scale)
+static lvn_status transform(const lvni_fft_attr *attr, const lvn_tensor *x, lvn_tensor *y,
+                            int64_t n, int64_t inner, double scale)
 {
     const lvni_ctx *ctx = lvni_ctx_get();
     if (ctx == NULL) {
         return lvn_last_error()->code;
     }
-    const int64_t groups = lvni_div_up(inner, NEIGHBOURS), items = lvn_numel(x) / 2 / n / inner * groups;
+    const int64_t groups = lvni_div_up(inner, NEIGHBOURS),
+                  items = lvn_numel(x) / 2 / n / inner * groups;
     const int64_t slots = ctx->team < items ? ctx->team : items;
     size_t plan_bytes = 0;
     kiss_fft_alloc((int)n, attr->inverse, NULL, &plan_bytes); /* asks for the size only */
     const size_t plan_room = (plan_bytes + 63) / 64 * 64;
-    char *memory = lvni_scratch(LVNI_SCRATCH_OWN, plan_room + (size_t)(slots * (NEIGHBOURS + 1) * n) * sizeof(kiss_fft_cpx));
+    char *memory =
+        lvni_scratch(LVNI_SCRATCH_OWN,
+                     plan_room + (size_t)(slots * (NEIGHBOURS + 1) * n) * sizeof(kiss_fft_cpx));
     if (memory == NULL || lvni_device_dry_run()) {
         return memory == NULL ? lvn_last_error()->code : LVN_OK;
     }

@@ -1,4 +1,5 @@
-/* Kernels over flat parameter buffers (kernels/flat.h), spread over the team; for buffers of a device, by its thread. */
+/* Kernels over flat parameter buffers (kernels/flat.h), spread over the team; for buffers of a
+ * device, by its thread. */
 #include "kernels/flat.h"
 
 #include "kernels/cpu/isa.h"
@@ -34,8 +35,10 @@ static lvn_status run_command(void *payload)
     return LVN_OK;
 }
 
-/* lvni_par here, or on the device where the job's buffers lie; partial sums are for the host, which waits for them. */
-static void run(int64_t n, int64_t grain, int64_t work, lvni_range_fn fn, const flat_job *job, size_t params_bytes)
+/* lvni_par here, or on the device where the job's buffers lie; partial sums are for the host, which
+ * waits for them. */
+static void run(int64_t n, int64_t grain, int64_t work, lvni_range_fn fn, const flat_job *job,
+                size_t params_bytes)
 {
     lvni_device *device = lvni_device_of(job->w != NULL ? job->w : job->g);
     if (device == NULL) {
@@ -83,7 +86,8 @@ static void sumsq_range(const void *job, int64_t begin, int64_t end)
     const flat_job *j = job;
     for (int64_t b = begin; b < end; b++) {
         const int64_t at = b * LVNI_FLAT_BLOCK, left = j->n - at;
-        lvni_cpu_isa()->block_sumsq(j->g + at, left < LVNI_FLAT_BLOCK ? left : LVNI_FLAT_BLOCK, j->partial + b);
+        lvni_cpu_isa()->block_sumsq(j->g + at, left < LVNI_FLAT_BLOCK ? left : LVNI_FLAT_BLOCK,
+                                    j->partial + b);
     }
 }
 
@@ -106,10 +110,12 @@ double lvni_flat_sum_tree(double *partial, int64_t blocks)
 static void sgd_range(const void *job, int64_t begin, int64_t end)
 {
     const flat_job *j = job;
-    lvni_cpu_isa()->sgd(j->w + begin, j->g + begin, j->m == NULL ? NULL : j->m + begin, end - begin, j->params);
+    lvni_cpu_isa()->sgd(j->w + begin, j->g + begin, j->m == NULL ? NULL : j->m + begin, end - begin,
+                        j->params);
 }
 
-void lvni_flat_sgd(float *w, const float *g, float *momentum_buffer, int64_t n, const lvni_flat_sgd_params *p)
+void lvni_flat_sgd(float *w, const float *g, float *momentum_buffer, int64_t n,
+                   const lvni_flat_sgd_params *p)
 {
     const flat_job job = {.w = w, .g = g, .m = momentum_buffer, .params = p};
     run(n, LVNI_FLAT_BLOCK, 1, sgd_range, &job, sizeof *p);
@@ -118,10 +124,12 @@ void lvni_flat_sgd(float *w, const float *g, float *momentum_buffer, int64_t n, 
 static void adamw_range(const void *job, int64_t begin, int64_t end)
 {
     const flat_job *j = job;
-    lvni_cpu_isa()->adamw(j->w + begin, j->g + begin, j->m + begin, j->v + begin, end - begin, j->params);
+    lvni_cpu_isa()->adamw(j->w + begin, j->g + begin, j->m + begin, j->v + begin, end - begin,
+                          j->params);
 }
 
-void lvni_flat_adamw(float *w, const float *g, float *m, float *v, int64_t n, const lvni_flat_adamw_params *p)
+void lvni_flat_adamw(float *w, const float *g, float *m, float *v, int64_t n,
+                     const lvni_flat_adamw_params *p)
 {
     const flat_job job = {.w = w, .g = g, .m = m, .v = v, .params = p};
     run(n, LVNI_FLAT_BLOCK, 1, adamw_range, &job, sizeof *p);
@@ -153,7 +161,9 @@ typedef struct team_job {
 static void team_member(const void *job, int64_t begin, int64_t end)
 {
     (void)begin;
-    (void)end; /* several members' shares where the team is smaller than asked for: the work itself knows when it is done */
+    /* several members' shares where the team is smaller than asked for: the work itself knows when
+     * it is done */
+    (void)end;
     const team_job *j = job;
     j->work(j->user);
 }

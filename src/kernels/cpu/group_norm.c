@@ -1,7 +1,9 @@
-/* Group norm (with a group per channel: instance norm) over (samples, pixels, channels). Called through the op table.
+/* Group norm (with a group per channel: instance norm) over (samples, pixels, channels). Called
+ * through the op table.
  *
- * The passes are those of batch norm (norm.c), sample by sample: sums per channel over blocks of pixels, joined in f64, then
- * joined over the channels of a group; then every pixel with one vector per sample. Blocks have a fixed number of pixels. */
+ * The passes are those of batch norm (norm.c), sample by sample: sums per channel over blocks of
+ * pixels, joined in f64, then joined over the channels of a group; then every pixel with one vector
+ * per sample. Blocks have a fixed number of pixels. */
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/par.h"
 #include "kernels/cpu/scratch.h"
@@ -15,20 +17,25 @@ typedef struct group_job {
     lvni_elem elem;                                    /* of x, dy, y */
     size_t size;
     const void *x, *dy;
-    void *y;                                           /* y or dx */
-    const float *gamma, *beta;                         /* NULL for ones and zeros */
-    float *mean_out, *rstd_out;                        /* (samples, groups) */
+    void *y;                    /* y or dx */
+    const float *gamma, *beta;  /* NULL for ones and zeros */
+    float *mean_out, *rstd_out; /* (samples, groups) */
     const float *mean_in, *rstd_in;
     double eps;
-    float *first, *s1, *s2;              /* of blocks: (samples, blocks, channels) */
-    double *mean, *m2;                   /* (samples, channels); of the gradient: sums of dy and of dy (x - mean) */
-    float *center, *scale, *shift, *d;   /* what the last pass uses: (samples, channels) */
+    float *first, *s1, *s2; /* of blocks: (samples, blocks, channels) */
+    /* (samples, channels); of the gradient: sums of dy and of dy (x - mean) */
+    double *mean, *m2;
+    float *center, *scale, *shift, *d; /* what the last pass uses: (samples, channels) */
 } group_job;
 
 static group_job describe(const lvn_tensor *x, int groups)
 {
-    group_job j = {.samples = x->shape[0], .pixels = 1, .channels = x->shape[x->ndim - 1], .groups = groups,
-                   .elem = lvni_elem_of(x->dtype), .size = lvn_dtype_size(x->dtype)};
+    group_job j = {.samples = x->shape[0],
+                   .pixels = 1,
+                   .channels = x->shape[x->ndim - 1],
+                   .groups = groups,
+                   .elem = lvni_elem_of(x->dtype),
+                   .size = lvn_dtype_size(x->dtype)};
     for (int i = 1; i < x->ndim - 1; i++) {
         j.pixels *= x->shape[i];
     }
@@ -39,7 +46,9 @@ static group_job describe(const lvn_tensor *x, int groups)
 static lvn_status take_scratch(group_job *j)
 {
     const int64_t table = j->samples * j->channels, sums = table * j->blocks;
-    double *memory = lvni_scratch(LVNI_SCRATCH_OWN, (size_t)(2 * table) * sizeof(double) + (size_t)(4 * table + 3 * sums) * sizeof(float));
+    double *memory =
+        lvni_scratch(LVNI_SCRATCH_OWN, (size_t)(2 * table) * sizeof(double) +
+                                           (size_t)(4 * table + 3 * sums) * sizeof(float));
     if (memory == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -76,7 +85,8 @@ static void sums_range(const void *job, int64_t begin, int64_t end)
     for (int64_t b = begin; b < end; b++) {
         int64_t at;
         const int64_t rows = block_of(j, b, &at), to = b * j->channels;
-        lvni_cpu_isa()->norm[j->elem].sums(lvni_elem_at(j->x, at, j->size), rows, j->channels, j->first + to, j->s1 + to, j->s2 + to);
+        lvni_cpu_isa()->norm[j->elem].sums(lvni_elem_at(j->x, at, j->size), rows, j->channels,
+                                           j->first + to, j->s1 + to, j->s2 + to);
     }
 }
 
@@ -85,7 +95,8 @@ static float gamma_of(const group_job *j, int64_t c)
     return j->gamma == NULL ? 1.0f : j->gamma[c];
 }
 
-/* Channels have equally many pixels: the group's mean is the mean of theirs, its squares add up (Chan, Golub, LeVeque 1983). */
+/* Channels have equally many pixels: the group's mean is the mean of theirs, its squares add up
+ * (Chan, Golub, LeVeque 1983). */
 static void one_group(const group_job *j, int64_t n, int64_t g)
 {
     const int64_t width = j->channels / j->groups, c0 = g * width;
@@ -114,7 +125,11 @@ static void statistics_range(const void *job, int64_t begin, int64_t end)
     const group_job *j = job;
     for (int64_t n = begin; n < end; n++) {
         const int64_t at = n * j->blocks * j->channels, to = n * j->channels;
-        const lvni_norm_sums sums = {.shift = j->first + at, .s1 = j->s1 + at, .s2 = j->s2 + at, .rows = j->pixels, .cols = j->channels};
+        const lvni_norm_sums sums = {.shift = j->first + at,
+                                     .s1 = j->s1 + at,
+                                     .s2 = j->s2 + at,
+                                     .rows = j->pixels,
+                                     .cols = j->channels};
         lvni_cpu_isa()->norm_combine(&sums, 0, j->channels, j->mean + to, j->m2 + to);
         for (int64_t g = 0; g < j->groups; g++) {
             one_group(j, n, g);
@@ -126,7 +141,8 @@ static void statistics_range(const void *job, int64_t begin, int64_t end)
 static lvni_norm_vectors vectors_of(const group_job *j, int64_t b)
 {
     const int64_t at = b / j->blocks * j->channels;
-    return (lvni_norm_vectors){.mean = j->center + at, .scale = j->scale + at, .shift = j->shift + at, .d = j->d + at};
+    return (lvni_norm_vectors){
+        .mean = j->center + at, .scale = j->scale + at, .shift = j->shift + at, .d = j->d + at};
 }
 
 static void apply_range(const void *job, int64_t begin, int64_t end)
@@ -136,8 +152,8 @@ static void apply_range(const void *job, int64_t begin, int64_t end)
         int64_t at;
         const int64_t rows = block_of(j, b, &at);
         const lvni_norm_vectors v = vectors_of(j, b);
-        lvni_cpu_isa()->norm[j->elem].apply(lvni_elem_at(j->x, at, j->size), NULL, false, &v, lvni_elem_to(j->y, at, j->size), rows,
-                                            j->channels);
+        lvni_cpu_isa()->norm[j->elem].apply(lvni_elem_at(j->x, at, j->size), NULL, false, &v,
+                                            lvni_elem_to(j->y, at, j->size), rows, j->channels);
     }
 }
 
@@ -171,12 +187,16 @@ static void grad_sums_range(const void *job, int64_t begin, int64_t end)
         int64_t at;
         const int64_t rows = block_of(j, b, &at), to = b * j->channels;
         const lvni_norm_vectors v = vectors_of(j, b);
-        const lvni_norm_grad part = {.dy = lvni_elem_at(j->dy, at, j->size), .x = lvni_elem_at(j->x, at, j->size), .gate = LVNI_GATE_OPEN};
-        lvni_cpu_isa()->norm[j->elem].grad_sums(&part, &v, rows, j->channels, j->s1 + to, j->s2 + to);
+        const lvni_norm_grad part = {.dy = lvni_elem_at(j->dy, at, j->size),
+                                     .x = lvni_elem_at(j->x, at, j->size),
+                                     .gate = LVNI_GATE_OPEN};
+        lvni_cpu_isa()->norm[j->elem].grad_sums(&part, &v, rows, j->channels, j->s1 + to,
+                                                j->s2 + to);
     }
 }
 
-/* With h = dy gamma over the n values of a group: dx = rstd (h - sum(h) / n - (x - mean) rstd^2 sum(h (x - mean)) / n). */
+/* With h = dy gamma over the n values of a group: dx = rstd (h - sum(h) / n - (x - mean) rstd^2
+ * sum(h (x - mean)) / n). */
 static void one_group_gradient(const group_job *j, int64_t n, int64_t g)
 {
     const int64_t width = j->channels / j->groups, c0 = g * width, to = n * j->channels;
@@ -218,8 +238,9 @@ static void grad_apply_range(const void *job, int64_t begin, int64_t end)
         int64_t at;
         const int64_t rows = block_of(j, b, &at);
         const lvni_norm_vectors v = vectors_of(j, b);
-        lvni_cpu_isa()->group_grad_apply[j->elem](lvni_elem_at(j->dy, at, j->size), lvni_elem_at(j->x, at, j->size), &v,
-                                                  lvni_elem_to(j->y, at, j->size), rows, j->channels);
+        lvni_cpu_isa()->group_grad_apply[j->elem](
+            lvni_elem_at(j->dy, at, j->size), lvni_elem_at(j->x, at, j->size), &v,
+            lvni_elem_to(j->y, at, j->size), rows, j->channels);
     }
 }
 

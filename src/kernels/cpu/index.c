@@ -1,5 +1,5 @@
-/* Elements chosen by an index along an axis, and their gradients, which add in the order of the index whatever the team. Called through
- * the op table (kernels.h). */
+/* Elements chosen by an index along an axis, and their gradients, which add in the order of the
+ * index whatever the team. Called through the op table (kernels.h). */
 #include "kernels/cpu/par.h"
 #include "kernels/kernels_decl.h"
 
@@ -17,19 +17,29 @@ typedef struct index_job {
     char *y;
 } index_job;
 
-static lvn_status plan(const char *op, const lvni_args *args, bool per_element, bool gradient, index_job *j)
+static lvn_status plan(const char *op, const lvni_args *args, bool per_element, bool gradient,
+                       index_job *j)
 {
     const int axis = ((const lvni_axis_attr *)args->attr)->axis;
-    const lvn_tensor *big = gradient ? args->out[0] : args->in[0], *small = gradient ? args->in[0] : args->out[0];
-    *j = (index_job){.outer = 1, .size = big->shape[axis], .many = small->shape[axis], .inner = 1, .index = args->in[1]->data,
-                     .per_element = per_element, .bytes = lvn_dtype_size(big->dtype), .x = args->in[0]->data, .y = args->out[0]->data};
+    const lvn_tensor *big = gradient ? args->out[0] : args->in[0],
+                     *small = gradient ? args->in[0] : args->out[0];
+    *j = (index_job){.outer = 1,
+                     .size = big->shape[axis],
+                     .many = small->shape[axis],
+                     .inner = 1,
+                     .index = args->in[1]->data,
+                     .per_element = per_element,
+                     .bytes = lvn_dtype_size(big->dtype),
+                     .x = args->in[0]->data,
+                     .y = args->out[0]->data};
     for (int i = 0; i < big->ndim; i++) {
         j->outer *= i < axis ? big->shape[i] : 1;
         j->inner *= i > axis ? big->shape[i] : 1;
     }
     j->chunks = lvni_div_up(j->inner, CHUNK);
     for (int64_t e = 0; e < lvn_numel(args->in[1]); e++) {
-        LVN_ARG(j->index[e] >= 0 && j->index[e] < j->size, "%s: index %lld of element %lld is outside the axis of size %lld", op,
+        LVN_ARG(j->index[e] >= 0 && j->index[e] < j->size,
+                "%s: index %lld of element %lld is outside the axis of size %lld", op,
                 (long long)j->index[e], (long long)e, (long long)j->size);
     }
     return LVN_OK;
@@ -53,7 +63,8 @@ static void gather_range(const void *job, int64_t begin, int64_t end)
         const int64_t base = item / j->many * j->size;
         for (int64_t i = 0; i < j->inner; i++) {
             const int64_t e = item * j->inner + i;
-            memcpy(j->y + (size_t)e * j->bytes, j->x + (size_t)((base + j->index[e]) * j->inner + i) * j->bytes, j->bytes);
+            memcpy(j->y + (size_t)e * j->bytes,
+                   j->x + (size_t)((base + j->index[e]) * j->inner + i) * j->bytes, j->bytes);
         }
     }
 }
@@ -100,7 +111,8 @@ lvn_status lvni_cpu_index_select_grad(const lvni_args *args)
 {
     index_job j;
     LVN_TRY(plan("index_select_grad", args, false, true, &j));
-    lvni_par(j.outer * j.chunks, 1, (j.many + j.size) * (j.inner < CHUNK ? j.inner : CHUNK), put_back_range, &j);
+    lvni_par(j.outer * j.chunks, 1, (j.many + j.size) * (j.inner < CHUNK ? j.inner : CHUNK),
+             put_back_range, &j);
     return LVN_OK;
 }
 
@@ -108,6 +120,7 @@ lvn_status lvni_cpu_gather_grad(const lvni_args *args)
 {
     index_job j;
     LVN_TRY(plan("gather_grad", args, true, true, &j));
-    lvni_par(j.outer * j.chunks, 1, (j.many + j.size) * (j.inner < CHUNK ? j.inner : CHUNK), put_back_range, &j);
+    lvni_par(j.outer * j.chunks, 1, (j.many + j.size) * (j.inner < CHUNK ? j.inner : CHUNK),
+             put_back_range, &j);
     return LVN_OK;
 }

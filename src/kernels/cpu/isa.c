@@ -10,18 +10,19 @@ static const lvni_vec *chosen;
 static char wish[16];
 static bool wish_refused;
 
-/* The features by which processors of a level differ from those below; named one by one, since not every compiler knows the
- * levels' names here. */
+/* The features by which processors of a level differ from those below; named one by one, since not
+ * every compiler knows the levels' names here. */
 static bool has_v3(void)
 {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
-           __builtin_cpu_supports("bmi2");
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+           __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
 }
 
 static bool has_v4(void)
 {
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vl");
 }
 
 static void choose(void)
@@ -55,8 +56,11 @@ lvn_status lvni_cpu_isa_check(void)
 {
     const lvni_vec *best = lvni_cpu_isa();
     if (wish_refused) {
-        LVN_FAIL(LVN_ERR_USAGE, "LEVIN_CPU_ISA is \"%s\", but must be v2, v3 or v4 and no more than this machine's %s; "
-                 "unset it or lower it", wish, best->name);
+        LVN_FAIL(
+            LVN_ERR_USAGE,
+            "LEVIN_CPU_ISA is \"%s\", but must be v2, v3 or v4 and no more than this machine's %s; "
+            "unset it or lower it",
+            wish, best->name);
     }
     return LVN_OK;
 }

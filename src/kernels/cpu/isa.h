@@ -1,9 +1,11 @@
-/* The inner loops of the own kernels, compiled once per instruction set (isa_v2.c, isa_v3.c, isa_v4.c from the templates
- * tpl_*.h) and chosen once per process. All versions give the same bits: 16 virtual accumulators whatever the width of the
- * registers, no fused multiply-add, own exp and log.
+/* The inner loops of the own kernels, compiled once per instruction set (isa_v2.c, isa_v3.c,
+ * isa_v4.c from the templates tpl_*.h) and chosen once per process. All versions give the same
+ * bits: 16 virtual accumulators whatever the width of the registers, no fused multiply-add, own exp
+ * and log.
  *
- * Called by the drivers of this folder (elementwise.c, reduce.c, ...), which know shapes and teams; a function here knows
- * neither. Arrays need no alignment; outputs do not overlap inputs. n, rows, cols count elements. */
+ * Called by the drivers of this folder (elementwise.c, reduce.c, ...), which know shapes and teams;
+ * a function here knows neither. Arrays need no alignment; outputs do not overlap inputs. n, rows,
+ * cols count elements. */
 #ifndef LEVIN_KERNELS_CPU_ISA_H
 #define LEVIN_KERNELS_CPU_ISA_H
 
@@ -50,7 +52,8 @@ typedef struct lvni_pool_image {
     int kernel[2], stride[2], padding[2];
 } lvni_pool_image;
 
-/* The windows over a pixel: where their channels begin in dy, and which of their places the pixel is. A place is a byte. */
+/* The windows over a pixel: where their channels begin in dy, and which of their places the pixel
+ * is. A place is a byte. */
 typedef struct lvni_pool_over {
     int n;
     bool tile; /* windows tile the image: one alone, and nothing is added */
@@ -58,13 +61,15 @@ typedef struct lvni_pool_over {
     int tap[256];
 } lvni_pool_over;
 
-/* A sparse matrix along one axis: row o is the sum over k < start[o + 1] - start[o] of weight[start[o] + k] times row first[o] + k. */
+/* A sparse matrix along one axis: row o is the sum over k < start[o + 1] - start[o] of
+ * weight[start[o] + k] times row first[o] + k. */
 typedef struct lvni_taps {
     int64_t n, *first, *start;
     float *weight;
 } lvni_taps;
 
-/* n windows of `kernel` pixels of c channels, `stride` pixels apart from -padding on; each lies `step` floats behind the one before. */
+/* n windows of `kernel` pixels of c channels, `stride` pixels apart from -padding on; each lies
+ * `step` floats behind the one before. */
 typedef struct lvni_windows {
     const float *x;
     int64_t n, step, kernel, stride, padding, c;
@@ -76,8 +81,9 @@ typedef struct lvni_norm_sums {
     int64_t rows, cols;           /* of the whole */
 } lvni_norm_sums;
 
-/* What stands between the gradient of a batch norm's result and its sums: nothing; relu, by the sign of the result; relu,
- * by computing the result again (no residual was added), which costs no memory traffic. */
+/* What stands between the gradient of a batch norm's result and its sums: nothing; relu, by the
+ * sign of the result; relu, by computing the result again (no residual was added), which costs no
+ * memory traffic. */
 typedef enum lvni_norm_gate { LVNI_GATE_OPEN, LVNI_GATE_OUTPUT, LVNI_GATE_AGAIN } lvni_norm_gate;
 
 /* Per channel. b, d: of norm_grad_apply only, else NULL. */
@@ -93,8 +99,8 @@ typedef struct lvni_norm_grad {
     lvni_norm_gate gate;
 } lvni_norm_grad;
 
-/* Loops that are compiled for tables of f32 and of bf16 (void: of the type). bf16 is computed as its f32 copy would be and rounded
- * once, where it is stored. */
+/* Loops that are compiled for tables of f32 and of bf16 (void: of the type). bf16 is computed as
+ * its f32 copy would be and rounded once, where it is stored. */
 typedef enum lvni_elem { LVNI_ELEM_F32, LVNI_ELEM_BF16, LVNI_ELEMS } lvni_elem;
 
 static inline lvni_elem lvni_elem_of(lvn_dtype dtype)
@@ -114,20 +120,26 @@ static inline void *lvni_elem_to(void *table, int64_t i, size_t size)
 }
 
 typedef struct lvni_norm_loops {
-    /* x - first row: s1 = sums, s2 = sums of squares; the first row goes to shift. rows <= LVNI_ROW_BLOCK. */
+    /* x - first row: s1 = sums, s2 = sums of squares; the first row goes to shift. rows <=
+     * LVNI_ROW_BLOCK. */
     void (*sums)(const void *x, int64_t rows, int64_t cols, float *shift, float *s1, float *s2);
     /* y = (x - mean) * scale + shift (+ residual, unless NULL), negative values to 0 with relu */
-    void (*apply)(const void *x, const void *residual, bool relu, const lvni_norm_vectors *v, void *y, int64_t rows, int64_t cols);
-    /* g = what of dy passed the gate: s1 = sums of g, s2 = sums of g * (x - mean); n->g, if given, keeps g. */
-    void (*grad_sums)(const lvni_norm_grad *n, const lvni_norm_vectors *v, int64_t rows, int64_t cols, float *s1, float *s2);
+    void (*apply)(const void *x, const void *residual, bool relu, const lvni_norm_vectors *v,
+                  void *y, int64_t rows, int64_t cols);
+    /* g = what of dy passed the gate: s1 = sums of g, s2 = sums of g * (x - mean); n->g, if given,
+     * keeps g. */
+    void (*grad_sums)(const lvni_norm_grad *n, const lvni_norm_vectors *v, int64_t rows,
+                      int64_t cols, float *s1, float *s2);
     /* dx = (g - b - (x - mean) * d) * scale */
-    void (*grad_apply)(const lvni_norm_grad *n, const lvni_norm_vectors *v, void *dx, int64_t rows, int64_t cols);
+    void (*grad_apply)(const lvni_norm_grad *n, const lvni_norm_vectors *v, void *dx, int64_t rows,
+                       int64_t cols);
 } lvni_norm_loops;
 
 typedef struct lvni_vec {
     const char *name; /* "v4" */
     void (*unary[LVNI_UNARY_COUNT])(const float *x, float *y, int64_t n, float p0, float p1);
-    void (*pair[LVNI_PAIR_COUNT])(const float *a, const float *b, float *y, int64_t n, float p0, float p1);
+    void (*pair[LVNI_PAIR_COUNT])(const float *a, const float *b, float *y, int64_t n, float p0,
+                                  float p1);
     lvni_binary_fn binary[LVNI_ELEMS][LVNI_BINARY_COUNT][LVNI_MODE_COUNT];
     lvni_binary_fn compare[LVNI_COMPARE_COUNT][LVNI_MODE_COUNT]; /* y: bool */
 
@@ -140,9 +152,11 @@ typedef struct lvni_vec {
     void (*row_sums)(const float *x, int64_t rows, int64_t n, float *y);
     /* y[c] = sum over rows <= LVNI_ROW_BLOCK of x[r * stride + c]. */
     void (*col_sums)(const float *x, int64_t rows, int64_t cols, int64_t stride, float *y);
-    /* y[c] = (sum over blocks of partial[b * cols + c]) / divisor, added in f64 in the order of the blocks. */
+    /* y[c] = (sum over blocks of partial[b * cols + c]) / divisor, added in f64 in the order of the
+     * blocks. */
     void (*combine)(const float *partial, int64_t blocks, int64_t cols, double divisor, float *y);
-    /* The first maximum of each row / column (a NaN counts as the largest); either output may be NULL. */
+    /* The first maximum of each row / column (a NaN counts as the largest); either output may be
+     * NULL. */
     void (*row_max)(const float *x, int64_t rows, int64_t n, float *value, int64_t *index);
     void (*col_max)(const float *x, int64_t rows, int64_t cols, float *value, int64_t *index);
 
@@ -153,18 +167,21 @@ typedef struct lvni_vec {
 
     lvni_norm_loops norm[LVNI_ELEMS];
     /* Columns [c0, c1): mean and sum of squared distances from it. */
-    void (*norm_combine)(const lvni_norm_sums *sums, int64_t c0, int64_t c1, double *mean, double *m2);
+    void (*norm_combine)(const lvni_norm_sums *sums, int64_t c0, int64_t c1, double *mean,
+                         double *m2);
 
     void (*layer_norm[LVNI_ELEMS])(const lvni_layer_rows *t, int64_t rows, int64_t n);
     void (*layer_norm_grad[LVNI_ELEMS])(const lvni_layer_grad *t, int64_t rows, int64_t n);
     /* dx = dy scale + shift - (x - mean) d */
-    void (*group_grad_apply[LVNI_ELEMS])(const void *dy, const void *x, const lvni_norm_vectors *v, void *dx, int64_t rows, int64_t cols);
+    void (*group_grad_apply[LVNI_ELEMS])(const void *dy, const void *x, const lvni_norm_vectors *v,
+                                         void *dx, int64_t rows, int64_t cols);
     /* kept[2 r], kept[2 r + 1]: the maximum of row r and the log of its sum of e^(x - maximum). */
     void (*row_log_sums)(const float *x, int64_t rows, int64_t k, float *kept);
     /* Sum over a row of w (log_sum - (x - top)); w NULL: ones. */
     double (*row_smooth)(const float *x, const float *w, int64_t k, float top, float log_sum);
     /* dx = a e^(x - kept[0] - kept[1]) - c w */
-    void (*row_slopes)(const float *x, const float *w, int64_t k, const float kept[2], float a, float c, float *dx);
+    void (*row_slopes)(const float *x, const float *w, int64_t k, const float kept[2], float a,
+                       float c, float *dx);
     /* At most LVNI_SUM_BLOCK elements: the sum of the losses; factor times their slopes. */
     float (*point_loss)(const lvni_point_rows *p, int64_t n);
     void (*point_loss_grad)(const lvni_point_rows *p, float factor, float *dx, int64_t n);
@@ -172,28 +189,38 @@ typedef struct lvni_vec {
     void (*attention_grad[LVNI_ELEMS])(const lvni_attention_head *h);
 
     /* Row oh of the result; place may be NULL. */
-    void (*pool_row[LVNI_ELEMS])(const lvni_pool_image *g, const void *x, int64_t oh, void *y, uint8_t *place);
-    /* A pixel of the gradient of an image gets dy of those windows over it whose place it is, in their order. */
-    void (*pool_pixel_grad[LVNI_ELEMS])(const lvni_pool_over *over, int64_t c, const void *dy, const uint8_t *place, void *dx);
+    void (*pool_row[LVNI_ELEMS])(const lvni_pool_image *g, const void *x, int64_t oh, void *y,
+                                 uint8_t *place);
+    /* A pixel of the gradient of an image gets dy of those windows over it whose place it is, in
+     * their order. */
+    void (*pool_pixel_grad[LVNI_ELEMS])(const lvni_pool_over *over, int64_t c, const void *dy,
+                                        const uint8_t *place, void *dx);
 
     /* y[e] = sum over k < taps of w[k] * x[k * step + e], in that order */
-    void (*mix[LVNI_ELEMS])(const void *x, int64_t step, const float *w, int64_t taps, float *y, int64_t n);
+    void (*mix[LVNI_ELEMS])(const void *x, int64_t step, const float *w, int64_t taps, float *y,
+                            int64_t n);
     /* The matrix t applied to a row of pixels of c channels. */
     void (*mix_row[LVNI_ELEMS])(const lvni_taps *t, const float *x, int64_t c, void *y);
 
-    /* Add windows to the pixels of a row they lie over, in an order that depends on their shape alone. */
+    /* Add windows to the pixels of a row they lie over, in an order that depends on their shape
+     * alone. */
     void (*add_windows)(const lvni_windows *w, int64_t pixels, float *y);
 
-    /* Elements [first, first + n) of the tensor at x, first a multiple of 4: x * scale where uniform >= p, else 0. */
-    void (*dropout)(const float *x, float *y, int64_t first, int64_t n, const lvni_rng *rng, float p, float scale);
+    /* Elements [first, first + n) of the tensor at x, first a multiple of 4: x * scale where
+     * uniform >= p, else 0. */
+    void (*dropout)(const float *x, float *y, int64_t first, int64_t n, const lvni_rng *rng,
+                    float p, float scale);
 
     /* Uniform numbers of elements [first, first + n) of the stream, first a multiple of 4. */
     void (*uniform)(float *y, int64_t first, int64_t n, const lvni_rng *rng);
-    void (*normal)(float *y, int64_t first, int64_t n, double deviation, const lvni_rng *rng); /* likewise; mean 0 */
+    /* likewise; mean 0 */
+    void (*normal)(float *y, int64_t first, int64_t n, double deviation, const lvni_rng *rng);
 
     void (*block_sumsq)(const float *g, int64_t n, double *sum); /* one block */
-    void (*sgd)(float *w, const float *g, float *momentum, int64_t n, const lvni_flat_sgd_params *p);
-    void (*adamw)(float *w, const float *g, float *m, float *v, int64_t n, const lvni_flat_adamw_params *p);
+    void (*sgd)(float *w, const float *g, float *momentum, int64_t n,
+                const lvni_flat_sgd_params *p);
+    void (*adamw)(float *w, const float *g, float *m, float *v, int64_t n,
+                  const lvni_flat_adamw_params *p);
     void (*accumulate)(float *a, const float *b, int64_t n); /* a += b */
     void (*accumulate_bf16)(uint16_t *a, const uint16_t *b, int64_t n);
     void (*lerp)(float *a, const float *b, float t, int64_t n); /* a += t (b - a) */
@@ -201,9 +228,11 @@ typedef struct lvni_vec {
 
 extern const lvni_vec lvni_vec_v2, lvni_vec_v3, lvni_vec_v4;
 
-/* The table for this machine: the best it has, or what LEVIN_CPU_ISA=v2|v3|v4 asks for if that is lower. Read once. */
+/* The table for this machine: the best it has, or what LEVIN_CPU_ISA=v2|v3|v4 asks for if that is
+ * lower. Read once. */
 const lvni_vec *lvni_cpu_isa(void);
-/* LVN_ERR_USAGE when LEVIN_CPU_ISA names nothing known or more than the machine has. Called at start. */
+/* LVN_ERR_USAGE when LEVIN_CPU_ISA names nothing known or more than the machine has. Called at
+ * start. */
 lvn_status lvni_cpu_isa_check(void);
 
 #endif

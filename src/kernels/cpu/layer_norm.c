@@ -1,13 +1,14 @@
-/* Layer norm over rows. Called through the op table. A row is one piece of work; what gamma and beta get is summed over blocks
- * of rows of a fixed size, joined in f64: the team decides nothing. */
+/* Layer norm over rows. Called through the op table. A row is one piece of work; what gamma and
+ * beta get is summed over blocks of rows of a fixed size, joined in f64: the team decides
+ * nothing. */
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/par.h"
 #include "kernels/cpu/scratch.h"
 #include "kernels/kernels_decl.h"
 #include "tensor/device.h"
 
-/* Rows behind one partial sum of dgamma and dbeta: fewer than LVNI_ROW_BLOCK, since a language model has few rows and many
- * columns. Part of the law. */
+/* Rows behind one partial sum of dgamma and dbeta: fewer than LVNI_ROW_BLOCK, since a language
+ * model has few rows and many columns. Part of the law. */
 enum { BLOCK = 32 };
 
 typedef struct layer_job {
@@ -20,7 +21,8 @@ typedef struct layer_job {
 
 static layer_job describe(const lvn_tensor *x, int axes)
 {
-    layer_job job = {.rows = 1, .n = 1, .elem = lvni_elem_of(x->dtype), .size = lvn_dtype_size(x->dtype)};
+    layer_job job = {
+        .rows = 1, .n = 1, .elem = lvni_elem_of(x->dtype), .size = lvn_dtype_size(x->dtype)};
     for (int i = 0; i < x->ndim; i++) {
         *(i < x->ndim - axes ? &job.rows : &job.n) *= x->shape[i];
     }
@@ -58,9 +60,13 @@ lvn_status lvni_cpu_layer_norm(const lvni_args *args)
     if (memory == NULL || lvni_device_dry_run()) {
         return memory == NULL ? LVN_ERR_MEMORY : LVN_OK;
     }
-    job.forward = (lvni_layer_rows){.x = args->in[0]->data, .gamma = given_or(args->in[1], 1.0f, job.n, memory),
-                                    .beta = given_or(args->in[2], 0.0f, job.n, memory + job.n), .y = args->out[0]->data,
-                                    .mean = LVNI_F32(args->out[1]), .rstd = LVNI_F32(args->out[2]), .eps = attr->eps};
+    job.forward = (lvni_layer_rows){.x = args->in[0]->data,
+                                    .gamma = given_or(args->in[1], 1.0f, job.n, memory),
+                                    .beta = given_or(args->in[2], 0.0f, job.n, memory + job.n),
+                                    .y = args->out[0]->data,
+                                    .mean = LVNI_F32(args->out[1]),
+                                    .rstd = LVNI_F32(args->out[2]),
+                                    .eps = attr->eps};
     lvni_par(job.rows, 1, job.n * 2, forward_range, &job);
     return LVN_OK;
 }
@@ -87,14 +93,20 @@ lvn_status lvni_cpu_layer_norm_grad(const lvni_args *args)
     const lvni_layer_norm_attr *attr = args->attr;
     layer_job job = describe(args->in[1], attr->axes);
     const int64_t blocks = lvni_div_up(job.rows, BLOCK);
-    float *memory = lvni_scratch(LVNI_SCRATCH_OWN, (size_t)((2 * blocks + 1) * job.n) * sizeof *memory);
+    float *memory =
+        lvni_scratch(LVNI_SCRATCH_OWN, (size_t)((2 * blocks + 1) * job.n) * sizeof *memory);
     if (memory == NULL || lvni_device_dry_run()) {
         return memory == NULL ? LVN_ERR_MEMORY : LVN_OK;
     }
     float *s1 = memory + job.n, *s2 = s1 + blocks * job.n;
-    job.gradient = (lvni_layer_grad){.dy = args->in[0]->data, .x = args->in[1]->data, .mean = LVNI_CF32(args->in[2]),
-                                     .rstd = LVNI_CF32(args->in[3]), .gamma = given_or(args->in[4], 1.0f, job.n, memory),
-                                     .dx = args->out[0]->data, .s1 = s1, .s2 = s2};
+    job.gradient = (lvni_layer_grad){.dy = args->in[0]->data,
+                                     .x = args->in[1]->data,
+                                     .mean = LVNI_CF32(args->in[2]),
+                                     .rstd = LVNI_CF32(args->in[3]),
+                                     .gamma = given_or(args->in[4], 1.0f, job.n, memory),
+                                     .dx = args->out[0]->data,
+                                     .s1 = s1,
+                                     .s2 = s2};
     lvni_par(blocks, 1, BLOCK * job.n * 2, gradient_range, &job);
     if (args->out[1] != NULL) {
         lvni_cpu_isa()->combine(s2, blocks, job.n, 1.0, LVNI_F32(args->out[1]));

@@ -1,8 +1,9 @@
 /* Rows looked up in a table, plus the row of their position. Called through the op table.
  *
- * The gradient is a sum per row of the table. Each member of the team takes a range of columns and goes through all ids in
- * order: rows that occur twice are summed in the order of their places on any team. Rows that do not occur are cleared, and not
- * even that when the sum goes on top of a gradient that is there (a language model whose head shares the table). */
+ * The gradient is a sum per row of the table. Each member of the team takes a range of columns and
+ * goes through all ids in order: rows that occur twice are summed in the order of their places on
+ * any team. Rows that do not occur are cleared, and not even that when the sum goes on top of a
+ * gradient that is there (a language model whose head shares the table). */
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/par.h"
 #include "kernels/kernels_decl.h"
@@ -22,15 +23,18 @@ typedef struct lookup_job {
 static lvn_status check_ids(const char *op, const lookup_job *j, int64_t rows)
 {
     for (int64_t i = 0; i < j->n; i++) {
-        LVN_ARG(j->ids[i] >= 0 && j->ids[i] < rows, "%s: id %lld at place %lld is not a row of the table, which has %lld (0 to %lld)", op,
-                (long long)j->ids[i], (long long)i, (long long)rows, (long long)rows - 1);
+        LVN_ARG(j->ids[i] >= 0 && j->ids[i] < rows,
+                "%s: id %lld at place %lld is not a row of the table, which has %lld (0 to %lld)",
+                op, (long long)j->ids[i], (long long)i, (long long)rows, (long long)rows - 1);
     }
     return LVN_OK;
 }
 
 static lookup_job describe(const lvn_tensor *ids, int64_t features)
 {
-    return (lookup_job){.ids = ids->data, .n = lvn_numel(ids), .length = ids->ndim == 0 ? 1 : ids->shape[ids->ndim - 1],
+    return (lookup_job){.ids = ids->data,
+                        .n = lvn_numel(ids),
+                        .length = ids->ndim == 0 ? 1 : ids->shape[ids->ndim - 1],
                         .features = features};
 }
 
@@ -43,7 +47,8 @@ static void forward_range(const void *job, int64_t begin, int64_t end)
         if (j->positions == NULL) {
             memcpy(y, row, (size_t)j->features * sizeof *y);
         } else {
-            lvni_cpu_isa()->binary[LVNI_ELEM_F32][LVNI_BINARY_add][LVNI_VV](row, j->positions + i % j->length * j->features, y, j->features);
+            lvni_cpu_isa()->binary[LVNI_ELEM_F32][LVNI_BINARY_add][LVNI_VV](
+                row, j->positions + i % j->length * j->features, y, j->features);
         }
     }
 }
@@ -74,7 +79,8 @@ static void clear(lvn_tensor *t)
 static void gradient_range(const void *job, int64_t begin, int64_t end)
 {
     const lookup_job *j = job;
-    const int64_t first = begin * COLUMNS, n = (end * COLUMNS < j->features ? end * COLUMNS : j->features) - first;
+    const int64_t first = begin * COLUMNS,
+                  n = (end * COLUMNS < j->features ? end * COLUMNS : j->features) - first;
     for (int64_t i = 0; i < j->n; i++) {
         const float *dy = j->dy + i * j->features + first;
         lvni_cpu_isa()->accumulate(j->dweight + j->ids[i] * j->features + first, dy, n);

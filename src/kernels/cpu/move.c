@@ -1,4 +1,5 @@
-/* Boxes of memory from one tensor to another: concat and crop. Called through the op table (kernels.h). */
+/* Boxes of memory from one tensor to another: concat and crop. Called through the op table
+ * (kernels.h). */
 #include "kernels/cpu/par.h"
 #include "kernels/kernels_decl.h"
 
@@ -6,7 +7,7 @@
 
 /* A box: `size` elements per axis, the last axis contiguous on both sides. */
 typedef struct box_job {
-    int ndim; /* of the walk over rows */
+    int ndim;                                                         /* of the walk over rows */
     int64_t size[LVN_MAX_NDIM], from[LVN_MAX_NDIM], to[LVN_MAX_NDIM]; /* steps in bytes */
     size_t row;                                                       /* bytes copied at once */
     const char *x;
@@ -31,7 +32,8 @@ static void rows_range(const void *job, int64_t begin, int64_t end)
 }
 
 /* Copies the box of shape `size` at offset_x of x to offset_y of y. */
-static void copy_box(const lvn_tensor *x, const int64_t *offset_x, lvn_tensor *y, const int64_t *offset_y, const int64_t *size)
+static void copy_box(const lvn_tensor *x, const int64_t *offset_x, lvn_tensor *y,
+                     const int64_t *offset_y, const int64_t *size)
 {
     const size_t bytes = lvn_dtype_size(x->dtype);
     box_job j = {.row = bytes, .x = x->data, .y = y->data};

@@ -1,10 +1,11 @@
-/* Batch norm over a (rows, channels) table with what may follow it (a residual that is added, relu): training and
- * evaluation, forward and gradient. Called through the op table.
+/* Batch norm over a (rows, channels) table with what may follow it (a residual that is added,
+ * relu): training and evaluation, forward and gradient. Called through the op table.
  *
- * Forward reads x once for the statistics (sums of x - k and its square over blocks of rows, k the block's first row, so
- * that a mean far above the deviation costs nothing; blocks are joined in f64) and once to write y. The gradient reads dy
- * and x once for two sums (and writes what the residual gets on the way) and once to write dx. Blocks have a fixed number
- * of rows: the team decides nothing. Tables may be bf16; vectors over the channels are f32. */
+ * Forward reads x once for the statistics (sums of x - k and its square over blocks of rows, k the
+ * block's first row, so that a mean far above the deviation costs nothing; blocks are joined in
+ * f64) and once to write y. The gradient reads dy and x once for two sums (and writes what the
+ * residual gets on the way) and once to write dx. Blocks have a fixed number of rows: the team
+ * decides nothing. Tables may be bf16; vectors over the channels are f32. */
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/par.h"
 #include "kernels/cpu/scratch.h"
@@ -21,11 +22,12 @@ typedef struct norm_job {
     void *y; /* y or dx */
     bool relu;
     lvni_norm_grad grad;
-    lvni_norm_vectors v;                 /* see isa.h */
-    float *shift, *s1, *s2;              /* sums of blocks: (blocks, cols) */
+    lvni_norm_vectors v;    /* see isa.h */
+    float *shift, *s1, *s2; /* sums of blocks: (blocks, cols) */
     const float *gamma;
     float *mean_out, *rstd_out, *unbiased_out, *scale_out;
-    float *variance_out;                 /* of lvni_cpu_batch_norm_moments, which wants no rstd_out and so on */
+    /* of lvni_cpu_batch_norm_moments, which wants no rstd_out and so on */
+    float *variance_out;
     double eps;
 } norm_job;
 
@@ -33,7 +35,10 @@ static norm_job describe(const lvn_tensor *x)
 {
     const int64_t cols = x->shape[x->ndim - 1];
     const int64_t rows = cols == 0 ? 0 : lvn_numel(x) / cols;
-    return (norm_job){.rows = rows, .cols = cols, .blocks = lvni_div_up(rows, LVNI_ROW_BLOCK), .size = lvn_dtype_size(x->dtype),
+    return (norm_job){.rows = rows,
+                      .cols = cols,
+                      .blocks = lvni_div_up(rows, LVNI_ROW_BLOCK),
+                      .size = lvn_dtype_size(x->dtype),
                       .loops = &lvni_cpu_isa()->norm[lvni_elem_of(x->dtype)]};
 }
 
@@ -65,8 +70,8 @@ static void sums_range(const void *job, int64_t begin, int64_t end)
     const norm_job *j = job;
     for (int64_t b = begin; b < end; b++) {
         const int64_t out = b * j->cols;
-        j->loops->sums(from(j, j->x, b * LVNI_ROW_BLOCK * j->cols), rows_of_block(j, b), j->cols, j->shift + out, j->s1 + out,
-                       j->s2 + out);
+        j->loops->sums(from(j, j->x, b * LVNI_ROW_BLOCK * j->cols), rows_of_block(j, b), j->cols,
+                       j->shift + out, j->s1 + out, j->s2 + out);
     }
 }
 
@@ -76,13 +81,15 @@ enum { CHANNELS_PER_ITEM = 64 };
 static void statistics_range(const void *job, int64_t begin, int64_t end)
 {
     const norm_job *j = job;
-    const lvni_norm_sums sums = {.shift = j->shift, .s1 = j->s1, .s2 = j->s2, .rows = j->rows, .cols = j->cols};
+    const lvni_norm_sums sums = {
+        .shift = j->shift, .s1 = j->s1, .s2 = j->s2, .rows = j->rows, .cols = j->cols};
     double mean[CHANNELS_PER_ITEM], m2[CHANNELS_PER_ITEM];
     for (int64_t c = begin; c < end; c += CHANNELS_PER_ITEM) {
         const int64_t stop = c + CHANNELS_PER_ITEM < end ? c + CHANNELS_PER_ITEM : end;
         lvni_cpu_isa()->norm_combine(&sums, c, stop, mean, m2);
         for (int64_t i = c; i < stop; i++) {
-            const double variance = m2[i - c] > 0.0 ? m2[i - c] : m2[i - c] * 0.0; /* rounding; a NaN stays */
+            /* rounding; a NaN stays */
+            const double variance = m2[i - c] > 0.0 ? m2[i - c] : m2[i - c] * 0.0;
             if (j->variance_out != NULL) {
                 j->mean_out[i] = (float)mean[i - c];
                 j->variance_out[i] = (float)(variance / (double)j->rows);
@@ -110,7 +117,8 @@ static void apply_range(const void *job, int64_t begin, int64_t end)
     const norm_job *j = job;
     int64_t at;
     const int64_t rows = rows_of_range(j, begin, end, &at);
-    j->loops->apply(from(j, j->x, at), from(j, j->residual, at), j->relu, &j->v, into(j, j->y, at), rows, j->cols);
+    j->loops->apply(from(j, j->x, at), from(j, j->residual, at), j->relu, &j->v, into(j, j->y, at),
+                    rows, j->cols);
 }
 
 static const void *optional(const lvn_tensor *t)
@@ -142,7 +150,8 @@ lvn_status lvni_cpu_batch_norm_train(const lvni_args *args)
     job.eps = attr->eps;
     par_blocks(&job, sums_range);
     lvni_par(job.cols, CHANNELS_PER_ITEM, job.blocks * 4, statistics_range, &job);
-    job.v = (lvni_norm_vectors){.mean = job.mean_out, .scale = job.scale_out, .shift = LVNI_CF32(args->in[2])};
+    job.v = (lvni_norm_vectors){
+        .mean = job.mean_out, .scale = job.scale_out, .shift = LVNI_CF32(args->in[2])};
     par_blocks(&job, apply_range);
     return LVN_OK;
 }
@@ -163,7 +172,8 @@ lvn_status lvni_cpu_batch_norm_eval(const lvni_args *args)
     job.residual = optional(args->in[5]);
     job.relu = attr->relu;
     job.y = args->out[0]->data;
-    job.v = (lvni_norm_vectors){.mean = LVNI_CF32(args->in[3]), .scale = scale, .shift = LVNI_CF32(args->in[2])};
+    job.v = (lvni_norm_vectors){
+        .mean = LVNI_CF32(args->in[3]), .scale = scale, .shift = LVNI_CF32(args->in[2])};
     par_blocks(&job, apply_range);
     return LVN_OK;
 }
@@ -176,8 +186,11 @@ static void grad_sums_range(const void *job, int64_t begin, int64_t end)
     for (int64_t b = begin; b < end; b++) {
         int64_t at;
         const int64_t rows = rows_of_range(j, b, b + 1, &at);
-        const lvni_norm_grad part = {.dy = from(j, j->grad.dy, at), .x = from(j, j->grad.x, at), .y = from(j, j->grad.y, at),
-                                     .g = into(j, j->grad.g, at), .gate = j->grad.gate};
+        const lvni_norm_grad part = {.dy = from(j, j->grad.dy, at),
+                                     .x = from(j, j->grad.x, at),
+                                     .y = from(j, j->grad.y, at),
+                                     .g = into(j, j->grad.g, at),
+                                     .gate = j->grad.gate};
         j->loops->grad_sums(&part, &j->v, rows, j->cols, j->s1 + b * j->cols, j->s2 + b * j->cols);
     }
 }
@@ -187,7 +200,10 @@ static void grad_apply_range(const void *job, int64_t begin, int64_t end)
     const norm_job *j = job;
     int64_t at;
     const int64_t rows = rows_of_range(j, begin, end, &at);
-    const lvni_norm_grad part = {.dy = from(j, j->grad.dy, at), .x = from(j, j->grad.x, at), .y = from(j, j->grad.y, at), .gate = j->grad.gate};
+    const lvni_norm_grad part = {.dy = from(j, j->grad.dy, at),
+                                 .x = from(j, j->grad.x, at),
+                                 .y = from(j, j->grad.y, at),
+                                 .gate = j->grad.gate};
     j->loops->grad_apply(&part, &j->v, into(j, j->y, at), rows, j->cols);
 }
 
@@ -196,13 +212,15 @@ typedef struct grad_vectors {
     float *dgamma, *dbeta, *scale, *rstd, *b, *d;
 } grad_vectors;
 
-/* in: dy, x, gamma, mean, a statistic, beta, y (or NULL); out: dx, dgamma, dbeta, dresidual (the last three or NULL) */
+/* in: dy, x, gamma, mean, a statistic, beta, y (or NULL); out: dx, dgamma, dbeta, dresidual (the
+ * last three or NULL) */
 static lvn_status begin_gradient(const lvni_args *args, norm_job *job, grad_vectors *v)
 {
     const lvni_norm_attr *attr = args->attr;
     *job = describe(args->in[0]);
     const int64_t sums = job->blocks * job->cols;
-    float *memory = lvni_scratch(LVNI_SCRATCH_OWN, (size_t)(2 * sums + 6 * job->cols) * sizeof *memory);
+    float *memory =
+        lvni_scratch(LVNI_SCRATCH_OWN, (size_t)(2 * sums + 6 * job->cols) * sizeof *memory);
     if (memory == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -211,18 +229,28 @@ static lvn_status begin_gradient(const lvni_args *args, norm_job *job, grad_vect
     float *own = memory + 2 * sums;
     *v = (grad_vectors){.dgamma = args->out[1] != NULL ? LVNI_F32(args->out[1]) : own,
                         .dbeta = args->out[2] != NULL ? LVNI_F32(args->out[2]) : own + job->cols,
-                        .scale = own + 2 * job->cols, .rstd = own + 3 * job->cols, .b = own + 4 * job->cols, .d = own + 5 * job->cols};
-    job->grad = (lvni_norm_grad){.dy = args->in[0]->data, .x = args->in[1]->data, .g = args->out[3] == NULL ? NULL : args->out[3]->data};
+                        .scale = own + 2 * job->cols,
+                        .rstd = own + 3 * job->cols,
+                        .b = own + 4 * job->cols,
+                        .d = own + 5 * job->cols};
+    job->grad = (lvni_norm_grad){.dy = args->in[0]->data,
+                                 .x = args->in[1]->data,
+                                 .g = args->out[3] == NULL ? NULL : args->out[3]->data};
     if (attr->relu) {
         job->grad.y = optional(args->in[6]);
         job->grad.gate = job->grad.y != NULL ? LVNI_GATE_OUTPUT : LVNI_GATE_AGAIN;
     }
-    job->v = (lvni_norm_vectors){.mean = LVNI_CF32(args->in[3]), .scale = v->scale, .shift = LVNI_CF32(args->in[5]), .b = v->b, .d = v->d};
+    job->v = (lvni_norm_vectors){.mean = LVNI_CF32(args->in[3]),
+                                 .scale = v->scale,
+                                 .shift = LVNI_CF32(args->in[5]),
+                                 .b = v->b,
+                                 .d = v->d};
     job->y = args->out[0]->data;
     return LVN_OK;
 }
 
-/* dbeta = sum of g, dgamma = rstd * sum of g (x - mean). What passed the gate is read from g afterwards, if it was kept. */
+/* dbeta = sum of g, dgamma = rstd * sum of g (x - mean). What passed the gate is read from g
+ * afterwards, if it was kept. */
 static void parameter_gradients(norm_job *job, const grad_vectors *v)
 {
     par_blocks(job, grad_sums_range);
@@ -302,7 +330,8 @@ lvn_status lvni_cpu_batch_norm_moments(const lvni_args *args)
     return LVN_OK;
 }
 
-/* dy, x, gamma, mean, variance, beta as inputs 0 to 5, y as another one; `vectors` (rstd, scale) are scratch. */
+/* dy, x, gamma, mean, variance, beta as inputs 0 to 5, y as another one; `vectors` (rstd, scale)
+ * are scratch. */
 static void describe_gradient(const lvni_args *args, int place_of_y, float *vectors, norm_job *job)
 {
     const lvni_norm_attr *attr = args->attr;
@@ -318,14 +347,16 @@ static void describe_gradient(const lvni_args *args, int place_of_y, float *vect
         job->grad.y = optional(args->in[place_of_y]);
         job->grad.gate = job->grad.y != NULL ? LVNI_GATE_OUTPUT : LVNI_GATE_AGAIN;
     }
-    job->v = (lvni_norm_vectors){.mean = LVNI_CF32(args->in[3]), .scale = scale, .shift = LVNI_CF32(args->in[5])};
+    job->v = (lvni_norm_vectors){
+        .mean = LVNI_CF32(args->in[3]), .scale = scale, .shift = LVNI_CF32(args->in[5])};
 }
 
 lvn_status lvni_cpu_batch_norm_sums(const lvni_args *args)
 {
     norm_job job = describe(args->in[0]);
     const int64_t sums = job.blocks * job.cols;
-    float *memory = lvni_scratch(LVNI_SCRATCH_OWN, (size_t)(2 * sums + 2 * job.cols) * sizeof *memory);
+    float *memory =
+        lvni_scratch(LVNI_SCRATCH_OWN, (size_t)(2 * sums + 2 * job.cols) * sizeof *memory);
     if (memory == NULL || lvni_device_dry_run()) {
         return memory == NULL ? LVN_ERR_MEMORY : LVN_OK;
     }

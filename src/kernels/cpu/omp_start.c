@@ -1,15 +1,18 @@
-/* Start of the cpu backend: hostile OpenMP variables, instruction set, self-test. Called by the command's main and by
- * whoever uses the library, before the first op.
+/* Start of the cpu backend: hostile OpenMP variables, instruction set, self-test. Called by the
+ * command's main and by whoever uses the library, before the first op.
  *
- * libgomp reads its variables when the program is loaded, and OMP_THREAD_LIMIT, the pinning variables and stack sizes
- * cannot be taken back later. So the command starts itself again without them (lvni_cpu_clean_environment, about 2 ms); the library cannot do that to its host and refuses instead when teams come out too small.
+ * libgomp reads its variables when the program is loaded, and OMP_THREAD_LIMIT, the pinning
+ * variables and stack sizes cannot be taken back later. So the command starts itself again without
+ * them (lvni_cpu_clean_environment, about 2 ms); the library cannot do that to its host and refuses
+ * instead when teams come out too small.
  *
- * Left alone on purpose: OMP_NUM_THREADS (mpirun and Slurm set it; levin sets the team before every region), OMP_SCHEDULE
- * (no loop uses schedule(runtime)) and OMP_WAIT_POLICY=passive. How long a waiting thread spins: libgomp's 300,000 rounds
- * hold a core for milliseconds, which on busy cores (loader workers, other programs) made a step of two threads ten times
- * slower; 2,000 rounds (some 100 us) cost nothing on idle cores and lose nothing on busy ones; 0 costs 70 % on idle ones.
- * Only the environment at load can set it, so the command starts itself again for this alone, too; whoever sets
- * GOMP_SPINCOUNT=2000 beforehand (launchers do) saves these 2 ms. */
+ * Left alone on purpose: OMP_NUM_THREADS (mpirun and Slurm set it; levin sets the team before every
+ * region), OMP_SCHEDULE (no loop uses schedule(runtime)) and OMP_WAIT_POLICY=passive. How long a
+ * waiting thread spins: libgomp's 300,000 rounds hold a core for milliseconds, which on busy cores
+ * (loader workers, other programs) made a step of two threads ten times slower; 2,000 rounds (some
+ * 100 us) cost nothing on idle cores and lose nothing on busy ones; 0 costs 70 % on idle ones. Only
+ * the environment at load can set it, so the command starts itself again for this alone, too;
+ * whoever sets GOMP_SPINCOUNT=2000 beforehand (launchers do) saves these 2 ms. */
 
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/omp_team.h"
@@ -27,22 +30,29 @@
 static const char GUARD[] = "LEVIN_OMP_CLEANED";
 
 /* Which values of a variable do harm. */
-typedef enum harm { HARM_ALWAYS, HARM_UNLESS_FALSE, HARM_IF_ACTIVE, HARM_UNLESS_1_OR_MORE, HARM_IF_LONG } harm;
+typedef enum harm {
+    HARM_ALWAYS,
+    HARM_UNLESS_FALSE,
+    HARM_IF_ACTIVE,
+    HARM_UNLESS_1_OR_MORE,
+    HARM_IF_LONG
+} harm;
 
 static const struct {
     const char *name;
     harm harm;
 } hostile[] = {
-    {"OMP_THREAD_LIMIT", HARM_ALWAYS},           /* teams shrink: gradients lose parts, or a hang */
-    {"OMP_DYNAMIC", HARM_UNLESS_FALSE},          /* the same */
+    {"OMP_THREAD_LIMIT", HARM_ALWAYS},  /* teams shrink: gradients lose parts, or a hang */
+    {"OMP_DYNAMIC", HARM_UNLESS_FALSE}, /* the same */
     {"OMP_MAX_ACTIVE_LEVELS", HARM_UNLESS_1_OR_MORE}, /* 0: no teams at all */
     {"OMP_NESTED", HARM_UNLESS_FALSE},
-    {"OMP_PROC_BIND", HARM_UNLESS_FALSE},        /* every lane's team is pinned to the same cores */
+    {"OMP_PROC_BIND", HARM_UNLESS_FALSE}, /* every lane's team is pinned to the same cores */
     {"OMP_PLACES", HARM_ALWAYS},
     {"GOMP_CPU_AFFINITY", HARM_ALWAYS},
-    {"OMP_WAIT_POLICY", HARM_IF_ACTIVE},         /* idle teams burn the cores of other lanes */
-    {"GOMP_SPINCOUNT", HARM_IF_LONG},            /* the same */
-    {"OMP_STACKSIZE", HARM_ALWAYS},              /* too small a stack for oneDNN kills the process */
+    {"OMP_WAIT_POLICY", HARM_IF_ACTIVE}, /* idle teams burn the cores of other lanes */
+    {"GOMP_SPINCOUNT", HARM_IF_LONG},    /* the same */
+    /* too small a stack for oneDNN kills the process */
+    {"OMP_STACKSIZE", HARM_ALWAYS},
     {"GOMP_STACKSIZE", HARM_ALWAYS},
 };
 
@@ -54,7 +64,8 @@ static bool does_harm(harm h, const char *value)
     case HARM_UNLESS_FALSE: return strcasecmp(value, "false") != 0;
     case HARM_IF_ACTIVE: return strcasecmp(value, "active") == 0;
     case HARM_UNLESS_1_OR_MORE: return strtol(value, NULL, 10) < 1;
-    case HARM_IF_LONG: return strtoll(value, &end, 10) > 20000 || *end != '\0' || end == value; /* "infinity" */
+    /* "infinity" */
+    case HARM_IF_LONG: return strtoll(value, &end, 10) > 20000 || *end != '\0' || end == value;
     }
     return true;
 }
@@ -73,7 +84,8 @@ static int remove_hostile(void)
     return n;
 }
 
-/* The words the program was started with: a main may have taken some off before it calls here. NULL when they cannot be had. */
+/* The words the program was started with: a main may have taken some off before it calls here. NULL
+ * when they cannot be had. */
 static char **first_words(void)
 {
     enum { BYTES = 1 << 16, WORDS = 4096 };
@@ -102,14 +114,17 @@ void lvni_cpu_clean_environment(char **argv)
 {
     char **words = first_words();
     argv = words != NULL ? words : argv;
-    if (getenv(GUARD) != NULL) { /* this is the second start; programs started from here decide anew */
+    if (getenv(GUARD) != NULL) {
+        /* this is the second start; programs started from here decide anew */
         unsetenv(GUARD);
         return;
     }
-    if (remove_hostile() == 0 && (getenv("GOMP_SPINCOUNT") != NULL || getenv("OMP_WAIT_POLICY") != NULL)) {
+    if (remove_hostile() == 0 &&
+        (getenv("GOMP_SPINCOUNT") != NULL || getenv("OMP_WAIT_POLICY") != NULL)) {
         return;
     }
-    /* The real path, so that ps shows the program's name; the link when the file was moved meanwhile. */
+    /* The real path, so that ps shows the program's name; the link when the file was moved
+     * meanwhile. */
     char path[4096];
     const ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
     setenv(GUARD, "1", 1);
@@ -127,7 +142,8 @@ static bool started;
 
 static lvn_status start(void)
 {
-    /* Falling sizes: libgomp ends the threads a smaller team does not need, so the pool is left small. */
+    /* Falling sizes: libgomp ends the threads a smaller team does not need, so the pool is left
+     * small. */
     static const int teams[] = {16, 2, 1};
     LVN_TRY(lvni_cpu_isa_check());
     LVN_TRY(lvni_dnn_setup(getenv("LEVIN_CPU_ISA")));

@@ -10,8 +10,8 @@
 #include <xmmintrin.h>
 #endif
 
-/* OMP_DYNAMIC and OMP_MAX_ACTIVE_LEVELS are per thread in libgomp: a lane made after lvni_cpu_start has the environment's
- * values again, so they are set here each time (some nanoseconds). */
+/* OMP_DYNAMIC and OMP_MAX_ACTIVE_LEVELS are per thread in libgomp: a lane made after lvni_cpu_start
+ * has the environment's values again, so they are set here each time (some nanoseconds). */
 int lvni_omp_enter(int team)
 {
     const int before = omp_get_max_threads();
@@ -41,7 +41,8 @@ static bool flushes_denormals(void)
 /* Names the first variable that can make teams smaller, for the message. */
 static const char *suspect(void)
 {
-    static const char *const names[] = {"OMP_THREAD_LIMIT", "OMP_DYNAMIC", "OMP_MAX_ACTIVE_LEVELS", "OMP_NESTED"};
+    static const char *const names[] = {"OMP_THREAD_LIMIT", "OMP_DYNAMIC", "OMP_MAX_ACTIVE_LEVELS",
+                                        "OMP_NESTED"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (getenv(names[i]) != NULL) {
             return names[i];
@@ -62,13 +63,16 @@ lvn_status lvni_omp_prove_team(int team)
     lvni_omp_leave(before);
     if (members != team) {
         const char *name = suspect(), *value = getenv(name);
-        LVN_FAIL(LVN_ERR_UNSUPPORTED, "a team of %d OpenMP threads got only %d members, so results would depend on the "
-                 "machine: unset %s (now '%s') before the program starts", team, (int)members, name,
-                 value == NULL ? "" : value);
+        LVN_FAIL(LVN_ERR_UNSUPPORTED,
+                 "a team of %d OpenMP threads got only %d members, so results would depend on the "
+                 "machine: unset %s (now '%s') before the program starts",
+                 team, (int)members, name, value == NULL ? "" : value);
     }
     if (flushing != team) {
-        LVN_FAIL(LVN_ERR_UNSUPPORTED, "only %d of %d OpenMP threads flush denormals to zero: threads were made before "
-                 "lvni_cpu_start; call it first", (int)flushing, team);
+        LVN_FAIL(LVN_ERR_UNSUPPORTED,
+                 "only %d of %d OpenMP threads flush denormals to zero: threads were made before "
+                 "lvni_cpu_start; call it first",
+                 (int)flushing, team);
     }
     return LVN_OK;
 }

@@ -1,4 +1,5 @@
-/* oneDNN 2.6 behind onednn_api.h. Primitives are made here and nowhere else; onednn_plan.c says of what, onednn_run.c runs them. */
+/* oneDNN 2.6 behind onednn_api.h. Primitives are made here and nowhere else; onednn_plan.c says of
+ * what, onednn_run.c runs them. */
 #include "kernels/cpu/onednn_plan.h"
 
 #include "kernels/kernels.h"
@@ -14,21 +15,23 @@ static lvni_cpu_stats stats;
 
 lvn_status lvni_dnn_check(dnnl_status_t s, const char *what, int line)
 {
-    static const char *const names[] = {"success", "out of memory", "invalid arguments", "unimplemented",
-                                        "iterator ends", "runtime error", "not required"};
+    static const char *const names[] = {"success",       "out of memory", "invalid arguments",
+                                        "unimplemented", "iterator ends", "runtime error",
+                                        "not required"};
     if (s == dnnl_success) {
         return LVN_OK;
     }
     const char *name = (size_t)s < sizeof names / sizeof *names ? names[s] : "unknown status";
-    return lvn_error_set(s == dnnl_out_of_memory ? LVN_ERR_MEMORY : LVN_ERR_INTERNAL, __FILE__, line,
-                         "oneDNN refused to %s: %s (%d)", what, name, (int)s);
+    return lvn_error_set(s == dnnl_out_of_memory ? LVN_ERR_MEMORY : LVN_ERR_INTERNAL, __FILE__,
+                         line, "oneDNN refused to %s: %s (%d)", what, name, (int)s);
 }
 
 /* The process has one CPU engine, made at first use and kept. */
 lvn_status lvni_dnn_engine(dnnl_engine_t *out)
 {
     pthread_mutex_lock(&lock);
-    const dnnl_status_t s = engine != NULL ? dnnl_success : dnnl_engine_create(&engine, dnnl_cpu, 0);
+    const dnnl_status_t s =
+        engine != NULL ? dnnl_success : dnnl_engine_create(&engine, dnnl_cpu, 0);
     *out = engine;
     pthread_mutex_unlock(&lock);
     return lvni_dnn_check(s, "make the CPU engine", __LINE__);
@@ -39,7 +42,8 @@ lvn_status lvni_dnn_sgemm(const lvni_dnn_matmul_shape *s, const float *a, const 
     if (lvni_device_dry_run()) {
         return LVN_OK;
     }
-    DNN(dnnl_sgemm('N', 'N', s->m, s->n, s->k, 1.0f, a, s->k, b, s->n, 0.0f, y, s->n), "multiply matrices");
+    DNN(dnnl_sgemm('N', 'N', s->m, s->n, s->k, 1.0f, a, s->k, b, s->n, 0.0f, y, s->n),
+        "multiply matrices");
     return LVN_OK;
 }
 
@@ -60,23 +64,30 @@ void lvni_dnn_stream_destroy(dnnl_stream_t stream)
 
 static void describe_work(const lvni_dnn_work *w, char *text, size_t size)
 {
-    static const char *const names[] = {"conv2d", "conv2d_grad_input", "conv2d_grad_weight", "matmul"};
+    static const char *const names[] = {"conv2d", "conv2d_grad_input", "conv2d_grad_weight",
+                                        "matmul"};
     const lvni_dnn_matmul_shape *m = &w->shape.matmul;
     const lvni_dnn_conv_shape *c = &w->shape.conv;
     if (w->op == LVNI_DNN_MATMUL) {
-        snprintf(text, size, "matmul of (%lld, %lld)%s and (%lld, %lld)%s, %lld times", (long long)m->m, (long long)m->k,
-                 m->trans_a != 0 ? " transposed" : "", (long long)m->k, (long long)m->n, m->trans_b != 0 ? " transposed" : "",
+        snprintf(text, size, "matmul of (%lld, %lld)%s and (%lld, %lld)%s, %lld times",
+                 (long long)m->m, (long long)m->k, m->trans_a != 0 ? " transposed" : "",
+                 (long long)m->k, (long long)m->n, m->trans_b != 0 ? " transposed" : "",
                  (long long)m->batch);
         return;
     }
-    snprintf(text, size, "%s of x (%lld, %lld, %lld, %lld), w (%lld, %lld, %lld, %lld), stride %lld %lld, padding %lld %lld, "
-             "dilation %lld %lld, groups %lld", names[w->op], (long long)c->n, (long long)c->ih, (long long)c->iw,
-             (long long)c->ic, (long long)c->oc, (long long)c->kh, (long long)c->kw, (long long)(c->ic / c->groups),
-             (long long)c->stride[0], (long long)c->stride[1], (long long)c->padding[0], (long long)c->padding[1],
-             (long long)c->dilation[0], (long long)c->dilation[1], (long long)c->groups);
+    snprintf(text, size,
+             "%s of x (%lld, %lld, %lld, %lld), w (%lld, %lld, %lld, %lld), stride %lld %lld, "
+             "padding %lld %lld, "
+             "dilation %lld %lld, groups %lld",
+             names[w->op], (long long)c->n, (long long)c->ih, (long long)c->iw, (long long)c->ic,
+             (long long)c->oc, (long long)c->kh, (long long)c->kw, (long long)(c->ic / c->groups),
+             (long long)c->stride[0], (long long)c->stride[1], (long long)c->padding[0],
+             (long long)c->padding[1], (long long)c->dilation[0], (long long)c->dilation[1],
+             (long long)c->groups);
 }
 
-/* A reference implementation can be thousands of times slower: better no run than one that seems to hang. */
+/* A reference implementation can be thousands of times slower: better no run than one that seems to
+ * hang. */
 static lvn_status count_or_refuse(const lvni_dnn_work *work, const char *name)
 {
     const bool slow = strncmp(name, "ref", 3) == 0;
@@ -90,8 +101,11 @@ static lvn_status count_or_refuse(const lvni_dnn_work *work, const char *name)
     if (slow) {
         char text[320];
         describe_work(work, text, sizeof text);
-        LVN_FAIL(LVN_ERR_UNSUPPORTED, "%s: oneDNN has only its slow reference implementation (%s) for this shape on this CPU (%s); "
-                 "change the layer's shape", text, name, lvni_dnn_describe());
+        LVN_FAIL(LVN_ERR_UNSUPPORTED,
+                 "%s: oneDNN has only its slow reference implementation (%s) for this shape on "
+                 "this CPU (%s); "
+                 "change the layer's shape",
+                 text, name, lvni_dnn_describe());
     }
     return LVN_OK;
 }
@@ -115,7 +129,8 @@ static lvn_status add_arg(lvni_dnn_prim *p, int *at, int id, const dnnl_memory_d
     return LVN_OK;
 }
 
-/* Adds a layout to a hash. Only the fields that define a blocked layout count: the rest of the struct may hold anything. */
+/* Adds a layout to a hash. Only the fields that define a blocked layout count: the rest of the
+ * struct may hold anything. */
 static uint64_t add_layout(uint64_t h, const dnnl_memory_desc_t *d)
 {
     const dnnl_blocking_desc_t *b = &d->format_desc.blocking;
@@ -140,11 +155,13 @@ static uint64_t add_layout(uint64_t h, const dnnl_memory_desc_t *d)
     return h;
 }
 
-/* Names the copy of weights that lie as `plain` in the layout `chosen`. Both count: the two products of a square matrix, with it and with its
- * transpose, choose the same layout for different numbers. */
+/* Names the copy of weights that lie as `plain` in the layout `chosen`. Both count: the two
+ * products of a square matrix, with it and with its transpose, choose the same layout for different
+ * numbers. */
 static uint64_t format_of(const dnnl_memory_desc_t *plain, const dnnl_memory_desc_t *chosen)
 {
-    if (chosen->format_kind != dnnl_blocked || chosen->extra.flags != 0 || plain->format_kind != dnnl_blocked) {
+    if (chosen->format_kind != dnnl_blocked || chosen->extra.flags != 0 ||
+        plain->format_kind != dnnl_blocked) {
         return 0;
     }
     const uint64_t h = add_layout(add_layout(14695981039346656037u, plain), chosen);
@@ -152,7 +169,8 @@ static uint64_t format_of(const dnnl_memory_desc_t *plain, const dnnl_memory_des
 }
 
 /* The carrier between the plain and the chosen layout, in the direction the op needs. */
-static lvn_status make_reorder(lvni_dnn_prim *p, const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to)
+static lvn_status make_reorder(lvni_dnn_prim *p, const dnnl_memory_desc_t *from,
+                               const dnnl_memory_desc_t *to)
 {
     dnnl_engine_t e;
     dnnl_primitive_attr_t attr;
@@ -181,14 +199,16 @@ typedef struct arg_query {
     int index;          /* which of several (weights: 1 is the bias) */
 } arg_query;
 
-/* The primitive of `pd` and its memories. `plain` (or NULL): the master layout of argument LVNI_DNN_WEIGHTS. */
-static lvn_status fill(lvni_dnn_prim *p, dnnl_primitive_desc_t pd, int n_args, const arg_query *args,
-                       const dnnl_memory_desc_t *plain, bool gradient)
+/* The primitive of `pd` and its memories. `plain` (or NULL): the master layout of argument
+ * LVNI_DNN_WEIGHTS. */
+static lvn_status fill(lvni_dnn_prim *p, dnnl_primitive_desc_t pd, int n_args,
+                       const arg_query *args, const dnnl_memory_desc_t *plain, bool gradient)
 {
     DNN(dnnl_primitive_create(&p->primitive, pd), "make a primitive");
     int at = 0;
     for (int i = 0; i < n_args; i++) {
-        LVN_TRY(add_arg(p, &at, args[i].id, dnnl_primitive_desc_query_md(pd, args[i].query, args[i].index)));
+        LVN_TRY(add_arg(p, &at, args[i].id,
+                        dnnl_primitive_desc_query_md(pd, args[i].query, args[i].index)));
     }
     p->n_args = n_args;
     const dnnl_memory_desc_t *pad = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
@@ -197,7 +217,8 @@ static lvn_status fill(lvni_dnn_prim *p, dnnl_primitive_desc_t pd, int n_args, c
         LVN_TRY(add_arg(p, &at, DNNL_ARG_SCRATCHPAD, pad));
     }
     if (plain != NULL) {
-        const dnnl_memory_desc_t *chosen = dnnl_primitive_desc_query_md(pd, args[LVNI_DNN_WEIGHTS].query, 0);
+        const dnnl_memory_desc_t *chosen =
+            dnnl_primitive_desc_query_md(pd, args[LVNI_DNN_WEIGHTS].query, 0);
         if (!dnnl_memory_desc_equal(plain, chosen)) {
             p->chosen_bytes = dnnl_memory_desc_get_size(chosen);
             p->format = format_of(plain, chosen);
@@ -279,7 +300,8 @@ lvn_status lvni_dnn_setup(const char *isa)
 {
     /* The environment may ask for products in bf16 or for narrow registers: both change bits. */
     DNN(dnnl_set_default_fpmath_mode(dnnl_fpmath_mode_strict), "keep f32 products exact");
-    dnnl_set_cpu_isa_hints(dnnl_cpu_isa_no_hints); /* refused only after the first primitive: then it is settled */
+    /* refused only after the first primitive: then it is settled */
+    dnnl_set_cpu_isa_hints(dnnl_cpu_isa_no_hints);
     if (isa == NULL || *isa == '\0') {
         return LVN_OK;
     }
@@ -287,8 +309,10 @@ lvn_status lvni_dnn_setup(const char *isa)
         if (strcmp(isa, levels[i].level) == 0) {
             const dnnl_status_t s = dnnl_set_max_cpu_isa(levels[i].isa);
             if (s != dnnl_success && dnnl_get_effective_cpu_isa() > levels[i].isa) {
-                LVN_FAIL(LVN_ERR_UNSUPPORTED, "LEVIN_CPU_ISA=%s comes too late: oneDNN has already chosen %s; call "
-                         "lvni_cpu_start before the first op", isa, lvni_dnn_describe());
+                LVN_FAIL(LVN_ERR_UNSUPPORTED,
+                         "LEVIN_CPU_ISA=%s comes too late: oneDNN has already chosen %s; call "
+                         "lvni_cpu_start before the first op",
+                         isa, lvni_dnn_describe());
             }
             return LVN_OK;
         }
@@ -317,5 +341,6 @@ const char *lvni_dnn_describe(void)
 
 bool lvni_cpu_has_bf16(void)
 {
-    return ((unsigned)dnnl_get_effective_cpu_isa() & (unsigned)dnnl_cpu_isa_avx512_core) == (unsigned)dnnl_cpu_isa_avx512_core;
+    return ((unsigned)dnnl_get_effective_cpu_isa() & (unsigned)dnnl_cpu_isa_avx512_core) ==
+           (unsigned)dnnl_cpu_isa_avx512_core;
 }

@@ -1,9 +1,11 @@
-/* The one door to oneDNN: descriptors, primitives, memories, execution. Nothing else includes dnnl.h, so that a change of its
- * interface (version 3 has no operation descriptors) stays in onednn_api.c, onednn_run.c and onednn_plan.c. Used by the onednn_* files and omp_start.c.
+/* The one door to oneDNN: descriptors, primitives, memories, execution. Nothing else includes
+ * dnnl.h, so that a change of its interface (version 3 has no operation descriptors) stays in
+ * onednn_api.c, onednn_run.c and onednn_plan.c. Used by the onednn_* files and omp_start.c.
  *
- * A primitive belongs to one context (its memories are set per call) and to one team: the team it was created with is the team
- * it runs with (omp_team.h). Weights of convolutions have the layout oneDNN likes (plain weights beside NHWC images fall to a reference
- * implementation thousands of times slower); `reorder` carries them from or to the plain master copy. */
+ * A primitive belongs to one context (its memories are set per call) and to one team: the team it
+ * was created with is the team it runs with (omp_team.h). Weights of convolutions have the layout
+ * oneDNN likes (plain weights beside NHWC images fall to a reference implementation thousands of
+ * times slower); `reorder` carries them from or to the plain master copy. */
 #ifndef LEVIN_KERNELS_CPU_ONEDNN_API_H
 #define LEVIN_KERNELS_CPU_ONEDNN_API_H
 
@@ -37,22 +39,27 @@ enum { LVNI_DNN_WEIGHTS = 1 };
 
 typedef struct lvni_dnn_prim {
     dnnl_primitive_t primitive;
-    int n_args, output; /* which of the arguments is written */
+    int n_args, output;                          /* which of the arguments is written */
     dnnl_exec_arg_t args[LVNI_DNN_MAX_ARGS + 1]; /* the last in use is the scratchpad */
-    void *handles[LVNI_DNN_MAX_ARGS + 1];        /* what the memories point to now: setting one costs a zero fill of padding */
+    /* what the memories point to now: setting one costs a zero fill of padding */
+    void *handles[LVNI_DNN_MAX_ARGS + 1];
     size_t scratch_bytes;
 
-    dnnl_primitive_t reorder; /* plain -> chosen for weights, chosen -> plain for their gradient; NULL when both are one */
+    /* plain -> chosen for weights, chosen -> plain for their gradient; NULL when both are one */
+    dnnl_primitive_t reorder;
     dnnl_exec_arg_t reorder_args[3];
     size_t reorder_scratch_bytes;
-    size_t chosen_bytes;      /* of the weights in the chosen layout */
-    uint64_t format;          /* stands for the plain and the chosen layout and the shape; 0: has no name, do not share the copy */
+    size_t chosen_bytes; /* of the weights in the chosen layout */
+    /* stands for the plain and the chosen layout and the shape; 0: has no name, do not share the
+     * copy */
+    uint64_t format;
 } lvni_dnn_prim;
 
 typedef struct lvni_dnn_work {
     int64_t op;   /* lvni_dnn_op */
     int64_t bias; /* 0 or 1; always f32 */
-    int64_t low;    /* 0: all is f32. 1: images, matrices and weights are bf16; gradients of weights stay f32 */
+    /* 0: all is f32. 1: images, matrices and weights are bf16; gradients of weights stay f32 */
+    int64_t low;
     int64_t wide_w; /* with low: weights (b of a product) come in f32 and are carried to bf16 */
     int64_t wide_y; /* with low: the result of a product is f32 */
     union {
@@ -63,15 +70,17 @@ typedef struct lvni_dnn_work {
 
 /* The name of the implementation that the current OpenMP setting of the thread gets. */
 lvn_status lvni_dnn_implementation(const lvni_dnn_work *work, char name[64]);
-/* Make a primitive with the current OpenMP setting. *out is untouched on failure. LVN_ERR_UNSUPPORTED: oneDNN has only its
- * reference implementation. */
+/* Make a primitive with the current OpenMP setting. *out is untouched on failure.
+ * LVN_ERR_UNSUPPORTED: oneDNN has only its reference implementation. */
 lvn_status lvni_dnn_create(const lvni_dnn_work *work, lvni_dnn_prim *out);
 void lvni_dnn_prim_destroy(lvni_dnn_prim *p);
 
-/* Run on data[0 .. n_args), in the order given at lvni_dnn_op; a plain weight tensor must have been reordered by the caller.
- * `scratch` has scratch_bytes. Waits for the end. */
-lvn_status lvni_dnn_run(lvni_dnn_prim *p, dnnl_stream_t stream, const void *const *data, void *scratch);
-lvn_status lvni_dnn_reorder(lvni_dnn_prim *p, dnnl_stream_t stream, const void *from, void *to, void *scratch);
+/* Run on data[0 .. n_args), in the order given at lvni_dnn_op; a plain weight tensor must have been
+ * reordered by the caller. `scratch` has scratch_bytes. Waits for the end. */
+lvn_status lvni_dnn_run(lvni_dnn_prim *p, dnnl_stream_t stream, const void *const *data,
+                        void *scratch);
+lvn_status lvni_dnn_reorder(lvni_dnn_prim *p, dnnl_stream_t stream, const void *from, void *to,
+                            void *scratch);
 
 /* y (m, n) = a (m, k) b (k, n) in f32, neither transposed; the bits depend on the team. */
 lvn_status lvni_dnn_sgemm(const lvni_dnn_matmul_shape *s, const float *a, const float *b, float *y);
@@ -79,8 +88,8 @@ lvn_status lvni_dnn_sgemm(const lvni_dnn_matmul_shape *s, const float *a, const 
 lvn_status lvni_dnn_stream_create(dnnl_stream_t *out);
 void lvni_dnn_stream_destroy(dnnl_stream_t stream);
 
-/* Lower the instruction set ("v2", "v3", "v4"; NULL: what the CPU has) and switch off what the environment may have chosen
- * (reduced precision, narrow registers). Before the first primitive. */
+/* Lower the instruction set ("v2", "v3", "v4"; NULL: what the CPU has) and switch off what the
+ * environment may have chosen (reduced precision, narrow registers). Before the first primitive. */
 lvn_status lvni_dnn_setup(const char *isa);
 /* "avx512 v4, oneDNN 2.6.3" */
 const char *lvni_dnn_describe(void);

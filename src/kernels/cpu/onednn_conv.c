@@ -1,8 +1,10 @@
-/* Convolutions on oneDNN: forward, gradient of the input, gradient of the weights. Called through the op table. Shapes on which a matrix
- * product is quicker than oneDNN's convolution take that way (conv_product.c).
+/* Convolutions on oneDNN: forward, gradient of the input, gradient of the weights. Called through
+ * the op table. Shapes on which a matrix product is quicker than oneDNN's convolution take that way
+ * (conv_product.c).
  *
- * Forward and input gradient have the same bits for every team and run with the lane's (as products in bf16 with wgrad_team); the weight
- * gradient adds over the team and always runs with wgrad_team (onednn_table.c chooses; tests/unit/kernels_cpu/test_onednn_law.c watches both). */
+ * Forward and input gradient have the same bits for every team and run with the lane's (as products
+ * in bf16 with wgrad_team); the weight gradient adds over the team and always runs with wgrad_team
+ * (onednn_table.c chooses; tests/unit/kernels_cpu/test_onednn_law.c watches both). */
 #include "kernels/cpu/conv_product.h"
 #include "kernels/cpu/omp_team.h"
 #include "kernels/cpu/onednn_weights.h"
@@ -13,9 +15,10 @@
 
 typedef struct conv_call {
     lvni_dnn_key key;
-    const lvn_tensor *w;                /* forward and input gradient: the plain weights */
-    void *dw;                           /* weight gradient: where its plain form goes */
-    const void *data[LVNI_DNN_MAX_ARGS]; /* in the order of lvni_dnn_op; the weights' place is filled here */
+    const lvn_tensor *w; /* forward and input gradient: the plain weights */
+    void *dw;            /* weight gradient: where its plain form goes */
+    /* in the order of lvni_dnn_op; the weights' place is filled here */
+    const void *data[LVNI_DNN_MAX_ARGS];
 } conv_call;
 
 static lvn_status run(conv_call *call)
@@ -27,14 +30,15 @@ static lvn_status run(conv_call *call)
         return s;
     }
     const int before = lvni_omp_enter(f.team);
-    s = gradient ? lvni_dnn_run_to_weights(&f, call->data, call->dw) : lvni_dnn_run_with_weights(&f, call->data, call->w);
+    s = gradient ? lvni_dnn_run_to_weights(&f, call->data, call->dw)
+                 : lvni_dnn_run_with_weights(&f, call->data, call->w);
     lvni_omp_leave(before);
     return s;
 }
 
 /* x (N, H, W, I), y (N, H', W', O), w (O, KH, KW, I / groups); of w only the window is taken. */
-static lvn_status begin(conv_call *call, lvni_dnn_op op, const lvni_conv_attr *at, const lvn_tensor *x,
-                        const lvn_tensor *y, int64_t kh, int64_t kw)
+static lvn_status begin(conv_call *call, lvni_dnn_op op, const lvni_conv_attr *at,
+                        const lvn_tensor *x, const lvn_tensor *y, int64_t kh, int64_t kw)
 {
     const lvni_ctx *ctx = lvni_ctx_get();
     if (ctx == NULL) {
@@ -46,8 +50,15 @@ static lvn_status begin(conv_call *call, lvni_dnn_op op, const lvni_conv_attr *a
     call->key.fixed_team = ctx->wgrad_team;
     call->key.team = op == LVNI_DNN_CONV_GRAD_WEIGHT ? ctx->wgrad_team : ctx->team;
     lvni_dnn_conv_shape *s = &call->key.work.shape.conv;
-    *s = (lvni_dnn_conv_shape){.n = x->shape[0], .ih = x->shape[1], .iw = x->shape[2], .ic = x->shape[3],
-                               .oh = y->shape[1], .ow = y->shape[2], .oc = y->shape[3], .kh = kh, .kw = kw,
+    *s = (lvni_dnn_conv_shape){.n = x->shape[0],
+                               .ih = x->shape[1],
+                               .iw = x->shape[2],
+                               .ic = x->shape[3],
+                               .oh = y->shape[1],
+                               .ow = y->shape[2],
+                               .oc = y->shape[3],
+                               .kh = kh,
+                               .kw = kw,
                                .groups = at->groups};
     for (int i = 0; i < 2; i++) {
         s->stride[i] = at->stride[i];

@@ -1,8 +1,9 @@
-/* Matrix products on oneDNN: matmul, linear and the gradient of linear's weights. Called through the op table.
+/* Matrix products on oneDNN: matmul, linear and the gradient of linear's weights. Called through
+ * the op table.
  *
- * A product whose first factor is transposed in memory adds over the team and belongs to the reducing class: it always
- * runs with wgrad_team. All others have the same bits for every team of the lane (onednn_table.c chooses;
- * tests/unit/kernels_cpu/test_onednn_law.c watches). */
+ * A product whose first factor is transposed in memory adds over the team and belongs to the
+ * reducing class: it always runs with wgrad_team. All others have the same bits for every team of
+ * the lane (onednn_table.c chooses; tests/unit/kernels_cpu/test_onednn_law.c watches). */
 #include "core/half.h"
 #include "kernels/cpu/omp_team.h"
 #include "kernels/cpu/onednn_weights.h"
@@ -11,7 +12,8 @@
 
 #include <string.h>
 
-/* y (m, n) = a (m, k) b (k, n) + bias (n) or NULL. Types: f32; or a bf16, b bf16 or f32 (a parameter, carried to bf16), y bf16 or f32. */
+/* y (m, n) = a (m, k) b (k, n) + bias (n) or NULL. Types: f32; or a bf16, b bf16 or f32 (a
+ * parameter, carried to bf16), y bf16 or f32. */
 typedef struct product_call {
     lvni_dnn_matmul_shape shape;
     const lvn_tensor *a, *b, *bias;
@@ -24,7 +26,9 @@ static lvn_status fill_rows(const product_call *c)
     memset(c->y->data, 0, (size_t)lvn_numel(c->y) * lvn_dtype_size(c->y->dtype));
     for (int64_t e = 0; c->bias != NULL && e < lvn_numel(c->y); e++) {
         const int64_t column = e % c->shape.n;
-        const float value = c->bias->dtype == LVN_BF16 ? lvni_bf16_to_f32(((const uint16_t *)c->bias->data)[column]) : LVNI_CF32(c->bias)[column];
+        const float value = c->bias->dtype == LVN_BF16
+                                ? lvni_bf16_to_f32(((const uint16_t *)c->bias->data)[column])
+                                : LVNI_CF32(c->bias)[column];
         if (c->y->dtype == LVN_BF16) {
             ((uint16_t *)c->y->data)[e] = lvni_f32_to_bf16(value);
         } else {
@@ -72,8 +76,12 @@ lvn_status lvni_cpu_matmul(const lvni_args *args)
     const lvni_matmul_attr *at = args->attr;
     const lvn_tensor *a = args->in[0], *b = args->in[1];
     const int row = a->ndim - 2, column = a->ndim - 1;
-    lvni_dnn_matmul_shape s = {.batch = 1, .m = a->shape[at->trans_a ? column : row], .k = a->shape[at->trans_a ? row : column],
-                               .n = b->shape[at->trans_b ? row : column], .trans_a = at->trans_a, .trans_b = at->trans_b};
+    lvni_dnn_matmul_shape s = {.batch = 1,
+                               .m = a->shape[at->trans_a ? column : row],
+                               .k = a->shape[at->trans_a ? row : column],
+                               .n = b->shape[at->trans_b ? row : column],
+                               .trans_a = at->trans_a,
+                               .trans_b = at->trans_b};
     for (int i = 0; i < row; i++) {
         s.batch *= a->shape[i];
     }
@@ -83,19 +91,24 @@ lvn_status lvni_cpu_matmul(const lvni_args *args)
 lvn_status lvni_cpu_linear(const lvni_args *args)
 {
     const lvn_tensor *x = args->in[0], *w = args->in[1];
-    const lvni_dnn_matmul_shape s = {.batch = 1, .m = x->shape[0], .k = x->shape[1], .n = w->shape[0], .trans_b = 1};
-    return product(&(product_call){.shape = s, .a = x, .b = w, .bias = args->in[2], .y = args->out[0]});
+    const lvni_dnn_matmul_shape s = {
+        .batch = 1, .m = x->shape[0], .k = x->shape[1], .n = w->shape[0], .trans_b = 1};
+    return product(
+        &(product_call){.shape = s, .a = x, .b = w, .bias = args->in[2], .y = args->out[0]});
 }
 
-/* From how many terms times columns, and rows, oneDNN's sgemm is quicker than its matmul with this layout (a third in a network's head;
- * twice where rows of w lie a multiple of 4096 bytes apart). Below 16 rows its sums depend on their number. */
+/* From how many terms times columns, and rows, oneDNN's sgemm is quicker than its matmul with this
+ * layout (a third in a network's head; twice where rows of w lie a multiple of 4096 bytes apart).
+ * Below 16 rows its sums depend on their number. */
 enum { SGEMM_WEIGHTS = 512 * 512, SGEMM_ROWS = 16 };
 
-/* dx (N, I) = dy (N, O) w (O, I). sgemm's sums depend on the team, so the whole op is of the reducing class. */
+/* dx (N, I) = dy (N, O) w (O, I). sgemm's sums depend on the team, so the whole op is of the
+ * reducing class. */
 lvn_status lvni_cpu_linear_grad_input(const lvni_args *args)
 {
     const lvn_tensor *dy = args->in[0], *w = args->in[1];
-    const lvni_dnn_matmul_shape s = {.batch = 1, .m = dy->shape[0], .k = dy->shape[1], .n = w->shape[1]};
+    const lvni_dnn_matmul_shape s = {
+        .batch = 1, .m = dy->shape[0], .k = dy->shape[1], .n = w->shape[1]};
     if (dy->dtype != LVN_F32 || s.m < SGEMM_ROWS || s.k * s.n < SGEMM_WEIGHTS) {
         return product(&(product_call){.shape = s, .a = dy, .b = w, .y = args->out[0]});
     }
@@ -104,7 +117,8 @@ lvn_status lvni_cpu_linear_grad_input(const lvni_args *args)
         return lvn_last_error()->code;
     }
     const int before = lvni_omp_enter(ctx->wgrad_team);
-    const lvn_status status = lvni_dnn_sgemm(&s, LVNI_CF32(dy), LVNI_CF32(w), LVNI_F32(args->out[0]));
+    const lvn_status status =
+        lvni_dnn_sgemm(&s, LVNI_CF32(dy), LVNI_CF32(w), LVNI_F32(args->out[0]));
     lvni_omp_leave(before);
     return status;
 }
@@ -113,7 +127,8 @@ lvn_status lvni_cpu_linear_grad_input(const lvni_args *args)
 lvn_status lvni_cpu_linear_grad_weight(const lvni_args *args)
 {
     const lvn_tensor *dy = args->in[0], *x = args->in[1];
-    const lvni_dnn_matmul_shape s = {.batch = 1, .m = dy->shape[1], .k = dy->shape[0], .n = x->shape[1], .trans_a = 1};
+    const lvni_dnn_matmul_shape s = {
+        .batch = 1, .m = dy->shape[1], .k = dy->shape[0], .n = x->shape[1], .trans_a = 1};
     if (args->out[0] != NULL) {
         LVN_TRY(product(&(product_call){.shape = s, .a = dy, .b = x, .y = args->out[0]}));
     }

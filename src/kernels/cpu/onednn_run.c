@@ -11,7 +11,8 @@ static void *unconst(const void *p)
     return (void *)(uintptr_t)p;
 }
 
-static lvn_status run_aligned(lvni_dnn_prim *p, dnnl_stream_t stream, const void *const *data, void *scratch)
+static lvn_status run_aligned(lvni_dnn_prim *p, dnnl_stream_t stream, const void *const *data,
+                              void *scratch)
 {
     const int n = p->n_args + (p->scratch_bytes > 0 ? 1 : 0);
     for (int i = 0; i < n; i++) {
@@ -27,8 +28,9 @@ static lvn_status run_aligned(lvni_dnn_prim *p, dnnl_stream_t stream, const void
     return LVN_OK;
 }
 
-/* The SSE4.1 kernels of oneDNN die of operands that are not 16-byte aligned, as slices of flat buffers may be. Such machines
- * are old and LEVIN_CPU_ISA=v2 is for tests, so whole copies are good enough. */
+/* The SSE4.1 kernels of oneDNN die of operands that are not 16-byte aligned, as slices of flat
+ * buffers may be. Such machines are old and LEVIN_CPU_ISA=v2 is for tests, so whole copies are good
+ * enough. */
 static bool needs_copy(const lvni_dnn_prim *p, const void *const *data)
 {
     if (dnnl_get_effective_cpu_isa() != dnnl_cpu_isa_sse41) {
@@ -42,7 +44,8 @@ static bool needs_copy(const lvni_dnn_prim *p, const void *const *data)
     return false;
 }
 
-static lvn_status run_on_copies(lvni_dnn_prim *p, dnnl_stream_t stream, const void *const *data, void *scratch)
+static lvn_status run_on_copies(lvni_dnn_prim *p, dnnl_stream_t stream, const void *const *data,
+                                void *scratch)
 {
     const void *aligned[LVNI_DNN_MAX_ARGS] = {NULL};
     void *copies[LVNI_DNN_MAX_ARGS] = {NULL};
@@ -52,7 +55,8 @@ static lvn_status run_on_copies(lvni_dnn_prim *p, dnnl_stream_t stream, const vo
         const dnnl_memory_desc_t *desc = NULL;
         aligned[i] = data[i];
         if ((uintptr_t)data[i] % 16 != 0) {
-            s = lvni_dnn_check(dnnl_memory_get_memory_desc(p->args[i].memory, &desc), "describe an argument", __LINE__);
+            s = lvni_dnn_check(dnnl_memory_get_memory_desc(p->args[i].memory, &desc),
+                               "describe an argument", __LINE__);
             bytes[i] = s == LVN_OK ? dnnl_memory_desc_get_size(desc) : 0;
             aligned[i] = copies[i] = s == LVN_OK ? lvni_alloc(LVNI_TAG_KERNEL, bytes[i]) : NULL;
             if (copies[i] != NULL) {
@@ -72,15 +76,18 @@ static lvn_status run_on_copies(lvni_dnn_prim *p, dnnl_stream_t stream, const vo
     return s;
 }
 
-lvn_status lvni_dnn_run(lvni_dnn_prim *p, dnnl_stream_t stream, const void *const *data, void *scratch)
+lvn_status lvni_dnn_run(lvni_dnn_prim *p, dnnl_stream_t stream, const void *const *data,
+                        void *scratch)
 {
     if (lvni_device_dry_run()) {
         return LVN_OK;
     }
-    return needs_copy(p, data) ? run_on_copies(p, stream, data, scratch) : run_aligned(p, stream, data, scratch);
+    return needs_copy(p, data) ? run_on_copies(p, stream, data, scratch)
+                               : run_aligned(p, stream, data, scratch);
 }
 
-lvn_status lvni_dnn_reorder(lvni_dnn_prim *p, dnnl_stream_t stream, const void *from, void *to, void *scratch)
+lvn_status lvni_dnn_reorder(lvni_dnn_prim *p, dnnl_stream_t stream, const void *from, void *to,
+                            void *scratch)
 {
     if (lvni_device_dry_run()) {
         return LVN_OK;
@@ -88,7 +95,8 @@ lvn_status lvni_dnn_reorder(lvni_dnn_prim *p, dnnl_stream_t stream, const void *
     void *const handles[3] = {unconst(from), to, scratch};
     const int n = p->reorder_scratch_bytes > 0 ? 3 : 2;
     for (int i = 0; i < n; i++) {
-        DNN(dnnl_memory_set_data_handle(p->reorder_args[i].memory, handles[i]), "set an argument of a reorder");
+        DNN(dnnl_memory_set_data_handle(p->reorder_args[i].memory, handles[i]),
+            "set an argument of a reorder");
     }
     DNN(dnnl_primitive_execute(p->reorder, stream, n, p->reorder_args), "reorder weights");
     DNN(dnnl_stream_wait(stream), "finish a reorder");

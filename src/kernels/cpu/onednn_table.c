@@ -84,10 +84,11 @@ static lvn_status implementation(const lvni_dnn_key *key, int64_t team, char nam
     return s;
 }
 
-/* The AVX-512 implementations do not see the team (outside the reducing class; test_onednn_law.c). Those for older
- * instruction sets do, for some shapes. And oneDNN may choose another implementation for another team: the answer must be
- * the same for every key->team, so it is compared with what the fixed team gets. Products in bf16 split long sums over the team
- * (AMX: 32 x 256 x 3072 with b transposed), so they always have the fixed one. */
+/* The AVX-512 implementations do not see the team (outside the reducing class; test_onednn_law.c).
+ * Those for older instruction sets do, for some shapes. And oneDNN may choose another
+ * implementation for another team: the answer must be the same for every key->team, so it is
+ * compared with what the fixed team gets. Products in bf16 split long sums over the team (AMX: 32 x
+ * 256 x 3072 with b transposed), so they always have the fixed one. */
 static lvn_status choose_team(const lvni_dnn_key *key, int *team)
 {
     char lane[64], fixed[64];
@@ -142,7 +143,9 @@ lvn_status lvni_dnn_lookup(const lvni_dnn_key *key, lvni_dnn_found *found)
     entry **head = &t->buckets[bucket_of(key)], *e = find(*head, key);
     if (e == NULL) {
         if (t->count == MAX_ENTRIES) {
-            clear(t); /* pictures of ever new sizes; making them again is quick while oneDNN still has the code */
+            /* pictures of ever new sizes; making them again is quick while oneDNN still has the
+             * code */
+            clear(t);
         }
         LVN_TRY(make(key, &e));
         if (e == NULL) {

@@ -11,10 +11,12 @@ static size_t rounded(size_t bytes)
     return (bytes + 63) / 64 * 64;
 }
 
-/* Lane memory: weights in the chosen layout (when not shared), then a scratchpad for primitive and reorder in turn. */
+/* Lane memory: weights in the chosen layout (when not shared), then a scratchpad for primitive and
+ * reorder in turn. */
 static lvn_status lane_memory(const lvni_dnn_prim *p, size_t weights, void **copy, void **scratch)
 {
-    const size_t pad = p->scratch_bytes > p->reorder_scratch_bytes ? p->scratch_bytes : p->reorder_scratch_bytes;
+    const size_t pad =
+        p->scratch_bytes > p->reorder_scratch_bytes ? p->scratch_bytes : p->reorder_scratch_bytes;
     *copy = lvni_scratch(LVNI_SCRATCH_DNNL, rounded(weights) + pad);
     if (*copy == NULL) {
         return lvn_last_error()->code;
@@ -33,7 +35,8 @@ lvn_status lvni_dnn_run_to_weights(const lvni_dnn_found *f, const void **data, v
     return p->reorder != NULL ? lvni_dnn_reorder(p, f->stream, copy, dw, scratch) : LVN_OK;
 }
 
-lvn_status lvni_dnn_run_with_weights(const lvni_dnn_found *f, const void **data, const lvn_tensor *w)
+lvn_status lvni_dnn_run_with_weights(const lvni_dnn_found *f, const void **data,
+                                     const lvn_tensor *w)
 {
     lvni_dnn_prim *p = f->prim;
     const bool shared = p->reorder != NULL && p->format != 0 && w->param >= 0;

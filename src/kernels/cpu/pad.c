@@ -1,4 +1,5 @@
-/* Borders: constant or mirrored, and the gradient of the mirrored one. Called through the op table (kernels.h).
+/* Borders: constant or mirrored, and the gradient of the mirrored one. Called through the op table
+ * (kernels.h).
  *
  * A row is the last padded axis with everything behind it: left border, one copy, right border. */
 #include "kernels/cpu/par.h"
@@ -8,10 +9,10 @@
 
 typedef struct pad_job {
     const lvni_box_attr *box;
-    int axis;               /* of the rows: the axes before it are walked */
-    const int64_t *inner;   /* shape of the tensor without border */
-    const int64_t *outer;   /* and with it */
-    int64_t run;            /* elements behind one place of the axis */
+    int axis;             /* of the rows: the axes before it are walked */
+    const int64_t *inner; /* shape of the tensor without border */
+    const int64_t *outer; /* and with it */
+    int64_t run;          /* elements behind one place of the axis */
     const float *x;
     float *y;
 } pad_job;
@@ -19,7 +20,12 @@ typedef struct pad_job {
 static pad_job plan(const lvni_args *args, const int64_t *inner, const int64_t *outer)
 {
     const lvni_box_attr *box = args->attr;
-    pad_job j = {.box = box, .inner = inner, .outer = outer, .run = 1, .x = LVNI_CF32(args->in[0]), .y = LVNI_F32(args->out[0])};
+    pad_job j = {.box = box,
+                 .inner = inner,
+                 .outer = outer,
+                 .run = 1,
+                 .x = LVNI_CF32(args->in[0]),
+                 .y = LVNI_F32(args->out[0])};
     j.axis = box->ndim - 1;
     while (j.axis > 0 && inner[j.axis] == outer[j.axis]) {
         j.run *= inner[j.axis--];
@@ -68,7 +74,8 @@ static void fill(float *y, int64_t n, float value)
 static void pad_range(const void *job, int64_t begin, int64_t end)
 {
     const pad_job *j = job;
-    const int64_t n = j->inner[j->axis], before = j->box->start[j->axis], after = j->outer[j->axis] - before - n, run = j->run;
+    const int64_t n = j->inner[j->axis], before = j->box->start[j->axis],
+                  after = j->outer[j->axis] - before - n, run = j->run;
     const float value = (float)j->box->value;
     for (int64_t row = begin; row < end; row++) {
         const int64_t from = source_row(j, row);
@@ -107,7 +114,8 @@ lvn_status lvni_cpu_pad(const lvni_args *args)
     return LVN_OK;
 }
 
-/* ---- the gradient of the mirrored border: every row of dx gathers what it was copied to, in a fixed order ---- */
+/* ---- the gradient of the mirrored border: every row of dx gathers what it was copied to, in a
+ * fixed order ---- */
 
 static void add(float *restrict y, const float *restrict x, int64_t n)
 {
@@ -119,7 +127,8 @@ static void add(float *restrict y, const float *restrict x, int64_t n)
 /* dx row += dy row: the middle, then what the borders show. */
 static void fold_row(const pad_job *j, const float *dy, float *dx)
 {
-    const int64_t n = j->inner[j->axis], before = j->box->start[j->axis], after = j->outer[j->axis] - before - n, run = j->run;
+    const int64_t n = j->inner[j->axis], before = j->box->start[j->axis],
+                  after = j->outer[j->axis] - before - n, run = j->run;
     add(dx, dy + before * run, n * run);
     for (int64_t i = 0; i < before; i++) {
         add(dx + (before - i) * run, dy + i * run, run);
@@ -129,7 +138,8 @@ static void fold_row(const pad_job *j, const float *dy, float *dx)
     }
 }
 
-/* Places along an axis of dy that show place `at` of dx: itself, and its images in the two borders. */
+/* Places along an axis of dy that show place `at` of dx: itself, and its images in the two
+ * borders. */
 static int images(int64_t at, int64_t n, int64_t before, int64_t after, int64_t out[3])
 {
     int count = 0;
@@ -151,7 +161,8 @@ static void fold_range(const void *job, int64_t begin, int64_t end)
         int64_t place[LVN_MAX_NDIM][3], rest = row;
         int count[LVN_MAX_NDIM], total = 1;
         for (int i = j->axis - 1; i >= 0; i--) {
-            count[i] = images(rest % j->inner[i], j->inner[i], j->box->start[i], j->outer[i] - j->box->start[i] - j->inner[i], place[i]);
+            count[i] = images(rest % j->inner[i], j->inner[i], j->box->start[i],
+                              j->outer[i] - j->box->start[i] - j->inner[i], place[i]);
             rest /= j->inner[i];
             total *= count[i];
         }

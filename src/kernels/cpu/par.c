@@ -1,4 +1,5 @@
-/* A static split of items over an OpenMP team (par.h). The only parallel region of the own kernels. */
+/* A static split of items over an OpenMP team (par.h). The only parallel region of the own
+ * kernels. */
 #include "kernels/cpu/par.h"
 
 #include "tensor/device.h"

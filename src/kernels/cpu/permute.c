@@ -1,21 +1,22 @@
 /* Axes in another order. Called through the op table (kernels.h).
  *
- * Axes of size 1 are dropped and neighbours that stay neighbours are joined. What is left either ends in the axis that x ends in (rows are
- * copied: heads and tokens change places), or not: then it is a stack of transposes between the last axis of the result and that of x,
- * done in tiles that read and write whole cache lines. */
+ * Axes of size 1 are dropped and neighbours that stay neighbours are joined. What is left either
+ * ends in the axis that x ends in (rows are copied: heads and tokens change places), or not: then
+ * it is a stack of transposes between the last axis of the result and that of x, done in tiles that
+ * read and write whole cache lines. */
 #include "kernels/cpu/par.h"
 #include "kernels/kernels_decl.h"
 
 #include <string.h>
 
 typedef struct permute_job {
-    int ndim;                    /* of the walk: axes of the result that are left */
-    int64_t size[LVN_MAX_NDIM];  /* in the order of the result */
+    int ndim;                   /* of the walk: axes of the result that are left */
+    int64_t size[LVN_MAX_NDIM]; /* in the order of the result */
     int64_t from[LVN_MAX_NDIM], to[LVN_MAX_NDIM]; /* steps in x and in the result, elements */
-    int64_t row;                 /* rows: elements copied at once */
-    int64_t tall, wide;          /* transposes: y[t * to_tall + w] = x[t + w * from_wide] */
+    int64_t row;                                  /* rows: elements copied at once */
+    int64_t tall, wide; /* transposes: y[t * to_tall + w] = x[t + w * from_wide] */
     int64_t to_tall, from_wide, strips;
-    size_t bytes;                /* of one element */
+    size_t bytes; /* of one element */
     const char *x;
     char *y;
 } permute_job;
@@ -33,7 +34,8 @@ static void drop(permute_job *j, int k)
 
 static permute_job plan(const lvn_tensor *x, const lvn_tensor *y, const lvni_permute_attr *attr)
 {
-    permute_job j = {.ndim = x->ndim, .bytes = lvn_dtype_size(x->dtype), .x = x->data, .y = y->data};
+    permute_job j = {
+        .ndim = x->ndim, .bytes = lvn_dtype_size(x->dtype), .x = x->data, .y = y->data};
     int64_t step[LVN_MAX_NDIM] = {0}, run = 1;
     for (int i = x->ndim - 1; i >= 0; i--) {
         step[i] = run;
@@ -63,7 +65,8 @@ static permute_job plan(const lvn_tensor *x, const lvn_tensor *y, const lvni_per
 }
 
 /* Coordinates of item `item` of the walk and where they lie, in elements. */
-static void locate(const permute_job *j, int64_t item, int64_t at[LVN_MAX_NDIM], int64_t *from, int64_t *to)
+static void locate(const permute_job *j, int64_t item, int64_t at[LVN_MAX_NDIM], int64_t *from,
+                   int64_t *to)
 {
     *from = *to = 0;
     for (int i = j->ndim - 1; i >= 0; i--) {
@@ -116,31 +119,38 @@ static four load4(const uint32_t *p)
 
 static void transpose_4x4(const uint32_t *x, int64_t from_wide, uint32_t *y, int64_t to_tall)
 {
-    const four a = load4(x), b = load4(x + from_wide), c = load4(x + 2 * from_wide), d = load4(x + 3 * from_wide);
-    const four ab0 = __builtin_shufflevector(a, b, 0, 4, 1, 5), ab1 = __builtin_shufflevector(a, b, 2, 6, 3, 7);
-    const four cd0 = __builtin_shufflevector(c, d, 0, 4, 1, 5), cd1 = __builtin_shufflevector(c, d, 2, 6, 3, 7);
-    const four r[4] = {__builtin_shufflevector(ab0, cd0, 0, 1, 4, 5), __builtin_shufflevector(ab0, cd0, 2, 3, 6, 7),
-                       __builtin_shufflevector(ab1, cd1, 0, 1, 4, 5), __builtin_shufflevector(ab1, cd1, 2, 3, 6, 7)};
+    const four a = load4(x), b = load4(x + from_wide), c = load4(x + 2 * from_wide),
+               d = load4(x + 3 * from_wide);
+    const four ab0 = __builtin_shufflevector(a, b, 0, 4, 1, 5),
+               ab1 = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+    const four cd0 = __builtin_shufflevector(c, d, 0, 4, 1, 5),
+               cd1 = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+    const four r[4] = {__builtin_shufflevector(ab0, cd0, 0, 1, 4, 5),
+                       __builtin_shufflevector(ab0, cd0, 2, 3, 6, 7),
+                       __builtin_shufflevector(ab1, cd1, 0, 1, 4, 5),
+                       __builtin_shufflevector(ab1, cd1, 2, 3, 6, 7)};
     for (int i = 0; i < 4; i++) {
         memcpy(y + i * to_tall, &r[i], sizeof r[i]);
     }
 }
 
-#define TRANSPOSE_PLAIN(bits)                                                                                                       \
-    static void transpose_##bits(const uint##bits##_t *x, int64_t from_wide, uint##bits##_t *y, int64_t to_tall, int64_t tall, int64_t wide) \
-    {                                                                                                                               \
-        for (int64_t t = 0; t < tall; t++) {                                                                                        \
-            for (int64_t w = 0; w < wide; w++) {                                                                                    \
-                y[t * to_tall + w] = x[t + w * from_wide];                                                                          \
-            }                                                                                                                       \
-        }                                                                                                                           \
+#define TRANSPOSE_PLAIN(bits)                                                                      \
+    static void transpose_##bits(const uint##bits##_t *x, int64_t from_wide, uint##bits##_t *y,    \
+                                 int64_t to_tall, int64_t tall, int64_t wide)                      \
+    {                                                                                              \
+        for (int64_t t = 0; t < tall; t++) {                                                       \
+            for (int64_t w = 0; w < wide; w++) {                                                   \
+                y[t * to_tall + w] = x[t + w * from_wide];                                         \
+            }                                                                                      \
+        }                                                                                          \
     }
 TRANSPOSE_PLAIN(8)
 TRANSPOSE_PLAIN(16)
 TRANSPOSE_PLAIN(32)
 TRANSPOSE_PLAIN(64)
 
-static void tile_32(const uint32_t *x, int64_t from_wide, uint32_t *y, int64_t to_tall, int64_t tall, int64_t wide)
+static void tile_32(const uint32_t *x, int64_t from_wide, uint32_t *y, int64_t to_tall,
+                    int64_t tall, int64_t wide)
 {
     const int64_t tall4 = tall / 4 * 4, wide4 = wide / 4 * 4;
     for (int64_t t = 0; t < tall4; t += 4) {
@@ -155,10 +165,21 @@ static void tile_32(const uint32_t *x, int64_t from_wide, uint32_t *y, int64_t t
 static void tile(const permute_job *j, const char *x, char *y, int64_t tall, int64_t wide)
 {
     switch (j->bytes) {
-    case 1: transpose_8((const uint8_t *)x, j->from_wide, (uint8_t *)y, j->to_tall, tall, wide); break;
-    case 2: transpose_16((const uint16_t *)(const void *)x, j->from_wide, (uint16_t *)(void *)y, j->to_tall, tall, wide); break;
-    case 4: tile_32((const uint32_t *)(const void *)x, j->from_wide, (uint32_t *)(void *)y, j->to_tall, tall, wide); break;
-    default: transpose_64((const uint64_t *)(const void *)x, j->from_wide, (uint64_t *)(void *)y, j->to_tall, tall, wide); break;
+    case 1:
+        transpose_8((const uint8_t *)x, j->from_wide, (uint8_t *)y, j->to_tall, tall, wide);
+        break;
+    case 2:
+        transpose_16((const uint16_t *)(const void *)x, j->from_wide, (uint16_t *)(void *)y,
+                     j->to_tall, tall, wide);
+        break;
+    case 4:
+        tile_32((const uint32_t *)(const void *)x, j->from_wide, (uint32_t *)(void *)y, j->to_tall,
+                tall, wide);
+        break;
+    default:
+        transpose_64((const uint64_t *)(const void *)x, j->from_wide, (uint64_t *)(void *)y,
+                     j->to_tall, tall, wide);
+        break;
     }
 }
 
@@ -173,7 +194,8 @@ static void strips_range(const void *job, int64_t begin, int64_t end)
         const char *x = j->x + (size_t)(from + t) * j->bytes;
         char *y = j->y + (size_t)(to + t * j->to_tall) * j->bytes;
         for (int64_t w = 0; w < j->wide; w += TILE) {
-            tile(j, x + (size_t)(w * j->from_wide) * j->bytes, y + (size_t)w * j->bytes, tall, j->wide - w < TILE ? j->wide - w : TILE);
+            tile(j, x + (size_t)(w * j->from_wide) * j->bytes, y + (size_t)w * j->bytes, tall,
+                 j->wide - w < TILE ? j->wide - w : TILE);
         }
     }
 }
@@ -203,6 +225,7 @@ lvn_status lvni_cpu_permute(const lvni_args *args)
     j.strips = lvni_div_up(j.tall, TILE);
     drop(&j, last);
     drop(&j, inner);
-    lvni_par(n / j.tall / j.wide * j.strips, 1, (j.tall < TILE ? j.tall : TILE) * j.wide, strips_range, &j);
+    lvni_par(n / j.tall / j.wide * j.strips, 1, (j.tall < TILE ? j.tall : TILE) * j.wide,
+             strips_range, &j);
     return LVN_OK;
 }

@@ -1,5 +1,6 @@
-/* Losses element by element (squares, absolute values, smooth ones, binary cross entropy): one pass forward, one backward. Called
- * through the op table. Blocks of LVNI_SUM_BLOCK elements are summed alone and joined in f64 in their order. */
+/* Losses element by element (squares, absolute values, smooth ones, binary cross entropy): one pass
+ * forward, one backward. Called through the op table. Blocks of LVNI_SUM_BLOCK elements are summed
+ * alone and joined in f64 in their order. */
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/par.h"
 #include "kernels/cpu/scratch.h"
@@ -21,15 +22,22 @@ typedef struct point_job {
 static point_job describe(const lvni_args *args, int first)
 {
     const lvni_point_loss_attr *attr = args->attr;
-    const lvn_tensor *x = args->in[first], *weight = args->in[first + 2], *positive = args->in[first + 3];
-    return (point_job){.n = lvn_numel(x), .k = x->ndim == 0 ? 1 : x->shape[x->ndim - 1],
+    const lvn_tensor *x = args->in[first], *weight = args->in[first + 2],
+                     *positive = args->in[first + 3];
+    return (point_job){.n = lvn_numel(x),
+                       .k = x->ndim == 0 ? 1 : x->shape[x->ndim - 1],
                        .positive = positive == NULL ? NULL : LVNI_CF32(positive),
-                       .rows = {.kind = attr->kind, .beta = (float)attr->beta, .x = LVNI_CF32(x), .t = LVNI_CF32(args->in[first + 1]),
+                       .rows = {.kind = attr->kind,
+                                .beta = (float)attr->beta,
+                                .x = LVNI_CF32(x),
+                                .t = LVNI_CF32(args->in[first + 1]),
                                 .weight = weight == NULL ? NULL : LVNI_CF32(weight)}};
 }
 
-/* Elements [at, at + n): `memory` takes the positive weights, repeated as the elements need them. */
-static lvni_point_rows rows_at(const point_job *j, int64_t at, int64_t n, float memory[LVNI_SUM_BLOCK])
+/* Elements [at, at + n): `memory` takes the positive weights, repeated as the elements need
+ * them. */
+static lvni_point_rows rows_at(const point_job *j, int64_t at, int64_t n,
+                               float memory[LVNI_SUM_BLOCK])
 {
     lvni_point_rows r = j->rows;
     r.x += at;
@@ -107,7 +115,8 @@ lvn_status lvni_cpu_point_loss_grad(const lvni_args *args)
     lvni_par(lvni_div_up(job.n, LVNI_SUM_BLOCK), 1, LVNI_SUM_BLOCK * COST, gradient_range, &job);
     if (args->out[1] != NULL) { /* d / d target of what depends on x - target */
         const lvni_scale_attr negative = {.mul = -1.0};
-        return lvni_cpu_scale(&(lvni_args){.in = {args->out[0]}, .out = {args->out[1]}, .attr = &negative});
+        return lvni_cpu_scale(
+            &(lvni_args){.in = {args->out[0]}, .out = {args->out[1]}, .attr = &negative});
     }
     return LVN_OK;
 }

@@ -1,8 +1,9 @@
 /* sum, mean and sum_to: sums over any axes. Called through the op table (kernels.h).
  *
- * Neighbouring axes that are all kept or all reduced are joined, then one joined axis after the other is summed away, the
- * last first: each step turns (A, R, B) into (A, B). Terms are added inside blocks of a fixed size in 16 virtual
- * accumulators (rows) or column by column, and the blocks in f64 in their order: the team decides nothing. */
+ * Neighbouring axes that are all kept or all reduced are joined, then one joined axis after the
+ * other is summed away, the last first: each step turns (A, R, B) into (A, B). Terms are added
+ * inside blocks of a fixed size in 16 virtual accumulators (rows) or column by column, and the
+ * blocks in f64 in their order: the team decides nothing. */
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/par.h"
 #include "kernels/cpu/scratch.h"
@@ -17,7 +18,8 @@ typedef struct step {
     int64_t blocks, col_chunks; /* of r; of b (only to occupy a team) */
     const float *x;
     const uint16_t *low; /* x in bf16 instead of `x`, or NULL */
-    float *partial; /* (a, blocks, b); the same as y when one block suffices and nothing is divided */
+    /* (a, blocks, b); the same as y when one block suffices and nothing is divided */
+    float *partial;
     float *y;
     double divisor;
     bool squares; /* x is squared on the way: rows (b == 1) of the first step only */
@@ -57,7 +59,8 @@ static void rows_range(const void *job, int64_t begin, int64_t end)
     }
 }
 
-/* bf16, a block of rows: made f32 a few columns at a time, so that it stays in the nearest cache. */
+/* bf16, a block of rows: made f32 a few columns at a time, so that it stays in the nearest
+ * cache. */
 static void low_col_sums(const uint16_t *x, int64_t rows, int64_t cols, int64_t stride, float *sums)
 {
     const lvni_vec *vec = lvni_cpu_isa();
@@ -94,11 +97,13 @@ static void combine_range(const void *job, int64_t begin, int64_t end)
 {
     const step *s = job;
     if (s->blocks == 1) { /* (1, a * b) in one go */
-        lvni_cpu_isa()->combine(s->partial + begin * s->b, 1, (end - begin) * s->b, s->divisor, s->y + begin * s->b);
+        lvni_cpu_isa()->combine(s->partial + begin * s->b, 1, (end - begin) * s->b, s->divisor,
+                                s->y + begin * s->b);
         return;
     }
     for (int64_t a = begin; a < end; a++) {
-        lvni_cpu_isa()->combine(s->partial + a * s->blocks * s->b, s->blocks, s->b, s->divisor, s->y + a * s->b);
+        lvni_cpu_isa()->combine(s->partial + a * s->blocks * s->b, s->blocks, s->b, s->divisor,
+                                s->y + a * s->b);
     }
 }
 
@@ -151,14 +156,19 @@ static int plan_steps(const lvn_tensor *x, uint32_t mask, step out[LVN_MAX_NDIM]
             before *= size[i];
         }
         const int64_t block = after == 1 ? LVNI_SUM_BLOCK : LVNI_ROW_BLOCK;
-        out[n++] = (step){.a = before, .r = size[g], .b = after, .blocks = lvni_div_up(size[g], block),
-                          .col_chunks = lvni_div_up(after, COLUMNS_PER_ITEM), .divisor = 1.0};
+        out[n++] = (step){.a = before,
+                          .r = size[g],
+                          .b = after,
+                          .blocks = lvni_div_up(size[g], block),
+                          .col_chunks = lvni_div_up(after, COLUMNS_PER_ITEM),
+                          .divisor = 1.0};
     }
     return n;
 }
 
 /* y = sum of x (or of x^2, see step) over the masked axes / divisor */
-static lvn_status reduce_with(const lvn_tensor *x, uint32_t mask, lvn_tensor *out, double divisor, bool squares)
+static lvn_status reduce_with(const lvn_tensor *x, uint32_t mask, lvn_tensor *out, double divisor,
+                              bool squares)
 {
     step steps[LVN_MAX_NDIM];
     const int n = plan_steps(x, mask, steps);
@@ -214,9 +224,17 @@ lvn_status lvni_cpu_sum_rows(const lvn_tensor *x, lvn_tensor *out)
         return reduce(x, mask, out, 1.0);
     }
     const int64_t cols = x->shape[x->ndim - 1], rows = cols == 0 ? 0 : lvn_numel(x) / cols;
-    step s = {.a = 1, .r = rows, .b = cols, .blocks = lvni_div_up(rows, LVNI_ROW_BLOCK), .col_chunks = lvni_div_up(cols, COLUMNS_PER_ITEM),
-              .low = x->data, .y = LVNI_F32(out), .divisor = 1.0};
-    s.partial = in_place(&s) ? s.y : lvni_scratch(LVNI_SCRATCH_OWN, (size_t)(s.blocks * cols) * sizeof *s.partial);
+    step s = {.a = 1,
+              .r = rows,
+              .b = cols,
+              .blocks = lvni_div_up(rows, LVNI_ROW_BLOCK),
+              .col_chunks = lvni_div_up(cols, COLUMNS_PER_ITEM),
+              .low = x->data,
+              .y = LVNI_F32(out),
+              .divisor = 1.0};
+    s.partial = in_place(&s)
+                    ? s.y
+                    : lvni_scratch(LVNI_SCRATCH_OWN, (size_t)(s.blocks * cols) * sizeof *s.partial);
     if (s.partial == NULL) {
         return LVN_ERR_MEMORY;
     }
@@ -236,7 +254,8 @@ static lvn_tensor *new_like(const lvn_tensor *like)
     return lvni_tensor_new(&d);
 }
 
-/* Sum of x^2 over the masked axes / divisor. Where the reduced axes are not the last ones the squares are written down first. */
+/* Sum of x^2 over the masked axes / divisor. Where the reduced axes are not the last ones the
+ * squares are written down first. */
 static lvn_status sum_squares(const lvn_tensor *x, uint32_t mask, lvn_tensor *out, double divisor)
 {
     step steps[LVN_MAX_NDIM];

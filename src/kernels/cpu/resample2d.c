@@ -1,5 +1,6 @@
-/* Average pooling and resizing of (N, H, W, C) images, and their gradients: linear maps along the height, then along the width. Called
- * through the op table (kernels.h). The gradient gathers per input pixel, so teams change nothing. */
+/* Average pooling and resizing of (N, H, W, C) images, and their gradients: linear maps along the
+ * height, then along the width. Called through the op table (kernels.h). The gradient gathers per
+ * input pixel, so teams change nothing. */
 #include "kernels/cpu/par.h"
 #include "kernels/cpu/scratch.h"
 #include "kernels/cpu/taps.h"
@@ -17,8 +18,10 @@ typedef struct resample_job {
     int64_t slots;
 } resample_job;
 
-/* Row oh of an image: its rows of x mixed into one (unless it is one of them, in f32), then that one's columns. */
-static void resample_row(const resample_job *j, const lvni_vec *v, const void *x, int64_t oh, float *mixed, void *y)
+/* Row oh of an image: its rows of x mixed into one (unless it is one of them, in f32), then that
+ * one's columns. */
+static void resample_row(const resample_job *j, const lvni_vec *v, const void *x, int64_t oh,
+                         float *mixed, void *y)
 {
     const lvni_taps *t = &j->rows;
     const int64_t width = j->in_w * j->c, taps = t->start[oh + 1] - t->start[oh];
@@ -35,11 +38,12 @@ static void resample_row(const resample_job *j, const lvni_vec *v, const void *x
 static void resample_range(const void *job, int64_t begin, int64_t end)
 {
     const resample_job *j = job;
-    const int64_t out_h = j->rows.n, rows = j->images * out_h, in = j->in_h * j->in_w * j->c, out = j->columns.n * j->c;
+    const int64_t out_h = j->rows.n, rows = j->images * out_h, in = j->in_h * j->in_w * j->c,
+                  out = j->columns.n * j->c;
     for (int64_t s = begin; s < end; s++) {
         for (int64_t r = rows * s / j->slots; r < rows * (s + 1) / j->slots; r++) {
-            resample_row(j, lvni_cpu_isa(), lvni_elem_at(j->x, r / out_h * in, j->size), r % out_h, j->mixed + s * j->in_w * j->c,
-                         lvni_elem_to(j->y, r * out, j->size));
+            resample_row(j, lvni_cpu_isa(), lvni_elem_at(j->x, r / out_h * in, j->size), r % out_h,
+                         j->mixed + s * j->in_w * j->c, lvni_elem_to(j->y, r * out, j->size));
         }
     }
 }
@@ -55,9 +59,12 @@ lvn_status lvni_cpu_resample2d(const lvni_args *args)
         return ctx == NULL ? lvn_last_error()->code : LVN_OK;
     }
     const int64_t slots = ctx->team < rows ? ctx->team : rows, width = x->shape[2] * x->shape[3];
-    const lvni_taps_axis height_axis = {attr, 0, from->shape[1], to->shape[1]}, width_axis = {attr, 1, from->shape[2], to->shape[2]};
-    const size_t height_bytes = lvni_taps_bytes(&height_axis), width_bytes = lvni_taps_bytes(&width_axis);
-    char *memory = lvni_scratch(LVNI_SCRATCH_OWN, height_bytes + width_bytes + (size_t)(slots * width) * sizeof(float));
+    const lvni_taps_axis height_axis = {attr, 0, from->shape[1], to->shape[1]},
+                         width_axis = {attr, 1, from->shape[2], to->shape[2]};
+    const size_t height_bytes = lvni_taps_bytes(&height_axis),
+                 width_bytes = lvni_taps_bytes(&width_axis);
+    char *memory = lvni_scratch(LVNI_SCRATCH_OWN, height_bytes + width_bytes +
+                                                      (size_t)(slots * width) * sizeof(float));
     if (memory == NULL || lvni_device_dry_run()) {
         return memory == NULL ? lvn_last_error()->code : LVN_OK;
     }

@@ -4,7 +4,8 @@
 
 #include "kernels/kernels.h"
 
-/* Rows of a layer norm; gamma and beta are given (ones, zeros), mean and rstd have a value per row. */
+/* Rows of a layer norm; gamma and beta are given (ones, zeros), mean and rstd have a value per
+ * row. */
 typedef struct lvni_layer_rows {
     const void *x; /* x and y: of the element type */
     void *y;
@@ -21,7 +22,8 @@ typedef struct lvni_layer_grad {
     float *s1, *s2;
 } lvni_layer_grad;
 
-/* Elements of a loss; positive: a factor each, of binary cross entropy only; weight: NULL for ones. */
+/* Elements of a loss; positive: a factor each, of binary cross entropy only; weight: NULL for
+ * ones. */
 typedef struct lvni_point_rows {
     lvni_point_loss kind;
     float beta;
@@ -31,19 +33,20 @@ typedef struct lvni_point_rows {
 /* Queries in work at once: part of the law, since sums over queries go block by block. */
 enum { LVNI_QUERY_BLOCK = 32 };
 
-/* One head of one sample; q to y, dy and dq, dk, dv are of the element type. Rows lie `..._step` elements apart; those of y, dy and dq, dk,
- * dv as those of their counterparts. */
+/* One head of one sample; q to y, dy and dq, dk, dv are of the element type. Rows lie `..._step`
+ * elements apart; those of y, dy and dq, dk, dv as those of their counterparts. */
 typedef struct lvni_attention_head {
     const void *q, *k, *v;
     int64_t q_step, k_step, v_step, y_step;
     int64_t queries, keys, d, e; /* e: features of v and y */
     float scale;
     bool causal;
-    void *y;                      /* y and log_sums: written by the forward pass, read by the gradient */
+    /* y and log_sums: written by the forward pass, read by the gradient */
+    void *y;
     float *log_sums;
     const void *dy;
-    void *dq, *dk, *dv;           /* dk, dv may be NULL */
-    float *work;                  /* lvni_attention_work floats, 64-byte aligned */
+    void *dq, *dk, *dv; /* dk, dv may be NULL */
+    float *work;        /* lvni_attention_work floats, 64-byte aligned */
 } lvni_attention_head;
 
 /* Rows of packed tables are filled up to whole virtual vectors. */
@@ -52,10 +55,13 @@ static inline int64_t lvni_padded(int64_t n)
     return (n + 15) / 16 * 16;
 }
 
-static inline int64_t lvni_attention_work(int64_t queries, int64_t keys, int64_t d, int64_t e, bool gradient)
+static inline int64_t lvni_attention_work(int64_t queries, int64_t keys, int64_t d, int64_t e,
+                                          bool gradient)
 {
-    const int64_t s = lvni_padded(keys), dp = lvni_padded(d), ep = lvni_padded(e), block = LVNI_QUERY_BLOCK;
-    return gradient ? (d + e + 2 * block) * s + keys * (2 * dp + ep) + queries * (dp + ep) + block * (dp + 16)
+    const int64_t s = lvni_padded(keys), dp = lvni_padded(d), ep = lvni_padded(e),
+                  block = LVNI_QUERY_BLOCK;
+    return gradient ? (d + e + 2 * block) * s + keys * (2 * dp + ep) + queries * (dp + ep) +
+                          block * (dp + 16)
                     : d * s + keys * ep + block * (s + ep + dp);
 }
 

@@ -1,5 +1,6 @@
-/* Scratch memory of the cpu kernels: one reusable buffer per slot and context, so that a step allocates nothing after
- * warm-up. Slots, because a oneDNN primitive runs while an own kernel may hold partial sums or columns. */
+/* Scratch memory of the cpu kernels: one reusable buffer per slot and context, so that a step
+ * allocates nothing after warm-up. Slots, because a oneDNN primitive runs while an own kernel may
+ * hold partial sums or columns. */
 #ifndef LEVIN_KERNELS_CPU_SCRATCH_H
 #define LEVIN_KERNELS_CPU_SCRATCH_H
 
@@ -12,17 +13,20 @@ typedef enum lvni_scratch_slot {
     LVNI_SCRATCH_SLOTS
 } lvni_scratch_slot;
 
-/* At least `bytes` bytes, 64-byte aligned, contents undefined, for the calling thread's context. Valid until the next call
- * for the same slot in this context; freed with the context. bytes may be 0. NULL with LVN_ERR_MEMORY recorded.
- * Called outside parallel regions (members of a team have contexts of their own). */
+/* At least `bytes` bytes, 64-byte aligned, contents undefined, for the calling thread's context.
+ * Valid until the next call for the same slot in this context; freed with the context. bytes may be
+ * 0. NULL with LVN_ERR_MEMORY recorded. Called outside parallel regions (members of a team have
+ * contexts of their own). */
 void *lvni_scratch(lvni_scratch_slot slot, size_t bytes);
 
-/* In a dry run (tensor/device.h) lvni_scratch only notes how much there would have to be, and gives an address that nobody may touch;
- * and this notes the shared copy of a parameter in a layout (weights_cache.h), once. */
+/* In a dry run (tensor/device.h) lvni_scratch only notes how much there would have to be, and gives
+ * an address that nobody may touch; and this notes the shared copy of a parameter in a layout
+ * (weights_cache.h), once. */
 lvn_status lvni_scratch_note_weights(uint64_t id, uint64_t format, size_t bytes);
 
-/* A place in the calling thread's context for what onednn_table.c keeps there, NULL at first. When the context goes,
- * `release` is called with it if it is not NULL. NULL with LVN_ERR_MEMORY recorded. */
+/* A place in the calling thread's context for what onednn_table.c keeps there, NULL at first. When
+ * the context goes, `release` is called with it if it is not NULL. NULL with LVN_ERR_MEMORY
+ * recorded. */
 void **lvni_scratch_attachment(void (*release)(void *));
 
 #endif

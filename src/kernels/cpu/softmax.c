@@ -1,4 +1,5 @@
-/* softmax, log-softmax and accuracy over rows of classes. Called through the op table (kernels.h). */
+/* softmax, log-softmax and accuracy over rows of classes. Called through the op table
+ * (kernels.h). */
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/par.h"
 #include "kernels/kernels_decl.h"
@@ -70,8 +71,8 @@ static lvn_status check_labels(const char *op, const int64_t *label, int64_t row
 {
     for (int64_t r = 0; r < rows; r++) {
         LVN_ARG(label[r] >= 0 && label[r] < classes,
-                "%s: the label of row %lld is %lld, but there are %lld classes (0 to %lld)", op, (long long)r,
-                (long long)label[r], (long long)classes, (long long)classes - 1);
+                "%s: the label of row %lld is %lld, but there are %lld classes (0 to %lld)", op,
+                (long long)r, (long long)label[r], (long long)classes, (long long)classes - 1);
     }
     return LVN_OK;
 }

@@ -1,4 +1,5 @@
-/* Taps of every kind of map (taps.h). Positions are exact fractions of integers, so no rounding moves a tap. */
+/* Taps of every kind of map (taps.h). Positions are exact fractions of integers, so no rounding
+ * moves a tap. */
 #include "kernels/cpu/taps.h"
 
 #include "kernels/cpu/par.h"
@@ -33,12 +34,14 @@ static void cubic(double t, double w[CUBIC_TAPS])
     const double a = -0.75, distance[CUBIC_TAPS] = {1.0 + t, t, 1.0 - t, 2.0 - t};
     for (int k = 0; k < CUBIC_TAPS; k++) {
         const double d = distance[k];
-        w[k] = k == 1 || k == 2 ? ((a + 2.0) * d - (a + 3.0)) * d * d + 1.0 : ((a * d - 5.0 * a) * d + 8.0 * a) * d - 4.0 * a;
+        w[k] = k == 1 || k == 2 ? ((a + 2.0) * d - (a + 3.0)) * d * d + 1.0
+                                : ((a * d - 5.0 * a) * d + 8.0 * a) * d - 4.0 * a;
     }
 }
 
 /* Taps at `from`, from + 1, ...; those outside of the picture fall on its border. */
-static int64_t folded(int64_t from, int n, const double *w, int64_t size, int64_t *first, float *weight)
+static int64_t folded(int64_t from, int n, const double *w, int64_t size, int64_t *first,
+                      float *weight)
 {
     *first = clamp(from, size);
     const int64_t count = clamp(from + n - 1, size) - *first + 1;
@@ -63,7 +66,8 @@ static int64_t equal_weights(int64_t n, double divisor, float *weight)
 static int64_t pool_window(const lvni_taps_axis *a, int64_t o, int64_t *first, float *weight)
 {
     const lvni_pool_attr *p = &a->attr->pool;
-    const int64_t start = o * p->stride[a->side] - p->padding[a->side], end = start + p->kernel[a->side];
+    const int64_t start = o * p->stride[a->side] - p->padding[a->side],
+                  end = start + p->kernel[a->side];
     *first = start < 0 ? 0 : start;
     const int64_t n = (end < a->in ? end : a->in) - *first;
     return equal_weights(n, (double)(a->attr->exclude_padding ? n : end - start), weight);
@@ -110,7 +114,8 @@ static size_t rounded(size_t bytes)
 /* Memory of one matrix with n rows. */
 static size_t matrix_bytes(int64_t n, int64_t taps)
 {
-    return rounded((size_t)n * sizeof(int64_t)) + rounded(((size_t)n + 1) * sizeof(int64_t)) + rounded((size_t)taps * sizeof(float));
+    return rounded((size_t)n * sizeof(int64_t)) + rounded(((size_t)n + 1) * sizeof(int64_t)) +
+           rounded((size_t)taps * sizeof(float));
 }
 
 size_t lvni_taps_bytes(const lvni_taps_axis *a)
@@ -123,11 +128,14 @@ static lvni_taps place(int64_t n, char *memory)
 {
     char *start = memory + rounded((size_t)n * sizeof(int64_t));
     char *weight = start + rounded(((size_t)n + 1) * sizeof(int64_t));
-    return (lvni_taps){.n = n, .first = (int64_t *)(void *)memory, .start = (int64_t *)(void *)start, .weight = (float *)(void *)weight};
+    return (lvni_taps){.n = n,
+                       .first = (int64_t *)(void *)memory,
+                       .start = (int64_t *)(void *)start,
+                       .weight = (float *)(void *)weight};
 }
 
-/* The outputs that read input i are neighbours, since windows move in one direction: gathering them in the order of the outputs makes the
- * gradient of an input a sum of fixed order. */
+/* The outputs that read input i are neighbours, since windows move in one direction: gathering them
+ * in the order of the outputs makes the gradient of an input a sum of fixed order. */
 static lvni_taps transposed(const lvni_taps *t, int64_t n, char *memory)
 {
     lvni_taps g = place(n, memory);

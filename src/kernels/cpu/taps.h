@@ -1,5 +1,6 @@
-/* Along one axis a resize or an average pooling is a sparse matrix: output o is a weighted sum of neighbouring inputs, its taps. The
- * gradient is the transposed matrix, whose taps are neighbours again. Used by resample2d.c. */
+/* Along one axis a resize or an average pooling is a sparse matrix: output o is a weighted sum of
+ * neighbouring inputs, its taps. The gradient is the transposed matrix, whose taps are neighbours
+ * again. Used by resample2d.c. */
 #ifndef LEVIN_KERNELS_CPU_TAPS_H
 #define LEVIN_KERNELS_CPU_TAPS_H
 

@@ -1,6 +1,7 @@
-/* Template (included by tpl_table.h only): what attention of one head (tpl_attention.def) does in f32 for all element types. The tables
- * behind the products are packed with rows of whole vectors; the products are sums over k in order, one element at a time, so no bit
- * depends on how tiles are cut. */
+/* Template (included by tpl_table.h only): what attention of one head (tpl_attention.def) does in
+ * f32 for all element types. The tables behind the products are packed with rows of whole vectors;
+ * the products are sums over k in order, one element at a time, so no bit depends on how tiles are
+ * cut. */
 #ifndef LEVIN_KERNELS_CPU_TPL_ATTENTION_H
 #define LEVIN_KERNELS_CPU_TPL_ATTENTION_H
 
@@ -8,7 +9,8 @@
 
 /* ---- small products ---- */
 
-/* a (m, k): element (i, j) at a[i * row + j * col]. b (k, n) and c (m, n): rows of whole vectors, n a multiple of LANES. */
+/* a (m, k): element (i, j) at a[i * row + j * col]. b (k, n) and c (m, n): rows of whole vectors, n
+ * a multiple of LANES. */
 typedef struct small_product {
     const float *a;
     int64_t row, col;
@@ -18,11 +20,12 @@ typedef struct small_product {
     int64_t c_step, m, n, k;
 } small_product;
 
-/* Rows and vectors of a tile, so that it fits the registers; terms added before the tile goes back to memory, so that b's part
- * stays in the first cache. */
+/* Rows and vectors of a tile, so that it fits the registers; terms added before the tile goes back
+ * to memory, so that b's part stays in the first cache. */
 enum { TILE_ROWS = 4, TILE_VECTORS = LVNI_W == 16 ? 4 : 2, TILE_TERMS = 128 };
 
-static inline __attribute__((always_inline)) void add_tile(const small_product *p, int64_t i, int64_t j, int64_t k0, int64_t k1,
+static inline __attribute__((always_inline)) void add_tile(const small_product *p, int64_t i,
+                                                           int64_t j, int64_t k0, int64_t k1,
                                                            const int rows, const int vectors)
 {
     vf acc[TILE_ROWS][TILE_VECTORS];
@@ -60,7 +63,8 @@ static inline __attribute__((always_inline)) void add_tile(const small_product *
 }
 
 /* Columns [j, n) in steps of `vectors`; returns where they end. */
-static inline __attribute__((always_inline)) int64_t add_columns(const small_product *p, int64_t j, int64_t k0, int64_t k1, const int vectors)
+static inline __attribute__((always_inline)) int64_t
+add_columns(const small_product *p, int64_t j, int64_t k0, int64_t k1, const int vectors)
 {
     for (; j + vectors * LVNI_W <= p->n; j += vectors * LVNI_W) {
         int64_t i = 0;
@@ -96,15 +100,25 @@ static inline int64_t seen_before(const lvni_attention_head *h, int64_t end)
     return h->causal ? end : h->keys;
 }
 
-/* s (queries, keys padded) = q k^T of queries [first, end), over the columns that count; q: their packed rows. */
-static inline void scores(const lvni_attention_head *h, const float *q, const float *kt, int64_t first, int64_t end, float *s)
+/* s (queries, keys padded) = q k^T of queries [first, end), over the columns that count; q: their
+ * packed rows. */
+static inline void scores(const lvni_attention_head *h, const float *q, const float *kt,
+                          int64_t first, int64_t end, float *s)
 {
     const int64_t step = lvni_padded(h->keys), columns = lvni_padded(seen_before(h, end));
     for (int64_t i = 0; i < end - first; i++) {
         clear(s + i * step, columns);
     }
-    add_product(&(small_product){.a = q, .row = lvni_padded(h->d), .col = 1, .b = kt, .b_step = step, .c = s, .c_step = step,
-                                 .m = end - first, .n = columns, .k = h->d});
+    add_product(&(small_product){.a = q,
+                                 .row = lvni_padded(h->d),
+                                 .col = 1,
+                                 .b = kt,
+                                 .b_step = step,
+                                 .c = s,
+                                 .c_step = step,
+                                 .m = end - first,
+                                 .n = columns,
+                                 .k = h->d});
 }
 
 /* Row of scores to e^(scale s - top), zeros behind what is seen; returns the sum and sets top. */
@@ -123,7 +137,8 @@ static inline float weigh(float *restrict s, float scale, int64_t seen, int64_t 
 }
 
 /* p = e^(scale s - log sum), ds = scale p (dp - mean), zeros behind what is seen. */
-static inline void slopes(float *restrict p, float *restrict ds, float scale, float log_sum, float mean, int64_t seen, int64_t columns)
+static inline void slopes(float *restrict p, float *restrict ds, float scale, float log_sum,
+                          float mean, int64_t seen, int64_t columns)
 {
     for (int64_t j = 0; j < seen; j++) {
         p[j] = exp_one(p[j] * scale - log_sum);
@@ -133,10 +148,12 @@ static inline void slopes(float *restrict p, float *restrict ds, float scale, fl
     clear(ds + seen, columns - seen);
 }
 
-/* The packed tables of a head: q, k, dy and its transposed partners, sums, and the block in work. */
+/* The packed tables of a head: q, k, dy and its transposed partners, sums, and the block in
+ * work. */
 typedef struct attention_tables {
-    float *kt, *vt, *k, *q, *dy, *dk, *dv; /* (d, keys) (e, keys) (keys, d) (queries, d) (queries, e) (keys, d) (keys, e), padded */
-    float *p, *ds, *dq;                    /* (block, keys) (block, keys) (block, d), padded */
+    /* (d, keys) (e, keys) (keys, d) (queries, d) (queries, e) (keys, d) (keys, e), padded */
+    float *kt, *vt, *k, *q, *dy, *dk, *dv;
+    float *p, *ds, *dq; /* (block, keys) (block, keys) (block, d), padded */
 } attention_tables;
 
 #endif

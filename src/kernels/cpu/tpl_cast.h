@@ -1,4 +1,5 @@
-/* Template (included by tpl_table.h only): f32 from and to bf16 and f16 (core/half.h has the rounding). */
+/* Template (included by tpl_table.h only): f32 from and to bf16 and f16 (core/half.h has the
+ * rounding). */
 #ifndef LEVIN_KERNELS_CPU_TPL_CAST_H
 #define LEVIN_KERNELS_CPU_TPL_CAST_H
 
@@ -19,7 +20,8 @@ static inline void store_f32(float *p, vf v)
 static inline vf load_bf16(const uint16_t *p)
 {
 #if LVNI_W == 16
-    return (vf)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i_u *)p)), 16);
+    return (vf)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i_u *)p)),
+                                 16);
 #elif LVNI_W == 8
     return (vf)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i_u *)p)), 16);
 #else
@@ -31,7 +33,8 @@ static inline vf load_bf16(const uint16_t *p)
 static inline void store_bf16(uint16_t *p, vf v)
 {
 #if LVNI_W == 16
-    const __m512i u = (__m512i)v, odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
+    const __m512i u = (__m512i)v,
+                  odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
     const __m512i rounded = _mm512_add_epi32(_mm512_add_epi32(u, _mm512_set1_epi32(0x7fff)), odd);
     const __mmask16 nan = _mm512_cmp_ps_mask((__m512)v, (__m512)v, _CMP_UNORD_Q);
     const __m512i kept = _mm512_mask_or_epi32(rounded, nan, u, _mm512_set1_epi32(0x400000));
@@ -41,7 +44,8 @@ static inline void store_bf16(uint16_t *p, vf v)
     const vu u = (vu)v, nan = (vu)(v != v);
     const vu half = ((nan & (u | 0x400000u)) | (~nan & (u + 0x7fffu + (u >> 16 & 1u)))) >> 16;
 #if LVNI_W == 8
-    _mm_storeu_si128((__m128i_u *)p, _mm_packus_epi32(_mm256_castsi256_si128((__m256i)half), _mm256_extracti128_si256((__m256i)half, 1)));
+    _mm_storeu_si128((__m128i_u *)p, _mm_packus_epi32(_mm256_castsi256_si128((__m256i)half),
+                                                      _mm256_extracti128_si256((__m256i)half, 1)));
 #else
     _mm_storel_epi64((__m128i_u *)p, _mm_packus_epi32((__m128i)half, (__m128i)half));
 #endif

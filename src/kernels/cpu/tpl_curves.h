@@ -1,5 +1,6 @@
-/* Template (included by tpl_table.h only): tanh, erf, pow, and the activations made of them, of one element in f32; the rules of tpl_math.h
- * hold. Coefficients are minimax fits of the functions named, computed for levin by Remez exchange in 50 digits. */
+/* Template (included by tpl_table.h only): tanh, erf, pow, and the activations made of them, of one
+ * element in f32; the rules of tpl_math.h hold. Coefficients are minimax fits of the functions
+ * named, computed for levin by Remez exchange in 50 digits. */
 #ifndef LEVIN_KERNELS_CPU_TPL_CURVES_H
 #define LEVIN_KERNELS_CPU_TPL_CURVES_H
 
@@ -37,7 +38,8 @@ static inline float erf_near(float a)
     p = p * z + 0x1.ce2ea4p-4f;
     p = p * z - 0x1.812746p-2f;
     p = p * z + 0x1.06eba8p-3f; /* 2 / sqrt(pi) - 1: the 1 is added without rounding it */
-    return a < 0x1p-60f ? a * 0x1.20dd76p0f : a + a * p; /* a * p must not be flushed where a is not */
+    /* a * p must not be flushed where a is not */
+    return a < 0x1p-60f ? a * 0x1.20dd76p0f : a + a * p;
 }
 
 /* 1 - erf(a) for a >= 0.7, with e = e^(-a^2): e t R(t), t = 1 / (1 + a / 2). */
@@ -64,7 +66,8 @@ static inline float erf_one(float x)
     return with_sign(a < 0.875f ? erf_near(a) : far, x);
 }
 
-/* The normal distribution, with a = |x| / sqrt 2 and e = e^(-a^2): the tail keeps its digits where 1 + erf would lose them. */
+/* The normal distribution, with a = |x| / sqrt 2 and e = e^(-a^2): the tail keeps its digits where
+ * 1 + erf would lose them. */
 static inline float normal_cdf_of(float x, float a, float e)
 {
     const float near = 0.5f * erf_near(a);
@@ -99,7 +102,8 @@ static inline float sigmoid_one(float x)
     return 1.0f / (1.0f + exp_one(-x));
 }
 
-/* With s = 1 / (1 + e^-2u): s + x s (1 - s) 2 u'; beyond +-16 the second term is 0, and its factors overflow. */
+/* With s = 1 / (1 + e^-2u): s + x s (1 - s) 2 u'; beyond +-16 the second term is 0, and its factors
+ * overflow. */
 static inline float gelu_tanh_slope(float x)
 {
     const float s = sigmoid_one(2.0f * gelu_inner(x));
@@ -114,7 +118,8 @@ static inline float silu_slope(float x)
     return s * (1.0f + x * (1.0f - s));
 }
 
-/* max(x, 0) + log(1 + e), e = e^-|x|. With u = 1 + e rounded, log(u) e / (u - 1) undoes the rounding of u. */
+/* max(x, 0) + log(1 + e), e = e^-|x|. With u = 1 + e rounded, log(u) e / (u - 1) undoes the
+ * rounding of u. */
 static inline float softplus_one(float x)
 {
     const float e = exp_one(-__builtin_fabsf(x)), u = 1.0f + e;
@@ -128,10 +133,12 @@ static inline float clamp_between(float x, float low, float high)
     return above > high ? high : above;
 }
 
-/* 2^t for t in double precision, as a float: |t| is cut at 200, results below 2^-126 are 0. e^r, r = ln 2 (t - k), to r^8 / 8!. */
+/* 2^t for t in double precision, as a float: |t| is cut at 200, results below 2^-126 are 0. e^r, r
+ * = ln 2 (t - k), to r^8 / 8!. */
 static inline float exp2_of(double t)
 {
-    const double low = t > -200.0 ? t : -200.0, bounded = low > 200.0 ? 200.0 : low; /* a NaN becomes -200 */
+    /* a NaN becomes -200 */
+    const double low = t > -200.0 ? t : -200.0, bounded = low > 200.0 ? 200.0 : low;
     const double shifted = bounded + 0x1.8p52, k = shifted - 0x1.8p52;
     const double r = (bounded - k) * 0x1.62e42fefa39efp-1;
     double p = 1.0 / 40320.0;
@@ -143,12 +150,14 @@ static inline float exp2_of(double t)
     p = p * r + 0.5;
     const float e = (float)(1.0 + (r + r * r * p)); /* in [0.7, 1.42) */
     const int32_t whole = (int32_t)k;
-    const uint32_t half = (uint32_t)(whole / 2), rest = (uint32_t)whole - half; /* 2^k in two factors, each a normal number */
+    /* 2^k in two factors, each a normal number */
+    const uint32_t half = (uint32_t)(whole / 2), rest = (uint32_t)whole - half;
     const float y = e * bits_float((half + 127u) << 23) * bits_float((rest + 127u) << 23);
     return y;
 }
 
-/* log2 of a positive normal x in double precision, error below 2^-40: k + 2 / ln 2 artanh(s), s = (m - 1) / (m + 1), to s^17. */
+/* log2 of a positive normal x in double precision, error below 2^-40: k + 2 / ln 2 artanh(s), s =
+ * (m - 1) / (m + 1), to s^17. */
 static inline double log2_of(float x)
 {
     const uint32_t bits = float_bits(x);
@@ -168,22 +177,28 @@ static inline double log2_of(float x)
     return k + (s + s * (z * p)) * 0x1.71547652b82fep1; /* 2 / ln 2 */
 }
 
-/* x^y = 2^(y log2 |x|), the exponent in double precision; error at most 0.51 ulp before flushing. Special values as C's pow (C11 F.10.4.4). A loop
- * that calls it does not become vectors. */
+/* x^y = 2^(y log2 |x|), the exponent in double precision; error at most 0.51 ulp before flushing.
+ * Special values as C's pow (C11 F.10.4.4). A loop that calls it does not become vectors. */
 static inline __attribute__((always_inline)) float pow_one(float x, float y)
 {
     const float a = __builtin_fabsf(x), ay = __builtin_fabsf(y);
     const float size = exp2_of((double)y * log2_of(a));
-    const float whole = (ay + 0x1p23f) - 0x1p23f;                          /* y rounded to an integer */
+    /* y rounded to an integer */
+    const float whole = (ay + 0x1p23f) - 0x1p23f;
     const float half = 0.5f * ay, half_whole = (half + 0x1p23f) - 0x1p23f; /* whole: y is even */
     const int32_t integer = (ay >= 0x1p23f ? 1 : 0) | (whole == ay ? 1 : 0);
-    const int32_t last_bit = (int32_t)(float_bits(ay) & 1u), left_over = half_whole != half ? 1 : 0, has_unit = ay < 0x1p24f ? 1 : 0;
+    const int32_t last_bit = (int32_t)(float_bits(ay) & 1u), left_over = half_whole != half ? 1 : 0,
+                  has_unit = ay < 0x1p24f ? 1 : 0;
     const int32_t odd = integer & has_unit & (ay >= 0x1p23f ? last_bit : left_over);
     const float inf = __builtin_inff();
     const float of_zero = y < 0.0f ? inf : 0.0f, of_inf = y < 0.0f ? 0.0f : inf;
-    const float below = a < 1.0f ? inf : 0.0f, above = a < 1.0f ? 0.0f : inf; /* |x| != 1 to the power of -inf, +inf */
+    /* |x| != 1 to the power of -inf, +inf */
+    const float below = a < 1.0f ? inf : 0.0f, above = a < 1.0f ? 0.0f : inf;
     const float finite = a == 0.0f ? of_zero : a > 0x1.fffffep127f ? of_inf : size;
-    const float large = ay > 0x1.fffffep127f ? (a == 1.0f ? 1.0f : y < 0.0f ? below : above) : finite;
+    const float large = ay > 0x1.fffffep127f ? (a == 1.0f  ? 1.0f
+                                                : y < 0.0f ? below
+                                                           : above)
+                                             : finite;
     const uint32_t sign = float_bits(x) & ((uint32_t)odd << 31);
     const float turned = bits_float(float_bits(large) ^ sign);
     const int32_t none = (x < 0.0f ? 1 : 0) & (integer ^ 1) & (a <= 0x1.fffffep127f ? 1 : 0);
@@ -193,8 +208,8 @@ static inline __attribute__((always_inline)) float pow_one(float x, float y)
     return y == 0.0f ? 1.0f : of_one;
 }
 
-/* p, written so that the compiler keeps it in the loop over i: it would make branches of conditions on p that stays the same, and such a loop
- * does not become vectors. */
+/* p, written so that the compiler keeps it in the loop over i: it would make branches of conditions
+ * on p that stays the same, and such a loop does not become vectors. */
 static inline float at_element(float p, int64_t i)
 {
     return p + 0.0f * (float)(int32_t)i;

@@ -1,10 +1,12 @@
-/* Template (included by tpl_table.h only): optimizer steps and norms over flat buffers (flat.h has the formulas). */
+/* Template (included by tpl_table.h only): optimizer steps and norms over flat buffers (flat.h has
+ * the formulas). */
 #ifndef LEVIN_KERNELS_CPU_TPL_FLAT_H
 #define LEVIN_KERNELS_CPU_TPL_FLAT_H
 
 #include "kernels/cpu/tpl_types.h"
 
-/* One block in f64: 16 virtual accumulators, then the same tree as for f32. Squares of floats are exact in f64. */
+/* One block in f64: 16 virtual accumulators, then the same tree as for f32. Squares of floats are
+ * exact in f64. */
 static void block_sumsq(const float *g, int64_t n, double *sum)
 {
     double lane[LANES] = {0.0};
@@ -44,7 +46,8 @@ static inline float trust_factor(double trust)
     return trust > 0.0 ? (float)trust : 1.0f;
 }
 
-static void sgd_plain(float *restrict w, const float *restrict grad, int64_t n, const lvni_flat_sgd_params *p)
+static void sgd_plain(float *restrict w, const float *restrict grad, int64_t n,
+                      const lvni_flat_sgd_params *p)
 {
     const float scale = (float)p->grad_scale, limit = clip_limit(p->clip_value);
     const float decay = (float)p->weight_decay, lr = (float)p->lr, trust = trust_factor(p->trust);
@@ -77,14 +80,16 @@ static void sgd(float *restrict w, const float *restrict grad, float *restrict m
     }
 }
 
-static void adamw(float *restrict w, const float *restrict grad, float *restrict m, float *restrict v, int64_t n,
-                  const lvni_flat_adamw_params *p)
+static void adamw(float *restrict w, const float *restrict grad, float *restrict m,
+                  float *restrict v, int64_t n, const lvni_flat_adamw_params *p)
 {
     const float scale = (float)p->grad_scale, limit = clip_limit(p->clip_value);
     const float keep = p->decoupled ? (float)(1.0 - p->lr * p->weight_decay) : 1.0f;
     const float decay = p->decoupled ? 0.0f : (float)p->weight_decay;
-    const float b1 = (float)p->beta1, c1 = (float)(1.0 - p->beta1), b2 = (float)p->beta2, c2 = (float)(1.0 - p->beta2);
-    const float step = (float)(p->lr / p->correction1), root = (float)__builtin_sqrt(p->correction2), eps = (float)p->eps;
+    const float b1 = (float)p->beta1, c1 = (float)(1.0 - p->beta1), b2 = (float)p->beta2,
+                c2 = (float)(1.0 - p->beta2);
+    const float step = (float)(p->lr / p->correction1),
+                root = (float)__builtin_sqrt(p->correction2), eps = (float)p->eps;
     for (int64_t i = 0; i < n; i++) {
         const float g = clamp_one(grad[i] * scale, limit) + decay * w[i];
         const float first = b1 * m[i] + c1 * g;

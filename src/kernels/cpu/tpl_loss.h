@@ -1,4 +1,5 @@
-/* Template (included by tpl_table.h only): rows of cross entropy, forward and gradient, and losses element by element. */
+/* Template (included by tpl_table.h only): rows of cross entropy, forward and gradient, and losses
+ * element by element. */
 #ifndef LEVIN_KERNELS_CPU_TPL_LOSS_H
 #define LEVIN_KERNELS_CPU_TPL_LOSS_H
 
@@ -25,7 +26,8 @@ static void row_log_sums(const float *restrict x, int64_t rows, int64_t k, float
 }
 
 /* sum w (top - x + log_sum) over a row; w NULL for ones. */
-static double row_smooth(const float *restrict x, const float *restrict w, int64_t k, float top, float log_sum)
+static double row_smooth(const float *restrict x, const float *restrict w, int64_t k, float top,
+                         float log_sum)
 {
     float term[LVNI_SUM_BLOCK];
     double total = 0.0;
@@ -43,8 +45,8 @@ static double row_smooth(const float *restrict x, const float *restrict w, int64
 }
 
 /* dx = a e^(x - top - log_sum) - c w; w NULL for ones. */
-static void row_slopes(const float *restrict x, const float *restrict w, int64_t k, const float kept[2], float a, float c,
-                       float *restrict dx)
+static void row_slopes(const float *restrict x, const float *restrict w, int64_t k,
+                       const float kept[2], float a, float c, float *restrict dx)
 {
     const float top = kept[0], log_sum = kept[1];
     for (int64_t i = 0; i < k; i++) {
@@ -70,7 +72,8 @@ static inline float size_of(float x)
 }
 
 /* `kind` and `beta` are constants of the loops below. */
-static inline __attribute__((always_inline)) float point_value(lvni_point_loss kind, float beta, float x, float t, float positive)
+static inline __attribute__((always_inline)) float point_value(lvni_point_loss kind, float beta,
+                                                               float x, float t, float positive)
 {
     const float d = x - t, size = size_of(d);
     switch (kind) {
@@ -78,12 +81,14 @@ static inline __attribute__((always_inline)) float point_value(lvni_point_loss k
     case LVNI_LOSS_ABSOLUTE: return size;
     case LVNI_LOSS_SMOOTH_L1: return size < beta ? 0.5f * d * d / beta : size - 0.5f * beta;
     case LVNI_LOSS_BINARY:
-        return (1.0f - t) * x + (1.0f + (positive - 1.0f) * t) * (log_one_plus(exp_one(-size_of(x))) + (x < 0.0f ? -x : 0.0f));
+        return (1.0f - t) * x + (1.0f + (positive - 1.0f) * t) *
+                                    (log_one_plus(exp_one(-size_of(x))) + (x < 0.0f ? -x : 0.0f));
     }
     return 0.0f;
 }
 
-static inline __attribute__((always_inline)) float point_slope(lvni_point_loss kind, float beta, float x, float t, float positive)
+static inline __attribute__((always_inline)) float point_slope(lvni_point_loss kind, float beta,
+                                                               float x, float t, float positive)
 {
     const float d = x - t;
     switch (kind) {
@@ -94,7 +99,8 @@ static inline __attribute__((always_inline)) float point_slope(lvni_point_loss k
         return d <= -beta ? -1.0f : high;
     }
     case LVNI_LOSS_BINARY: {
-        const float e = exp_one(-size_of(x)), part = (x < 0.0f ? 1.0f : e) / (1.0f + e); /* 1 - sigmoid(x) */
+        /* 1 - sigmoid(x) */
+        const float e = exp_one(-size_of(x)), part = (x < 0.0f ? 1.0f : e) / (1.0f + e);
         return (1.0f - t) - (1.0f + (positive - 1.0f) * t) * part;
     }
     }
@@ -102,13 +108,15 @@ static inline __attribute__((always_inline)) float point_slope(lvni_point_loss k
 }
 
 /* At most LVNI_SUM_BLOCK elements: the values, weighted, are summed. */
-static inline __attribute__((always_inline)) float point_sum(const lvni_point_rows *p, lvni_point_loss kind, int64_t n)
+static inline __attribute__((always_inline)) float point_sum(const lvni_point_rows *p,
+                                                             lvni_point_loss kind, int64_t n)
 {
     float value[LVNI_SUM_BLOCK];
     const float *restrict x = p->x, *restrict t = p->t, *restrict positive = p->positive;
     const float beta = p->beta;
     for (int64_t i = 0; i < n; i++) {
-        value[i] = point_value(kind, beta, x[i], t[i], kind == LVNI_LOSS_BINARY ? positive[i] : 1.0f);
+        value[i] =
+            point_value(kind, beta, x[i], t[i], kind == LVNI_LOSS_BINARY ? positive[i] : 1.0f);
     }
     for (int64_t i = 0; p->weight != NULL && i < n; i++) {
         value[i] = value[i] * p->weight[i];
@@ -127,13 +135,15 @@ static float point_loss(const lvni_point_rows *p, int64_t n)
     return 0.0f;
 }
 
-static inline __attribute__((always_inline)) void point_slopes(const lvni_point_rows *p, lvni_point_loss kind, float factor, float *restrict dx,
-                                                               int64_t n)
+static inline __attribute__((always_inline)) void point_slopes(const lvni_point_rows *p,
+                                                               lvni_point_loss kind, float factor,
+                                                               float *restrict dx, int64_t n)
 {
     const float *restrict x = p->x, *restrict t = p->t, *restrict positive = p->positive;
     const float beta = p->beta;
     for (int64_t i = 0; i < n; i++) {
-        dx[i] = point_slope(kind, beta, x[i], t[i], kind == LVNI_LOSS_BINARY ? positive[i] : 1.0f) * factor;
+        dx[i] = point_slope(kind, beta, x[i], t[i], kind == LVNI_LOSS_BINARY ? positive[i] : 1.0f) *
+                factor;
     }
     for (int64_t i = 0; p->weight != NULL && i < n; i++) {
         dx[i] = dx[i] * p->weight[i];

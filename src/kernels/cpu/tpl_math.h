@@ -1,6 +1,7 @@
-/* Template (included by tpl_table.h only): exp, log and uniform random numbers of one element in f32, written without
- * branches and calls so that loops over them become vectors. Only + - * / and bit operations, each rounded once: the same
- * bits on every instruction set. Denormal results are 0 and denormal arguments count as 0 (every thread flushes them). */
+/* Template (included by tpl_table.h only): exp, log and uniform random numbers of one element in
+ * f32, written without branches and calls so that loops over them become vectors. Only + - * / and
+ * bit operations, each rounded once: the same bits on every instruction set. Denormal results are 0
+ * and denormal arguments count as 0 (every thread flushes them). */
 #ifndef LEVIN_KERNELS_CPU_TPL_MATH_H
 #define LEVIN_KERNELS_CPU_TPL_MATH_H
 
@@ -10,7 +11,8 @@
 #define LN2_HI 0x1.62e4p-1f
 #define LN2_LO 0x1.7f7d1cp-20f
 
-/* e^x = 2^k e^r, |r| <= ln2 / 2, e^r by its Taylor series to r^7. Error at most 1.03 ulp (measured). */
+/* e^x = 2^k e^r, |r| <= ln2 / 2, e^r by its Taylor series to r^7. Error at most 1.03 ulp
+ * (measured). */
 static inline float exp_one(float x)
 {
     const float shifted = x * 0x1.715476p0f + 0x1.8p23f; /* round x / ln2 to an integer */
@@ -23,13 +25,17 @@ static inline float exp_one(float x)
     p = p * r + 1.0f / 6.0f;
     p = p * r + 0.5f;
     const float e = 1.0f + (r + r * r * p);
-    const float y = bits_float(float_bits(e) + (float_bits(shifted) << 23)); /* the low bits of `shifted` are k */
-    const float low = x < -0x1.5d589ep6f ? 0.0f : y;                         /* below ln 2^-126: flushed */
-    const float high = x > 0x1.62e42ep6f ? __builtin_inff() : low;           /* above ln of the largest float */
+    /* the low bits of `shifted` are k */
+    const float y = bits_float(float_bits(e) + (float_bits(shifted) << 23));
+    /* below ln 2^-126: flushed */
+    const float low = x < -0x1.5d589ep6f ? 0.0f : y;
+    /* above ln of the largest float */
+    const float high = x > 0x1.62e42ep6f ? __builtin_inff() : low;
     return x != x ? x : high;
 }
 
-/* x = 2^k m, m in [sqrt 1/2, sqrt 2); log m = 2 artanh(s), s = f / (2 + f), f = m - 1. Error at most 0.84 ulp (measured). */
+/* x = 2^k m, m in [sqrt 1/2, sqrt 2); log m = 2 artanh(s), s = f / (2 + f), f = m - 1. Error at
+ * most 0.84 ulp (measured). */
 static inline float log_one(float x)
 {
     const uint32_t bits = float_bits(x);
@@ -54,7 +60,8 @@ static inline float log_one(float x)
 }
 
 /* Philox 4x32-10 of counters first .. first + count - 1: four words each (rng.h). */
-static inline void philox_words(const lvni_rng *rng, uint32_t first, int count, uint32_t *restrict out)
+static inline void philox_words(const lvni_rng *rng, uint32_t first, int count,
+                                uint32_t *restrict out)
 {
     const uint32_t a = rng->a, b = rng->b, c = rng->c, key0 = rng->key.k[0], key1 = rng->key.k[1];
     for (int i = 0; i < count; i++) {

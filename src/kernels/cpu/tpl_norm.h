@@ -1,5 +1,5 @@
-/* Template (included by tpl_table.h only): what the loops of batch norm over a (rows, channels) table (tpl_norm.def) have in common
- * for all element types. */
+/* Template (included by tpl_table.h only): what the loops of batch norm over a (rows, channels)
+ * table (tpl_norm.def) have in common for all element types. */
 #ifndef LEVIN_KERNELS_CPU_TPL_NORM_H
 #define LEVIN_KERNELS_CPU_TPL_NORM_H
 
@@ -11,14 +11,17 @@ static inline int64_t block_rows(const lvni_norm_sums *s, int64_t block)
     return left < LVNI_ROW_BLOCK ? left : LVNI_ROW_BLOCK;
 }
 
-/* Blocks are joined in f64, in their order: mean first, then squared distances from it (Chan, Golub, LeVeque 1983). */
-static void norm_combine(const lvni_norm_sums *s, int64_t c0, int64_t c1, double *restrict mean, double *restrict m2)
+/* Blocks are joined in f64, in their order: mean first, then squared distances from it (Chan,
+ * Golub, LeVeque 1983). */
+static void norm_combine(const lvni_norm_sums *s, int64_t c0, int64_t c1, double *restrict mean,
+                         double *restrict m2)
 {
     const int64_t blocks = lvni_div_up(s->rows, LVNI_ROW_BLOCK), m = c1 - c0;
     memset(mean, 0, (size_t)m * sizeof *mean);
     memset(m2, 0, (size_t)m * sizeof *m2);
     for (int64_t b = 0; b < blocks; b++) {
-        const float *restrict k = s->shift + b * s->cols + c0, *restrict s1 = s->s1 + b * s->cols + c0;
+        const float *restrict k = s->shift + b * s->cols + c0, *restrict s1 =
+                                                                   s->s1 + b * s->cols + c0;
         const double n = (double)block_rows(s, b);
         for (int64_t j = 0; j < m; j++) {
             mean[j] += n * (double)k[j] + (double)s1[j];
@@ -29,7 +32,8 @@ static void norm_combine(const lvni_norm_sums *s, int64_t c0, int64_t c1, double
         mean[j] = mean[j] / all;
     }
     for (int64_t b = 0; b < blocks; b++) {
-        const float *restrict k = s->shift + b * s->cols + c0, *restrict s1 = s->s1 + b * s->cols + c0;
+        const float *restrict k = s->shift + b * s->cols + c0, *restrict s1 =
+                                                                   s->s1 + b * s->cols + c0;
         const float *restrict s2 = s->s2 + b * s->cols + c0;
         const double n = (double)block_rows(s, b), inverse = 1.0 / n;
         for (int64_t j = 0; j < m; j++) {
@@ -40,8 +44,10 @@ static void norm_combine(const lvni_norm_sums *s, int64_t c0, int64_t c1, double
     }
 }
 
-/* What the gradient of y hands on: all, or where relu let the value through; the forward's own expression decides. */
-static inline float gated(lvni_norm_gate gate, float dy, float y, float x, float mean, float scale, float shift)
+/* What the gradient of y hands on: all, or where relu let the value through; the forward's own
+ * expression decides. */
+static inline float gated(lvni_norm_gate gate, float dy, float y, float x, float mean, float scale,
+                          float shift)
 {
     if (gate == LVNI_GATE_OUTPUT) {
         return y > 0.0f ? dy : 0.0f;
@@ -51,8 +57,8 @@ static inline float gated(lvni_norm_gate gate, float dy, float y, float x, float
 
 /* Per-channel vectors, repeated for packed rows. */
 typedef struct packed_vectors {
-    float mean[PACKED_ROWS * PACK_LIMIT], scale[PACKED_ROWS * PACK_LIMIT], shift[PACKED_ROWS * PACK_LIMIT],
-        b[PACKED_ROWS * PACK_LIMIT], d[PACKED_ROWS * PACK_LIMIT];
+    float mean[PACKED_ROWS * PACK_LIMIT], scale[PACKED_ROWS * PACK_LIMIT],
+        shift[PACKED_ROWS * PACK_LIMIT], b[PACKED_ROWS * PACK_LIMIT], d[PACKED_ROWS * PACK_LIMIT];
 } packed_vectors;
 
 static lvni_norm_vectors pack_vectors(const lvni_norm_vectors *v, int64_t cols, packed_vectors *p)

@@ -1,4 +1,5 @@
-/* Template (included by tpl_table.h only): what max pooling of (H, W, C) images (tpl_pool.def) has in common for all element types. */
+/* Template (included by tpl_table.h only): what max pooling of (H, W, C) images (tpl_pool.def) has
+ * in common for all element types. */
 #ifndef LEVIN_KERNELS_CPU_TPL_POOL_H
 #define LEVIN_KERNELS_CPU_TPL_POOL_H
 

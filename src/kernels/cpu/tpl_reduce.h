@@ -45,8 +45,10 @@ static void row_sums(const float *x, int64_t rows, int64_t n, float *y)
     }
 }
 
-/* acc[j] += rows of x: four rows at a time (two additions of two), so that acc is touched once per four. */
-static inline void add_rows(const float *restrict x, int64_t rows, int64_t cols, int64_t stride, float *restrict acc)
+/* acc[j] += rows of x: four rows at a time (two additions of two), so that acc is touched once per
+ * four. */
+static inline void add_rows(const float *restrict x, int64_t rows, int64_t cols, int64_t stride,
+                            float *restrict acc)
 {
     int64_t r = 0;
     for (; r + 4 <= rows; r += 4) {
@@ -82,7 +84,8 @@ static void col_sums(const float *x, int64_t rows, int64_t cols, int64_t stride,
     }
 }
 
-static void combine(const float *restrict partial, int64_t blocks, int64_t cols, double divisor, float *restrict y)
+static void combine(const float *restrict partial, int64_t blocks, int64_t cols, double divisor,
+                    float *restrict y)
 {
     double total[COLUMN_CHUNK];
     for (int64_t c = 0; c < cols; c += COLUMN_CHUNK) {
@@ -113,10 +116,12 @@ static inline float max_lanes(const float lane[LANES])
     for (int j = 0; j < 8; j++) {
         s[j] = larger(lane[j], lane[j + 8]);
     }
-    return larger(larger(larger(s[0], s[4]), larger(s[2], s[6])), larger(larger(s[1], s[5]), larger(s[3], s[7])));
+    return larger(larger(larger(s[0], s[4]), larger(s[2], s[6])),
+                  larger(larger(s[1], s[5]), larger(s[3], s[7])));
 }
 
-/* The largest of n >= 1 elements; a NaN counts as the largest. Which of equal values (0 and -0) is open. */
+/* The largest of n >= 1 elements; a NaN counts as the largest. Which of equal values (0 and -0) is
+ * open. */
 static inline float max_any(const float *x, int64_t n)
 {
     float lane[LANES];
@@ -163,7 +168,8 @@ static void row_max(const float *x, int64_t rows, int64_t n, float *value, int64
     }
 }
 
-static void col_max(const float *restrict x, int64_t rows, int64_t cols, float *restrict value, int64_t *restrict index)
+static void col_max(const float *restrict x, int64_t rows, int64_t cols, float *restrict value,
+                    int64_t *restrict index)
 {
     float best[COLUMN_CHUNK];
     int32_t at[COLUMN_CHUNK];

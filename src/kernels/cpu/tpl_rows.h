@@ -1,12 +1,13 @@
-/* Template (included by tpl_table.h only): softmax and log-softmax of rows, forward and gradient side by side. */
+/* Template (included by tpl_table.h only): softmax and log-softmax of rows, forward and gradient
+ * side by side. */
 #ifndef LEVIN_KERNELS_CPU_TPL_ROWS_H
 #define LEVIN_KERNELS_CPU_TPL_ROWS_H
 
 #include "kernels/cpu/tpl_math.h"
 #include "kernels/cpu/tpl_reduce.h"
 
-/* Rows up to SHORT_ROW classes are worked on in a buffer filled up to whole vectors with -inf, whose e^x is 0: loops
- * without tails. Returns the length. */
+/* Rows up to SHORT_ROW classes are worked on in a buffer filled up to whole vectors with -inf,
+ * whose e^x is 0: loops without tails. Returns the length. */
 static inline int64_t pad_row(const float *restrict row, int64_t k, float *restrict buffer)
 {
     const int64_t whole = (k + LANES - 1) / LANES * LANES;
@@ -68,7 +69,8 @@ static inline double dot_long(const float *restrict a, const float *restrict b, 
     return total;
 }
 
-static void softmax_grad(const float *restrict dy, const float *restrict y, float *restrict dx, int64_t rows, int64_t k)
+static void softmax_grad(const float *restrict dy, const float *restrict y, float *restrict dx,
+                         int64_t rows, int64_t k)
 {
     for (int64_t r = 0; r < rows; r++) {
         const float *restrict d = dy + r * k, *restrict p = y + r * k;
@@ -94,7 +96,8 @@ static inline double exp_sum_long(const float *restrict x, float top, int64_t n)
     return total;
 }
 
-static inline void subtract_row(const float *restrict x, float top, float log_sum, float *restrict y, int64_t n)
+static inline void subtract_row(const float *restrict x, float top, float log_sum,
+                                float *restrict y, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
         y[i] = (x[i] - top) - log_sum;
@@ -120,7 +123,8 @@ static void log_softmax(const float *restrict x, float *restrict y, int64_t rows
     }
 }
 
-static void log_softmax_grad(const float *restrict dy, const float *restrict y, float *restrict dx, int64_t rows, int64_t k)
+static void log_softmax_grad(const float *restrict dy, const float *restrict y, float *restrict dx,
+                             int64_t rows, int64_t k)
 {
     for (int64_t r = 0; r < rows; r++) {
         const float *restrict d = dy + r * k, *restrict p = y + r * k;

@@ -1,6 +1,7 @@
-/* The template of the own kernels: included once by each of isa_v2.c, isa_v3.c and isa_v4.c, which set LVNI_VEC_TABLE (name
- * of the table), LVNI_VEC_NAME and LVNI_W (floats in a register). Everything else here is static, so that no function
- * compiled for a larger instruction set can be linked in place of a smaller one's. */
+/* The template of the own kernels: included once by each of isa_v2.c, isa_v3.c and isa_v4.c, which
+ * set LVNI_VEC_TABLE (name of the table), LVNI_VEC_NAME and LVNI_W (floats in a register).
+ * Everything else here is static, so that no function compiled for a larger instruction set can be
+ * linked in place of a smaller one's. */
 #ifndef LEVIN_KERNELS_CPU_TPL_TABLE_H
 #define LEVIN_KERNELS_CPU_TPL_TABLE_H
 
@@ -16,7 +17,8 @@
 #include "kernels/cpu/tpl_rows.h"
 #include "kernels/cpu/tpl_windows.h"
 
-/* What is compiled once per element type: memory holds ELEM, GET reads it as f32, PUT rounds f32 to it. */
+/* What is compiled once per element type: memory holds ELEM, GET reads it as f32, PUT rounds f32 to
+ * it. */
 #define ELEM float
 #define NAMED(function) function##_f32
 #define GET(value) (value)
@@ -45,34 +47,48 @@
 #undef GET
 #undef PUT
 
-#define NORM_LOOPS(type) {norm_sums_##type, norm_apply_##type, norm_grad_sums_##type, norm_grad_apply_##type}
-#define EACH(function) {[LVNI_ELEM_F32] = function##_f32, [LVNI_ELEM_BF16] = function##_bf16}
-#define MODES(function) {[LVNI_VV] = function##_vv, [LVNI_VS] = function##_vs, [LVNI_SV] = function##_sv}
+#define NORM_LOOPS(type)                                                                           \
+    {                                                                                              \
+        norm_sums_##type, norm_apply_##type, norm_grad_sums_##type, norm_grad_apply_##type         \
+    }
+#define EACH(function)                                                                             \
+    {                                                                                              \
+        [LVNI_ELEM_F32] = function##_f32, [LVNI_ELEM_BF16] = function##_bf16                       \
+    }
+#define MODES(function)                                                                            \
+    {                                                                                              \
+        [LVNI_VV] = function##_vv, [LVNI_VS] = function##_vs, [LVNI_SV] = function##_sv            \
+    }
 
 const lvni_vec LVNI_VEC_TABLE = {
     .name = LVNI_VEC_NAME,
-    .unary = {
+    .unary =
+        {
 #define LVNI_UNARY(op, expression) [LVNI_UNARY_##op] = unary_##op,
 #define LVNI_UNARY_ATTR(op, attr_type, first, second, expression) [LVNI_UNARY_##op] = unary_##op,
 #include "kernels/cpu/map.def"
-    },
-    .pair = {
+        },
+    .pair =
+        {
 #define LVNI_PAIR(op, expression) [LVNI_PAIR_##op] = pair_##op,
 #define LVNI_PAIR_ATTR(op, attr_type, first, second, expression) [LVNI_PAIR_##op] = pair_##op,
 #include "kernels/cpu/map.def"
-    },
-    .binary[LVNI_ELEM_F32] = {
+        },
+    .binary[LVNI_ELEM_F32] =
+        {
 #define LVNI_BINARY(op, expression) [LVNI_BINARY_##op] = MODES(binary_##op),
 #include "kernels/cpu/map.def"
-    },
-    .binary[LVNI_ELEM_BF16] = {
+        },
+    .binary[LVNI_ELEM_BF16] =
+        {
 #define LVNI_BINARY(op, expression) [LVNI_BINARY_##op] = MODES(binary_bf16_##op),
 #include "kernels/cpu/map.def"
-    },
-    .compare = {
+        },
+    .compare =
+        {
 #define LVNI_COMPARE(op, condition) [LVNI_COMPARE_##op] = MODES(compare_##op),
 #include "kernels/cpu/map.def"
-    },
+        },
     .from_bf16 = from_bf16,
     .to_bf16 = to_bf16,
     .from_f16 = from_f16,

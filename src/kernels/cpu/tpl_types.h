@@ -1,8 +1,10 @@
-/* Template (included by tpl_table.h only): vectors of this instruction set and the 16 virtual accumulators.
+/* Template (included by tpl_table.h only): vectors of this instruction set and the 16 virtual
+ * accumulators.
  *
- * Two ways of writing a loop are used, both with the same bits everywhere: plain loops over elements (the compiler may use
- * any width, each element is computed alone), and native vectors of LVNI_W floats where order matters. Virtual accumulator
- * j takes elements j, j + 16, j + 32, ...; the 16 are added in one fixed tree. */
+ * Two ways of writing a loop are used, both with the same bits everywhere: plain loops over
+ * elements (the compiler may use any width, each element is computed alone), and native vectors of
+ * LVNI_W floats where order matters. Virtual accumulator j takes elements j, j + 16, j + 32, ...;
+ * the 16 are added in one fixed tree. */
 #ifndef LEVIN_KERNELS_CPU_TPL_TYPES_H
 #define LEVIN_KERNELS_CPU_TPL_TYPES_H
 
@@ -16,7 +18,14 @@ typedef float vf __attribute__((vector_size(LVNI_W * 4)));
 typedef int32_t vi __attribute__((vector_size(LVNI_W * 4)));
 typedef float vf_mem __attribute__((vector_size(LVNI_W * 4), aligned(4), may_alias));
 
-enum { LANES = 16, SHORT_ROW = 64, PARTS = LANES / LVNI_W, PACKED_ROWS = 16, PACK_LIMIT = 64, COLUMN_CHUNK = 512 };
+enum {
+    LANES = 16,
+    SHORT_ROW = 64,
+    PARTS = LANES / LVNI_W,
+    PACKED_ROWS = 16,
+    PACK_LIMIT = 64,
+    COLUMN_CHUNK = 512
+};
 
 static inline vf load(const float *p)
 {
@@ -33,8 +42,8 @@ static inline vf select_vf(vi mask, vf a, vf b)
     return (vf)((mask & (vi)a) | (~mask & (vi)b));
 }
 
-/* LVNI_W bytes to and from integers: the only place where the compiler's own conversion is too slow (it goes through single
- * elements). Values are 0 to 255. */
+/* LVNI_W bytes to and from integers: the only place where the compiler's own conversion is too slow
+ * (it goes through single elements). Values are 0 to 255. */
 static inline vi load_bytes(const uint8_t *p)
 {
 #if LVNI_W == 16
@@ -53,7 +62,8 @@ static inline void store_bytes(uint8_t *p, vi v)
 #if LVNI_W == 16
     _mm_storeu_si128((__m128i_u *)p, _mm512_cvtepi32_epi8((__m512i)v));
 #elif LVNI_W == 8
-    const __m128i words = _mm_packus_epi32(_mm256_castsi256_si128((__m256i)v), _mm256_extracti128_si256((__m256i)v, 1));
+    const __m128i words = _mm_packus_epi32(_mm256_castsi256_si128((__m256i)v),
+                                           _mm256_extracti128_si256((__m256i)v, 1));
     _mm_storel_epi64((__m128i_u *)p, _mm_packus_epi16(words, words));
 #else
     const __m128i words = _mm_packus_epi32((__m128i)v, (__m128i)v);
@@ -86,7 +96,8 @@ static inline float add_lanes(const float lane[LANES])
     return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
 }
 
-/* Tables of few columns are read as if 16 rows were one, so that vectors are full. Fixed by the shape alone. */
+/* Tables of few columns are read as if 16 rows were one, so that vectors are full. Fixed by the
+ * shape alone. */
 static inline bool packs(int64_t cols)
 {
     return cols < PACK_LIMIT && cols % LANES != 0;
@@ -100,7 +111,8 @@ static inline void repeat_row(const float *row, int64_t cols, float *out)
     }
 }
 
-/* Add up the packed rows of sums (fixed tree: 8 apart, then 4, 2, 1); the result is the first `cols` values. */
+/* Add up the packed rows of sums (fixed tree: 8 apart, then 4, 2, 1); the result is the first
+ * `cols` values. */
 static inline void unpack_sums(float *sums, int64_t cols)
 {
     for (int64_t half = PACKED_ROWS / 2; half >= 1; half /= 2) {

@@ -1,4 +1,5 @@
-/* Template (included by tpl_table.h only): windows added back onto the row of pixels they were cut from. */
+/* Template (included by tpl_table.h only): windows added back onto the row of pixels they were cut
+ * from. */
 #ifndef LEVIN_KERNELS_CPU_TPL_WINDOWS_H
 #define LEVIN_KERNELS_CPU_TPL_WINDOWS_H
 
@@ -15,7 +16,8 @@ static inline void add_run(const float *x, float *y, int64_t n)
     }
 }
 
-/* Windows that overlap in memory follow each other at a distance: a load right behind the store it needs would wait. */
+/* Windows that overlap in memory follow each other at a distance: a load right behind the store it
+ * needs would wait. */
 static void add_windows(const lvni_windows *w, int64_t pixels, float *y)
 {
     const int64_t apart = lvni_div_up(w->kernel, w->stride);
@@ -24,7 +26,8 @@ static void add_windows(const lvni_windows *w, int64_t pixels, float *y)
             const int64_t left = o * w->stride - w->padding, first = left < 0 ? -left : 0;
             const int64_t last = left + w->kernel > pixels ? pixels - left : w->kernel;
             if (first < last) {
-                add_run(w->x + o * w->step + first * w->c, y + (left + first) * w->c, (last - first) * w->c);
+                add_run(w->x + o * w->step + first * w->c, y + (left + first) * w->c,
+                        (last - first) * w->c);
             }
         }
     }

@@ -1,5 +1,6 @@
-/* The shared copies of weights (weights_cache.h). Locks: the map's lock, never held while a copy is filled; then the copy's
- * own. A copy in use is pinned, so it can be dropped from the map but not freed. */
+/* The shared copies of weights (weights_cache.h). Locks: the map's lock, never held while a copy is
+ * filled; then the copy's own. A copy in use is pinned, so it can be dropped from the map but not
+ * freed. */
 #include "kernels/cpu/weights_cache.h"
 
 #include "kernels/kernels.h"
@@ -11,11 +12,11 @@ enum { BUCKETS = 1024 };
 struct lvni_weights_copy {
     lvni_weights_copy *next; /* in the bucket */
     uint64_t id, format;
-    uint64_t used;           /* clock of the last acquire */
-    int pins;                /* under the map's lock */
-    bool dropped;            /* no longer in the map: freed by the last release */
+    uint64_t used; /* clock of the last acquire */
+    int pins;      /* under the map's lock */
+    bool dropped;  /* no longer in the map: freed by the last release */
     size_t bytes;
-    pthread_mutex_t lock;    /* of what follows */
+    pthread_mutex_t lock; /* of what follows */
     bool filled;
     uint64_t version;
     void *data;
@@ -51,7 +52,8 @@ static void drop(lvni_weights_copy **at)
     }
 }
 
-/* Makes room for one more copy of `bytes`: the limit is for models that nobody forgot, so the search may be slow. */
+/* Makes room for one more copy of `bytes`: the limit is for models that nobody forgot, so the
+ * search may be slow. */
 static void make_room(uint64_t bytes)
 {
     while (n_copies > 0 && (n_copies + 1 > max_copies || n_bytes + bytes > max_bytes)) {
@@ -113,8 +115,8 @@ static lvni_weights_copy *pin(uint64_t id, uint64_t format, size_t bytes)
     return c;
 }
 
-lvn_status lvni_weights_acquire(lvni_dnn_prim *p, dnnl_stream_t stream, const lvn_tensor *w, void *scratch,
-                                lvni_weights_copy **out)
+lvn_status lvni_weights_acquire(lvni_dnn_prim *p, dnnl_stream_t stream, const lvn_tensor *w,
+                                void *scratch, lvni_weights_copy **out)
 {
     lvni_weights_copy *c = pin(w->id, p->format, p->chosen_bytes);
     if (c == NULL) {

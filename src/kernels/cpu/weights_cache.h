@@ -1,8 +1,10 @@
-/* Convolution weights in the layouts oneDNN wants, copied once per change and shared by all lanes. Used by onednn_conv.c.
+/* Convolution weights in the layouts oneDNN wants, copied once per change and shared by all lanes.
+ * Used by onednn_conv.c.
  *
- * A copy belongs to (tensor id, layout) and is refreshed in place when the tensor's version moved, so a training step
- * allocates nothing. Whoever changes weights does so while no lane computes with them. Copies go when their tensor is
- * forgotten (lvni_cpu_weights_forget in kernels.h) or when the limit is reached, the least recently used first. */
+ * A copy belongs to (tensor id, layout) and is refreshed in place when the tensor's version moved,
+ * so a training step allocates nothing. Whoever changes weights does so while no lane computes with
+ * them. Copies go when their tensor is forgotten (lvni_cpu_weights_forget in kernels.h) or when the
+ * limit is reached, the least recently used first. */
 #ifndef LEVIN_KERNELS_CPU_WEIGHTS_CACHE_H
 #define LEVIN_KERNELS_CPU_WEIGHTS_CACHE_H
 
@@ -11,9 +13,10 @@
 
 typedef struct lvni_weights_copy lvni_weights_copy;
 
-/* w in p's layout; the copy stays as it is until lvni_weights_release. `scratch`: p->reorder_scratch_bytes. Thread-safe. */
-lvn_status lvni_weights_acquire(lvni_dnn_prim *p, dnnl_stream_t stream, const lvn_tensor *w, void *scratch,
-                                lvni_weights_copy **out);
+/* w in p's layout; the copy stays as it is until lvni_weights_release. `scratch`:
+ * p->reorder_scratch_bytes. Thread-safe. */
+lvn_status lvni_weights_acquire(lvni_dnn_prim *p, dnnl_stream_t stream, const lvn_tensor *w,
+                                void *scratch, lvni_weights_copy **out);
 const void *lvni_weights_data(const lvni_weights_copy *c);
 void lvni_weights_release(lvni_weights_copy *c);
 

@@ -1,4 +1,5 @@
-/* where: an element of one tensor or of another, with broadcasting of all three. Called through the op table (kernels.h). */
+/* where: an element of one tensor or of another, with broadcasting of all three. Called through the
+ * op table (kernels.h). */
 #include "kernels/cpu/par.h"
 #include "kernels/kernels_decl.h"
 
@@ -52,20 +53,21 @@ static void join_axes(const lvni_args *args, where_job *j)
 }
 
 /* n elements; steps are 0 or 1. */
-#define PICK(bits)                                                                                                                \
-    static void pick_##bits(const uint8_t *c, int64_t sc, const void *left, int64_t sa, const void *right, int64_t sb, void *result, int64_t n) \
-    {                                                                                                                             \
-        const uint##bits##_t *restrict a = left, *restrict b = right;                                                             \
-        uint##bits##_t *restrict y = result;                                                                                      \
-        if (sc == 1 && sa == 1 && sb == 1) {                                                                                      \
-            for (int64_t i = 0; i < n; i++) {                                                                                     \
-                y[i] = c[i] != 0 ? a[i] : b[i];                                                                                   \
-            }                                                                                                                     \
-            return;                                                                                                               \
-        }                                                                                                                         \
-        for (int64_t i = 0; i < n; i++) {                                                                                         \
-            y[i] = c[i * sc] != 0 ? a[i * sa] : b[i * sb];                                                                        \
-        }                                                                                                                         \
+#define PICK(bits)                                                                                 \
+    static void pick_##bits(const uint8_t *c, int64_t sc, const void *left, int64_t sa,            \
+                            const void *right, int64_t sb, void *result, int64_t n)                \
+    {                                                                                              \
+        const uint##bits##_t *restrict a = left, *restrict b = right;                              \
+        uint##bits##_t *restrict y = result;                                                       \
+        if (sc == 1 && sa == 1 && sb == 1) {                                                       \
+            for (int64_t i = 0; i < n; i++) {                                                      \
+                y[i] = c[i] != 0 ? a[i] : b[i];                                                    \
+            }                                                                                      \
+            return;                                                                                \
+        }                                                                                          \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            y[i] = c[i * sc] != 0 ? a[i * sa] : b[i * sb];                                         \
+        }                                                                                          \
     }
 PICK(8)
 PICK(16)
@@ -106,14 +108,18 @@ static void rows_range(const void *job, int64_t begin, int64_t end)
 static void flat_range(const void *job, int64_t begin, int64_t end)
 {
     const where_job *j = job;
-    pick(j, (const int64_t[]){begin * j->step[0][0], begin * j->step[1][0], begin * j->step[2][0]}, begin, end - begin);
+    pick(j, (const int64_t[]){begin * j->step[0][0], begin * j->step[1][0], begin * j->step[2][0]},
+         begin, end - begin);
 }
 
 lvn_status lvni_cpu_where(const lvni_args *args)
 {
     const int64_t n = lvn_numel(args->out[0]);
-    where_job j = {.bytes = lvn_dtype_size(args->out[0]->dtype), .condition = args->in[0]->data, .a = args->in[1]->data,
-                   .b = args->in[2]->data, .y = args->out[0]->data};
+    where_job j = {.bytes = lvn_dtype_size(args->out[0]->dtype),
+                   .condition = args->in[0]->data,
+                   .a = args->in[1]->data,
+                   .b = args->in[2]->data,
+                   .y = args->out[0]->data};
     if (n == 0) {
         return LVN_OK;
     }

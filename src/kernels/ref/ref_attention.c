@@ -1,5 +1,6 @@
-/* Reference kernels: scaled dot-product attention (Vaswani et al. 2017, eq. 1), of separate tensors or of one that holds q, k
- * and v side by side. One query at a time; the gradient finds the probabilities again from the log of their sum. */
+/* Reference kernels: scaled dot-product attention (Vaswani et al. 2017, eq. 1), of separate tensors
+ * or of one that holds q, k and v side by side. One query at a time; the gradient finds the
+ * probabilities again from the log of their sum. */
 #include "kernels/ref/ref_impl.h"
 
 #include "core/math.h"
@@ -9,7 +10,8 @@ typedef struct view {
     int64_t step; /* doubles from one position to the next */
 } view;
 
-/* All (sample, head) pairs of an op; `position` 0 of sample n, head h of a tensor with `width` features per head. */
+/* All (sample, head) pairs of an op; `position` 0 of sample n, head h of a tensor with `width`
+ * features per head. */
 typedef struct attention {
     int64_t n, heads, queries, keys, d, e;
     bool packed; /* q, k, v in one tensor */
@@ -26,7 +28,8 @@ static view plain(const lvn_tensor *t, int64_t n, int64_t h)
 static view part(const lvn_tensor *qkv, int64_t n, int64_t h, int which)
 {
     const int64_t width = qkv->shape[4], step = 3 * qkv->shape[3] * width;
-    return (view){(double *)qkv->data + n * qkv->shape[1] * step + (which * qkv->shape[3] + h) * width, step};
+    return (view){
+        (double *)qkv->data + n * qkv->shape[1] * step + (which * qkv->shape[3] + h) * width, step};
 }
 
 /* One head of one sample. */
@@ -75,7 +78,8 @@ static void forward_query(const attention *a, const head *h, int64_t t)
     h->log_sums[t] = top + lvni_log(sum);
 }
 
-/* p = softmax(scores): dv_s += p_s dy, dscore_s = p_s (dy . v_s - dy . y) scale, dq += dscore_s k_s, dk_s += dscore_s q. */
+/* p = softmax(scores): dv_s += p_s dy, dscore_s = p_s (dy . v_s - dy . y) scale, dq += dscore_s
+ * k_s, dk_s += dscore_s q. */
 static void backward_query(const attention *a, const head *h, int64_t t)
 {
     const int64_t seen = a->attr.causal ? t + 1 : a->keys;
@@ -102,17 +106,22 @@ static attention describe(const lvni_args *args, int first, bool packed)
     const lvn_tensor *q = args->in[first];
     const lvni_attention_attr *attr = args->attr;
     if (packed) {
-        return (attention){q->shape[0], q->shape[3], q->shape[1], q->shape[1], q->shape[4], q->shape[4], true, *attr};
+        return (attention){q->shape[0], q->shape[3], q->shape[1], q->shape[1],
+                           q->shape[4], q->shape[4], true,        *attr};
     }
     const lvn_tensor *k = args->in[first + 1], *v = args->in[first + 2];
-    return (attention){q->shape[0], q->shape[2], q->shape[1], k->shape[1], q->shape[3], v->shape[3], false, *attr};
+    return (attention){q->shape[0], q->shape[2], q->shape[1], k->shape[1],
+                       q->shape[3], v->shape[3], false,       *attr};
 }
 
 static head inputs_of(const attention *a, const lvni_args *args, int first, int64_t n, int64_t h)
 {
     const lvn_tensor *const *in = args->in + first;
-    return a->packed ? (head){.q = part(in[0], n, h, 0), .k = part(in[0], n, h, 1), .v = part(in[0], n, h, 2)}
-                     : (head){.q = plain(in[0], n, h), .k = plain(in[1], n, h), .v = plain(in[2], n, h)};
+    return a->packed
+               ? (head){.q = part(in[0], n, h, 0),
+                        .k = part(in[0], n, h, 1),
+                        .v = part(in[0], n, h, 2)}
+               : (head){.q = plain(in[0], n, h), .k = plain(in[1], n, h), .v = plain(in[2], n, h)};
 }
 
 static lvn_status forward(const lvni_args *args, bool packed)

@@ -1,9 +1,11 @@
-/* Reference kernels: powers of two operands, the smaller and the larger, comparisons, choice by a condition; with broadcasting. */
+/* Reference kernels: powers of two operands, the smaller and the larger, comparisons, choice by a
+ * condition; with broadcasting. */
 #include "kernels/ref/ref_impl.h"
 
 #include "core/math.h"
 
-/* The elements of both inputs (from input `first` on) that broadcasting shows at element e of the result. */
+/* The elements of both inputs (from input `first` on) that broadcasting shows at element e of the
+ * result. */
 static void operands(const lvni_args *args, int first, int64_t e, double *a, double *b)
 {
     int64_t at[LVN_MAX_NDIM];
@@ -13,21 +15,21 @@ static void operands(const lvni_args *args, int first, int64_t e, double *a, dou
     *b = ref_in(args, first + 1)[ref_broadcast_index(args->in[first + 1], ndim, at)];
 }
 
-#define OF_TWO(op, type, expression)                    \
-    lvn_status lvni_ref_##op(const lvni_args *args)     \
-    {                                                   \
-        type *y = args->out[0]->data;                   \
-        const int64_t n = lvn_numel(args->out[0]);      \
-        for (int64_t e = 0; e < n; e++) {               \
-            double a, b;                                \
-            operands(args, 0, e, &a, &b);               \
-            y[e] = (expression);                        \
-        }                                               \
-        return LVN_OK;                                  \
+#define OF_TWO(op, type, expression)                                                               \
+    lvn_status lvni_ref_##op(const lvni_args *args)                                                \
+    {                                                                                              \
+        type *y = args->out[0]->data;                                                              \
+        const int64_t n = lvn_numel(args->out[0]);                                                 \
+        for (int64_t e = 0; e < n; e++) {                                                          \
+            double a, b;                                                                           \
+            operands(args, 0, e, &a, &b);                                                          \
+            y[e] = (expression);                                                                   \
+        }                                                                                          \
+        return LVN_OK;                                                                             \
     }
 
 OF_TWO(pow, double, lvni_pow(a, b))
-OF_TWO(pow_grad_base, double, b == 0.0 ? 0.0 : b *lvni_pow(a, b - 1.0))
+OF_TWO(pow_grad_base, double, b == 0.0 ? 0.0 : b * lvni_pow(a, b - 1.0))
 OF_TWO(pow_grad_exponent, double, a == 0.0 && b >= 0.0 ? 0.0 : lvni_pow(a, b) * lvni_log(a))
 OF_TWO(minimum, double, a != a || a < b ? a : b)
 OF_TWO(maximum, double, a != a || a > b ? a : b)

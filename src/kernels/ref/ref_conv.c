@@ -1,5 +1,6 @@
 /* Reference kernels: convolution and its two gradients. All three visit the same terms
- *     y[n][oh][ow][o] += x[n][oh * stride - padding + kh * dilation][...][group of o][i] * w[o][kh][kw][i]
+ *     y[n][oh][ow][o] += x[n][oh * stride - padding + kh * dilation][...][group of o][i] *
+ *       w[o][kh][kw][i]
  * and differ in which of the three tensors is summed into. */
 #include "kernels/ref/ref_impl.h"
 
@@ -15,8 +16,9 @@ typedef struct sizes {
 typedef void (*visitor)(term t, double *sum, const double *p, const double *q);
 
 /* One place of the window: all input channels of the group of o. */
-static void visit_channels(const sizes *s, const lvni_conv_attr *a, int64_t pixel, int64_t tap, int64_t y,
-                           int64_t o, visitor visit, double *sum, const double *p, const double *q)
+static void visit_channels(const sizes *s, const lvni_conv_attr *a, int64_t pixel, int64_t tap,
+                           int64_t y, int64_t o, visitor visit, double *sum, const double *p,
+                           const double *q)
 {
     const int64_t per_group = s->i / a->groups;
     const int64_t group = o / (s->o / a->groups);
@@ -30,8 +32,8 @@ static void visit_channels(const sizes *s, const lvni_conv_attr *a, int64_t pixe
 }
 
 /* One output element: all places of its window that lie in the picture. */
-static void visit_window(const sizes *s, const lvni_conv_attr *a, int64_t y, visitor visit, double *sum,
-                         const double *p, const double *q)
+static void visit_window(const sizes *s, const lvni_conv_attr *a, int64_t y, visitor visit,
+                         double *sum, const double *p, const double *q)
 {
     const int64_t o = y % s->o, ow = y / s->o % s->ow, oh = y / s->o / s->ow % s->oh,
                   n = y / s->o / s->ow / s->oh;
@@ -40,14 +42,15 @@ static void visit_window(const sizes *s, const lvni_conv_attr *a, int64_t y, vis
             const int64_t h = oh * a->stride[0] - a->padding[0] + kh * a->dilation[0];
             const int64_t w = ow * a->stride[1] - a->padding[1] + kw * a->dilation[1];
             if (h >= 0 && h < s->h && w >= 0 && w < s->w) {
-                visit_channels(s, a, (n * s->h + h) * s->w + w, kh * s->kw + kw, y, o, visit, sum, p, q);
+                visit_channels(s, a, (n * s->h + h) * s->w + w, kh * s->kw + kw, y, o, visit, sum,
+                               p, q);
             }
         }
     }
 }
 
-static void visit_all(const sizes *s, const lvni_conv_attr *a, visitor visit, double *sum, const double *p,
-                      const double *q)
+static void visit_all(const sizes *s, const lvni_conv_attr *a, visitor visit, double *sum,
+                      const double *p, const double *q)
 {
     const int64_t outputs = s->n * s->oh * s->ow * s->o;
     for (int64_t y = 0; y < outputs; y++) {

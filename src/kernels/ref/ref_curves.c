@@ -1,4 +1,5 @@
-/* Reference kernels: functions of one element beyond arithmetic, and their gradients as in the textbook. */
+/* Reference kernels: functions of one element beyond arithmetic, and their gradients as in the
+ * textbook. */
 #include "kernels/ref/ref_impl.h"
 
 #include "core/math.h"
@@ -55,40 +56,40 @@ static double gelu_tanh_slope(double x)
 }
 
 /* One op per line: of x and its attribute; gradients of dy and k, what the forward kept. */
-#define OF_X(op, attr_type, expression)                       \
-    lvn_status lvni_ref_##op(const lvni_args *args)           \
-    {                                                         \
-        const attr_type *attr = args->attr;                   \
-        (void)attr;                                           \
-        const double *in = ref_in(args, 0);                   \
-        double *y = ref_out(args, 0);                         \
-        const int64_t n = lvn_numel(args->out[0]);            \
-        for (int64_t e = 0; e < n; e++) {                     \
-            const double x = in[e];                           \
-            y[e] = (expression);                              \
-        }                                                     \
-        return LVN_OK;                                        \
+#define OF_X(op, attr_type, expression)                                                            \
+    lvn_status lvni_ref_##op(const lvni_args *args)                                                \
+    {                                                                                              \
+        const attr_type *attr = args->attr;                                                        \
+        (void)attr;                                                                                \
+        const double *in = ref_in(args, 0);                                                        \
+        double *y = ref_out(args, 0);                                                              \
+        const int64_t n = lvn_numel(args->out[0]);                                                 \
+        for (int64_t e = 0; e < n; e++) {                                                          \
+            const double x = in[e];                                                                \
+            y[e] = (expression);                                                                   \
+        }                                                                                          \
+        return LVN_OK;                                                                             \
     }
-#define OF_PAIR(op, attr_type, expression)                    \
-    lvn_status lvni_ref_##op(const lvni_args *args)           \
-    {                                                         \
-        const attr_type *attr = args->attr;                   \
-        (void)attr;                                           \
-        const double *a = ref_in(args, 0), *b = ref_in(args, 1); \
-        double *y = ref_out(args, 0);                         \
-        const int64_t n = lvn_numel(args->out[0]);            \
-        for (int64_t e = 0; e < n; e++) {                     \
-            const double dy = a[e], k = b[e];                 \
-            y[e] = (expression);                              \
-        }                                                     \
-        return LVN_OK;                                        \
+#define OF_PAIR(op, attr_type, expression)                                                         \
+    lvn_status lvni_ref_##op(const lvni_args *args)                                                \
+    {                                                                                              \
+        const attr_type *attr = args->attr;                                                        \
+        (void)attr;                                                                                \
+        const double *a = ref_in(args, 0), *b = ref_in(args, 1);                                   \
+        double *y = ref_out(args, 0);                                                              \
+        const int64_t n = lvn_numel(args->out[0]);                                                 \
+        for (int64_t e = 0; e < n; e++) {                                                          \
+            const double dy = a[e], k = b[e];                                                      \
+            y[e] = (expression);                                                                   \
+        }                                                                                          \
+        return LVN_OK;                                                                             \
     }
 
 OF_X(rsqrt, lvni_no_attr, 1.0 / lvni_sqrt(x))
 OF_X(reciprocal, lvni_no_attr, 1.0 / x)
 OF_X(abs, lvni_no_attr, fabs(x))
 OF_X(sign, lvni_no_attr, sign(x))
-OF_X(clamp, lvni_range_attr, x < attr->min ? attr->min : x > attr->max ? attr->max : x)
+OF_X(clamp, lvni_range_attr, x<attr->min ? attr->min : x> attr->max ? attr->max : x)
 OF_X(pow_scalar, lvni_number_attr, lvni_pow(x, attr->value))
 OF_X(leaky_relu, lvni_number_attr, x < 0.0 ? attr->value * x : x)
 OF_X(gelu, lvni_no_attr, x *cdf(x))
@@ -100,10 +101,11 @@ OF_X(softplus, lvni_no_attr, softplus(x))
 OF_X(erf, lvni_no_attr, lvni_erf(x))
 
 OF_PAIR(rsqrt_grad, lvni_no_attr, -0.5 * dy * k * k * k)
-OF_PAIR(reciprocal_grad, lvni_no_attr, -dy * k * k)
+OF_PAIR(reciprocal_grad, lvni_no_attr, -dy *k *k)
 OF_PAIR(abs_grad, lvni_no_attr, dy *sign(k))
 OF_PAIR(clamp_grad, lvni_range_attr, k >= attr->min && k <= attr->max ? dy : 0.0)
-OF_PAIR(pow_scalar_grad, lvni_number_attr, attr->value == 0.0 ? 0.0 : dy *attr->value *lvni_pow(k, attr->value - 1.0))
+OF_PAIR(pow_scalar_grad, lvni_number_attr,
+        attr->value == 0.0 ? 0.0 : dy * attr->value * lvni_pow(k, attr->value - 1.0))
 OF_PAIR(leaky_relu_grad, lvni_number_attr, k > 0.0 ? dy : attr->value * dy)
 OF_PAIR(gelu_grad, lvni_no_attr, dy *(cdf(k) + k * pdf(k)))
 OF_PAIR(gelu_tanh_grad, lvni_no_attr, dy *gelu_tanh_slope(k))
@@ -111,4 +113,5 @@ OF_PAIR(silu_grad, lvni_no_attr, dy *sigmoid(k) * (1.0 + k * (1.0 - sigmoid(k)))
 OF_PAIR(sigmoid_grad, lvni_no_attr, dy *k *(1.0 - k))
 OF_PAIR(tanh_grad, lvni_no_attr, dy *(1.0 - k * k))
 OF_PAIR(softplus_grad, lvni_no_attr, dy *sigmoid(k))
-OF_PAIR(erf_grad, lvni_no_attr, dy * 2.0 * lvni_sqrt(1.0 / 3.14159265358979323846) * lvni_exp(-k * k))
+OF_PAIR(erf_grad, lvni_no_attr,
+        dy * 2.0 * lvni_sqrt(1.0 / 3.14159265358979323846) * lvni_exp(-k * k))

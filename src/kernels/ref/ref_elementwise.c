@@ -1,4 +1,5 @@
-/* Reference kernels: element-wise ops, with broadcasting where there are two operands, and dropout. */
+/* Reference kernels: element-wise ops, with broadcasting where there are two operands, and
+ * dropout. */
 #include "kernels/ref/ref_impl.h"
 
 #include "core/math.h"
@@ -15,8 +16,8 @@ static lvn_status with_broadcast(const lvni_args *args, binary f)
         int64_t at[LVN_MAX_NDIM];
         const int ndim = args->out[0]->ndim;
         ref_coordinates(e, args->out[0], at);
-        y[e] =
-            f(a[ref_broadcast_index(args->in[0], ndim, at)], b[ref_broadcast_index(args->in[1], ndim, at)]);
+        y[e] = f(a[ref_broadcast_index(args->in[0], ndim, at)],
+                 b[ref_broadcast_index(args->in[1], ndim, at)]);
     }
     return LVN_OK;
 }
@@ -142,7 +143,8 @@ lvn_status lvni_ref_scale(const lvni_args *args)
     return LVN_OK;
 }
 
-/* The draw and p are compared as f32, as every backend does: the kept set is the same everywhere. */
+/* The draw and p are compared as f32, as every backend does: the kept set is the same
+ * everywhere. */
 lvn_status lvni_ref_dropout(const lvni_args *args)
 {
     const lvni_dropout_attr *attr = args->attr;

@@ -6,7 +6,8 @@
 #include <math.h>
 
 /* Element k of the line that starts at `x`; neighbours are `step` complex numbers apart. */
-static void one_value(const lvni_fft_attr *a, const double *x, int64_t n, int64_t step, int64_t k, double scale, double *re, double *im)
+static void one_value(const lvni_fft_attr *a, const double *x, int64_t n, int64_t step, int64_t k,
+                      double scale, double *re, double *im)
 {
     const double turn = 2.0 * 3.14159265358979323846 * (a->inverse ? 1.0 : -1.0) / (double)n;
     const int64_t middle = a->centered ? n / 2 : 0;
@@ -20,7 +21,8 @@ static void one_value(const lvni_fft_attr *a, const double *x, int64_t n, int64_
 }
 
 /* Along the axis of length n behind which `step` complex numbers lie. */
-static void along(const lvni_fft_attr *a, const double *x, double *y, int64_t count, int64_t n, int64_t step, double scale)
+static void along(const lvni_fft_attr *a, const double *x, double *y, int64_t count, int64_t n,
+                  int64_t step, double scale)
 {
     for (int64_t e = 0; e < count; e++) {
         const int64_t k = e / step % n, line = e - k * step;

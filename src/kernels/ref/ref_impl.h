@@ -1,5 +1,6 @@
-/* Shared by the ref kernels: f64 data of tensors. The kernels of this folder are the truth that others are
- * compared with: plain loops in double precision, one after the other, written to be obviously right. */
+/* Shared by the ref kernels: f64 data of tensors. The kernels of this folder are the truth that
+ * others are compared with: plain loops in double precision, one after the other, written to be
+ * obviously right. */
 #ifndef LEVIN_KERNELS_REF_REF_IMPL_H
 #define LEVIN_KERNELS_REF_REF_IMPL_H
 
@@ -35,7 +36,8 @@ static inline void ref_coordinates(int64_t e, const lvn_tensor *t, int64_t at[LV
     }
 }
 
-/* The element of `small` that broadcasting shows at coordinates `at` of a tensor with `ndim` axes. */
+/* The element of `small` that broadcasting shows at coordinates `at` of a tensor with `ndim`
+ * axes. */
 static inline int64_t ref_broadcast_index(const lvn_tensor *small, int ndim, const int64_t *at)
 {
     int64_t e = 0;

@@ -20,16 +20,20 @@ static lvn_status check_index(const char *op, const lvn_tensor *index, int64_t s
 {
     const int64_t *at = index->data;
     for (int64_t e = 0; e < lvn_numel(index); e++) {
-        LVN_ARG(at[e] >= 0 && at[e] < size, "%s: index %lld of element %lld is outside the axis of size %lld", op, (long long)at[e],
-                (long long)e, (long long)size);
+        LVN_ARG(at[e] >= 0 && at[e] < size,
+                "%s: index %lld of element %lld is outside the axis of size %lld", op,
+                (long long)at[e], (long long)e, (long long)size);
     }
     return LVN_OK;
 }
 
-/* Element e of (outer, m, inner) and what the index says of it: its place in (outer, size, inner). */
-static int64_t place(int64_t e, const around *many, int64_t size, const int64_t *index, bool per_element)
+/* Element e of (outer, m, inner) and what the index says of it: its place in (outer, size,
+ * inner). */
+static int64_t place(int64_t e, const around *many, int64_t size, const int64_t *index,
+                     bool per_element)
 {
-    const int64_t o = e / many->inner / many->size, m = e / many->inner % many->size, i = e % many->inner;
+    const int64_t o = e / many->inner / many->size, m = e / many->inner % many->size,
+                  i = e % many->inner;
     return (o * size + index[per_element ? e : m]) * many->inner + i;
 }
 

@@ -1,13 +1,15 @@
-/* Reference kernels: layer norm (Ba, Kiros, Hinton 2016, eq. 4) and group norm (Wu & He 2018, eq. 1 to 7): mean, then squared
- * distances, then y = (x - mean) rstd gamma + beta. Both are one loop over sets of values; a set is a row or a sample's group. */
+/* Reference kernels: layer norm (Ba, Kiros, Hinton 2016, eq. 4) and group norm (Wu & He 2018, eq. 1
+ * to 7): mean, then squared distances, then y = (x - mean) rstd gamma + beta. Both are one loop
+ * over sets of values; a set is a row or a sample's group. */
 #include "kernels/ref/ref_impl.h"
 
 #include "core/math.h"
 
 /* Value i of set s lies at element at(s, i); parameter p(s, i) belongs to it. */
 typedef struct sets {
-    int64_t n, size;            /* how many, values in each */
-    int64_t samples, pixels, channels, groups; /* group norm; layer norm: one pixel, one group, channels = the row */
+    int64_t n, size; /* how many, values in each */
+    /* group norm; layer norm: one pixel, one group, channels = the row */
+    int64_t samples, pixels, channels, groups;
 } sets;
 
 static sets rows_of(const lvn_tensor *x, int axes)
@@ -24,7 +26,8 @@ static sets rows_of(const lvn_tensor *x, int axes)
 
 static sets groups_of(const lvn_tensor *x, int groups)
 {
-    sets s = {.samples = x->shape[0], .pixels = 1, .channels = x->shape[x->ndim - 1], .groups = groups};
+    sets s = {
+        .samples = x->shape[0], .pixels = 1, .channels = x->shape[x->ndim - 1], .groups = groups};
     for (int i = 1; i < x->ndim - 1; i++) {
         s.pixels *= x->shape[i];
     }
@@ -47,7 +50,8 @@ static int64_t at(const sets *s, int64_t set, int64_t i)
 
 static void forward(const lvni_args *args, const sets *s, double eps)
 {
-    const double *x = ref_in(args, 0), *gamma = ref_optional_in(args, 1), *beta = ref_optional_in(args, 2);
+    const double *x = ref_in(args, 0), *gamma = ref_optional_in(args, 1),
+                 *beta = ref_optional_in(args, 2);
     double *y = ref_out(args, 0), *mean = ref_out(args, 1), *rstd = ref_out(args, 2);
     for (int64_t set = 0; set < s->n; set++) {
         double sum = 0.0, squares = 0.0;
@@ -63,17 +67,21 @@ static void forward(const lvni_args *args, const sets *s, double eps)
         for (int64_t i = 0; i < s->size; i++) {
             const int64_t p = parameter(s, set, i);
             const double normal = (x[at(s, set, i)] - mean[set]) * rstd[set];
-            y[at(s, set, i)] = normal * (gamma == NULL ? 1.0 : gamma[p]) + (beta == NULL ? 0.0 : beta[p]);
+            y[at(s, set, i)] =
+                normal * (gamma == NULL ? 1.0 : gamma[p]) + (beta == NULL ? 0.0 : beta[p]);
         }
     }
 }
 
-/* With h = dy gamma and n = (x - mean) rstd: dx = rstd (h - mean(h) - n mean(h n)), dgamma = sum dy n, dbeta = sum dy. */
+/* With h = dy gamma and n = (x - mean) rstd: dx = rstd (h - mean(h) - n mean(h n)), dgamma = sum dy
+ * n, dbeta = sum dy. */
 static void backward(const lvni_args *args, const sets *s)
 {
-    const double *dy = ref_in(args, 0), *x = ref_in(args, 1), *mean = ref_in(args, 2), *rstd = ref_in(args, 3);
+    const double *dy = ref_in(args, 0), *x = ref_in(args, 1), *mean = ref_in(args, 2),
+                 *rstd = ref_in(args, 3);
     const double *gamma = ref_optional_in(args, 4);
-    double *dx = ref_out(args, 0), *dgamma = ref_optional_out(args, 1), *dbeta = ref_optional_out(args, 2);
+    double *dx = ref_out(args, 0), *dgamma = ref_optional_out(args, 1),
+           *dbeta = ref_optional_out(args, 2);
     for (int64_t c = 0; c < s->channels; c++) {
         if (dgamma != NULL) {
             dgamma[c] = 0.0;
@@ -86,7 +94,8 @@ static void backward(const lvni_args *args, const sets *s)
         double sum_h = 0.0, sum_hn = 0.0;
         for (int64_t i = 0; i < s->size; i++) {
             const int64_t e = at(s, set, i), p = parameter(s, set, i);
-            const double h = dy[e] * (gamma == NULL ? 1.0 : gamma[p]), n = (x[e] - mean[set]) * rstd[set];
+            const double h = dy[e] * (gamma == NULL ? 1.0 : gamma[p]),
+                         n = (x[e] - mean[set]) * rstd[set];
             sum_h += h;
             sum_hn += h * n;
             if (dgamma != NULL) {
@@ -98,7 +107,8 @@ static void backward(const lvni_args *args, const sets *s)
         }
         for (int64_t i = 0; i < s->size; i++) {
             const int64_t e = at(s, set, i), p = parameter(s, set, i);
-            const double h = dy[e] * (gamma == NULL ? 1.0 : gamma[p]), n = (x[e] - mean[set]) * rstd[set];
+            const double h = dy[e] * (gamma == NULL ? 1.0 : gamma[p]),
+                         n = (x[e] - mean[set]) * rstd[set];
             dx[e] = rstd[set] * (h - sum_h / (double)s->size - n * sum_hn / (double)s->size);
         }
     }

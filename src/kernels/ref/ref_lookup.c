@@ -1,11 +1,13 @@
-/* Reference kernels: rows looked up in a table, plus the row of their position; and the gradient, a sum per row. */
+/* Reference kernels: rows looked up in a table, plus the row of their position; and the gradient, a
+ * sum per row. */
 #include "kernels/ref/ref_impl.h"
 
 static lvn_status check_id(const char *op, const lvn_tensor *ids, int64_t i, int64_t rows)
 {
     const int64_t id = ((const int64_t *)ids->data)[i];
-    LVN_ARG(id >= 0 && id < rows, "%s: id %lld at place %lld is not a row of the table, which has %lld (0 to %lld)", op, (long long)id,
-            (long long)i, (long long)rows, (long long)rows - 1);
+    LVN_ARG(id >= 0 && id < rows,
+            "%s: id %lld at place %lld is not a row of the table, which has %lld (0 to %lld)", op,
+            (long long)id, (long long)i, (long long)rows, (long long)rows - 1);
     return LVN_OK;
 }
 
@@ -24,7 +26,8 @@ lvn_status lvni_ref_embedding(const lvni_args *args)
         LVN_TRY(check_id("embedding", ids, i, weight->shape[0]));
         const int64_t id = ((const int64_t *)ids->data)[i];
         for (int64_t f = 0; f < features; f++) {
-            y[i * features + f] = w[id * features + f] + (positions == NULL ? 0.0 : positions[i % length * features + f]);
+            y[i * features + f] = w[id * features + f] +
+                                  (positions == NULL ? 0.0 : positions[i % length * features + f]);
         }
     }
     return LVN_OK;

@@ -1,6 +1,7 @@
-/* Reference kernels: losses. Of classes: cross entropy with label smoothing (Szegedy et al. 2016, section 7), weights per class and
- * per row, rows that count for nothing; negative log likelihood. Element by element: squares, absolute values, smooth ones (Girshick
- * 2015, eq. 3), binary cross entropy of logits. */
+/* Reference kernels: losses. Of classes: cross entropy with label smoothing (Szegedy et al. 2016,
+ * section 7), weights per class and per row, rows that count for nothing; negative log likelihood.
+ * Element by element: squares, absolute values, smooth ones (Girshick 2015, eq. 3), binary cross
+ * entropy of logits. */
 #include "kernels/ref/ref_impl.h"
 
 #include "core/math.h"
@@ -14,12 +15,17 @@ typedef struct classes {
     lvni_class_loss_attr attr;
 } classes;
 
-/* x, labels, class weights, row weights from input `first` on; `labels` one further when something stands between. */
+/* x, labels, class weights, row weights from input `first` on; `labels` one further when something
+ * stands between. */
 static classes describe(const char *op, const lvni_args *args, int x, int labels)
 {
     const lvn_tensor *t = args->in[x];
-    classes c = {.op = op, .x = t->data, .labels = args->in[labels]->data, .class_weight = ref_optional_in(args, labels + 1),
-                 .row_weight = ref_optional_in(args, labels + 2), .k = t->shape[t->ndim - 1],
+    classes c = {.op = op,
+                 .x = t->data,
+                 .labels = args->in[labels]->data,
+                 .class_weight = ref_optional_in(args, labels + 1),
+                 .row_weight = ref_optional_in(args, labels + 2),
+                 .k = t->shape[t->ndim - 1],
                  .attr = *(const lvni_class_loss_attr *)args->attr};
     c.rows = lvn_numel(t) / c.k;
     return c;
@@ -29,8 +35,8 @@ static lvn_status check_label(const classes *c, int64_t row)
 {
     const int64_t label = c->labels[row];
     LVN_ARG(label == c->attr.ignore || (label >= 0 && label < c->k),
-            "%s: the label of row %lld is %lld, but there are %lld classes (0 to %lld)", c->op, (long long)row, (long long)label,
-            (long long)c->k, (long long)c->k - 1);
+            "%s: the label of row %lld is %lld, but there are %lld classes (0 to %lld)", c->op,
+            (long long)row, (long long)label, (long long)c->k, (long long)c->k - 1);
     return LVN_OK;
 }
 
@@ -42,10 +48,13 @@ static double of_class(const classes *c, int64_t k)
 /* 0 for a row that is ignored. */
 static double of_row(const classes *c, int64_t row)
 {
-    return c->labels[row] == c->attr.ignore ? 0.0 : c->row_weight == NULL ? 1.0 : c->row_weight[row];
+    return c->labels[row] == c->attr.ignore ? 0.0
+           : c->row_weight == NULL          ? 1.0
+                                            : c->row_weight[row];
 }
 
-/* What the sum over rows is divided by: the weights of the labels; 1 for a sum, and where all weights are 0. */
+/* What the sum over rows is divided by: the weights of the labels; 1 for a sum, and where all
+ * weights are 0. */
 static lvn_status divisor(const classes *c, double *d)
 {
     double sum = 0.0;
@@ -88,7 +97,8 @@ lvn_status lvni_ref_cross_entropy(const lvni_args *args)
             all -= of_class(&c, k) * (x[k] - kept[2 * n] - kept[2 * n + 1]);
         }
         const double label = -(x[c.labels[n]] - kept[2 * n] - kept[2 * n + 1]);
-        sum += of_row(&c, n) * ((1.0 - s) * of_class(&c, c.labels[n]) * label + s / (double)c.k * all);
+        sum +=
+            of_row(&c, n) * ((1.0 - s) * of_class(&c, c.labels[n]) * label + s / (double)c.k * all);
     }
     *ref_out(args, 0) = sum / by;
     return LVN_OK;
@@ -111,8 +121,10 @@ lvn_status lvni_ref_cross_entropy_grad(const lvni_args *args)
         for (int64_t k = 0; k < c.k; k++) {
             const int64_t label = factor == 0.0 ? 0 : c.labels[n];
             const double p = lvni_exp(c.x[n * c.k + k] - kept[2 * n] - kept[2 * n + 1]);
-            const double hard = of_class(&c, label) * (p - (k == label ? 1.0 : 0.0)), soft = all * p - of_class(&c, k);
-            dx[n * c.k + k] = factor == 0.0 ? 0.0 : factor * ((1.0 - s) * hard + s / (double)c.k * soft);
+            const double hard = of_class(&c, label) * (p - (k == label ? 1.0 : 0.0)),
+                         soft = all * p - of_class(&c, k);
+            dx[n * c.k + k] =
+                factor == 0.0 ? 0.0 : factor * ((1.0 - s) * hard + s / (double)c.k * soft);
         }
     }
     return LVN_OK;
@@ -124,7 +136,9 @@ lvn_status lvni_ref_nll(const lvni_args *args)
     double sum = 0.0, by;
     LVN_TRY(divisor(&c, &by));
     for (int64_t n = 0; n < c.rows; n++) {
-        sum -= of_row(&c, n) == 0.0 ? 0.0 : of_row(&c, n) * of_class(&c, c.labels[n]) * c.x[n * c.k + c.labels[n]];
+        sum -= of_row(&c, n) == 0.0
+                   ? 0.0
+                   : of_row(&c, n) * of_class(&c, c.labels[n]) * c.x[n * c.k + c.labels[n]];
     }
     *ref_out(args, 0) = sum / by;
     return LVN_OK;
@@ -139,7 +153,8 @@ lvn_status lvni_ref_nll_grad(const lvni_args *args)
     for (int64_t n = 0; n < c.rows; n++) {
         for (int64_t k = 0; k < c.k; k++) {
             const bool counts = of_row(&c, n) != 0.0 && k == c.labels[n];
-            dx[n * c.k + k] = counts ? -*ref_in(args, 0) / by * of_row(&c, n) * of_class(&c, k) : 0.0;
+            dx[n * c.k + k] =
+                counts ? -*ref_in(args, 0) / by * of_row(&c, n) * of_class(&c, k) : 0.0;
         }
     }
     return LVN_OK;
@@ -155,7 +170,8 @@ static double value(const lvni_point_loss_attr *a, double x, double t, double po
     case LVNI_LOSS_ABSOLUTE: return size;
     case LVNI_LOSS_SMOOTH_L1: return size < a->beta ? 0.5 * d * d / a->beta : size - 0.5 * a->beta;
     case LVNI_LOSS_BINARY: /* -positive t log sigmoid(x) - (1 - t) log(1 - sigmoid(x)) */
-        return (1.0 - t) * x + (1.0 + (positive - 1.0) * t) * (lvni_log(1.0 + lvni_exp(x < 0.0 ? x : -x)) + low);
+        return (1.0 - t) * x +
+               (1.0 + (positive - 1.0) * t) * (lvni_log(1.0 + lvni_exp(x < 0.0 ? x : -x)) + low);
     }
     return 0.0;
 }
@@ -176,8 +192,10 @@ static double slope(const lvni_point_loss_attr *a, double x, double t, double po
 lvn_status lvni_ref_point_loss(const lvni_args *args)
 {
     const lvni_point_loss_attr *attr = args->attr;
-    const double *x = ref_in(args, 0), *t = ref_in(args, 1), *weight = ref_optional_in(args, 2), *positive = ref_optional_in(args, 3);
-    const int64_t n = lvn_numel(args->in[0]), k = args->in[0]->ndim == 0 ? 1 : args->in[0]->shape[args->in[0]->ndim - 1];
+    const double *x = ref_in(args, 0), *t = ref_in(args, 1), *weight = ref_optional_in(args, 2),
+                 *positive = ref_optional_in(args, 3);
+    const int64_t n = lvn_numel(args->in[0]),
+                  k = args->in[0]->ndim == 0 ? 1 : args->in[0]->shape[args->in[0]->ndim - 1];
     double sum = 0.0, weights = 0.0;
     for (int64_t e = 0; e < n; e++) {
         const double w = weight == NULL ? 1.0 : weight[e];
@@ -190,15 +208,19 @@ lvn_status lvni_ref_point_loss(const lvni_args *args)
     return LVN_OK;
 }
 
-/* in: dloss, divisor, x, targets, weights, positive weights -> dx, dtargets (not of binary cross entropy) */
+/* in: dloss, divisor, x, targets, weights, positive weights -> dx, dtargets (not of binary cross
+ * entropy) */
 lvn_status lvni_ref_point_loss_grad(const lvni_args *args)
 {
     const lvni_point_loss_attr *attr = args->attr;
-    const double *x = ref_in(args, 2), *t = ref_in(args, 3), *weight = ref_optional_in(args, 4), *positive = ref_optional_in(args, 5);
-    const int64_t n = lvn_numel(args->in[2]), k = args->in[2]->ndim == 0 ? 1 : args->in[2]->shape[args->in[2]->ndim - 1];
+    const double *x = ref_in(args, 2), *t = ref_in(args, 3), *weight = ref_optional_in(args, 4),
+                 *positive = ref_optional_in(args, 5);
+    const int64_t n = lvn_numel(args->in[2]),
+                  k = args->in[2]->ndim == 0 ? 1 : args->in[2]->shape[args->in[2]->ndim - 1];
     double *dx = ref_out(args, 0), *dt = ref_optional_out(args, 1);
     for (int64_t e = 0; e < n; e++) {
-        const double factor = *ref_in(args, 0) / *ref_in(args, 1) * (weight == NULL ? 1.0 : weight[e]);
+        const double factor =
+            *ref_in(args, 0) / *ref_in(args, 1) * (weight == NULL ? 1.0 : weight[e]);
         dx[e] = factor * slope(attr, x[e], t[e], positive == NULL ? 1.0 : positive[e % k]);
         if (dt != NULL) {
             dt[e] = -dx[e];

@@ -1,13 +1,15 @@
 /* Reference kernels: matrix product and linear layer. */
 #include "kernels/ref/ref_impl.h"
 
-static void product(const double *a, const double *b, double *y, int64_t m, int64_t n, int64_t terms, const lvni_matmul_attr *attr)
+static void product(const double *a, const double *b, double *y, int64_t m, int64_t n,
+                    int64_t terms, const lvni_matmul_attr *attr)
 {
     for (int64_t i = 0; i < m; i++) {
         for (int64_t j = 0; j < n; j++) {
             double sum = 0.0;
             for (int64_t k = 0; k < terms; k++) {
-                sum += a[attr->trans_a ? k * m + i : i * terms + k] * b[attr->trans_b ? j * terms + k : k * n + j];
+                sum += a[attr->trans_a ? k * m + i : i * terms + k] *
+                       b[attr->trans_b ? j * terms + k : k * n + j];
             }
             y[i * n + j] = sum;
         }
@@ -19,10 +21,12 @@ lvn_status lvni_ref_matmul(const lvni_args *args)
     const lvni_matmul_attr *attr = args->attr;
     const lvn_tensor *a = args->in[0], *y = args->out[0];
     const int row = a->ndim - 2, column = a->ndim - 1;
-    const int64_t m = y->shape[row], n = y->shape[column], terms = a->shape[attr->trans_a ? row : column];
+    const int64_t m = y->shape[row], n = y->shape[column],
+                  terms = a->shape[attr->trans_a ? row : column];
     const int64_t batches = m * n == 0 ? 0 : lvn_numel(y) / (m * n);
     for (int64_t i = 0; i < batches; i++) {
-        product(ref_in(args, 0) + i * m * terms, ref_in(args, 1) + i * terms * n, ref_out(args, 0) + i * m * n, m, n, terms, attr);
+        product(ref_in(args, 0) + i * m * terms, ref_in(args, 1) + i * terms * n,
+                ref_out(args, 0) + i * m * n, m, n, terms, attr);
     }
     return LVN_OK;
 }
@@ -50,7 +54,8 @@ lvn_status lvni_ref_linear(const lvni_args *args)
 lvn_status lvni_ref_linear_grad_input(const lvni_args *args)
 {
     const lvn_tensor *dy = args->in[0], *w = args->in[1];
-    product(ref_in(args, 0), ref_in(args, 1), ref_out(args, 0), dy->shape[0], w->shape[1], dy->shape[1], &(lvni_matmul_attr){.trans_a = false});
+    product(ref_in(args, 0), ref_in(args, 1), ref_out(args, 0), dy->shape[0], w->shape[1],
+            dy->shape[1], &(lvni_matmul_attr){.trans_a = false});
     return LVN_OK;
 }
 

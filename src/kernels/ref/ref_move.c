@@ -70,8 +70,10 @@ static int64_t mirrored(int64_t i, int64_t n)
     return i < 0 ? -i : i >= n ? 2 * (n - 1) - i : i;
 }
 
-/* Moves coordinates in the padded tensor to those in the inner one; false: in the border of a constant. */
-static bool to_inner(const lvni_box_attr *box, const int64_t *inner, bool reflect, int64_t at[LVN_MAX_NDIM])
+/* Moves coordinates in the padded tensor to those in the inner one; false: in the border of a
+ * constant. */
+static bool to_inner(const lvni_box_attr *box, const int64_t *inner, bool reflect,
+                     int64_t at[LVN_MAX_NDIM])
 {
     bool inside = true;
     for (int i = 0; i < box->ndim; i++) {
@@ -93,7 +95,8 @@ lvn_status lvni_ref_pad(const lvni_args *args)
     for (int64_t e = 0; e < n; e++) {
         int64_t at[LVN_MAX_NDIM] = {0};
         ref_coordinates(e, args->out[0], at);
-        y[e] = to_inner(box, args->in[0]->shape, box->reflect, at) ? x[element_at(args->in[0], at)] : box->value;
+        y[e] = to_inner(box, args->in[0]->shape, box->reflect, at) ? x[element_at(args->in[0], at)]
+                                                                   : box->value;
     }
     return LVN_OK;
 }

@@ -1,5 +1,5 @@
-/* Reference kernels: batch norm over all axes but the last, two passes (mean, then squared distances); then perhaps a
- * residual is added, then perhaps relu. */
+/* Reference kernels: batch norm over all axes but the last, two passes (mean, then squared
+ * distances); then perhaps a residual is added, then perhaps relu. */
 #include "kernels/ref/ref_impl.h"
 
 #include "core/math.h"
@@ -44,7 +44,8 @@ static double finish(const lvni_norm_attr *attr, double value, const double *res
 lvn_status lvni_ref_batch_norm_train(const lvni_args *args)
 {
     const lvni_norm_attr *attr = args->attr;
-    const double *x = ref_in(args, 0), *gamma = ref_in(args, 1), *beta = ref_in(args, 2), *residual = ref_optional_in(args, 3);
+    const double *x = ref_in(args, 0), *gamma = ref_in(args, 1), *beta = ref_in(args, 2),
+                 *residual = ref_optional_in(args, 3);
     double *y = ref_out(args, 0), *mean = ref_out(args, 1), *rstd = ref_out(args, 2),
            *unbiased = ref_out(args, 3);
     const rows r = make_rows(args->in[0]);
@@ -64,34 +65,41 @@ lvn_status lvni_ref_batch_norm_eval(const lvni_args *args)
 {
     const lvni_norm_attr *attr = args->attr;
     const double *x = ref_in(args, 0), *gamma = ref_in(args, 1), *beta = ref_in(args, 2),
-                 *mean = ref_in(args, 3), *variance = ref_in(args, 4), *residual = ref_optional_in(args, 5);
+                 *mean = ref_in(args, 3), *variance = ref_in(args, 4),
+                 *residual = ref_optional_in(args, 5);
     double *y = ref_out(args, 0);
     const rows r = make_rows(args->in[0]);
     for (int64_t e = 0; e < r.n * r.c; e++) {
         const int64_t c = e % r.c;
-        y[e] = finish(attr, (x[e] - mean[c]) / lvni_sqrt(variance[c] + attr->eps) * gamma[c] + beta[c], residual, e);
+        y[e] =
+            finish(attr, (x[e] - mean[c]) / lvni_sqrt(variance[c] + attr->eps) * gamma[c] + beta[c],
+                   residual, e);
     }
     return LVN_OK;
 }
 
-/* The gradient behind relu: of y (or, when that is not given, of the value computed again) only the sign counts. rstd is
- * the channel's. */
+/* The gradient behind relu: of y (or, when that is not given, of the value computed again) only the
+ * sign counts. rstd is the channel's. */
 static double behind_relu(const lvni_args *args, int place_of_y, int64_t e, int64_t c, double rstd)
 {
-    const double *dy = ref_in(args, 0), *x = ref_in(args, 1), *gamma = ref_in(args, 2), *mean = ref_in(args, 3), *beta = ref_in(args, 5),
+    const double *dy = ref_in(args, 0), *x = ref_in(args, 1), *gamma = ref_in(args, 2),
+                 *mean = ref_in(args, 3), *beta = ref_in(args, 5),
                  *y = ref_optional_in(args, place_of_y);
     const lvni_norm_attr *attr = args->attr;
     const double value = y != NULL ? y[e] : (x[e] - mean[c]) * rstd * gamma[c] + beta[c];
     return !attr->relu || value > 0.0 ? dy[e] : 0.0;
 }
 
-/* With g the gradient behind relu and xhat = (x - mean) rstd: dbeta = sum g, dgamma = sum g xhat, dresidual = g, and
+/* With g the gradient behind relu and xhat = (x - mean) rstd: dbeta = sum g, dgamma = sum g xhat,
+ * dresidual = g, and
  *   dx = gamma rstd (g - (dbeta + xhat dgamma) / n)   with the statistics of x,
  *   dx = gamma rstd g                                 with constant statistics. */
-static void norm_grad_channel(const lvni_args *args, const rows *r, int64_t c, double rstd, bool constant)
+static void norm_grad_channel(const lvni_args *args, const rows *r, int64_t c, double rstd,
+                              bool constant)
 {
     const double *x = ref_in(args, 1), *gamma = ref_in(args, 2), *mean = ref_in(args, 3);
-    double *dx = ref_out(args, 0), *dgamma = ref_optional_out(args, 1), *dbeta = ref_optional_out(args, 2), *dresidual = ref_optional_out(args, 3);
+    double *dx = ref_out(args, 0), *dgamma = ref_optional_out(args, 1),
+           *dbeta = ref_optional_out(args, 2), *dresidual = ref_optional_out(args, 3);
     double of_gamma = 0.0, of_beta = 0.0;
     for (int64_t n = 0; n < r->n; n++) {
         const int64_t e = n * r->c + c;
@@ -104,7 +112,8 @@ static void norm_grad_channel(const lvni_args *args, const rows *r, int64_t c, d
     }
     for (int64_t n = 0; n < r->n; n++) {
         const int64_t e = n * r->c + c;
-        const double moved = constant ? 0.0 : (of_beta + (x[e] - mean[c]) * rstd * of_gamma) / (double)r->n;
+        const double moved =
+            constant ? 0.0 : (of_beta + (x[e] - mean[c]) * rstd * of_gamma) / (double)r->n;
         dx[e] = gamma[c] * rstd * (behind_relu(args, 6, e, c, rstd) - moved);
     }
     if (dgamma != NULL) {
@@ -178,7 +187,8 @@ lvn_status lvni_ref_batch_norm_sums(const lvni_args *args)
 lvn_status lvni_ref_batch_norm_group_grad(const lvni_args *args)
 {
     const lvni_norm_attr *attr = args->attr;
-    const double *x = ref_in(args, 1), *gamma = ref_in(args, 2), *mean = ref_in(args, 3), *variance = ref_in(args, 4), *share = ref_in(args, 6);
+    const double *x = ref_in(args, 1), *gamma = ref_in(args, 2), *mean = ref_in(args, 3),
+                 *variance = ref_in(args, 4), *share = ref_in(args, 6);
     double *dx = ref_out(args, 0);
     const rows r = make_rows(args->in[1]);
     for (int64_t e = 0; e < r.n * r.c; e++) {

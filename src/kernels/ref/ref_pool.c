@@ -1,9 +1,10 @@
-/* Reference kernels: max pooling. Padding is minus infinity: it is never chosen, since every window holds a
- * pixel. */
+/* Reference kernels: max pooling. Padding is minus infinity: it is never chosen, since every window
+ * holds a pixel. */
 #include "kernels/ref/ref_impl.h"
 
 /* The picture element under place k of the window of output element e; -1 in the padding. */
-static int64_t under(int64_t e, int64_t k, const lvn_tensor *y, int64_t h, int64_t w, const lvni_pool_attr *a)
+static int64_t under(int64_t e, int64_t k, const lvn_tensor *y, int64_t h, int64_t w,
+                     const lvni_pool_attr *a)
 {
     int64_t at[LVN_MAX_NDIM] = {0}; /* n, oh, ow, c */
     ref_coordinates(e, y, at);

@@ -36,8 +36,8 @@ lvn_status lvni_ref_sum_to(const lvni_args *args)
 
 /* ---- over axes ---- */
 
-/* The element of the result that element e of x belongs to: reduced axes count as size 1 (keepdim changes no
- * order). */
+/* The element of the result that element e of x belongs to: reduced axes count as size 1 (keepdim
+ * changes no order). */
 static int64_t reduced_index(int64_t e, const lvn_tensor *x, uint32_t mask)
 {
     int64_t at[LVN_MAX_NDIM], r = 0;
@@ -103,7 +103,8 @@ lvn_status lvni_ref_var(const lvni_args *args)
         return lvn_last_error()->code;
     }
     const lvni_axes_attr over = {.mask = attr->mask, .keepdim = attr->keepdim};
-    const lvn_status s = lvni_ref_mean(&(lvni_args){.in = {args->in[0]}, .out = {mean}, .attr = &over});
+    const lvn_status s =
+        lvni_ref_mean(&(lvni_args){.in = {args->in[0]}, .out = {mean}, .attr = &over});
     for (int64_t r = 0; r < lvn_numel(mean); r++) {
         y[r] = 0.0;
     }
@@ -202,8 +203,8 @@ lvn_status lvni_ref_max_grad(const lvni_args *args)
     const middle m = split_at(attr->ndim, attr->shape, axis);
     for (int64_t r = 0; r < m.outer * m.inner; r++) {
         LVN_ARG(index[r] >= 0 && index[r] < m.size,
-                "max_grad: index %lld of element %lld is outside axis %d of size %lld", (long long)index[r],
-                (long long)r, axis, (long long)m.size);
+                "max_grad: index %lld of element %lld is outside axis %d of size %lld",
+                (long long)index[r], (long long)r, axis, (long long)m.size);
         dx[(r / m.inner * m.size + index[r]) * m.inner + r % m.inner] = dy[r];
     }
     return LVN_OK;

@@ -1,5 +1,6 @@
-/* Reference kernel: average pooling and resizing. Every output pixel is a sum over all input pixels, each times its weight along the height
- * times its weight along the width; the transposed map exchanges the roles of input and output. */
+/* Reference kernel: average pooling and resizing. Every output pixel is a sum over all input
+ * pixels, each times its weight along the height times its weight along the width; the transposed
+ * map exchanges the roles of input and output. */
 #include "kernels/ref/ref_impl.h"
 
 #include <math.h>
@@ -9,7 +10,8 @@ static double overlap(bool inside, double divisor)
     return inside ? 1.0 / divisor : 0.0;
 }
 
-/* Window [o stride - padding, + kernel), cut at the padded border; divided by its size, or by what of it lies in the picture. */
+/* Window [o stride - padding, + kernel), cut at the padded border; divided by its size, or by what
+ * of it lies in the picture. */
 static double pool_weight(const lvni_resample_attr *a, int side, int64_t in, int64_t o, int64_t i)
 {
     const int64_t padding = a->pool.padding[side], start = o * a->pool.stride[side] - padding;
@@ -25,12 +27,13 @@ static double cubic(double d)
 {
     const double a = -0.75;
     d = fabs(d);
-    return d <= 1.0 ? (a + 2.0) * d * d * d - (a + 3.0) * d * d + 1.0
+    return d <= 1.0  ? (a + 2.0) * d * d * d - (a + 3.0) * d * d + 1.0
            : d < 2.0 ? a * d * d * d - 5.0 * a * d * d + 8.0 * a * d - 4.0 * a
                      : 0.0;
 }
 
-/* Pixels of the infinite picture around `at`, whose border repeats, are weighed by their distance. */
+/* Pixels of the infinite picture around `at`, whose border repeats, are weighed by their
+ * distance. */
 static double interpolated(bool bicubic, double at, int64_t in, int64_t i)
 {
     double sum = 0.0;
@@ -44,7 +47,8 @@ static double interpolated(bool bicubic, double at, int64_t in, int64_t i)
 }
 
 /* The weight of input pixel i in output pixel o along one axis. */
-static double weight(const lvni_resample_attr *a, int side, int64_t in, int64_t out, int64_t o, int64_t i)
+static double weight(const lvni_resample_attr *a, int side, int64_t in, int64_t out, int64_t o,
+                     int64_t i)
 {
     const double scale = (double)in / (double)out;
     switch (a->kind) {
@@ -58,21 +62,26 @@ static double weight(const lvni_resample_attr *a, int side, int64_t in, int64_t 
     case LVNI_BICUBIC: break;
     }
     const double corners = out > 1 ? (double)o * (double)(in - 1) / (double)(out - 1) : 0.0;
-    return interpolated(a->kind == LVNI_BICUBIC, a->align_corners ? corners : ((double)o + 0.5) * scale - 0.5, in, i);
+    return interpolated(a->kind == LVNI_BICUBIC,
+                        a->align_corners ? corners : ((double)o + 0.5) * scale - 0.5, in, i);
 }
 
 /* One pixel of y. */
-static void pixel(const lvni_resample_attr *a, const lvn_tensor *x, const lvn_tensor *y, int64_t p, const double *from, double *to)
+static void pixel(const lvni_resample_attr *a, const lvn_tensor *x, const lvn_tensor *y, int64_t p,
+                  const double *from, double *to)
 {
-    const int64_t h = x->shape[1], w = x->shape[2], c = x->shape[3], oh = y->shape[1], ow = y->shape[2];
+    const int64_t h = x->shape[1], w = x->shape[2], c = x->shape[3], oh = y->shape[1],
+                  ow = y->shape[2];
     const int64_t column = p % ow, row = p / ow % oh, n = p / ow / oh;
     for (int64_t k = 0; k < c; k++) {
         to[p * c + k] = 0.0;
     }
     for (int64_t i = 0; i < h; i++) {
-        const double high = a->transposed ? weight(a, 0, oh, h, i, row) : weight(a, 0, h, oh, row, i);
+        const double high =
+            a->transposed ? weight(a, 0, oh, h, i, row) : weight(a, 0, h, oh, row, i);
         for (int64_t j = 0; j < w && high != 0.0; j++) {
-            const double wide = a->transposed ? weight(a, 1, ow, w, j, column) : weight(a, 1, w, ow, column, j);
+            const double wide =
+                a->transposed ? weight(a, 1, ow, w, j, column) : weight(a, 1, w, ow, column, j);
             for (int64_t k = 0; k < c && wide != 0.0; k++) {
                 to[p * c + k] += high * wide * from[((n * h + i) * w + j) * c + k];
             }

@@ -1,6 +1,7 @@
-/* The backend of pretend accelerators: a call of a cpu (or ref) kernel becomes a command of the device's stream. The command carries
- * headers of its own with the addresses that the device may touch, so nobody has to hold the tensors: memory that is released meanwhile
- * goes only to commands that come later. Called by kernels/run.c. */
+/* The backend of pretend accelerators: a call of a cpu (or ref) kernel becomes a command of the
+ * device's stream. The command carries headers of its own with the addresses that the device may
+ * touch, so nobody has to hold the tensors: memory that is released meanwhile goes only to commands
+ * that come later. Called by kernels/run.c. */
 #include "kernels/kernels.h"
 #include "tensor/device.h"
 
@@ -47,7 +48,8 @@ static void fill_header(lvn_tensor *header, const lvn_tensor *t)
     header->data = lvni_device_alias(t->data);
 }
 
-lvn_status lvni_sim_run(lvni_device *device, const lvni_op_info *info, const lvni_args *args, lvni_backend kernel)
+lvn_status lvni_sim_run(lvni_device *device, const lvni_op_info *info, const lvni_args *args,
+                        lvni_backend kernel)
 {
     call c;
     memset(&c, 0, sizeof c);
@@ -62,7 +64,8 @@ lvn_status lvni_sim_run(lvni_device *device, const lvni_op_info *info, const lvn
             fill_header(&c.header[i], t);
         }
     }
-    LVN_ARG(info->attr_size <= ATTR_BYTES, "%s: attributes of %zu bytes are too large for a device", info->name, info->attr_size);
+    LVN_ARG(info->attr_size <= ATTR_BYTES, "%s: attributes of %zu bytes are too large for a device",
+            info->name, info->attr_size);
     c.has_attr = info->attr_size > 0;
     memcpy(c.attr, c.has_attr ? args->attr : "", info->attr_size);
     return lvni_device_submit(device, info->name, run_call, &c, sizeof c);

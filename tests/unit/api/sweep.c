@@ -10,8 +10,8 @@ enum { MANY = 100000 };
 
 typedef struct attempt {
     const scenario *s;
-    int64_t k;        /* which allocation fails; 0: none */
-    bool failed;      /* it came to that */
+    int64_t k;   /* which allocation fails; 0: none */
+    bool failed; /* it came to that */
     lvn_status status;
     lvn_error error; /* the last one */
 } attempt;
@@ -51,15 +51,18 @@ int64_t sweep(const char *what, const scenario *s)
     }
     const uint64_t live = lvni_alloc_get_total().live_bytes;
     int64_t failures = 0;
-    for (int64_t k = 1; k < MANY; k += s->growth > 0 && k > 30 ? (int64_t)((double)k * (s->growth - 1)) + 1 : 1) {
+    for (int64_t k = 1;
+         k<MANY; k += s->growth> 0 && k > 30 ? (int64_t)((double)k * (s->growth - 1)) + 1 : 1) {
         const attempt a = try_with(s, k);
         const uint64_t now = lvni_alloc_get_total().live_bytes;
         if (now != live) {
-            fail_msg("%s, allocation %d: %lld bytes are left behind", what, (int)k, (long long)(now - live));
+            fail_msg("%s, allocation %d: %lld bytes are left behind", what, (int)k,
+                     (long long)(now - live));
         }
         if (!a.failed) {
             if (a.status != LVN_OK) {
-                fail_msg("%s: nothing failed before allocation %d, and still: %s", what, (int)k, a.error.message);
+                fail_msg("%s: nothing failed before allocation %d, and still: %s", what, (int)k,
+                         a.error.message);
             }
             return failures;
         }
@@ -67,7 +70,8 @@ int64_t sweep(const char *what, const scenario *s)
             continue;
         }
         if (a.status != LVN_ERR_MEMORY || strstr(a.error.message, "memory") == NULL) {
-            fail_msg("%s, allocation %d: status %s, message \"%s\"", what, (int)k, lvn_status_name(a.status), a.error.message);
+            fail_msg("%s, allocation %d: status %s, message \"%s\"", what, (int)k,
+                     lvn_status_name(a.status), a.error.message);
         }
         failures++;
     }

@@ -1,5 +1,5 @@
-/* The allocation sweep: a scenario runs with the k-th allocation failing, for k = 1, 2, ... until it succeeds. Every failure must
- * come out as LVN_ERR_MEMORY and give back all memory. */
+/* The allocation sweep: a scenario runs with the k-th allocation failing, for k = 1, 2, ... until
+ * it succeeds. Every failure must come out as LVN_ERR_MEMORY and give back all memory. */
 #ifndef LEVIN_TESTS_SWEEP_H
 #define LEVIN_TESTS_SWEEP_H
 
@@ -11,14 +11,21 @@
 
 #include <levin/levin.h>
 
-/* A few calls of public functions, run in a new thread, so that the memory a thread keeps is seen, too. */
+/* A few calls of public functions, run in a new thread, so that the memory a thread keeps is seen,
+ * too. */
 typedef struct scenario {
-    const char *calls; /* names without lvn_, separated by blanks: what the table of all public functions is compared with */
+    /* names without lvn_, separated by blanks: what the table of all public functions is compared
+     * with */
+    const char *calls;
     lvn_status (*run)(const void *argument); /* gives back what it made, also when it fails */
     const void *argument;
-    void (*before)(const void *argument), (*after)(const void *argument); /* optional; allocations there do not fail */
-    double growth; /* 0: every k; else k grows by this factor from 30 on, for scenarios with thousands of allocations */
-    bool goes_on; /* some failures may be survived: a line of the log, memory that only saves a copy */
+    /* optional; allocations there do not fail */
+    void (*before)(const void *argument), (*after)(const void *argument);
+    /* 0: every k; else k grows by this factor from 30 on, for scenarios with thousands of
+     * allocations */
+    double growth;
+    /* some failures may be survived: a line of the log, memory that only saves a copy */
+    bool goes_on;
 } scenario;
 
 /* The test fails with `what` in its message. Returns how many runs failed, as they should. */

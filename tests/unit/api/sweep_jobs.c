@@ -13,7 +13,8 @@
 static char out[40];
 static int kept_error, kept_output;
 
-/* The run directory is new for every run, and what lvn_main says of the error is not for the log of the tests. */
+/* The run directory is new for every run, and what lvn_main says of the error is not for the log of
+ * the tests. */
 static void before(const void *argument)
 {
     (void)argument;
@@ -44,35 +45,60 @@ static void after(const void *argument)
     nftw(out + 4, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-#define WORDS out, "overwrite=true", "quiet=true", "max_steps=2", "batch_size=2", "shards=2", "lanes=1", "num_workers=0", "wgrad_threads=1"
+#define WORDS                                                                                      \
+    out, "overwrite=true", "quiet=true", "max_steps=2", "batch_size=2", "shards=2", "lanes=1",     \
+        "num_workers=0", "wgrad_threads=1"
 
 static lvn_status train(const void *argument)
 {
     (void)argument;
     const char *words[] = {WORDS};
-    return lvn_job_train(&(lvn_job){.module = &line_fit_class, .train = &line_points, .val = &line_points}, (int)(sizeof words / sizeof *words), words);
+    return lvn_job_train(
+        &(lvn_job){.module = &line_fit_class, .train = &line_points, .val = &line_points},
+        (int)(sizeof words / sizeof *words), words);
 }
 
 static lvn_status train_in_phases(const void *argument)
 {
     (void)argument;
     const char *words[] = {WORDS};
-    return lvn_job_train(&(lvn_job){.module = &line_two_class, .train = &line_points}, (int)(sizeof words / sizeof *words), words);
+    return lvn_job_train(&(lvn_job){.module = &line_two_class, .train = &line_points},
+                         (int)(sizeof words / sizeof *words), words);
 }
 
 static lvn_status run_main(const void *argument)
 {
     (void)argument;
-    char *words[] = {(char[]){"program"}, out, (char[]){"overwrite=true"}, (char[]){"quiet=true"}, (char[]){"max_steps=1"},
-                     (char[]){"batch_size=2"}, (char[]){"num_workers=1"}, NULL};
-    const int code = lvn_main(7, words, &(lvn_job){.module = &line_fit_class, .train = &line_points});
-    return code == LVNI_EXIT_OK ? LVN_OK : code == LVNI_EXIT_RESOURCE ? LVN_ERR_MEMORY : LVN_ERR_INTERNAL;
+    char *words[] = {(char[]){"program"},        out,
+                     (char[]){"overwrite=true"}, (char[]){"quiet=true"},
+                     (char[]){"max_steps=1"},    (char[]){"batch_size=2"},
+                     (char[]){"num_workers=1"},  NULL};
+    const int code =
+        lvn_main(7, words, &(lvn_job){.module = &line_fit_class, .train = &line_points});
+    return code == LVNI_EXIT_OK         ? LVN_OK
+           : code == LVNI_EXIT_RESOURCE ? LVN_ERR_MEMORY
+                                        : LVN_ERR_INTERNAL;
 }
 
 static const scenario rows[] = {
-    {.calls = "job_train", .run = train, .before = before, .after = after, .growth = 1.02, .goes_on = true},
-    {.calls = "job_train", .run = train_in_phases, .before = before, .after = after, .growth = 1.02, .goes_on = true},
-    {.calls = "main", .run = run_main, .before = before, .after = after, .growth = 1.2, .goes_on = true},
+    {.calls = "job_train",
+     .run = train,
+     .before = before,
+     .after = after,
+     .growth = 1.02,
+     .goes_on = true},
+    {.calls = "job_train",
+     .run = train_in_phases,
+     .before = before,
+     .after = after,
+     .growth = 1.02,
+     .goes_on = true},
+    {.calls = "main",
+     .run = run_main,
+     .before = before,
+     .after = after,
+     .growth = 1.2,
+     .goes_on = true},
 };
 
 const scenario_table sweep_jobs = {rows, sizeof rows / sizeof *rows};

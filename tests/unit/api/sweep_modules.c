@@ -37,7 +37,8 @@ static lvn_tensor *part_forward(const lvn_module *module, lvn_tensor *x) /* (N, 
     return lvn_sub(x, lvn_buffer_value(m->seen));
 }
 
-static const lvn_module_class part_class = {.name = "part", .size = sizeof(part), .build = part_build, .forward = part_forward};
+static const lvn_module_class part_class = {
+    .name = "part", .size = sizeof(part), .build = part_build, .forward = part_forward};
 
 typedef struct net {
     lvn_module base;
@@ -62,12 +63,14 @@ static lvn_status net_build(lvn_module *module, lvn_builder *b)
 static lvn_tensor *net_forward(const lvn_module *module, lvn_tensor *x)
 {
     const net *m = (const net *)module;
-    x = lvn_forward(m->drop, lvn_forward_residual(m->norm, lvn_forward(m->conv, x), lvn_forward(m->conv, x)));
+    x = lvn_forward(
+        m->drop, lvn_forward_residual(m->norm, lvn_forward(m->conv, x), lvn_forward(m->conv, x)));
     x = lvn_forward(m->calm, lvn_forward(m->up, lvn_forward(m->unet, x)));
     return lvn_forward(m->part, lvn_forward(m->head, lvn_global_avg_pool2d(x)));
 }
 
-static const lvn_module_class net_class = {.name = "net", .size = sizeof(net), .build = net_build, .forward = net_forward};
+static const lvn_module_class net_class = {
+    .name = "net", .size = sizeof(net), .build = net_build, .forward = net_forward};
 
 static lvn_status one_shard(const lvni_model *model, lvni_set *set, lvn_tensor *x)
 {
@@ -163,11 +166,16 @@ static lvn_status open_and_read(const void *argument)
 }
 
 static const scenario rows[] = {
-    {.calls = "builder_status builder_child builder_parameter builder_set_init builder_couple builder_buffer buffer_value buffer_push is_training forward log "
-              "nn_conv2d_with nn_conv_transpose2d_with nn_unet_with nn_linear_with nn_batch_norm_with nn_layer_norm_with nn_dropout forward_residual",
+    {.calls = "builder_status builder_child builder_parameter builder_set_init builder_couple "
+              "builder_buffer buffer_value buffer_push is_training forward log "
+              "nn_conv2d_with nn_conv_transpose2d_with nn_unet_with nn_linear_with "
+              "nn_batch_norm_with nn_layer_norm_with nn_dropout forward_residual",
      .run = build_and_step,
      .goes_on = true},
-    {.calls = "image_folder_open_with dataset_destroy sample_uniform", .run = open_and_read, .before = make_folder, .after = drop_folder},
+    {.calls = "image_folder_open_with dataset_destroy sample_uniform",
+     .run = open_and_read,
+     .before = make_folder,
+     .after = drop_folder},
 };
 
 const scenario_table sweep_modules = {rows, sizeof rows / sizeof *rows};

@@ -1,11 +1,14 @@
-/* The ops in the sweep: what the gradient tests know of each is enough to run it and its backward rule. */
+/* The ops in the sweep: what the gradient tests know of each is enough to run it and its backward
+ * rule. */
 #include "autograd/gradient_rows.h"
 #include "sweep.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static const row_table *const tables[] = {&rows_elementwise, &rows_reduce, &rows_shape, &rows_linear, &rows_image, &rows_norm, &rows_loss, &rows_seq, &rows_shard};
+static const row_table *const tables[] = {&rows_elementwise, &rows_reduce, &rows_shape,
+                                          &rows_linear,      &rows_image,  &rows_norm,
+                                          &rows_loss,        &rows_seq,    &rows_shard};
 enum { N_TABLES = sizeof tables / sizeof *tables };
 
 typedef struct of_row {
@@ -49,7 +52,10 @@ void sweep_gradient_rows(void)
     for (int t = 0; t < N_TABLES; t++) {
         for (size_t i = 0; i < 2 * tables[t]->n; i++) {
             const of_row o = {&tables[t]->rows[i / 2], i % 2 == 0 ? LVN_F64 : LVN_F32};
-            const scenario s = {.run = forward_and_back, .argument = &o, .before = make_inputs, .after = drop_inputs};
+            const scenario s = {.run = forward_and_back,
+                                .argument = &o,
+                                .before = make_inputs,
+                                .after = drop_inputs};
             char what[96];
             snprintf(what, sizeof what, "lvn_%s, %s", o.r->op, lvn_dtype_name(o.dtype));
             assert_true(sweep(what, &s) >= 2);

@@ -1,4 +1,5 @@
-/* Scenarios of the sweep: status.h, tensor.h, version.h, and of ops.h what has no row in the gradient tests. */
+/* Scenarios of the sweep: status.h, tensor.h, version.h, and of ops.h what has no row in the
+ * gradient tests. */
 #include "sweep.h"
 
 #include <levin/device.h>
@@ -7,7 +8,8 @@
 
 #include <string.h>
 
-/* Closes the scope, whose status goes first: made is what came of the ops, back the status of lvn_backward. */
+/* Closes the scope, whose status goes first: made is what came of the ops, back the status of
+ * lvn_backward. */
 static lvn_status done(bool made, lvn_status back)
 {
     const lvn_status status = lvn_scope_close();
@@ -22,8 +24,10 @@ static lvn_status errors(const void *argument)
     lvn_error_frame("on the way up %d", 1);
     const lvn_error copy = *lvn_last_error();
     lvn_clear_error();
-    const bool good = lvn_error_adopt(&copy) == LVN_ERR_IO && strcmp(lvn_last_error()->frames[0], "on the way up 1") == 0 &&
-                      lvn_status_name(LVN_ERR_IO) != NULL && lvn_status_text(LVN_ERR_IO) != NULL && lvn_version() != NULL;
+    const bool good = lvn_error_adopt(&copy) == LVN_ERR_IO &&
+                      strcmp(lvn_last_error()->frames[0], "on the way up 1") == 0 &&
+                      lvn_status_name(LVN_ERR_IO) != NULL && lvn_status_text(LVN_ERR_IO) != NULL &&
+                      lvn_version() != NULL;
     lvn_clear_error();
     return good ? LVN_OK : LVN_ERR_INTERNAL;
 }
@@ -32,11 +36,14 @@ static lvn_status tensors(const void *argument)
 {
     (void)argument;
     float two[2] = {1, 2};
-    lvn_tensor *made = lvn_tensor_create(LVN_F32, LVN_SHAPE(2, 3)), *over = lvn_tensor_wrap(two, LVN_F32, LVN_SHAPE(2));
+    lvn_tensor *made = lvn_tensor_create(LVN_F32, LVN_SHAPE(2, 3)),
+               *over = lvn_tensor_wrap(two, LVN_F32, LVN_SHAPE(2));
     const bool both = made != NULL && over != NULL;
-    const bool good = !both || (lvn_tensor_dtype(made) == LVN_F32 && lvn_ndim(made) == 2 && lvn_size(made, 1) == 3 &&
-                                lvn_numel(made) == 6 && lvn_data(made) != NULL && lvn_const_data(over) == two &&
-                                lvn_item(made) != 0.0 && lvn_dtype_size(LVN_F32) == 4 && lvn_dtype_name(LVN_F32) != NULL);
+    const bool good =
+        !both ||
+        (lvn_tensor_dtype(made) == LVN_F32 && lvn_ndim(made) == 2 && lvn_size(made, 1) == 3 &&
+         lvn_numel(made) == 6 && lvn_data(made) != NULL && lvn_const_data(over) == two &&
+         lvn_item(made) != 0.0 && lvn_dtype_size(LVN_F32) == 4 && lvn_dtype_name(LVN_F32) != NULL);
     lvn_release(lvn_retain(made));
     lvn_release(made);
     lvn_release(over);
@@ -107,7 +114,8 @@ static lvn_status classification(const void *argument)
     LVN_TRY(lvn_scope_open());
     lvn_tensor *y = lvn_batch_norm_eval(x, c, c, c, c, 1e-5);
     lvn_tensor *loss = lvn_cross_entropy(y, labels);
-    lvn_tensor *others = lvn_add(lvn_nll_loss(lvn_log_softmax(y), labels, .class_weight = c), lvn_l1_loss(y, x));
+    lvn_tensor *others =
+        lvn_add(lvn_nll_loss(lvn_log_softmax(y), labels, .class_weight = c), lvn_l1_loss(y, x));
     loss = lvn_add(lvn_add(loss, others), lvn_bce_with_logits(y, lvn_detach(x), .pos_weight = c));
     loss = lvn_add(loss, lvn_sum(lvn_embedding(x, labels)));
     const bool made = lvn_accuracy(y, labels) != NULL && lvn_argmax(y, 1, false) != NULL;
@@ -118,7 +126,8 @@ static lvn_status random_numbers(const void *argument)
 {
     (void)argument;
     LVN_TRY(lvn_scope_open());
-    lvn_tensor *y = lvn_sum(lvn_mul(x, lvn_add(lvn_random_uniform(NULL, "a", 4, 3), lvn_random_normal(NULL, "b", 4, 3))));
+    lvn_tensor *y = lvn_sum(lvn_mul(
+        x, lvn_add(lvn_random_uniform(NULL, "a", 4, 3), lvn_random_normal(NULL, "b", 4, 3))));
     return done(y != NULL, y == NULL ? LVN_OK : lvn_backward(y));
 }
 
@@ -145,9 +154,11 @@ static lvn_status parts(const void *argument)
 {
     (void)argument;
     LVN_TRY(lvn_scope_open());
-    lvn_tensor *column[2], *rows = lvn_index_select(x, 0, labels), *picked = lvn_gather(x, 1, lvn_reshape(labels, LVN_SHAPE(4, 1)));
+    lvn_tensor *column[2], *rows = lvn_index_select(x, 0, labels),
+                           *picked = lvn_gather(x, 1, lvn_reshape(labels, LVN_SHAPE(4, 1)));
     const lvn_status split = lvn_split(rows, 1, (const int64_t[]){1, 2}, 2, column);
-    lvn_tensor *y = lvn_sum(lvn_mul(lvn_add(lvn_mul(column[1], column[0]), lvn_sign(column[0])), picked));
+    lvn_tensor *y =
+        lvn_sum(lvn_mul(lvn_add(lvn_mul(column[1], column[0]), lvn_sign(column[0])), picked));
     return done(split == LVN_OK && y != NULL, y == NULL ? LVN_OK : lvn_backward(y));
 }
 
@@ -155,9 +166,11 @@ static lvn_status comparisons(const void *argument)
 {
     (void)argument;
     LVN_TRY(lvn_scope_open());
-    lvn_tensor *const of_two[] = {lvn_eq(x, c), lvn_ne(x, c), lvn_lt(x, c), lvn_le(x, c), lvn_gt(x, c), lvn_ge(x, c)};
-    lvn_tensor *const of_one[] = {lvn_eq_scalar(labels, 0.0), lvn_ne_scalar(x, 0.0), lvn_lt_scalar(x, 0.0),
-                                  lvn_le_scalar(x, 0.0),      lvn_gt_scalar(x, 0.0), lvn_ge_scalar(x, 0.0)};
+    lvn_tensor *const of_two[] = {lvn_eq(x, c), lvn_ne(x, c), lvn_lt(x, c),
+                                  lvn_le(x, c), lvn_gt(x, c), lvn_ge(x, c)};
+    lvn_tensor *const of_one[] = {lvn_eq_scalar(labels, 0.0), lvn_ne_scalar(x, 0.0),
+                                  lvn_lt_scalar(x, 0.0),      lvn_le_scalar(x, 0.0),
+                                  lvn_gt_scalar(x, 0.0),      lvn_ge_scalar(x, 0.0)};
     bool made = lvn_argmin(x, 1, false) != NULL;
     for (int i = 0; i < 6; i++) {
         made = made && of_two[i] != NULL && of_one[i] != NULL;
@@ -191,14 +204,18 @@ static lvn_status devices(const void *argument)
 {
     (void)argument;
     float two[2] = {1, 2};
-    lvn_tensor *host = lvn_tensor_wrap(two, LVN_F32, LVN_SHAPE(2)), *there = lvn_to_device(host, LVN_SIM(0));
+    lvn_tensor *host = lvn_tensor_wrap(two, LVN_F32, LVN_SHAPE(2)),
+               *there = lvn_to_device(host, LVN_SIM(0));
     lvn_status s = there == NULL ? lvn_last_error()->code : lvn_device_use(LVN_SIM(0));
     if (s == LVN_OK) {
-        const bool good = lvn_device_count(LVN_DEVICE_SIM) == 1 && lvn_device_in_use().kind == LVN_DEVICE_SIM &&
+        const bool good = lvn_device_count(LVN_DEVICE_SIM) == 1 &&
+                          lvn_device_in_use().kind == LVN_DEVICE_SIM &&
                           lvn_tensor_device(there).kind == LVN_DEVICE_SIM;
         lvn_tensor *back = lvn_to_device(there, LVN_CPU);
         s = back == NULL ? lvn_last_error()->code : lvn_device_wait();
-        s = s == LVN_OK && !(good && ((const float *)lvn_const_data(back))[1] == 2.0f) ? LVN_ERR_INTERNAL : s;
+        s = s == LVN_OK && !(good && ((const float *)lvn_const_data(back))[1] == 2.0f)
+                ? LVN_ERR_INTERNAL
+                : s;
         lvn_release(back);
         lvn_device_use(LVN_CPU);
     }
@@ -208,18 +225,41 @@ static lvn_status devices(const void *argument)
 }
 
 static const scenario rows[] = {
-    {.calls = "status_name status_text last_error clear_error error_set error_frame error_append error_adopt version", .run = errors},
-    {.calls = "tensor_create tensor_wrap retain release tensor_dtype ndim size numel data const_data item dtype_size dtype_name", .run = tensors},
-    {.calls = "to_device tensor_device device_use device_in_use device_count device_wait", .run = devices},
-    {.calls = "scope_open scope_close scope_status keep require_grad backward backward_scaled gradient zero_grad set_grad_enabled", .run = scopes},
-    {.calls = "batch_norm_eval_with cross_entropy_with nll_loss_with l1_loss_with bce_with_logits_with "
-              "embedding_with accuracy argmax", .run = classification, .before = make_inputs, .after = drop_inputs},
-    {.calls = "random_uniform_with random_normal_with", .run = random_numbers, .before = make_inputs, .after = drop_inputs},
-    {.calls = "dropout", .run = dropout, .before = make_inputs, .after = drop_inputs},
-    {.calls = "grad_with grads_with cast detach zeros", .run = gradients, .before = make_inputs, .after = drop_inputs},
-    {.calls = "eq ne lt le gt ge eq_scalar ne_scalar lt_scalar le_scalar gt_scalar ge_scalar argmin", .run = comparisons, .before = make_inputs,
+    {.calls = "status_name status_text last_error clear_error error_set error_frame error_append "
+              "error_adopt version",
+     .run = errors},
+    {.calls = "tensor_create tensor_wrap retain release tensor_dtype ndim size numel data "
+              "const_data item dtype_size dtype_name",
+     .run = tensors},
+    {.calls = "to_device tensor_device device_use device_in_use device_count device_wait",
+     .run = devices},
+    {.calls = "scope_open scope_close scope_status keep require_grad backward backward_scaled "
+              "gradient zero_grad set_grad_enabled",
+     .run = scopes},
+    {.calls =
+         "batch_norm_eval_with cross_entropy_with nll_loss_with l1_loss_with bce_with_logits_with "
+         "embedding_with accuracy argmax",
+     .run = classification,
+     .before = make_inputs,
      .after = drop_inputs},
-    {.calls = "index_select gather split sign", .run = parts, .before = make_inputs, .after = drop_inputs},
+    {.calls = "random_uniform_with random_normal_with",
+     .run = random_numbers,
+     .before = make_inputs,
+     .after = drop_inputs},
+    {.calls = "dropout", .run = dropout, .before = make_inputs, .after = drop_inputs},
+    {.calls = "grad_with grads_with cast detach zeros",
+     .run = gradients,
+     .before = make_inputs,
+     .after = drop_inputs},
+    {.calls =
+         "eq ne lt le gt ge eq_scalar ne_scalar lt_scalar le_scalar gt_scalar ge_scalar argmin",
+     .run = comparisons,
+     .before = make_inputs,
+     .after = drop_inputs},
+    {.calls = "index_select gather split sign",
+     .run = parts,
+     .before = make_inputs,
+     .after = drop_inputs},
     {.calls = "apply", .run = own_op, .before = make_inputs, .after = drop_inputs},
 };
 

@@ -1,4 +1,5 @@
-/* Every public function under failing allocations (sweep.h). A function of include/levin without a scenario fails the last test. */
+/* Every public function under failing allocations (sweep.h). A function of include/levin without a
+ * scenario fails the last test. */
 #include "sweep.h"
 
 #include "kernels/kernels.h"
@@ -16,7 +17,8 @@ static void run_table(const scenario_table *table)
 {
     for (size_t i = 0; i < table->n; i++) {
         const int64_t failures = sweep(table->rows[i].calls, &table->rows[i]);
-        assert_int_equal(failures > 0, strncmp(table->rows[i].calls, "status_name", 11) != 0); /* errors are told without memory */
+        /* errors are told without memory */
+        assert_int_equal(failures > 0, strncmp(table->rows[i].calls, "status_name", 11) != 0);
     }
 }
 
@@ -66,7 +68,8 @@ static bool has_scenario(const char *name)
     return found;
 }
 
-/* The name in "LVN_API lvn_tensor *lvn_add(lvn_tensor *a, ...": the first lvn_word in front of a parenthesis. */
+/* The name in "LVN_API lvn_tensor *lvn_add(lvn_tensor *a, ...": the first lvn_word in front of a
+ * parenthesis. */
 static bool name_in(const char *line, char name[64])
 {
     for (const char *at = strstr(line, "lvn_"); at != NULL; at = strstr(at + 1, "lvn_")) {
@@ -96,7 +99,9 @@ static int check_header(const char *path)
             fail_msg("%s: the name should stand in the line of LVN_API: %s", path, line);
         }
         if (!has_scenario(name)) {
-            fail_msg("lvn_%s (%s) has neither a scenario in tests/unit/api nor a row in tests/unit/autograd/rows_*.c", name, path);
+            fail_msg("lvn_%s (%s) has neither a scenario in tests/unit/api nor a row in "
+                     "tests/unit/autograd/rows_*.c",
+                     name, path);
         }
         n++;
     }
@@ -129,8 +134,11 @@ static int start(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tensors_and_scopes), cmocka_unit_test(ops_and_their_gradients), cmocka_unit_test(modules_and_data),
-        cmocka_unit_test(whole_trainings),    cmocka_unit_test(every_public_function_is_here),
+        cmocka_unit_test(tensors_and_scopes),
+        cmocka_unit_test(ops_and_their_gradients),
+        cmocka_unit_test(modules_and_data),
+        cmocka_unit_test(whole_trainings),
+        cmocka_unit_test(every_public_function_is_here),
     };
     return cmocka_run_group_tests(tests, start, NULL);
 }

@@ -1,4 +1,5 @@
-/* Options structs of the public calls: one without its size, and enums with values that they do not have, are errors that say so. */
+/* Options structs of the public calls: one without its size, and enums with values that they do not
+ * have, are errors that say so. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -18,11 +19,11 @@ static lvn_tensor *labels; /* (1, 4, 4) */
 
 /* ---- ops ---- */
 
-#define WITHOUT_SIZE(name, type, ...)                     \
-    static bool name(void)                                \
-    {                                                     \
-        static const lvn_##type##_options o = {0};        \
-        return lvn_##name##_with(__VA_ARGS__, &o) != NULL; \
+#define WITHOUT_SIZE(name, type, ...)                                                              \
+    static bool name(void)                                                                         \
+    {                                                                                              \
+        static const lvn_##type##_options o = {0};                                                 \
+        return lvn_##name##_with(__VA_ARGS__, &o) != NULL;                                         \
     }
 WITHOUT_SIZE(conv2d, conv2d, x, x, NULL)
 WITHOUT_SIZE(conv_transpose2d, conv_transpose2d, x, x, NULL)
@@ -60,11 +61,11 @@ static bool grads(void)
 /* ---- layers ---- */
 
 typedef lvn_module *(*layer)(lvn_builder *b);
-#define LAYER(name, ...)                                     \
-    static lvn_module *layer_##name(lvn_builder *b)          \
-    {                                                        \
-        static const lvn_##name##_options o = {0};           \
-        return lvn_##name##_with(b, "part", __VA_ARGS__, &o); \
+#define LAYER(name, ...)                                                                           \
+    static lvn_module *layer_##name(lvn_builder *b)                                                \
+    {                                                                                              \
+        static const lvn_##name##_options o = {0};                                                 \
+        return lvn_##name##_with(b, "part", __VA_ARGS__, &o);                                      \
     }
 LAYER(nn_conv2d, 2, 2, 3)
 LAYER(nn_conv_transpose2d, 2, 2, 3)
@@ -75,7 +76,9 @@ LAYER(nn_unet, 2, 2)
 
 static lvn_module *unknown_init(lvn_builder *b)
 {
-    return lvn_builder_parameter(b, "weight", 1, (const int64_t[]){2}, (lvn_init)4, 0.0) == NULL ? NULL : lvn_nn_linear(b, "part", 2, 2);
+    return lvn_builder_parameter(b, "weight", 1, (const int64_t[]){2}, (lvn_init)4, 0.0) == NULL
+               ? NULL
+               : lvn_nn_linear(b, "part", 2, 2);
 }
 
 static lvn_module *unknown_set_init(lvn_builder *b)
@@ -95,7 +98,8 @@ static lvn_status net_build(lvn_module *module, lvn_builder *b)
 
 static lvn_status build(layer by)
 {
-    static const lvn_module_class net_class = {.name = "net", .size = sizeof(lvn_module), .build = net_build};
+    static const lvn_module_class net_class = {
+        .name = "net", .size = sizeof(lvn_module), .build = net_build};
     lvni_model *m = NULL;
     made_by = by;
     const lvn_status s = lvni_model_build(&net_class, NULL, 1, &m);
@@ -110,12 +114,46 @@ static const struct {
     bool (*call)(void);
     layer part;
 } all[] = {
-#define OP(name) {#name, name, NULL}
-#define PART(name) {#name, NULL, layer_##name}
-    OP(conv2d), OP(conv_transpose2d), OP(max_pool2d), OP(avg_pool2d), OP(resize2d), OP(fft), OP(ifft), OP(fft2), OP(ifft2), OP(matmul),
-    OP(pad), OP(pad2d), OP(cross_entropy), OP(nll_loss), OP(mse_loss), OP(l1_loss), OP(smooth_l1_loss), OP(bce_with_logits),
-    OP(batch_norm_train), OP(batch_norm_eval), OP(attention), OP(attention_qkv), OP(embedding), OP(grad), OP(grads), OP(image_folder_open),
-    PART(nn_conv2d), PART(nn_conv_transpose2d), PART(nn_linear), PART(nn_batch_norm), PART(nn_layer_norm), PART(nn_unet),
+#define OP(name)                                                                                   \
+    {                                                                                              \
+#name, name, NULL                                                                          \
+    }
+#define PART(name)                                                                                 \
+    {                                                                                              \
+#name, NULL, layer_##name                                                                  \
+    }
+    OP(conv2d),
+    OP(conv_transpose2d),
+    OP(max_pool2d),
+    OP(avg_pool2d),
+    OP(resize2d),
+    OP(fft),
+    OP(ifft),
+    OP(fft2),
+    OP(ifft2),
+    OP(matmul),
+    OP(pad),
+    OP(pad2d),
+    OP(cross_entropy),
+    OP(nll_loss),
+    OP(mse_loss),
+    OP(l1_loss),
+    OP(smooth_l1_loss),
+    OP(bce_with_logits),
+    OP(batch_norm_train),
+    OP(batch_norm_eval),
+    OP(attention),
+    OP(attention_qkv),
+    OP(embedding),
+    OP(grad),
+    OP(grads),
+    OP(image_folder_open),
+    PART(nn_conv2d),
+    PART(nn_conv_transpose2d),
+    PART(nn_linear),
+    PART(nn_batch_norm),
+    PART(nn_layer_norm),
+    PART(nn_unet),
 };
 enum { N_ALL = sizeof all / sizeof *all };
 
@@ -126,10 +164,15 @@ static void options_without_a_size_are_errors(void **state)
         assert_int_equal(lvn_scope_open(), LVN_OK);
         const bool worked = all[i].call != NULL ? all[i].call() : build(all[i].part) == LVN_OK;
         const char *message = lvn_last_error()->message;
-        const char *called = strcmp(all[i].name, "pad2d") == 0 ? "pad" : strcmp(all[i].name, "grads") == 0 ? "grad" : all[i].name;
+        const char *called = strcmp(all[i].name, "pad2d") == 0   ? "pad"
+                             : strcmp(all[i].name, "grads") == 0 ? "grad"
+                                                                 : all[i].name;
         char want[128];
-        snprintf(want, sizeof want, "lvn_%s_with: struct_size of the options is 0, but must be sizeof of their struct", called);
-        if (worked || lvn_last_error()->code != LVN_ERR_INVALID || strncmp(message, want, strlen(want)) != 0) {
+        snprintf(want, sizeof want,
+                 "lvn_%s_with: struct_size of the options is 0, but must be sizeof of their struct",
+                 called);
+        if (worked || lvn_last_error()->code != LVN_ERR_INVALID ||
+            strncmp(message, want, strlen(want)) != 0) {
             fail_msg("lvn_%s_with: %s", all[i].name, worked ? "works" : message);
         }
         lvn_scope_close();
@@ -158,9 +201,11 @@ static int check_header(const char *path)
     text[fread(text, 1, sizeof text - 1, f)] = '\0';
     fclose(f);
     int n = 0;
-    for (const char *with = strstr(text, "_with("); with != NULL; with = strstr(with + 1, "_with(")) {
+    for (const char *with = strstr(text, "_with("); with != NULL;
+         with = strstr(with + 1, "_with(")) {
         const char *name = with, *end = strchr(with, ';'), *options = strstr(with, "_options *");
-        if (with[6] == '(' || end == NULL || options == NULL || options > end) { /* a macro; a call without options */
+        if (with[6] == '(' || end == NULL || options == NULL || options > end) {
+            /* a macro; a call without options */
             continue;
         }
         while (strncmp(name, "lvn_", 4) != 0) {
@@ -202,22 +247,32 @@ static void unknown_values_of_enums_are_errors(void **state)
 {
     (void)state;
     lvn_scope_open();
-    expect(lvn_resize2d(x, 8, 8, .mode = (lvn_resize_mode)3), "resize2d: mode is 3, which is none of its values (0 to 2)");
-    expect(lvn_resize2d(x, 8, 8, .align_corners = true), "resize2d: align_corners is for bilinear and bicubic; nearest has no corners to align");
-    expect(lvn_fft(x, .norm = (lvn_fft_norm)-1), "fft: norm is -1, which is none of its values (0 to 2)");
-    expect(lvn_ifft2(x, .norm = (lvn_fft_norm)3), "ifft2: norm is 3, which is none of its values (0 to 2)");
-    expect(lvn_cross_entropy(x, labels, .reduction = (lvn_reduction)2), "cross_entropy: reduction is 2, which is none of its values (0 to 1)");
-    expect(lvn_nll_loss(x, labels, .reduction = (lvn_reduction)2), "nll_loss: reduction is 2, which is none of its values (0 to 1)");
-    expect(lvn_mse_loss(x, x, .reduction = (lvn_reduction)7), "mse_loss: reduction is 7, which is none of its values (0 to 1)");
-    expect(lvn_bce_with_logits(x, x, .reduction = (lvn_reduction)-2), "bce_with_logits: reduction is -2, which is none of its values (0 to 1)");
+    expect(lvn_resize2d(x, 8, 8, .mode = (lvn_resize_mode)3),
+           "resize2d: mode is 3, which is none of its values (0 to 2)");
+    expect(lvn_resize2d(x, 8, 8, .align_corners = true),
+           "resize2d: align_corners is for bilinear and bicubic; nearest has no corners to align");
+    expect(lvn_fft(x, .norm = (lvn_fft_norm)-1),
+           "fft: norm is -1, which is none of its values (0 to 2)");
+    expect(lvn_ifft2(x, .norm = (lvn_fft_norm)3),
+           "ifft2: norm is 3, which is none of its values (0 to 2)");
+    expect(lvn_cross_entropy(x, labels, .reduction = (lvn_reduction)2),
+           "cross_entropy: reduction is 2, which is none of its values (0 to 1)");
+    expect(lvn_nll_loss(x, labels, .reduction = (lvn_reduction)2),
+           "nll_loss: reduction is 2, which is none of its values (0 to 1)");
+    expect(lvn_mse_loss(x, x, .reduction = (lvn_reduction)7),
+           "mse_loss: reduction is 7, which is none of its values (0 to 1)");
+    expect(lvn_bce_with_logits(x, x, .reduction = (lvn_reduction)-2),
+           "bce_with_logits: reduction is -2, which is none of its values (0 to 1)");
     expect(lvn_cast(x, (lvn_dtype)20), "cast: unknown data type 20");
     expect(lvn_zeros((lvn_dtype)20, LVN_SHAPE(2)), "unknown data type 20");
     lvn_scope_close();
     assert_int_equal(lvn_device_use((lvn_device){.kind = (lvn_device_kind)9}), LVN_ERR_NOT_FOUND);
     assert_int_equal(build(unknown_init), LVN_ERR_INVALID);
-    assert_string_equal(lvn_last_error()->message, "weight: init is 4, which is none of its values (0 to 3)");
+    assert_string_equal(lvn_last_error()->message,
+                        "weight: init is 4, which is none of its values (0 to 3)");
     assert_int_equal(build(unknown_set_init), LVN_ERR_INVALID);
-    assert_string_equal(lvn_last_error()->message, "part.weight: init is 4, which is none of its values (0 to 3)");
+    assert_string_equal(lvn_last_error()->message,
+                        "part.weight: init is 4, which is none of its values (0 to 3)");
 }
 
 static int start(void **state)

@@ -1,6 +1,6 @@
-/* The rows of test_gradients: one file per ops header (rows_*.c). A row is checked by lvn_backward against central differences in f64;
- * with .second also through lvn_grad(.create_graph): the rule written with ops against the fused one, and its own gradient against
- * differences. */
+/* The rows of test_gradients: one file per ops header (rows_*.c). A row is checked by lvn_backward
+ * against central differences in f64; with .second also through lvn_grad(.create_graph): the rule
+ * written with ops against the fused one, and its own gradient against differences. */
 #ifndef LEVIN_TESTS_GRADIENT_ROWS_H
 #define LEVIN_TESTS_GRADIENT_ROWS_H
 
@@ -9,15 +9,16 @@
 /* -Wmissing-field-initializers: a row names what it has, the rest is zero by intent. */
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers"
 
-/* The one table of tolerances, relative to the largest gradient of an input: h = 1e-5, so differences are
- * good to about 1e-10 of values near 1; functions of large third derivative lose more. Second gradients: 100 times that. */
+/* The one table of tolerances, relative to the largest gradient of an input: h = 1e-5, so
+ * differences are good to about 1e-10 of values near 1; functions of large third derivative lose
+ * more. Second gradients: 100 times that. */
 #define SMOOTH 1e-8
 #define CURVED 1e-7 /* quotients, roots, batch statistics */
 
-#define FN(name, formula)                                                                                    \
-    static lvn_tensor *fn_##name(lvn_tensor *const *in)                                                      \
-    {                                                                                                        \
-        return formula;                                                                                      \
+#define FN(name, formula)                                                                          \
+    static lvn_tensor *fn_##name(lvn_tensor *const *in)                                            \
+    {                                                                                              \
+        return formula;                                                                            \
     }
 
 typedef struct row {
@@ -35,6 +36,7 @@ typedef struct row_table {
     size_t n;
 } row_table;
 
-extern const row_table rows_elementwise, rows_reduce, rows_shape, rows_linear, rows_image, rows_norm, rows_loss, rows_seq, rows_shard;
+extern const row_table rows_elementwise, rows_reduce, rows_shape, rows_linear, rows_image,
+    rows_norm, rows_loss, rows_seq, rows_shard;
 
 #endif

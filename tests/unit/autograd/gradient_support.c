@@ -19,7 +19,8 @@ static void set(lvn_tensor *t, int64_t e, double value)
 double element(const lvn_tensor *t, int64_t e)
 {
     const void *data = lvn_const_data(t);
-    return lvn_tensor_dtype(t) == LVN_F64 ? ((const double *)data)[e] : (double)((const float *)data)[e];
+    return lvn_tensor_dtype(t) == LVN_F64 ? ((const double *)data)[e]
+                                          : (double)((const float *)data)[e];
 }
 
 double largest(const lvn_tensor *t)
@@ -31,8 +32,8 @@ double largest(const lvn_tensor *t)
     return most;
 }
 
-/* Element e of a random order of 0 .. n-1, without memory: how many of the others have a smaller random
- * number. */
+/* Element e of a random order of 0 .. n-1, without memory: how many of the others have a smaller
+ * random number. */
 static int64_t place(const lvni_rng *rng, int64_t e, int64_t n)
 {
     const uint32_t mine = lvni_rng_u32(rng, (uint64_t)e);
@@ -78,7 +79,8 @@ lvn_tensor *make_labels(int64_t n, int64_t n_classes)
     return t;
 }
 
-void assert_near(const char *what, const lvn_tensor *a, const lvn_tensor *b, double tolerance, double floor)
+void assert_near(const char *what, const lvn_tensor *a, const lvn_tensor *b, double tolerance,
+                 double floor)
 {
     assert_non_null(a);
     assert_non_null(b);
@@ -144,8 +146,8 @@ static void compare(const char *name, formula f, lvn_tensor *const *in, int k, l
         x[e] = kept;
         const double numeric = (up - down) / (2 * h);
         if (!(fabs(numeric - element(g, e)) <= tolerance * most)) {
-            fail_msg("%s, input %d, element %d: differences give %.12g, lvn_backward %.12g", name, k, (int)e,
-                     numeric, element(g, e));
+            fail_msg("%s, input %d, element %d: differences give %.12g, lvn_backward %.12g", name,
+                     k, (int)e, numeric, element(g, e));
         }
     }
 }
@@ -218,7 +220,8 @@ static double slope_value(const char *name, formula f, lvn_tensor *const *in, in
     return value;
 }
 
-static void compare_second(const char *name, formula f, lvn_tensor *const *in, int n, int k, double tolerance)
+static void compare_second(const char *name, formula f, lvn_tensor *const *in, int n, int k,
+                           double tolerance)
 {
     const double h = 1e-5;
     const lvn_tensor *g = lvn_gradient(in[k]);
@@ -237,13 +240,15 @@ static void compare_second(const char *name, formula f, lvn_tensor *const *in, i
         x[e] = kept;
         const double numeric = (up - down) / (2 * h);
         if (!(fabs(numeric - element(g, e)) <= tolerance * most)) {
-            fail_msg("%s, input %d, element %d: differences of gradients give %.12g, lvn_backward of lvn_grad %.12g", name, k, (int)e,
-                     numeric, element(g, e));
+            fail_msg("%s, input %d, element %d: differences of gradients give %.12g, lvn_backward "
+                     "of lvn_grad %.12g",
+                     name, k, (int)e, numeric, element(g, e));
         }
     }
 }
 
-void check_second_gradients(const char *name, formula f, lvn_tensor *const *in, int n, double tolerance)
+void check_second_gradients(const char *name, formula f, lvn_tensor *const *in, int n,
+                            double tolerance)
 {
     for (int k = 0; k < n; k++) {
         lvn_zero_grad(in[k]);

@@ -3,7 +3,9 @@
 
 FN(add, lvn_add(in[0], in[1]))
 FN(both_sides, lvn_add(in[0], in[0]))
-FN(shared, lvn_add(lvn_square(in[0]), lvn_add(in[0], in[1]))) /* one gradient for both, then more for the first alone */
+FN(shared,
+   lvn_add(lvn_square(in[0]),
+           lvn_add(in[0], in[1]))) /* one gradient for both, then more for the first alone */
 FN(sub, lvn_sub(in[0], in[1]))
 FN(mul, lvn_mul(in[0], in[1]))
 FN(twice, lvn_add(lvn_mul(in[0], in[0]), lvn_mul_scalar(in[0], 3.0)))
@@ -20,7 +22,9 @@ FN(rsqrt, lvn_rsqrt(in[0]))
 FN(reciprocal, lvn_reciprocal(in[0]))
 FN(pow, lvn_pow(in[0], in[1]))
 FN(lerp, lvn_lerp(in[0], in[1], in[2]))
-FN(minimum, lvn_minimum(lvn_slice(in[0], 0, 0, 3), lvn_slice(in[0], 0, 3, 6))) /* parts of one tensor: apart from each other, too */
+FN(minimum,
+   lvn_minimum(lvn_slice(in[0], 0, 0, 3),
+               lvn_slice(in[0], 0, 3, 6))) /* parts of one tensor: apart from each other, too */
 FN(maximum, lvn_maximum(lvn_slice(in[0], 0, 0, 3), lvn_slice(in[0], 0, 3, 4)))
 FN(where, lvn_where(lvn_gt_scalar(in[1], 0.1), in[0], in[1]))
 FN(abs, lvn_abs(in[0]))

@@ -5,8 +5,10 @@
 FN(norm_train, lvn_batch_norm_train(in[0], in[1], in[2], 1e-2, NULL, NULL))
 FN(norm_train_relu, lvn_batch_norm_train(in[0], in[1], in[2], 1e-2, NULL, NULL, .relu = true))
 FN(norm_train_add, lvn_batch_norm_train(in[0], in[1], in[2], 1e-2, NULL, NULL, .residual = in[3]))
-FN(norm_train_both, lvn_batch_norm_train(in[0], in[1], in[2], 1e-2, NULL, NULL, .residual = in[3], .relu = true))
-FN(norm_train_own, lvn_batch_norm_train(in[0], in[1], in[2], 1e-2, NULL, NULL, .residual = in[0], .relu = true))
+FN(norm_train_both,
+   lvn_batch_norm_train(in[0], in[1], in[2], 1e-2, NULL, NULL, .residual = in[3], .relu = true))
+FN(norm_train_own,
+   lvn_batch_norm_train(in[0], in[1], in[2], 1e-2, NULL, NULL, .residual = in[0], .relu = true))
 
 FN(layer, lvn_layer_norm(in[0], in[1], in[2], 1e-2))
 FN(layer_plain, lvn_layer_norm(in[0], NULL, NULL, 1e-2))
@@ -35,12 +37,48 @@ static const row rows[] = {
     {"group_norm", fn_group_plain, CURVED, 1, {S(2, 4)}, NORMAL, .second = true},
     {"instance_norm", fn_instance, CURVED, 3, {S(2, 2, 2, 3), S(3), S(3)}, NORMAL, .second = true},
     {"instance_norm", fn_instance_plain, CURVED, 1, {S(2, 3, 2)}, NORMAL, .second = true},
-    {"batch_norm_train_with", fn_norm_train, CURVED, 3, {S(2, 3, 2, 3), S(3), S(3)}, NORMAL, .second = true},
-    {"batch_norm_train_with", fn_norm_train, CURVED, 3, {S(5, 2), S(2), S(2)}, NORMAL, .second = true},
-    {"batch_norm_train_with", fn_norm_train_relu, CURVED, 3, {S(2, 3, 2, 3), S(3), S(3)}, NORMAL, .second = true},
-    {"batch_norm_train_with", fn_norm_train_add, CURVED, 4, {S(2, 3, 2, 3), S(3), S(3), S(2, 3, 2, 3)}, NORMAL, .second = true},
-    {"batch_norm_train_with", fn_norm_train_both, CURVED, 4, {S(2, 3, 2, 3), S(3), S(3), S(2, 3, 2, 3)}, NORMAL, .second = true},
-    {"batch_norm_train_with", fn_norm_train_own, CURVED, 3, {S(2, 3, 2, 3), S(3), S(3)}, NORMAL, .second = true},
+    {"batch_norm_train_with",
+     fn_norm_train,
+     CURVED,
+     3,
+     {S(2, 3, 2, 3), S(3), S(3)},
+     NORMAL,
+     .second = true},
+    {"batch_norm_train_with",
+     fn_norm_train,
+     CURVED,
+     3,
+     {S(5, 2), S(2), S(2)},
+     NORMAL,
+     .second = true},
+    {"batch_norm_train_with",
+     fn_norm_train_relu,
+     CURVED,
+     3,
+     {S(2, 3, 2, 3), S(3), S(3)},
+     NORMAL,
+     .second = true},
+    {"batch_norm_train_with",
+     fn_norm_train_add,
+     CURVED,
+     4,
+     {S(2, 3, 2, 3), S(3), S(3), S(2, 3, 2, 3)},
+     NORMAL,
+     .second = true},
+    {"batch_norm_train_with",
+     fn_norm_train_both,
+     CURVED,
+     4,
+     {S(2, 3, 2, 3), S(3), S(3), S(2, 3, 2, 3)},
+     NORMAL,
+     .second = true},
+    {"batch_norm_train_with",
+     fn_norm_train_own,
+     CURVED,
+     3,
+     {S(2, 3, 2, 3), S(3), S(3)},
+     NORMAL,
+     .second = true},
 };
 
 const row_table rows_norm = {rows, sizeof rows / sizeof *rows};

@@ -10,13 +10,16 @@ FN(permute_heads, lvn_permute(in[0], (const int[]){0, -2, 1, -1}, 4))
 FN(transpose, lvn_transpose(in[0], -1, 0))
 FN(concat, lvn_concat(in, 3, -1))
 FN(concat_same, lvn_concat((lvn_tensor *[]){in[0], in[0]}, 2, 0))
-FN(concat_many, lvn_concat((lvn_tensor *[]){in[0], in[1], in[0], in[1], in[1], in[0], in[0], in[1], in[0], in[1]}, 10, 1))
+FN(concat_many, lvn_concat((lvn_tensor *[]){in[0], in[1], in[0], in[1], in[1], in[0], in[0], in[1],
+                                            in[0], in[1]},
+                           10, 1))
 FN(stack, lvn_stack(in, 3, 1))
 FN(stack_last, lvn_stack(in, 2, -1))
 FN(slice, lvn_slice(in[0], 1, 1, 3))
 FN(slice_end, lvn_slice(in[0], -1, 2, LVN_END))
 FN(pad, lvn_pad(in[0], ((const int64_t[]){0, 1, 2}), ((const int64_t[]){1, 0, 2}), .value = 0.5))
-FN(pad_reflect, lvn_pad(in[0], ((const int64_t[]){1, 2, 3}), ((const int64_t[]){0, 2, 1}), .reflect = true))
+FN(pad_reflect,
+   lvn_pad(in[0], ((const int64_t[]){1, 2, 3}), ((const int64_t[]){0, 2, 1}), .reflect = true))
 FN(pad2d, lvn_pad2d(in[0], 1, 0, 2, 1))
 FN(pad2d_reflect, lvn_pad2d(in[0], 1, 2, 3, 0, .reflect = true))
 

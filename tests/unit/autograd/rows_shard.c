@@ -1,4 +1,5 @@
-/* Rows of test_gradients (gradient_rows.h) for include/levin/ops_shard.h: a shard that is alone. Groups: tests/unit/trainer/test_meeting.c. */
+/* Rows of test_gradients (gradient_rows.h) for include/levin/ops_shard.h: a shard that is alone.
+ * Groups: tests/unit/trainer/test_meeting.c. */
 #include "gradient_rows.h"
 
 static lvn_tensor *fn_gather_at(lvn_tensor *const *in)

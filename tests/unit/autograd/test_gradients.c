@@ -1,5 +1,5 @@
-/* lvn_backward of every op in ops.h against central differences, in f64 on the reference backend, over
- * shapes, axes and options. An op of ops.h without a row here fails the last test. */
+/* lvn_backward of every op in ops.h against central differences, in f64 on the reference backend,
+ * over shapes, axes and options. An op of ops.h without a row here fails the last test. */
 #include "gradient_rows.h"
 
 #include "tensor/ctx.h"
@@ -8,16 +8,19 @@
 #include <stdio.h>
 #include <string.h>
 
-
 static lvn_tensor *constant[2]; /* of the test in work: running statistics, labels */
 FN(norm_eval, lvn_batch_norm_eval(in[0], in[1], in[2], constant[0], constant[1], 1e-2))
-FN(norm_eval_relu, lvn_batch_norm_eval(in[0], in[1], in[2], constant[0], constant[1], 1e-2, .relu = true))
-FN(norm_eval_both, lvn_batch_norm_eval(in[0], in[1], in[2], constant[0], constant[1], 1e-2, .residual = in[3], .relu = true))
+FN(norm_eval_relu,
+   lvn_batch_norm_eval(in[0], in[1], in[2], constant[0], constant[1], 1e-2, .relu = true))
+FN(norm_eval_both, lvn_batch_norm_eval(in[0], in[1], in[2], constant[0], constant[1], 1e-2,
+                                       .residual = in[3], .relu = true))
 FN(index_select, lvn_index_select(in[0], 1, constant[0]))
 FN(gather, lvn_gather(in[0], -2, constant[1]))
 FN(cross_entropy, lvn_cross_entropy(in[0], constant[0]))
 
-static const row_table *const tables[] = {&rows_elementwise, &rows_reduce, &rows_shape, &rows_linear, &rows_image, &rows_norm, &rows_loss, &rows_seq, &rows_shard};
+static const row_table *const tables[] = {&rows_elementwise, &rows_reduce, &rows_shape,
+                                          &rows_linear,      &rows_image,  &rows_norm,
+                                          &rows_loss,        &rows_seq,    &rows_shard};
 enum { N_TABLES = sizeof tables / sizeof *tables };
 
 static void check_row(const row *r, int number)
@@ -84,8 +87,9 @@ static void cross_entropy(void **state)
     lvn_release(constant[0]);
 }
 
-FN(cross_entropy_all, lvn_cross_entropy(in[0], constant[0], .ignores = true, .ignore_index = 1, .label_smoothing = 0.1,
-                                        .class_weight = lvn_detach(constant[1]), .reduction = LVN_REDUCTION_SUM))
+FN(cross_entropy_all,
+   lvn_cross_entropy(in[0], constant[0], .ignores = true, .ignore_index = 1, .label_smoothing = 0.1,
+                     .class_weight = lvn_detach(constant[1]), .reduction = LVN_REDUCTION_SUM))
 FN(nll, lvn_nll_loss(lvn_log_softmax(in[0]), constant[0], .class_weight = lvn_detach(constant[1])))
 FN(embedding, lvn_embedding(in[0], constant[0], .positions = in[1]))
 FN(embedding_alone, lvn_embedding(in[0], constant[0]))
@@ -94,11 +98,13 @@ static void losses_and_lookups_with_labels(void **state)
 {
     (void)state;
     const dims shape = S(5, 3), positions = S(6, 3), three = S(3);
-    lvn_tensor *in[] = {make_leaf(LVN_F64, 6, &shape, NORMAL), make_leaf(LVN_F64, 7, &positions, NORMAL)};
+    lvn_tensor *in[] = {make_leaf(LVN_F64, 6, &shape, NORMAL),
+                        make_leaf(LVN_F64, 7, &positions, NORMAL)};
     constant[0] = make_labels(5, 3);
     constant[1] = make_leaf(LVN_F64, 8, &three, POSITIVE);
     static const formula f[] = {fn_cross_entropy_all, fn_nll, fn_embedding, fn_embedding_alone};
-    static const char *const names[] = {"cross_entropy", "nll_loss", "embedding", "embedding without positions"};
+    static const char *const names[] = {"cross_entropy", "nll_loss", "embedding",
+                                        "embedding without positions"};
     for (int i = 0; i < 4; i++) {
         check_gradients(names[i], f[i], in, i == 2 ? 2 : 1, SMOOTH);
         lvn_zero_grad(in[0]);
@@ -111,25 +117,31 @@ static void losses_and_lookups_with_labels(void **state)
     }
 }
 
-FN(mse_weighted, lvn_mse_loss(in[0], in[1], .weight = lvn_detach(constant[0]), .reduction = LVN_REDUCTION_SUM))
+FN(mse_weighted,
+   lvn_mse_loss(in[0], in[1], .weight = lvn_detach(constant[0]), .reduction = LVN_REDUCTION_SUM))
 FN(mse_mean, lvn_mse_loss(in[0], in[1], .weight = lvn_detach(constant[0])))
 FN(l1, lvn_l1_loss(in[0], in[1], .weight = lvn_detach(constant[0])))
 FN(bce, lvn_bce_with_logits(in[0], lvn_detach(constant[0])))
-FN(bce_weighted, lvn_bce_with_logits(in[0], lvn_detach(constant[0]), .weight = lvn_detach(constant[0]), .pos_weight = constant[1]))
+FN(bce_weighted, lvn_bce_with_logits(in[0], lvn_detach(constant[0]),
+                                     .weight = lvn_detach(constant[0]), .pos_weight = constant[1]))
 
 static void losses_with_weights(void **state)
 {
     (void)state;
     const dims shape = S(4, 3), three = S(3);
-    lvn_tensor *in[] = {make_leaf(LVN_F64, 6, &shape, NORMAL), make_leaf(LVN_F64, 7, &shape, NORMAL)};
+    lvn_tensor *in[] = {make_leaf(LVN_F64, 6, &shape, NORMAL),
+                        make_leaf(LVN_F64, 7, &shape, NORMAL)};
     constant[0] = make_leaf(LVN_F64, 9, &shape, POSITIVE);
     constant[1] = make_constant(LVN_F64, 8, 1, three.size);
     static const struct {
         const char *name;
         formula f;
         int n;
-    } losses[] = {{"mse_loss, sum", fn_mse_weighted, 2}, {"mse_loss", fn_mse_mean, 2}, {"l1_loss", fn_l1, 2},
-                  {"bce_with_logits", fn_bce, 1}, {"bce_with_logits, weights", fn_bce_weighted, 1}};
+    } losses[] = {{"mse_loss, sum", fn_mse_weighted, 2},
+                  {"mse_loss", fn_mse_mean, 2},
+                  {"l1_loss", fn_l1, 2},
+                  {"bce_with_logits", fn_bce, 1},
+                  {"bce_with_logits, weights", fn_bce_weighted, 1}};
     for (size_t i = 0; i < sizeof losses / sizeof *losses; i++) {
         check_gradients(losses[i].name, losses[i].f, in, losses[i].n, SMOOTH);
         check_second_gradients(losses[i].name, losses[i].f, in, losses[i].n, 100.0 * SMOOTH);
@@ -196,8 +208,9 @@ static void only_what_is_wanted(void **state)
                         : make_constant(LVN_F64, (uint64_t)i, shapes[i].ndim, shapes[i].size);
         }
         assert_int_equal(lvn_scope_open(), LVN_OK);
-        assert_int_equal(lvn_backward(lvn_sum(lvn_square(lvn_conv2d(in[0], in[1], in[2], .padding = 1)))),
-                         LVN_OK);
+        assert_int_equal(
+            lvn_backward(lvn_sum(lvn_square(lvn_conv2d(in[0], in[1], in[2], .padding = 1)))),
+            LVN_OK);
         assert_int_equal(lvn_scope_close(), LVN_OK);
         for (int i = 0; i < 3; i++) {
             assert_int_equal(lvn_gradient(in[i]) != NULL, (wanted >> i & 1) != 0);
@@ -210,11 +223,15 @@ static void only_what_is_wanted(void **state)
 
 static bool has_row(const char *op)
 {
-    static const char *const elsewhere[] = {"batch_norm_eval_with", "cross_entropy_with", "nll_loss_with", "embedding_with", "l1_loss_with",
-                                            "bce_with_logits_with", "index_select", "gather"};
-    static const char *const without_gradient[] = {"keep", "require_grad", "gradient", "argmax", "accuracy",
-                                                   "grad_with", "detach", "apply", "zeros", "cast", "sign", "argmin", "random_uniform_with", "random_normal_with",
-                                                   "eq", "ne", "lt", "le", "gt", "ge", "eq_scalar", "ne_scalar", "lt_scalar", "le_scalar", "gt_scalar", "ge_scalar"}; /* test_second.c */
+    static const char *const elsewhere[] = {
+        "batch_norm_eval_with", "cross_entropy_with",   "nll_loss_with", "embedding_with",
+        "l1_loss_with",         "bce_with_logits_with", "index_select",  "gather"};
+    static const char *const without_gradient[] = {
+        "keep", "require_grad", "gradient", "argmax", "accuracy", "grad_with", "detach", "apply",
+        "zeros", "cast", "sign", "argmin", "random_uniform_with", "random_normal_with",
+        /* test_second.c */
+        "eq", "ne", "lt", "le", "gt", "ge", "eq_scalar", "ne_scalar", "lt_scalar", "le_scalar",
+        "gt_scalar", "ge_scalar"};
     bool found = false;
     for (int t = 0; t < N_TABLES; t++) {
         for (size_t i = 0; i < tables[t]->n; i++) {
@@ -264,11 +281,15 @@ static void every_op_of_the_headers_is_here(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_of_the_table),   cmocka_unit_test(batch_norm_eval),
-        cmocka_unit_test(cross_entropy),       cmocka_unit_test(dropout_drops),
-        cmocka_unit_test(losses_and_lookups_with_labels), cmocka_unit_test(losses_with_weights),
+        cmocka_unit_test(rows_of_the_table),
+        cmocka_unit_test(batch_norm_eval),
+        cmocka_unit_test(cross_entropy),
+        cmocka_unit_test(dropout_drops),
+        cmocka_unit_test(losses_and_lookups_with_labels),
+        cmocka_unit_test(losses_with_weights),
         cmocka_unit_test(by_index),
-        cmocka_unit_test(only_what_is_wanted), cmocka_unit_test(every_op_of_the_headers_is_here),
+        cmocka_unit_test(only_what_is_wanted),
+        cmocka_unit_test(every_op_of_the_headers_is_here),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

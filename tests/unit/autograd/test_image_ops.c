@@ -1,4 +1,5 @@
-/* Ops on images, beyond the rows of test_gradients: transposed convolution in bf16, Fourier transforms and back, max pooling over large windows. */
+/* Ops on images, beyond the rows of test_gradients: transposed convolution in bf16, Fourier
+ * transforms and back, max pooling over large windows. */
 #include "gradient_support.h"
 
 #include "core/half.h"
@@ -9,11 +10,14 @@
 
 static double value(const lvn_tensor *t, int64_t e)
 {
-    return lvn_tensor_dtype(t) == LVN_BF16 ? (double)lvni_bf16_to_f32(((const uint16_t *)lvn_const_data(t))[e]) : element(t, e);
+    return lvn_tensor_dtype(t) == LVN_BF16
+               ? (double)lvni_bf16_to_f32(((const uint16_t *)lvn_const_data(t))[e])
+               : element(t, e);
 }
 
 /* |a - b| <= tolerance * largest b */
-static void assert_close(const char *what, const lvn_tensor *a, const lvn_tensor *b, double tolerance)
+static void assert_close(const char *what, const lvn_tensor *a, const lvn_tensor *b,
+                         double tolerance)
 {
     assert_non_null(a);
     assert_non_null(b);
@@ -64,7 +68,8 @@ static void transposed_convolution_in_bf16(void **state)
     lvn_release(y_low);
 }
 
-/* Every norm, centered or not, even and odd sizes: the inverse leads back, and ortho keeps the length. */
+/* Every norm, centered or not, even and odd sizes: the inverse leads back, and ortho keeps the
+ * length. */
 static void fourier_and_back(void **state)
 {
     (void)state;
@@ -74,11 +79,13 @@ static void fourier_and_back(void **state)
         const bool centered = i / 3 % 2 != 0;
         lvn_tensor *x = make_leaf(LVN_F32, 5, &shapes[i / 6], NORMAL);
         assert_int_equal(lvn_scope_open(), LVN_OK);
-        lvn_tensor *line = lvn_fft(x, .norm = norm, .centered = centered), *plane = lvn_fft2(x, .norm = norm, .centered = centered);
+        lvn_tensor *line = lvn_fft(x, .norm = norm, .centered = centered),
+                   *plane = lvn_fft2(x, .norm = norm, .centered = centered);
         assert_close("line", lvn_ifft(line, .norm = norm, .centered = centered), x, 1e-6);
         assert_close("plane", lvn_ifft2(plane, .norm = norm, .centered = centered), x, 1e-6);
         if (norm == LVN_FFT_ORTHO) {
-            const double before = lvn_item(lvn_sum(lvn_square(x))), after = lvn_item(lvn_sum(lvn_square(plane)));
+            const double before = lvn_item(lvn_sum(lvn_square(x))),
+                         after = lvn_item(lvn_sum(lvn_square(plane)));
             assert_true(fabs(before - after) < 1e-5 * before);
         }
         assert_int_equal(lvn_scope_close(), LVN_OK);
@@ -106,7 +113,8 @@ static void pixel_shuffle_by_hand(void **state)
     }
     assert_null(lvn_pixel_shuffle(x, 3));
     assert_int_equal(lvn_scope_close(), LVN_ERR_SHAPE);
-    assert_error_says("x is (1, 1, 1, 8), the factor 3; x must have 4 axes (batch, height, width, channels) and a multiple of factor * factor");
+    assert_error_says("x is (1, 1, 1, 8), the factor 3; x must have 4 axes (batch, height, width, "
+                      "channels) and a multiple of factor * factor");
     lvn_release(x);
 }
 
@@ -117,7 +125,8 @@ typedef struct pooling {
     int kernel, stride, padding;
 } pooling;
 
-/* Few values, so that nearly every window has its maximum several times, zeros of both signs, and `nans` of 1000 NaN. */
+/* Few values, so that nearly every window has its maximum several times, zeros of both signs, and
+ * `nans` of 1000 NaN. */
 static void fill_with_ties(lvn_tensor *x, uint32_t nans)
 {
     uint32_t state = 12345;
@@ -125,14 +134,17 @@ static void fill_with_ties(lvn_tensor *x, uint32_t nans)
     for (int64_t e = 0; e < lvn_numel(x); e++) {
         state = state * 1664525u + 1013904223u;
         const uint32_t draw = state >> 16;
-        to[e] = draw % 1000 < nans ? NAN : copysignf((float)(draw % 3), draw % 2 != 0 ? 1.0f : -1.0f);
+        to[e] =
+            draw % 1000 < nans ? NAN : copysignf((float)(draw % 3), draw % 2 != 0 ? 1.0f : -1.0f);
     }
 }
 
-/* The first of the greatest, NaN being the greatest, of the window of output (n, i, j, c); an index into x. */
+/* The first of the greatest, NaN being the greatest, of the window of output (n, i, j, c); an index
+ * into x. */
 static int64_t first_greatest(const pooling *p, const float *x, const int64_t at[4])
 {
-    const int64_t h = p->x.size[1], w = p->x.size[2], top = at[1] * p->stride - p->padding, left = at[2] * p->stride - p->padding;
+    const int64_t h = p->x.size[1], w = p->x.size[2], top = at[1] * p->stride - p->padding,
+                  left = at[2] * p->stride - p->padding;
     int64_t best = -1;
     for (int64_t i = top < 0 ? 0 : top; i < top + p->kernel && i < h; i++) {
         for (int64_t j = left < 0 ? 0 : left; j < left + p->kernel && j < w; j++) {
@@ -145,29 +157,34 @@ static int64_t first_greatest(const pooling *p, const float *x, const int64_t at
     return best;
 }
 
-static void check_pooling(const pooling *p, lvn_tensor *x, const lvn_tensor *y, const lvn_tensor *dy)
+static void check_pooling(const pooling *p, lvn_tensor *x, const lvn_tensor *y,
+                          const lvn_tensor *dy)
 {
     static float wanted[16384];
-    const float *from = lvn_const_data(x), *out = lvn_const_data(y), *g = lvn_const_data(dy), *dx = lvn_const_data(lvn_gradient(x));
+    const float *from = lvn_const_data(x), *out = lvn_const_data(y), *g = lvn_const_data(dy),
+                *dx = lvn_const_data(lvn_gradient(x));
     const int64_t rows = lvn_size(y, 1), columns = lvn_size(y, 2), c = lvn_size(y, 3);
     assert_int_equal(rows, (p->x.size[1] + 2 * (int64_t)p->padding - p->kernel) / p->stride + 1);
     assert_int_equal(columns, (p->x.size[2] + 2 * (int64_t)p->padding - p->kernel) / p->stride + 1);
     assert_true(lvn_numel(x) <= (int64_t)(sizeof wanted / sizeof *wanted));
     memset(wanted, 0, sizeof wanted);
     for (int64_t e = 0; e < lvn_numel(y); e++) {
-        const int64_t at[4] = {e / (rows * columns * c), e / (columns * c) % rows, e / c % columns, e % c};
+        const int64_t at[4] = {e / (rows * columns * c), e / (columns * c) % rows, e / c % columns,
+                               e % c};
         const int64_t best = first_greatest(p, from, at);
-        const bool same = isnan(from[best]) ? isnan(out[e]) : out[e] == from[best] && signbit(out[e]) == signbit(from[best]);
+        const bool same = isnan(from[best])
+                              ? isnan(out[e])
+                              : out[e] == from[best] && signbit(out[e]) == signbit(from[best]);
         if (!same) {
-            fail_msg("kernel %d, stride %d, padding %d, element %d: %g instead of %g", p->kernel, p->stride, p->padding, (int)e, (double)out[e],
-                     (double)from[best]);
+            fail_msg("kernel %d, stride %d, padding %d, element %d: %g instead of %g", p->kernel,
+                     p->stride, p->padding, (int)e, (double)out[e], (double)from[best]);
         }
         wanted[best] += g[e];
     }
     for (int64_t e = 0; e < lvn_numel(x); e++) { /* sums of small integers are exact in any order */
         if (dx[e] != wanted[e]) {
-            fail_msg("kernel %d, stride %d, padding %d, gradient of %d: %g instead of %g", p->kernel, p->stride, p->padding, (int)e, (double)dx[e],
-                     (double)wanted[e]);
+            fail_msg("kernel %d, stride %d, padding %d, gradient of %d: %g instead of %g",
+                     p->kernel, p->stride, p->padding, (int)e, (double)dx[e], (double)wanted[e]);
         }
     }
 }
@@ -175,8 +192,9 @@ static void check_pooling(const pooling *p, lvn_tensor *x, const lvn_tensor *y, 
 static void max_pooling_over_large_windows(void **state)
 {
     (void)state;
-    static const pooling rows[] = {{S(1, 30, 33, 3), 17, 1, 0}, {S(2, 40, 43, 2), 17, 5, 8}, {S(1, 21, 50, 5), 20, 7, 10},
-                                   {S(2, 17, 17, 19), 17, 17, 0}, {S(1, 63, 60, 1), 18, 25, 3}, {S(1, 64, 70, 1), 64, 3, 32}};
+    static const pooling rows[] = {{S(1, 30, 33, 3), 17, 1, 0},  {S(2, 40, 43, 2), 17, 5, 8},
+                                   {S(1, 21, 50, 5), 20, 7, 10}, {S(2, 17, 17, 19), 17, 17, 0},
+                                   {S(1, 63, 60, 1), 18, 25, 3}, {S(1, 64, 70, 1), 64, 3, 32}};
     for (size_t i = 0; i < 2 * sizeof rows / sizeof *rows; i++) {
         const pooling *p = &rows[i / 2];
         lvn_tensor *x = make_leaf(LVN_F32, 1, &p->x, NORMAL);
@@ -187,7 +205,9 @@ static void max_pooling_over_large_windows(void **state)
             fail_msg("%s", lvn_last_error()->message);
             return;
         }
-        lvn_tensor *dy = make_constant(LVN_F32, 1, 4, (const int64_t[]){lvn_size(y, 0), lvn_size(y, 1), lvn_size(y, 2), lvn_size(y, 3)});
+        lvn_tensor *dy = make_constant(
+            LVN_F32, 1, 4,
+            (const int64_t[]){lvn_size(y, 0), lvn_size(y, 1), lvn_size(y, 2), lvn_size(y, 3)});
         for (int64_t e = 0; e < lvn_numel(dy); e++) {
             ((float *)lvn_data(dy))[e] = (float)(e % 7 - 2);
         }
@@ -201,8 +221,8 @@ static void max_pooling_over_large_windows(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(transposed_convolution_in_bf16), cmocka_unit_test(fourier_and_back),
-                                       cmocka_unit_test(pixel_shuffle_by_hand),
-                                       cmocka_unit_test(max_pooling_over_large_windows)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(transposed_convolution_in_bf16), cmocka_unit_test(fourier_and_back),
+        cmocka_unit_test(pixel_shuffle_by_hand), cmocka_unit_test(max_pooling_over_large_windows)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,14 @@
-/* The cpu backend (f32) against the reference backend (f64): loss and every gradient of networks that between
- * them use every op. Weights are f32 numbers in both, so what differs is rounding alone. */
+/* The cpu backend (f32) against the reference backend (f64): loss and every gradient of networks
+ * that between them use every op. Weights are f32 numbers in both, so what differs is rounding
+ * alone. */
 #include "gradient_support.h"
 
 #include "kernels/kernels.h"
 
 #include <stdio.h>
 
-/* The one tolerance, relative to the largest value of a gradient: some tens of f32 roundings (6e-8) through
- * five to ten ops. */
+/* The one tolerance, relative to the largest value of a gradient: some tens of f32 roundings (6e-8)
+ * through five to ten ops. */
 #define ROUNDING 2e-5
 
 enum { INPUTS = 8 };
@@ -122,7 +123,8 @@ static void both_backends_agree(void **state)
     lvn_release(labels);
 }
 
-/* Running a network again gives the same bits: nothing of the first run is left in caches or in the tape. */
+/* Running a network again gives the same bits: nothing of the first run is left in caches or in the
+ * tape. */
 static void a_second_run_gives_the_same_bits(void **state)
 {
     (void)state;
@@ -151,14 +153,18 @@ static lvn_tensor *finished_norm(lvn_tensor *const *in)
 {
     lvn_tensor *x = lvn_conv2d(in[0], in[4], NULL, .padding = 1), *variance = lvn_square(in[1]), *y;
     if (fused) {
-        y = evaluates ? lvn_batch_norm_eval(x, in[1], in[2], in[2], variance, 1e-5, .residual = in[3], .relu = true)
-                      : lvn_batch_norm_train(x, in[1], in[2], 1e-5, NULL, NULL, .residual = in[3], .relu = true);
+        y = evaluates ? lvn_batch_norm_eval(x, in[1], in[2], in[2], variance, 1e-5,
+                                            .residual = in[3], .relu = true)
+                      : lvn_batch_norm_train(x, in[1], in[2], 1e-5, NULL, NULL, .residual = in[3],
+                                             .relu = true);
         x = evaluates ? lvn_batch_norm_eval(y, in[1], in[2], in[2], variance, 1e-5, .relu = true)
                       : lvn_batch_norm_train(y, in[1], in[2], 1e-5, NULL, NULL, .relu = true);
     } else {
-        y = evaluates ? lvn_batch_norm_eval(x, in[1], in[2], in[2], variance, 1e-5) : lvn_batch_norm_train(x, in[1], in[2], 1e-5, NULL, NULL);
+        y = evaluates ? lvn_batch_norm_eval(x, in[1], in[2], in[2], variance, 1e-5)
+                      : lvn_batch_norm_train(x, in[1], in[2], 1e-5, NULL, NULL);
         y = lvn_relu(lvn_add(y, in[3]));
-        x = evaluates ? lvn_batch_norm_eval(y, in[1], in[2], in[2], variance, 1e-5) : lvn_batch_norm_train(y, in[1], in[2], 1e-5, NULL, NULL);
+        x = evaluates ? lvn_batch_norm_eval(y, in[1], in[2], in[2], variance, 1e-5)
+                      : lvn_batch_norm_train(y, in[1], in[2], 1e-5, NULL, NULL);
         x = lvn_relu(x);
     }
     return lvn_mean(lvn_square(lvn_add(x, y)));
@@ -167,9 +173,16 @@ static lvn_tensor *finished_norm(lvn_tensor *const *in)
 static void a_fused_norm_has_the_bits_of_its_parts(void **state)
 {
     (void)state;
-    static const network w[] = {
-        {"32 channels", finished_norm, 5, {S(3, 9, 9, 3), S(32), S(32), S(3, 9, 9, 32), S(32, 3, 3, 3)}, NORMAL},
-        {"5 channels", finished_norm, 5, {S(3, 9, 9, 3), S(5), S(5), S(3, 9, 9, 5), S(5, 3, 3, 3)}, NORMAL}};
+    static const network w[] = {{"32 channels",
+                                 finished_norm,
+                                 5,
+                                 {S(3, 9, 9, 3), S(32), S(32), S(3, 9, 9, 32), S(32, 3, 3, 3)},
+                                 NORMAL},
+                                {"5 channels",
+                                 finished_norm,
+                                 5,
+                                 {S(3, 9, 9, 3), S(5), S(5), S(3, 9, 9, 5), S(5, 3, 3, 3)},
+                                 NORMAL}};
     for (int k = 0; k < 4; k++) {
         lvn_tensor *a[INPUTS], *b[INPUTS];
         evaluates = k >= 2;

@@ -1,4 +1,5 @@
-/* lvn_random_uniform and lvn_random_normal: the numbers that core/rng.h prescribes, whatever the team. */
+/* lvn_random_uniform and lvn_random_normal: the numbers that core/rng.h prescribes, whatever the
+ * team. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -15,7 +16,11 @@ enum { N = 40003 }; /* more than one thread's share, and a tail */
 
 static lvni_rng expected(const char *name, uint32_t call)
 {
-    return (lvni_rng){.key = lvni_rng_make_key(7, lvni_rng_purpose("generator") + 0x9e3779b97f4a7c15u * lvni_rng_purpose(name)), .a = 3, .b = 2, .c = call};
+    return (lvni_rng){.key = lvni_rng_make_key(7, lvni_rng_purpose("generator") +
+                                                      0x9e3779b97f4a7c15u * lvni_rng_purpose(name)),
+                      .a = 3,
+                      .b = 2,
+                      .c = call};
 }
 
 static int setup(void **state)
@@ -39,7 +44,8 @@ static void numbers_follow_from_the_position(void **state)
 {
     (void)state;
     const lvni_rng uniform = expected("penalty", 0), normal = expected("noise", 1);
-    const float *u = lvn_const_data(lvn_random_uniform(NULL, "penalty", N, 1)), *n = lvn_const_data(lvn_random_normal(NULL, "noise", N));
+    const float *u = lvn_const_data(lvn_random_uniform(NULL, "penalty", N, 1)),
+                *n = lvn_const_data(lvn_random_normal(NULL, "noise", N));
     for (int64_t e = 0; e < N; e += 7) {
         assert_true(u[e] == lvni_rng_uniform(&uniform, (uint64_t)e));
         assert_true(n[e] == (float)lvni_rng_normal(&normal, (uint64_t)e));

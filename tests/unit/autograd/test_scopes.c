@@ -1,5 +1,5 @@
-/* What ops.h promises about scopes, errors, leaves and the tape, in numbers small enough to work out by hand.
- */
+/* What ops.h promises about scopes, errors, leaves and the tape, in numbers small enough to work
+ * out by hand. */
 #include "gradient_support.h"
 
 #include "autograd/tape_impl.h"
@@ -15,7 +15,8 @@ static lvn_tensor *vector(int64_t n, const double *values)
     }
     return t;
 }
-#define VECTOR(...) vector((int64_t)(sizeof((double[]){__VA_ARGS__}) / 8), (const double[]){__VA_ARGS__})
+#define VECTOR(...)                                                                                \
+    vector((int64_t)(sizeof((double[]){__VA_ARGS__}) / 8), (const double[]){__VA_ARGS__})
 
 static void assert_close(double have, double want)
 {
@@ -205,7 +206,8 @@ static void leaf_used_twice_gathers_both(void **state)
     lvn_tensor *a = lvn_require_grad(VECTOR(1, -2, 3));
     for (int run = 1; run <= 2; run++) { /* and a second backward adds to the first */
         open_scope();
-        assert_int_equal(lvn_backward(lvn_sum(lvn_add(lvn_mul(a, a), lvn_mul_scalar(a, 5)))), LVN_OK);
+        assert_int_equal(lvn_backward(lvn_sum(lvn_add(lvn_mul(a, a), lvn_mul_scalar(a, 5)))),
+                         LVN_OK);
         assert_int_equal(lvn_scope_close(), LVN_OK);
         for (int64_t e = 0; e < 3; e++) {
             assert_true(element(lvn_gradient(a), e) == run * (2 * element(a, e) + 5));

@@ -1,4 +1,5 @@
-/* lvn_grad, create_graph, lvn_function, lvn_cast, lvn_detach: what the rows of test_gradients do not show. */
+/* lvn_grad, create_graph, lvn_function, lvn_cast, lvn_detach: what the rows of test_gradients do
+ * not show. */
 #include "gradient_support.h"
 
 #include "core/half.h"
@@ -33,7 +34,8 @@ static void gradients_of_gradients(void **state)
 static void of_results_and_with_weights(void **state)
 {
     (void)state;
-    lvn_tensor *x = make_leaf(LVN_F64, 1, &vector, NORMAL), *w = make_constant(LVN_F64, 2, 1, vector.size);
+    lvn_tensor *x = make_leaf(LVN_F64, 1, &vector, NORMAL),
+               *w = make_constant(LVN_F64, 2, 1, vector.size);
     assert_int_equal(lvn_scope_open(), LVN_OK);
     lvn_tensor *h = lvn_mul_scalar(x, 2.0), *y = lvn_mul(h, h);
     lvn_tensor *dh = lvn_grad(y, h, .grad_output = w);
@@ -56,7 +58,8 @@ static void of_results_and_with_weights(void **state)
 static void errors(void **state)
 {
     (void)state;
-    lvn_tensor *x = make_leaf(LVN_F64, 1, &vector, NORMAL), *z = make_leaf(LVN_F64, 2, &vector, NORMAL);
+    lvn_tensor *x = make_leaf(LVN_F64, 1, &vector, NORMAL),
+               *z = make_leaf(LVN_F64, 2, &vector, NORMAL);
     assert_int_equal(lvn_scope_open(), LVN_OK);
     assert_null(lvn_grad(lvn_sum(x), z));
     assert_int_equal(lvn_scope_close(), LVN_ERR_INVALID);
@@ -69,7 +72,8 @@ static void errors(void **state)
     lvn_clear_error();
     int64_t label = 0;
     const dims row = S(1, 4);
-    lvn_tensor *labels = lvn_tensor_wrap(&label, LVN_I64, 1, (const int64_t[]){1}), *logits = make_leaf(LVN_F64, 3, &row, NORMAL);
+    lvn_tensor *labels = lvn_tensor_wrap(&label, LVN_I64, 1, (const int64_t[]){1}),
+               *logits = make_leaf(LVN_F64, 3, &row, NORMAL);
     assert_int_equal(lvn_scope_open(), LVN_OK);
     assert_null(lvn_grad(lvn_sum(lvn_max_axis(logits, 1, false)), logits, .create_graph = true));
     assert_int_equal(lvn_scope_close(), LVN_ERR_UNSUPPORTED);
@@ -108,12 +112,16 @@ static lvn_tensor *cube_forward(lvn_function_call *call, lvn_tensor *const *in)
 static lvn_status cube_backward(lvn_function_call *call, lvn_tensor *dy, lvn_tensor **dx)
 {
     assert_true(call->wanted[0]);
-    dx[0] = lvn_mul(dy, lvn_mul_scalar(lvn_square(call->saved[0]), 3.0 * *(const double *)call->attr));
+    dx[0] =
+        lvn_mul(dy, lvn_mul_scalar(lvn_square(call->saved[0]), 3.0 * *(const double *)call->attr));
     return LVN_OK;
 }
 
-static const lvn_function cube = {
-    .name = "cube", .attr_size = sizeof(double), .forward = cube_forward, .backward = cube_backward, .differentiable = true};
+static const lvn_function cube = {.name = "cube",
+                                  .attr_size = sizeof(double),
+                                  .forward = cube_forward,
+                                  .backward = cube_backward,
+                                  .differentiable = true};
 
 static lvn_tensor *fn_cube(lvn_tensor *const *in)
 {
@@ -143,7 +151,8 @@ static lvn_status hand_backward(lvn_function_call *call, lvn_tensor *dy, lvn_ten
     return LVN_OK;
 }
 
-static const lvn_function by_hand = {.name = "by_hand", .forward = hand_forward, .backward = hand_backward};
+static const lvn_function by_hand = {
+    .name = "by_hand", .forward = hand_forward, .backward = hand_backward};
 
 static lvn_tensor *fn_hand(lvn_tensor *const *in)
 {
@@ -206,9 +215,15 @@ static void bad_rules_are_told(void **state)
         lvn_function f;
         lvn_status status;
         const char *says;
-    } bad[] = {{{.name = "wide", .forward = hand_forward, .backward = wide_backward}, LVN_ERR_SHAPE, "of shape (3, 4) for input 0, which is (4)"},
-               {{.name = "nested", .forward = hand_forward, .backward = nested_backward}, LVN_ERR_INVALID, "lvn_grad"},
-               {{.name = "again", .forward = hand_forward, .backward = again_backward}, LVN_ERR_INVALID, "lvn_backward"}};
+    } bad[] = {{{.name = "wide", .forward = hand_forward, .backward = wide_backward},
+                LVN_ERR_SHAPE,
+                "of shape (3, 4) for input 0, which is (4)"},
+               {{.name = "nested", .forward = hand_forward, .backward = nested_backward},
+                LVN_ERR_INVALID,
+                "lvn_grad"},
+               {{.name = "again", .forward = hand_forward, .backward = again_backward},
+                LVN_ERR_INVALID,
+                "lvn_backward"}};
     static const lvn_function empty = {.name = "empty"};
     lvn_tensor *leaf = make_leaf(LVN_F64, 1, &vector, NORMAL);
     assert_null(lvn_apply(&empty, &leaf, 1, NULL));
@@ -234,11 +249,15 @@ static void edges(void **state)
     int64_t whole[3] = {-1, 0, 1};
     double zero = 0.0, two = 2.0;
     lvn_tensor *i = lvn_tensor_wrap(whole, LVN_I64, 1, (const int64_t[]){3});
-    lvn_tensor *a = lvn_require_grad(lvn_tensor_wrap(&zero, LVN_F64, 0, NULL)), *b = lvn_require_grad(lvn_tensor_wrap(&two, LVN_F64, 0, NULL));
+    lvn_tensor *a = lvn_require_grad(lvn_tensor_wrap(&zero, LVN_F64, 0, NULL)),
+               *b = lvn_require_grad(lvn_tensor_wrap(&two, LVN_F64, 0, NULL));
     assert_int_equal(lvn_scope_open(), LVN_OK);
-    const uint8_t *less = lvn_const_data(lvn_lt_scalar(i, 0.5)), *equal = lvn_const_data(lvn_eq_scalar(i, 0.5)),
-                  *bounded = lvn_const_data(lvn_lt_scalar(i, (double)INFINITY)), *none = lvn_const_data(lvn_ge_scalar(i, (double)NAN));
-    assert_true(less[0] && less[1] && !less[2] && !equal[0] && !equal[1] && !equal[2] && bounded[2] && !none[0] && !none[2]);
+    const uint8_t *less = lvn_const_data(lvn_lt_scalar(i, 0.5)),
+                  *equal = lvn_const_data(lvn_eq_scalar(i, 0.5)),
+                  *bounded = lvn_const_data(lvn_lt_scalar(i, (double)INFINITY)),
+                  *none = lvn_const_data(lvn_ge_scalar(i, (double)NAN));
+    assert_true(less[0] && less[1] && !less[2] && !equal[0] && !equal[1] && !equal[2] &&
+                bounded[2] && !none[0] && !none[2]);
     lvn_tensor *in[2] = {a, b}, *fused[2], *ops[2];
     const lvn_grad_options graph = {.struct_size = sizeof graph, .create_graph = true};
     assert_int_equal(lvn_grads_with(lvn_pow(a, b), in, 2, fused, NULL), LVN_OK);
@@ -274,7 +293,8 @@ static void casts(void **state)
     assert_int_equal(half[2], 0x7bff); /* 65504, the largest */
     assert_int_equal(half[3], 0x0001); /* the smallest subnormal */
     assert_ptr_equal(lvn_cast(x, LVN_F32), x);
-    assert_int_equal(lvn_backward(lvn_sum(lvn_mul(lvn_cast(b, LVN_F32), lvn_cast(h, LVN_F32)))), LVN_OK);
+    assert_int_equal(lvn_backward(lvn_sum(lvn_mul(lvn_cast(b, LVN_F32), lvn_cast(h, LVN_F32)))),
+                     LVN_OK);
     assert_int_equal(lvn_tensor_dtype(lvn_gradient(x)), LVN_F32);
     assert_true(fabs(element(lvn_gradient(x), 0) - 2.0) < 0.02);
     assert_int_equal(lvn_scope_close(), LVN_OK);
@@ -311,9 +331,15 @@ static void mixed_precision_chooses_types(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_of_gradients), cmocka_unit_test(of_results_and_with_weights), cmocka_unit_test(errors),
-        cmocka_unit_test(detached),               cmocka_unit_test(own_ops),                     cmocka_unit_test(casts),
-        cmocka_unit_test(mixed_precision_chooses_types), cmocka_unit_test(bad_rules_are_told), cmocka_unit_test(edges),
+        cmocka_unit_test(gradients_of_gradients),
+        cmocka_unit_test(of_results_and_with_weights),
+        cmocka_unit_test(errors),
+        cmocka_unit_test(detached),
+        cmocka_unit_test(own_ops),
+        cmocka_unit_test(casts),
+        cmocka_unit_test(mixed_precision_chooses_types),
+        cmocka_unit_test(bad_rules_are_told),
+        cmocka_unit_test(edges),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

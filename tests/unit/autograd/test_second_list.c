@@ -6,26 +6,31 @@
 
 #include <string.h>
 
-static const row_table *const tables[] = {&rows_elementwise, &rows_reduce, &rows_shape, &rows_linear, &rows_image, &rows_norm, &rows_loss, &rows_seq, &rows_shard};
+static const row_table *const tables[] = {&rows_elementwise, &rows_reduce, &rows_shape,
+                                          &rows_linear,      &rows_image,  &rows_norm,
+                                          &rows_loss,        &rows_seq,    &rows_shard};
 enum { N_TABLES = sizeof tables / sizeof *tables };
 
 static bool seen[LVNI_OP_COUNT];
 
-/* Nodes of views and of users' ops carry names that are no kernel ops; three public ops run as scale, one as
- * point_loss (which has no second derivative as smooth_l1_loss). */
+/* Nodes of views and of users' ops carry names that are no kernel ops; three public ops run as
+ * scale, one as point_loss (which has no second derivative as smooth_l1_loss). */
 static void check_node(const lvni_node *node)
 {
     static const char *const scales[] = {"add_scalar", "mul_scalar", "neg"};
     for (int i = 0; i < 3; i++) {
-        seen[LVNI_OP_scale] = seen[LVNI_OP_scale] || (strcmp(scales[i], node->name) == 0 && node->backward_ops != NULL);
+        seen[LVNI_OP_scale] = seen[LVNI_OP_scale] ||
+                              (strcmp(scales[i], node->name) == 0 && node->backward_ops != NULL);
     }
-    seen[LVNI_OP_point_loss] = seen[LVNI_OP_point_loss] || (strcmp(node->name, "mse_loss") == 0 && node->backward_ops != NULL);
+    seen[LVNI_OP_point_loss] = seen[LVNI_OP_point_loss] ||
+                               (strcmp(node->name, "mse_loss") == 0 && node->backward_ops != NULL);
     for (int i = 0; i < LVNI_OP_COUNT; i++) {
         if (strcmp(lvni_ops[i].name, node->name) == 0) {
             seen[i] = true;
             if ((node->backward_ops != NULL) != lvni_has_second((lvni_op)i)) {
                 fail_msg("%s: src/ops/second.def says %s, its backward rule says %s", node->name,
-                         lvni_has_second((lvni_op)i) ? "yes" : "no", node->backward_ops != NULL ? "yes" : "no");
+                         lvni_has_second((lvni_op)i) ? "yes" : "no",
+                         node->backward_ops != NULL ? "yes" : "no");
             }
         }
     }
@@ -38,7 +43,8 @@ static void check_row(const row *r)
         in[i] = make_leaf(LVN_F64, 1u + (uint64_t)i, &r->shape[i], r->from);
     }
     assert_int_equal(lvn_scope_open(), LVN_OK);
-    lvn_tensor *y = r->f(in), *sum = lvn_sum(lvn_square(y)); /* squared: dL/dy depends on the inputs, so what rules do to it is recorded */
+    /* squared: dL/dy depends on the inputs, so what rules do to it is recorded */
+    lvn_tensor *y = r->f(in), *sum = lvn_sum(lvn_square(y));
     assert_non_null(sum);
     if (r->second) { /* rules are made of ops, too */
         lvn_tensor *grads[4];
@@ -64,15 +70,17 @@ static void the_list_is_what_the_ops_record(void **state)
             check_row(&tables[t]->rows[i]);
         }
     }
-    static const lvni_op elsewhere[] = {LVNI_OP_cast, /* these have no row: test_second.c and test_gradients.c differentiate them */
-                                        LVNI_OP_index_select, LVNI_OP_index_select_grad, LVNI_OP_gather, LVNI_OP_gather_grad,
-                                        LVNI_OP_batch_norm_eval};
+    /* these have no row: test_second.c and test_gradients.c differentiate them */
+    static const lvni_op elsewhere[] = {
+        LVNI_OP_cast,   LVNI_OP_index_select, LVNI_OP_index_select_grad,
+        LVNI_OP_gather, LVNI_OP_gather_grad,  LVNI_OP_batch_norm_eval};
     for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++) {
         seen[elsewhere[i]] = true;
     }
     for (int i = 0; i < LVNI_OP_COUNT; i++) {
         if (lvni_has_second((lvni_op)i) && !seen[i]) {
-            fail_msg("%s: in src/ops/second.def, but no row of the gradient tests records it", lvni_ops[i].name);
+            fail_msg("%s: in src/ops/second.def, but no row of the gradient tests records it",
+                     lvni_ops[i].name);
         }
     }
 }

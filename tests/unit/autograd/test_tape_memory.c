@@ -1,5 +1,5 @@
-/* Memory of forward and backward: nothing is allocated after warm-up, and an allocation that fails anywhere
- * is a clean LVN_ERR_MEMORY that leaves nothing behind. */
+/* Memory of forward and backward: nothing is allocated after warm-up, and an allocation that fails
+ * anywhere is a clean LVN_ERR_MEMORY that leaves nothing behind. */
 #include "gradient_support.h"
 
 #include "autograd/tape.h"
@@ -12,8 +12,8 @@
 
 enum { LEAVES = 6 };
 
-/* A network with all ops that have several outputs or write gradients in place. in: image, filter, bias,
- * gamma, weight, bias */
+/* A network with all ops that have several outputs or write gradients in place. in: image, filter,
+ * bias, gamma, weight, bias */
 static lvn_tensor *network(lvn_tensor *const *in, lvn_tensor *labels)
 {
     lvn_tensor *x = lvn_conv2d(in[0], in[1], in[2], .padding = 1);
@@ -74,8 +74,8 @@ static void nothing_grows_over_a_hundred_passes(void **state)
     }
 }
 
-/* The network's leaves as parameters of a model: gradients go into slices of one flat buffer, as in training.
- */
+/* The network's leaves as parameters of a model: gradients go into slices of one flat buffer, as in
+ * training. */
 typedef struct flat {
     float data[512];
     unsigned char written[LEAVES];
@@ -91,7 +91,8 @@ static void as_parameters(flat *f, lvn_tensor **in)
         f->offset[i + 1] = f->offset[i] + lvn_numel(in[i]);
     }
     assert_true(f->offset[LEAVES] <= 512);
-    f->gradients = (lvni_gradients){.data = f->data, .offset = f->offset, .written = f->written, .n = LEAVES};
+    f->gradients =
+        (lvni_gradients){.data = f->data, .offset = f->offset, .written = f->written, .n = LEAVES};
 }
 
 /* One pass in a context of its own, cold, with the k-th allocation failing. */
@@ -165,8 +166,8 @@ static void every_allocation_may_fail(void **state)
     }
 }
 
-/* Slices and gradients of leaves are the same numbers; a parameter used twice gathers both uses in its slice.
- */
+/* Slices and gradients of leaves are the same numbers; a parameter used twice gathers both uses in
+ * its slice. */
 static void slices_hold_the_gradients(void **state)
 {
     (void)state;
@@ -204,7 +205,8 @@ static void one_parameter_as_gamma_and_beta_gathers_both(void **state)
         if (with_slices != 0) {
             both->param = 0;
             f.offset[1] = 3;
-            f.gradients = (lvni_gradients){.data = f.data, .offset = f.offset, .written = f.written, .n = 1};
+            f.gradients =
+                (lvni_gradients){.data = f.data, .offset = f.offset, .written = f.written, .n = 1};
             lvni_ctx_get()->gradients = &f.gradients;
         }
         assert_int_equal(lvn_scope_open(), LVN_OK);

@@ -1,4 +1,5 @@
-/* What the checkpoint tests share: a folder of their own, whole files as bytes, a small checkpoint. */
+/* What the checkpoint tests share: a folder of their own, whole files as bytes, a small
+ * checkpoint. */
 #ifndef TESTS_CKPT_SUPPORT_H
 #define TESTS_CKPT_SUPPORT_H
 
@@ -94,7 +95,11 @@ static const unsigned char sample_mask[3] = {1, 0, 1};
 static inline lvni_st_tensor sample_tensor(int i)
 {
     static const lvni_st_tensor list[4] = {
-        {.name = "model/fc.weight", .dtype = LVN_F32, .ndim = 2, .shape = {2, 3}, .data = sample_weight},
+        {.name = "model/fc.weight",
+         .dtype = LVN_F32,
+         .ndim = 2,
+         .shape = {2, 3},
+         .data = sample_weight},
         {.name = "optim/momentum/fc.weight",
          .dtype = LVN_F32,
          .ndim = 2,

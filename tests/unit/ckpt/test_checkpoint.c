@@ -1,5 +1,5 @@
-/* Checkpoints: position and texts come back, hashes say what they promise, the newest whole one is found,
- * best is last. */
+/* Checkpoints: position and texts come back, hashes say what they promise, the newest whole one is
+ * found, best is last. */
 #include "ckpt_support.h"
 
 #include "ckpt/ckpt_hash.h"
@@ -7,14 +7,15 @@
 #include <errno.h>
 #include <sys/stat.h>
 
-/* The first version called the epochs done levin.epoch: such a file loads, and its hash is the same. */
+/* The first version called the epochs done levin.epoch: such a file loads, and its hash is the
+ * same. */
 static void files_of_the_first_version_load(void **state)
 {
     (void)state;
-    static const char *const keys[] = {"levin.format", "levin.step", "levin.epochs_done",
-                                       "levin.step_in_epoch", "levin.samples_seen", "levin.best_score",
-                                       "levin.best_step", "levin.finished", "levin.config",
-                                       "levin.schedule"};
+    static const char *const keys[] = {
+        "levin.format",       "levin.step",       "levin.epochs_done", "levin.step_in_epoch",
+        "levin.samples_seen", "levin.best_score", "levin.best_step",   "levin.finished",
+        "levin.config",       "levin.schedule"};
     enum { KEYS = sizeof keys / sizeof keys[0] };
     lvni_st_tensor tensors[4];
     lvni_st_meta meta[KEYS];
@@ -23,7 +24,8 @@ static void files_of_the_first_version_load(void **state)
     save_sample(in_dir("f"), 19);
     assert_int_equal(lvni_ckpt_load(in_dir("f"), &c), LVN_OK);
     for (int i = 0; i < KEYS; i++) {
-        meta[i] = (lvni_st_meta){i == 2 ? "levin.epoch" : keys[i], lvni_st_meta_get(c->file, keys[i])};
+        meta[i] =
+            (lvni_st_meta){i == 2 ? "levin.epoch" : keys[i], lvni_st_meta_get(c->file, keys[i])};
         assert_non_null(meta[i].value);
     }
     for (int i = 0; i < 4; i++) {
@@ -180,7 +182,8 @@ static void hashes_of_known_files(void **state)
     assert_int_equal(lvni_st_save(in_dir("e"), NULL, 0, NULL, 0), LVN_OK);
     assert_int_equal(lvni_ckpt_hash_file(in_dir("e"), &h), LVN_OK);
     assert_string_equal(h.weights,
-                        "99aa06d3014798d86001c324468d497f"); /* XXH3-128 of nothing, a published number */
+                        /* XXH3-128 of nothing, a published number */
+                        "99aa06d3014798d86001c324468d497f");
     assert_string_equal(h.state, h.weights);
     lvni_ckpt_hashes_free(&h);
 
@@ -262,20 +265,23 @@ static void the_newest_whole_checkpoint_is_found(void **state)
     (void)state;
     lvni_ckpt *c = NULL;
     lvn_clear_error();
-    assert_int_equal(lvni_ckpt_newest_valid(in_dir("none"), warn, &n_warnings, &c), LVN_ERR_NOT_FOUND);
+    assert_int_equal(lvni_ckpt_newest_valid(in_dir("none"), warn, &n_warnings, &c),
+                     LVN_ERR_NOT_FOUND);
     assert_int_equal(lvni_ckpt_newest_valid(dir, warn, &n_warnings, &c), LVN_ERR_NOT_FOUND);
     lvn_clear_error();
     save_sample(in_dir("last.safetensors"), 30);
     save_sample(in_dir("best.safetensors"), 10);
     save_sample(in_dir("epoch=0001-step=20.safetensors"), 20);
-    put_file(in_dir("last.safetensors.tmp-12"), "x", 1); /* of a killed process: not even looked at */
+    /* of a killed process: not even looked at */
+    put_file(in_dir("last.safetensors.tmp-12"), "x", 1);
     assert_int_equal(newest("last.safetensors"), 30);
     assert_int_equal(n_warnings, 0);
 
     turn_bit_of_last_byte(in_dir("last.safetensors"));
     assert_int_equal(newest("epoch=0001-step=20.safetensors"), 20);
     assert_int_equal(n_warnings, 1);
-    assert_non_null(strstr(warning, "last.safetensors: tensor 'trainer/mask' does not match its checksum"));
+    assert_non_null(
+        strstr(warning, "last.safetensors: tensor 'trainer/mask' does not match its checksum"));
 
     assert_int_equal(truncate(in_dir("epoch=0001-step=20.safetensors"), 100), 0);
     assert_int_equal(newest("best.safetensors"), 10);
@@ -350,9 +356,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(all_of_a_checkpoint_comes_back, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(files_of_the_first_version_load, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(weights_alone_are_no_checkpoint, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(hashes_are_of_numbers_and_position_only, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(hashes_are_of_numbers_and_position_only, make_dir,
+                                        drop_dir),
         cmocka_unit_test_setup_teardown(hashes_of_known_files, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(a_turned_bit_changes_the_hash_and_is_named, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(a_turned_bit_changes_the_hash_and_is_named, make_dir,
+                                        drop_dir),
         cmocka_unit_test_setup_teardown(the_newest_whole_checkpoint_is_found, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(best_becomes_the_same_file_as_last, make_dir, drop_dir),
     };

@@ -1,5 +1,5 @@
-/* The disk breaks while a checkpoint is written: at every call of every kind the old one stays whole, nothing
- * is left lying about, and the error says which file. */
+/* The disk breaks while a checkpoint is written: at every call of every kind the old one stays
+ * whole, nothing is left lying about, and the error says which file. */
 #include "ckpt_support.h"
 
 #include <errno.h>
@@ -222,14 +222,16 @@ static void a_process_killed_after_any_byte(void **state)
     }
 }
 
-/* Every call of every kind once while best becomes last: best is the old one or the new one, whole. */
+/* Every call of every kind once while best becomes last: best is the old one or the new one,
+ * whole. */
 static void a_link_meets_a_bad_disk(void **state)
 {
     (void)state;
     static const struct {
         const char *kind;
         bool linkless; /* hard links are not to be had: it is copied */
-    } cases[] = {{"link", false}, {"rename", false}, {"open", true}, {"read", true}, {"write", true}, {"fsync", true}, {"close", true}};
+    } cases[] = {{"link", false}, {"rename", false}, {"open", true}, {"read", true},
+                 {"write", true}, {"fsync", true},   {"close", true}};
     const int free_fd = lowest_free_descriptor();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         int failures = 0;
@@ -261,9 +263,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_full_disk_leaves_the_old_checkpoint, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(a_failing_sync_leaves_a_whole_checkpoint, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(a_failing_close_or_rename_leaves_the_old_checkpoint, make_dir,
+        cmocka_unit_test_setup_teardown(a_failing_sync_leaves_a_whole_checkpoint, make_dir,
                                         drop_dir),
+        cmocka_unit_test_setup_teardown(a_failing_close_or_rename_leaves_the_old_checkpoint,
+                                        make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(short_writes_are_continued, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(reading_meets_a_bad_disk, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(a_disk_that_is_full_after_any_byte, make_dir, drop_dir),

@@ -1,9 +1,11 @@
-/* The safetensors file as such: what is written, byte by byte; what is read back; what the writer refuses. */
+/* The safetensors file as such: what is written, byte by byte; what is read back; what the writer
+ * refuses. */
 #include "ckpt_support.h"
 
 #include <levin/tensor.h>
 
-/* Written by hand after the format's description, not by our writer: 8 bytes of length, JSON, data. */
+/* Written by hand after the format's description, not by our writer: 8 bytes of length, JSON,
+ * data. */
 static size_t foreign_file(char *out, const char *json, const void *data, size_t data_bytes)
 {
     const size_t n = strlen(json);
@@ -38,9 +40,12 @@ static void file_bytes_are_as_the_format_says(void **state)
     /* the larger elements first, so that the float is aligned without a gap */
     assert_memory_equal(raw + 8 + length, "\x00\x00\x50\x40\x07\x08\x09", 7);
     raw[8 + length] = '\0';
-    assert_non_null(strstr(raw + 8, "\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[4,7]}"));
-    assert_non_null(strstr(raw + 8, "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}"));
-    assert_non_null(strstr(raw + 8, "\"z\":{\"dtype\":\"F64\",\"shape\":[0,5],\"data_offsets\":[0,0]}"));
+    assert_non_null(
+        strstr(raw + 8, "\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[4,7]}"));
+    assert_non_null(
+        strstr(raw + 8, "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}"));
+    assert_non_null(
+        strstr(raw + 8, "\"z\":{\"dtype\":\"F64\",\"shape\":[0,5],\"data_offsets\":[0,0]}"));
     assert_non_null(strstr(raw + 8, "\"note\":\"\xc3\xa4\\\"x\""));
     /* XXH3-64 of nothing, a published number: "z" is empty */
     assert_non_null(strstr(raw + 8, "\\\"z\\\":\\\"2d06800538d394c2\\\""));
@@ -56,9 +61,10 @@ static void all_types_come_back(void **state)
     for (int i = 0; i < 4; i++) {
         list[i] = sample_tensor(i);
     }
-    list[4] =
-        (lvni_st_tensor){.name = "d", .dtype = LVN_F64, .ndim = 6, .shape = {1, 1, 2, 1, 1, 1}, .data = f64};
-    list[5] = (lvni_st_tensor){.name = "i", .dtype = LVN_I32, .ndim = 2, .shape = {2, 2}, .data = i32};
+    list[4] = (lvni_st_tensor){
+        .name = "d", .dtype = LVN_F64, .ndim = 6, .shape = {1, 1, 2, 1, 1, 1}, .data = f64};
+    list[5] =
+        (lvni_st_tensor){.name = "i", .dtype = LVN_I32, .ndim = 2, .shape = {2, 2}, .data = i32};
     list[6] = (lvni_st_tensor){.name = "u", .dtype = LVN_U8, .ndim = 0, .data = u8};
     const lvni_st_meta meta[2] = {{"k2", ""}, {"k1", "line\nbreak \\ \xe2\x82\xac"}};
     assert_int_equal(lvni_st_save(in_dir("f"), list, 7, meta, 2), LVN_OK);
@@ -131,11 +137,12 @@ static void files_of_others_are_read(void **state)
     (void)state;
     const float data[3] = {1.5f, -2.0f, 8.0f};
     char raw[512];
-    size_t n = foreign_file(raw,
-                            "{\"__metadata__\":{\"format\":\"pt\"},\"b\":{\"dtype\":\"F32\",\"shape\":[2],"
-                            "\"data_offsets\":[4,12]},"
-                            "\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,4]}}    ",
-                            data, sizeof data);
+    size_t n =
+        foreign_file(raw,
+                     "{\"__metadata__\":{\"format\":\"pt\"},\"b\":{\"dtype\":\"F32\",\"shape\":[2],"
+                     "\"data_offsets\":[4,12]},"
+                     "\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,4]}}    ",
+                     data, sizeof data);
     put_file(in_dir("f"), raw, n);
     lvni_st_file *f = NULL;
     assert_int_equal(lvni_st_open(in_dir("f"), LVNI_ST_VERIFY, &f), LVN_OK);
@@ -158,14 +165,15 @@ static void types_levin_lacks_are_named(void **state)
     (void)state;
     char raw[512];
     lvni_st_file *f = NULL;
-    size_t n =
-        foreign_file(raw, "{\"half\":{\"dtype\":\"I16\",\"shape\":[1],\"data_offsets\":[0,2]}}", "\0\0", 2);
+    size_t n = foreign_file(
+        raw, "{\"half\":{\"dtype\":\"I16\",\"shape\":[1],\"data_offsets\":[0,2]}}", "\0\0", 2);
     put_file(in_dir("f"), raw, n);
     assert_int_equal(lvni_st_open(in_dir("f"), LVNI_ST_VERIFY, &f), LVN_ERR_UNSUPPORTED);
     assert_null(f);
     assert_non_null(strstr(lvn_last_error()->message, "'half' has data type I16"));
-    n = foreign_file(raw, "{\"deep\":{\"dtype\":\"U8\",\"shape\":[1,1,1,1,1,1,1],\"data_offsets\":[0,1]}}",
-                     "\0", 1);
+    n = foreign_file(
+        raw, "{\"deep\":{\"dtype\":\"U8\",\"shape\":[1,1,1,1,1,1,1],\"data_offsets\":[0,1]}}", "\0",
+        1);
     put_file(in_dir("f"), raw, n);
     assert_int_equal(lvni_st_open(in_dir("f"), LVNI_ST_VERIFY, &f), LVN_ERR_UNSUPPORTED);
     assert_non_null(strstr(lvn_last_error()->message, "'deep' has 7 axes"));
@@ -175,7 +183,8 @@ static void the_writer_refuses(void **state)
 {
     (void)state;
     static const float one[1] = {1};
-    const lvni_st_tensor good = {.name = "a", .dtype = LVN_F32, .ndim = 1, .shape = {1}, .data = one};
+    const lvni_st_tensor good = {
+        .name = "a", .dtype = LVN_F32, .ndim = 1, .shape = {1}, .data = one};
     lvni_st_tensor twice[2] = {good, good}, bad[9];
     for (int i = 0; i < 9; i++) {
         bad[i] = good;
@@ -203,7 +212,8 @@ static void the_writer_refuses(void **state)
         assert_int_equal(lvni_st_save(in_dir("f"), &good, 1, meta[i], 2), LVN_ERR_INVALID);
     }
     assert_int_equal(files_in_dir(0), 0);
-    assert_int_equal(lvni_st_save(in_dir("no/such/folder/f"), &good, 1, NULL, 0), LVN_ERR_NOT_FOUND);
+    assert_int_equal(lvni_st_save(in_dir("no/such/folder/f"), &good, 1, NULL, 0),
+                     LVN_ERR_NOT_FOUND);
 }
 
 int main(void)

@@ -1,5 +1,5 @@
-/* Damaged files: cut at every byte, every byte turned, headers that lie, memory that runs out. Never a crash,
- * always an error that says what is wrong. */
+/* Damaged files: cut at every byte, every byte turned, headers that lie, memory that runs out.
+ * Never a crash, always an error that says what is wrong. */
 #include "ckpt_support.h"
 
 #include <fcntl.h>
@@ -27,7 +27,8 @@ static void a_file_cut_anywhere_is_refused(void **state)
 static void every_turned_byte_is_found(void **state)
 {
     (void)state;
-    static const int masks[] = {0x01, 0x04, 0x20, 0x80, 0xff}; /* digits, digits, case, UTF-8, all */
+    /* digits, digits, case, UTF-8, all */
+    static const int masks[] = {0x01, 0x04, 0x20, 0x80, 0xff};
     save_sample(in_dir("bad"), 10);
     char raw[8192];
     const size_t n = get_file(in_dir("bad"), raw, sizeof raw);
@@ -40,7 +41,8 @@ static void every_turned_byte_is_found(void **state)
             lvni_ckpt *c = NULL;
             const lvn_status status = lvni_ckpt_load(in_dir("bad"), &c);
             if (status != LVN_ERR_CORRUPT) {
-                print_error("byte %zu, mask %x: %s\n", i, (unsigned)masks[m], lvn_status_name(status));
+                print_error("byte %zu, mask %x: %s\n", i, (unsigned)masks[m],
+                            lvn_status_name(status));
             }
             assert_int_equal(status, LVN_ERR_CORRUPT);
         }
@@ -52,7 +54,8 @@ static void every_turned_byte_is_found(void **state)
     lvni_ckpt_free(c);
 }
 
-/* Blanks before the data are the only bytes without a meaning: other white space there is no damage. */
+/* Blanks before the data are the only bytes without a meaning: other white space there is no
+ * damage. */
 static void padding_is_no_content(void **state)
 {
     (void)state;
@@ -78,8 +81,8 @@ static void a_damaged_tensor_is_named(void **state)
     put_file(in_dir("f"), raw, n);
     lvni_st_file *f = NULL;
     assert_int_equal(lvni_st_open(in_dir("f"), LVNI_ST_VERIFY, &f), LVN_ERR_CORRUPT);
-    assert_non_null(
-        strstr(lvn_last_error()->message, "'optim/momentum/fc.weight' does not match its checksum"));
+    assert_non_null(strstr(lvn_last_error()->message,
+                           "'optim/momentum/fc.weight' does not match its checksum"));
     assert_int_equal(lvni_st_open(in_dir("f"), LVNI_ST_VERIFY | LVNI_ST_HEADER_ONLY, &f), LVN_OK);
     lvni_st_close(f);
     assert_int_equal(lvni_st_open(in_dir("f"), 0, &f), LVN_OK);
@@ -111,23 +114,28 @@ static const struct {
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0]}}", "'a' has no data_offsets"},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8,0]}}", "cut off or damaged"},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[-8,0]}}", "cut off or damaged"},
-    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]}}", "'a' lies at bytes 0 to 16 of 8"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]}}",
+     "'a' lies at bytes 0 to 16 of 8"},
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,8]}}",
      "'a' has 8 bytes, but type and shape ask for 12"},
     {"{\"a\":{\"dtype\":\"F64\",\"shape\":[4611686018427387904,4],\"data_offsets\":[0,0]}}",
      "too large for any file"},
     {"{\"a\":{\"dtype\":\"U8\",\"shape\":[9223372036854775808],\"data_offsets\":[0,8]}}",
      "header is damaged"},
-    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},\"a\":{\"dtype\":\"F32\",\"shape\":[2],"
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},\"a\":{\"dtype\":\"F32\","
+     "\"shape\":[2],"
      "\"data_offsets\":[0,8]}}",
      "uplicate"},
-    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},\"b\":{\"dtype\":\"F32\",\"shape\":[1],"
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},\"b\":{\"dtype\":\"F32\","
+     "\"shape\":[1],"
      "\"data_offsets\":[4,8]}}",
      "'a' and 'b' overlap at byte 4"},
-    {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},\"b\":{\"dtype\":\"U8\",\"shape\":[5],"
+    {"{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},\"b\":{\"dtype\":\"U8\","
+     "\"shape\":[5],"
      "\"data_offsets\":[3,8]}}",
      "bytes 2 to 3, before tensor 'b', belong to no tensor"},
-    {"{\"__metadata__\":{\"levin.checksums\":\"{}\"},\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":"
+    {"{\"__metadata__\":{\"levin.checksums\":\"{}\"},\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_"
+     "offsets\":"
      "[0,8]}}",
      "does not match its checksum"},
 };
@@ -176,8 +184,9 @@ static void what_is_no_file_is_refused(void **state)
     assert_int_equal(lvni_st_open("/dev/null", LVNI_ST_VERIFY, &f), LVN_ERR_IO);
 }
 
-/* While a file is written the JSON library allocates through us, so that its failures are swept too. (Its
- * parser takes a failed allocation for bad syntax, so reading sweeps our own allocations only.) */
+/* While a file is written the JSON library allocates through us, so that its failures are swept
+ * too. (Its parser takes a failed allocation for bad syntax, so reading sweeps our own allocations
+ * only.) */
 static void *json_alloc(size_t n)
 {
     return lvni_alloc(LVNI_TAG_CKPT, n);

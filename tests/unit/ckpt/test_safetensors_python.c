@@ -1,4 +1,5 @@
-/* Python opens our files and we open its. What is not installed is skipped, and the test says so. */
+/* Python opens our files and we open its. What is not installed is skipped, and the test says
+ * so. */
 #include "ckpt_support.h"
 
 #include <sys/wait.h>
@@ -12,11 +13,12 @@ static void python_and_levin_read_each_other(void **state)
         skip();
     }
     char command[1024];
-    snprintf(command, sizeof command, "python3 '%s' '%s' '%s'", READ_BACK, in_dir("ours"), in_dir("theirs"));
+    snprintf(command, sizeof command, "python3 '%s' '%s' '%s'", READ_BACK, in_dir("ours"),
+             in_dir("theirs"));
     const int code = WEXITSTATUS(system(command));
     if (code == 3) {
-        print_message(
-            "skipped in part: Python has no package safetensors; read by its standard library only\n");
+        print_message("skipped in part: Python has no package safetensors; read by its standard "
+                      "library only\n");
         return;
     }
     assert_int_equal(code, 0);

@@ -1,5 +1,6 @@
-/* What the tests of the control channel share: a store on a free port of this host, and ranks as threads that connect to it and then do what the test
- * says. Threads leave their results in their row; asserting is the main thread's part. */
+/* What the tests of the control channel share: a store on a free port of this host, and ranks as
+ * threads that connect to it and then do what the test says. Threads leave their results in their
+ * row; asserting is the main thread's part. */
 #ifndef TESTS_CONTROL_SUPPORT_H
 #define TESTS_CONTROL_SUPPORT_H
 
@@ -23,12 +24,12 @@ typedef struct group_rank {
     lvni_facts facts;
     lvni_facts_room room;
     /* What came of it. */
-    lvn_status status;    /* of connect, rendezvous or the body */
-    lvn_error error;      /* when status is not OK */
-    lvni_cause cause;     /* told to on_abort */
-    _Atomic int aborts;   /* how often that was called */
+    lvn_status status;  /* of connect, rendezvous or the body */
+    lvn_error error;    /* when status is not OK */
+    lvni_cause cause;   /* told to on_abort */
+    _Atomic int aborts; /* how often that was called */
     uint64_t began_ns, ended_ns;
-    int64_t number;       /* for the body */
+    int64_t number; /* for the body */
 } group_rank;
 
 struct group {
@@ -37,8 +38,8 @@ struct group {
     lvni_control_options options; /* rank, ports filled in per rank */
     lvni_store *store;
     int port;
-    bool keep;  /* connections stay for the test: group_end destroys them */
-    bool skip[GROUP_MAX]; /* ranks that never come */
+    bool keep;                         /* connections stay for the test: group_end destroys them */
+    bool skip[GROUP_MAX];              /* ranks that never come */
     lvn_status (*body)(group_rank *r); /* after the rendezvous; NULL: leaves */
     group_rank ranks[GROUP_MAX];
     char lines[1000]; /* what the store said */
@@ -53,7 +54,8 @@ void keep_line(void *user, const char *line);
 /* Whatever is left. Asserts that the store frees all. */
 void group_end(group *g);
 
-/* Waits until on_abort has been called for the rank, which may be a moment after a call of it has failed. False: 10 s were not enough. */
+/* Waits until on_abort has been called for the rank, which may be a moment after a call of it has
+ * failed. False: 10 s were not enough. */
 bool told_of_abort(const group_rank *r);
 
 void pause_ms(int ms);
@@ -63,10 +65,10 @@ int raw_connect(int port);
 
 /* The code, and every part in the message. */
 void assert_says(const lvn_error *error, lvn_status code, const char *const *parts, size_t n);
-#define ASSERT_SAYS(error, code, ...)                                                    \
-    do {                                                                                 \
-        const char *const parts_[] = {__VA_ARGS__};                                      \
-        assert_says((error), (code), parts_, sizeof parts_ / sizeof *parts_);            \
+#define ASSERT_SAYS(error, code, ...)                                                              \
+    do {                                                                                           \
+        const char *const parts_[] = {__VA_ARGS__};                                                \
+        assert_says((error), (code), parts_, sizeof parts_ / sizeof *parts_);                      \
     } while (0)
 
 #endif

@@ -1,5 +1,5 @@
-/* Greetings that come again: of an attempt that the same process gave up, and of what only looks like one. And stores at one address alone, found through
- * their file. */
+/* Greetings that come again: of an attempt that the same process gave up, and of what only looks
+ * like one. And stores at one address alone, found through their file. */
 #include "control_support.h"
 
 #include "control/message.h"
@@ -49,11 +49,18 @@ static lvni_frame greet_as(const group *g, uint64_t instance, raw_rank *out)
     lvni_token key, nonce = {{0}};
     lvni_auth how;
     lvni_str s = {0};
-    *out = (raw_rank){.fd = raw_connect(lvni_store_port(g->store)), .in = {.limit = LVNI_FRAME_MAX_GREETING}};
+    *out = (raw_rank){.fd = raw_connect(lvni_store_port(g->store)),
+                      .in = {.limit = LVNI_FRAME_MAX_GREETING}};
     const lvni_frame hello = next_frame(out);
     assert_true(lvni_scan_hello(&hello, &nonce, &how));
     assert_int_equal(lvni_token_of_run(NULL, "test", NULL, NULL, &key), LVN_OK);
-    lvni_greet greet = {.protocol = LVNI_CONTROL_PROTOCOL, .world = 2, .rank = 1, .instance = instance, .pid = 4711, .host = "n09", .version = "0"};
+    lvni_greet greet = {.protocol = LVNI_CONTROL_PROTOCOL,
+                        .world = 2,
+                        .rank = 1,
+                        .instance = instance,
+                        .pid = 4711,
+                        .host = "n09",
+                        .version = "0"};
     greet.proof = lvni_greet_proof(&key, &nonce, &greet, lvni_store_port(g->store));
     lvni_put_greet(&s, &greet);
     send_all(out, &s);
@@ -118,7 +125,8 @@ static void an_attempt_that_was_given_up_is_replaced(void **state)
     group_end(&g);
 }
 
-/* Whoever has asked something knows that it is in, and greets no more: what it waits for stays its own. */
+/* Whoever has asked something knows that it is in, and greets no more: what it waits for stays its
+ * own. */
 static void a_rank_at_work_is_not_replaced(void **state)
 {
     (void)state;
@@ -129,7 +137,8 @@ static void a_rank_at_work_is_not_replaced(void **state)
     assert_int_equal(greet_as(&g, 9, &first).type, LVNI_FRAME_WELCOME);
     ask_for(&first, 3, "unset");
     set_key(&first, 4, "other");
-    assert_int_equal(answered(&first, ""), 4); /* and so the store has read the question before it */
+    /* and so the store has read the question before it */
+    assert_int_equal(answered(&first, ""), 4);
     const lvni_frame frame = greet_as(&g, 9, &second);
     assert_int_equal(frame.type, LVNI_FRAME_REFUSE);
     assert_non_null(memmem(frame.body, frame.n, "E115: rank 1 is there twice", 27));
@@ -148,7 +157,11 @@ static void a_rank_that_failed_does_not_come_again(void **state)
     group g;
     raw_rank first, second;
     lvni_str s = {0};
-    const lvni_cause cause = {.kind = LVNI_CAUSE_NAN, .rank = 1, .step = 3, .host = "n09", .message = "the loss is not finite"};
+    const lvni_cause cause = {.kind = LVNI_CAUSE_NAN,
+                              .rank = 1,
+                              .step = 3,
+                              .host = "n09",
+                              .message = "the loss is not finite"};
     group_init(&g, 2);
     assert_int_equal(lvni_store_create(&g.store_options, &g.store), LVN_OK);
     assert_int_equal(greet_as(&g, 9, &first).type, LVNI_FRAME_WELCOME);
@@ -161,7 +174,8 @@ static void a_rank_that_failed_does_not_come_again(void **state)
     group_end(&g);
 }
 
-/* A store that listens at a given address alone, not at 127.0.0.1: so a store in another container of this host looks too, with the same boot id. */
+/* A store that listens at a given address alone, not at 127.0.0.1: so a store in another container
+ * of this host looks too, with the same boot id. */
 static void the_file_names_the_address_that_was_given(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* How runs end: a common step, the first cause, ranks that are killed or fall silent, a store that is lost. */
+/* How runs end: a common step, the first cause, ranks that are killed or fall silent, a store that
+ * is lost. */
 #include "control_support.h"
 
 #include "core/alloc.h"
@@ -15,7 +16,8 @@
 
 /* ---- Stopping together ---- */
 
-/* Steps need all ranks, as training steps do: rank r+1 cannot finish step s before rank r has begun it. */
+/* Steps need all ranks, as training steps do: rank r+1 cannot finish step s before rank r has begun
+ * it. */
 typedef struct ring_step {
     pthread_mutex_t lock;
     pthread_cond_t moved;
@@ -50,7 +52,8 @@ static lvn_status train(group_rank *r)
             lvni_control_request_stop(r->control, 15);
         }
         if (r->rank == 2 && step == 131) {
-            lvni_control_request_stop(r->control, 10); /* whichever the store hears of first is everybody's reason */
+            /* whichever the store hears of first is everybody's reason */
+            lvni_control_request_stop(r->control, 10);
         }
         step_together(r->g, r->rank, step);
         if (r->rank == 3) {
@@ -79,21 +82,22 @@ static void all_stop_at_one_step(void **state)
     group_end(&g);
 }
 
-/* The hard case: one rank holds at its boundary while another, one boundary further, waits inside its step for the first. The answer must
- * not wait for the second one's next boundary. */
+/* The hard case: one rank holds at its boundary while another, one boundary further, waits inside
+ * its step for the first. The answer must not wait for the second one's next boundary. */
 static lvn_status cross(group_rank *r)
 {
     bool stop = false;
     LVN_TRY(lvni_control_boundary(r->control, 4, &stop));
     if (r->rank == 1) {
-        LVN_TRY(lvni_control_boundary(r->control, 5, &stop)); /* passed: it is in step 5, which needs rank 0 to begin step 5 */
+        /* passed: it is in step 5, which needs rank 0 to begin step 5 */
+        LVN_TRY(lvni_control_boundary(r->control, 5, &stop));
         r->number = stop;
         LVN_TRY(lvni_control_barrier(r->control, "rank 1 is inside", 10));
         step_together(r->g, 1, 5);
     } else {
         LVN_TRY(lvni_control_barrier(r->control, "rank 1 is inside", 10));
         lvni_control_request_stop(r->control, 2);
-        pause_ms(100); /* by now everybody has been asked */
+        pause_ms(100);                                        /* by now everybody has been asked */
         LVN_TRY(lvni_control_boundary(r->control, 5, &stop)); /* must not hold for ever */
         r->number = stop;
         step_together(r->g, 0, 5);
@@ -163,7 +167,8 @@ static lvn_status fail_with_transport_error(group_rank *r)
         lvni_control_fail(r->control, LVNI_CAUSE_PEER, "connection reset by peer", 812);
     } else {
         lvni_bytes *all = NULL;
-        status = lvni_control_gather(r->control, "never", "x", 1, 10, &all); /* a wait that the end must cut short */
+        /* a wait that the end must cut short */
+        status = lvni_control_gather(r->control, "never", "x", 1, 10, &all);
     }
     return status == LVN_OK ? lvni_control_check(r->control) : status;
 }
@@ -171,7 +176,8 @@ static lvn_status fail_with_transport_error(group_rank *r)
 static void the_real_cause_is_named(void **state)
 {
     (void)state;
-    static const int cases[] = {50, 0, -50}; /* the transport error 50 ms before, together with, after the failure */
+    /* the transport error 50 ms before, together with, after the failure */
+    static const int cases[] = {50, 0, -50};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         group g;
         group_init(&g, 4);
@@ -188,7 +194,8 @@ static void the_real_cause_is_named(void **state)
             assert_int_equal(g.ranks[r].cause.pid, getpid());
             assert_string_equal(g.ranks[r].cause.message, "the loss is not finite");
             assert_non_null(strstr(g.ranks[r].error.message, "rank 2 ("));
-            assert_non_null(strstr(g.ranks[r].error.message, ") failed first at step 812: the loss is not finite"));
+            assert_non_null(strstr(g.ranks[r].error.message,
+                                   ") failed first at step 812: the loss is not finite"));
             assert_int_equal(lvni_exit_of_error(&g.ranks[r].error), LVNI_EXIT_PEER);
             assert_true(seconds_between(g.ranks[r].began_ns, g.ranks[r].ended_ns) < 2);
             bool stop = true;
@@ -203,7 +210,8 @@ static void the_real_cause_is_named(void **state)
 static lvn_status only_peers(group_rank *r)
 {
     pause_ms(r->rank * 30);
-    lvni_control_fail(r->control, LVNI_CAUSE_PEER, r->rank == 0 ? "nccl: remote error" : "another", 3);
+    lvni_control_fail(r->control, LVNI_CAUSE_PEER, r->rank == 0 ? "nccl: remote error" : "another",
+                      3);
     return lvni_control_check(r->control);
 }
 
@@ -233,7 +241,8 @@ static lvn_status vanish(group_rank *r)
     LVN_TRY(lvni_control_barrier(r->control, "begin", 10));
     if (r->rank == 1) {
         pause_ms(120); /* its heartbeats tell its step */
-        lvni_control_destroy(r->control); /* what the others see of a kill: the end of the connection, and no word */
+        /* what the others see of a kill: the end of the connection, and no word */
+        lvni_control_destroy(r->control);
         r->control = NULL;
         return LVN_OK;
     }
@@ -264,9 +273,10 @@ static void the_end_of_a_connection_ends_the_run(void **state)
     group_end(&g);
 }
 
-/* A rank in a process of its own, which is stopped, continued or killed; rank 0 holds the store, on the socket fd. It writes a byte to `told` after the
- * first barrier, waits for one from `go`, and ends with 0 after the second, or with 2 where that ends because of `why`. Forked while this process has no
- * other threads. */
+/* A rank in a process of its own, which is stopped, continued or killed; rank 0 holds the store, on
+ * the socket fd. It writes a byte to `told` after the first barrier, waits for one from `go`, and
+ * ends with 0 after the second, or with 2 where that ends because of `why`. Forked while this
+ * process has no other threads. */
 typedef struct own_process {
     int port, fd, rank, told, go;
     double peer_timeout_s;
@@ -318,7 +328,11 @@ static pid_t own_start(const own_process *p)
     if (pid == 0) {
         alarm(60); /* ends whatever becomes of its parent */
         const lvn_status status = own_main(p);
-        _exit(status == LVN_OK ? 0 : status == LVN_ERR_PEER && p->why != NULL && strstr(lvn_last_error()->message, p->why) != NULL ? 2 : 1);
+        _exit(status == LVN_OK ? 0
+              : status == LVN_ERR_PEER && p->why != NULL &&
+                      strstr(lvn_last_error()->message, p->why) != NULL
+                  ? 2
+                  : 1);
     }
     return pid;
 }
@@ -340,8 +354,10 @@ static void continue_process(pid_t pid, int go)
     assert_int_equal(WEXITSTATUS(status), 2);
 }
 
-/* This process is rank `1 - rank` and reads off what becomes of `rank`, to which the signal is sent. `continued`: what that one says when it goes on. */
-static void lose_process(int rank, int signal_number, double peer_timeout_s, const char *why, const char *continued)
+/* This process is rank `1 - rank` and reads off what becomes of `rank`, to which the signal is
+ * sent. `continued`: what that one says when it goes on. */
+static void lose_process(int rank, int signal_number, double peer_timeout_s, const char *why,
+                         const char *continued)
 {
     static const int any = 0;
     group g;
@@ -351,7 +367,13 @@ static void lose_process(int rank, int signal_number, double peer_timeout_s, con
     assert_int_equal(pipe(told), 0);
     assert_int_equal(pipe(go), 0);
     assert_int_equal(lvni_store_listen("127.0.0.1", &any, 1, &fd, &g.port), LVN_OK);
-    const own_process p = {.port = g.port, .fd = rank == 0 ? fd : -1, .rank = rank, .told = told[1], .go = go[0], .peer_timeout_s = peer_timeout_s, .why = continued};
+    const own_process p = {.port = g.port,
+                           .fd = rank == 0 ? fd : -1,
+                           .rank = rank,
+                           .told = told[1],
+                           .go = go[0],
+                           .peer_timeout_s = peer_timeout_s,
+                           .why = continued};
     const pid_t pid = own_start(&p);
     assert_true(pid > 0);
     if (rank == 0) {
@@ -396,7 +418,8 @@ static void lose_process(int rank, int signal_number, double peer_timeout_s, con
     }
 }
 
-/* Ctrl-Z of a whole run, and fg later than the peers' patience: everybody was silent, and nobody is lost. */
+/* Ctrl-Z of a whole run, and fg later than the peers' patience: everybody was silent, and nobody is
+ * lost. */
 static void a_run_that_was_stopped_as_a_whole_goes_on(void **state)
 {
     (void)state;
@@ -408,7 +431,12 @@ static void a_run_that_was_stopped_as_a_whole_goes_on(void **state)
     assert_int_equal(pipe(go), 0);
     assert_int_equal(lvni_store_listen("127.0.0.1", &any, 1, &fd, &port), LVN_OK);
     for (int r = 0; r < 2; r++) {
-        const own_process p = {.port = port, .fd = r == 0 ? fd : -1, .rank = r, .told = told[1], .go = go[0], .peer_timeout_s = 1};
+        const own_process p = {.port = port,
+                               .fd = r == 0 ? fd : -1,
+                               .rank = r,
+                               .told = told[1],
+                               .go = go[0],
+                               .peer_timeout_s = 1};
         pid[r] = own_start(&p);
         assert_true(pid[r] > 0);
     }
@@ -438,13 +466,15 @@ static void a_killed_process_is_named(void **state)
 {
     (void)state;
     lose_process(1, SIGKILL, 10, "killed or crashed", NULL);
-    lose_process(0, SIGKILL, 10, "the store in its process is lost: its connection ended without a word", NULL);
+    lose_process(0, SIGKILL, 10,
+                 "the store in its process is lost: its connection ended without a word", NULL);
 }
 
 static void a_stopped_process_is_named_when_its_time_is_over(void **state)
 {
     (void)state;
-    lose_process(1, SIGSTOP, 1.5, "nothing was heard from it for 1.5 s", "failed first: nothing was heard from it for 1.5 s");
+    lose_process(1, SIGSTOP, 1.5, "nothing was heard from it for 1.5 s",
+                 "failed first: nothing was heard from it for 1.5 s");
     lose_process(0, SIGSTOP, 1.5, "nothing was heard from it for 1.5 s", NULL);
 }
 
@@ -551,18 +581,28 @@ static void words_for_causes(void **state)
 {
     (void)state;
     char text[64];
-    const lvni_cause cause = {.kind = LVNI_CAUSE_OOM, .rank = 3, .step = -1, .host = "n08", .message = "no memory"};
+    const lvni_cause cause = {
+        .kind = LVNI_CAUSE_OOM, .rank = 3, .step = -1, .host = "n08", .message = "no memory"};
     lvni_cause_sentence(&cause, text, sizeof text);
     assert_string_equal(text, "rank 3 (n08) failed first: no memory");
     lvni_cause_sentence(&cause, text, 10);
     assert_string_equal(text, "rank 3 (n");
-    lvni_cause heard = {.kind = LVNI_CAUSE_PEER, .rank = 1, .step = 3, .pid = 7, .host = "n09", .message = "rank 0 (n08) failed first at step 3: lost"};
+    lvni_cause heard = {.kind = LVNI_CAUSE_PEER,
+                        .rank = 1,
+                        .step = 3,
+                        .pid = 7,
+                        .host = "n09",
+                        .message = "rank 0 (n08) failed first at step 3: lost"};
     lvni_cause_sentence(&heard, text, sizeof text);
     assert_string_equal(text, "rank 0 (n08) failed first at step 3: lost");
     heard.kind = LVNI_CAUSE_ERROR; /* whoever fails by itself is named, whatever it says */
     lvni_cause_sentence(&heard, text, sizeof text);
     assert_string_equal(text, "rank 1 (n09, pid 7) failed first at step 3: rank 0 (n08) failed");
-    heard = (lvni_cause){.kind = LVNI_CAUSE_PEER, .rank = 1, .step = -1, .host = "n09", .message = "its peer is gone"};
+    heard = (lvni_cause){.kind = LVNI_CAUSE_PEER,
+                         .rank = 1,
+                         .step = -1,
+                         .host = "n09",
+                         .message = "its peer is gone"};
     lvni_cause_sentence(&heard, text, sizeof text);
     assert_string_equal(text, "rank 1 (n09) failed first: its peer is gone");
     assert_string_equal(lvni_cause_name(LVNI_CAUSE_OOM), "oom");

@@ -1,4 +1,5 @@
-/* What travels: frames in pieces, bodies there and back, proofs; garbage at a store; memory that runs out anywhere. */
+/* What travels: frames in pieces, bodies there and back, proofs; garbage at a store; memory that
+ * runs out anywhere. */
 #include "control_support.h"
 
 #include "control/message.h"
@@ -25,7 +26,8 @@ static void frames_survive_any_cut(void **state)
         lvni_frame_reader in = {.limit = 39};
         size_t seen = 0;
         for (size_t at = 0; at < s.len; at += piece) {
-            assert_int_equal(lvni_frame_push(&in, s.data + at, s.len - at < piece ? s.len - at : piece), LVN_OK);
+            assert_int_equal(
+                lvni_frame_push(&in, s.data + at, s.len - at < piece ? s.len - at : piece), LVN_OK);
             bool have = true;
             while (have) {
                 lvni_frame f = {0};
@@ -50,11 +52,11 @@ static void what_is_no_frame_is_refused(void **state)
 {
     (void)state;
     static const unsigned char heads[][8] = {
-        {41, 0, 0, 0, 6, 0, 0, 0},                    /* too long */
-        {0xff, 0xff, 0xff, 0xff, 6, 0, 0, 0},         /* far too long: nothing of it is allocated */
-        {1, 0, 0, 0, 0, 0, 0, 0},                     /* no type */
-        {1, 0, 0, 0, LVNI_FRAME_COUNT, 0, 0, 0},      /* beyond the types */
-        {1, 0, 0, 0, 6, 0, 1, 0},                     /* not zero */
+        {41, 0, 0, 0, 6, 0, 0, 0},               /* too long */
+        {0xff, 0xff, 0xff, 0xff, 6, 0, 0, 0},    /* far too long: nothing of it is allocated */
+        {1, 0, 0, 0, 0, 0, 0, 0},                /* no type */
+        {1, 0, 0, 0, LVNI_FRAME_COUNT, 0, 0, 0}, /* beyond the types */
+        {1, 0, 0, 0, 6, 0, 1, 0},                /* not zero */
         {'G', 'E', 'T', ' ', '/', ' ', 'H', 'T'},
     };
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
@@ -69,7 +71,8 @@ static void what_is_no_frame_is_refused(void **state)
     }
 }
 
-/* The first vectors of the reference (key 00 01 .. 0f; messages "", 00, 00 01, ...), and one that fills whole words. */
+/* The first vectors of the reference (key 00 01 .. 0f; messages "", 00, 00 01, ...), and one that
+ * fills whole words. */
 static void siphash_is_that_of_the_paper(void **state)
 {
     (void)state;
@@ -77,9 +80,15 @@ static void siphash_is_that_of_the_paper(void **state)
         size_t n;
         unsigned char hash[16];
     } known[] = {
-        {0, {0xa3, 0x81, 0x7f, 0x04, 0xba, 0x25, 0xa8, 0xe6, 0x6d, 0xf6, 0x72, 0x14, 0xc7, 0x55, 0x02, 0x93}},
-        {1, {0xda, 0x87, 0xc1, 0xd8, 0x6b, 0x99, 0xaf, 0x44, 0x34, 0x76, 0x59, 0x11, 0x9b, 0x22, 0xfc, 0x45}},
-        {2, {0x81, 0x77, 0x22, 0x8d, 0xa4, 0xa4, 0x5d, 0xc7, 0xfc, 0xa3, 0x8b, 0xde, 0xf6, 0x0a, 0xff, 0xe4}},
+        {0,
+         {0xa3, 0x81, 0x7f, 0x04, 0xba, 0x25, 0xa8, 0xe6, 0x6d, 0xf6, 0x72, 0x14, 0xc7, 0x55, 0x02,
+          0x93}},
+        {1,
+         {0xda, 0x87, 0xc1, 0xd8, 0x6b, 0x99, 0xaf, 0x44, 0x34, 0x76, 0x59, 0x11, 0x9b, 0x22, 0xfc,
+          0x45}},
+        {2,
+         {0x81, 0x77, 0x22, 0x8d, 0xa4, 0xa4, 0x5d, 0xc7, 0xfc, 0xa3, 0x8b, 0xde, 0xf6, 0x0a, 0xff,
+          0xe4}},
     };
     lvni_token key;
     unsigned char message[16];
@@ -95,7 +104,8 @@ static void siphash_is_that_of_the_paper(void **state)
 static void keys_depend_on_every_part(void **state)
 {
     (void)state;
-    static const char *const parts[][3] = {{"a", "b", "c"}, {"ab", "", "c"}, {"a", "bc", ""}, {"a", "b", NULL}, {"a", NULL, "c"}, {NULL, "b", "c"}};
+    static const char *const parts[][3] = {{"a", "b", "c"},  {"ab", "", "c"},  {"a", "bc", ""},
+                                           {"a", "b", NULL}, {"a", NULL, "c"}, {NULL, "b", "c"}};
     lvni_token keys[6];
     for (size_t i = 0; i < 6; i++) {
         assert_int_equal(lvni_token_of_run(NULL, parts[i][0], parts[i][1], parts[i][2], &keys[i]),
@@ -113,14 +123,22 @@ static void keys_depend_on_every_part(void **state)
 /* One frame out of a string of bytes, which stays its owner. */
 static lvni_frame frame_of(const lvni_str *s)
 {
-    return (lvni_frame){.type = (lvni_frame_type)s->data[4], .body = (const unsigned char *)s->data + LVNI_FRAME_HEAD, .n = s->len - LVNI_FRAME_HEAD};
+    return (lvni_frame){.type = (lvni_frame_type)s->data[4],
+                        .body = (const unsigned char *)s->data + LVNI_FRAME_HEAD,
+                        .n = s->len - LVNI_FRAME_HEAD};
 }
 
 static void bodies_come_back(void **state)
 {
     (void)state;
     lvni_str s = {0};
-    const lvni_cause cause = {.kind = LVNI_CAUSE_NAN, .rank = 3, .step = -1, .pid = 1LL << 40, .time_ns = UINT64_MAX - 1, .host = "n08", .message = "several\nlines"};
+    const lvni_cause cause = {.kind = LVNI_CAUSE_NAN,
+                              .rank = 3,
+                              .step = -1,
+                              .pid = 1LL << 40,
+                              .time_ns = UINT64_MAX - 1,
+                              .host = "n08",
+                              .message = "several\nlines"};
     lvni_cause back;
     memset(&back, 0xff, sizeof back);
     lvni_put_cause(&s, LVNI_FRAME_FAIL, &cause);
@@ -136,8 +154,17 @@ static void bodies_come_back(void **state)
         assert_false(lvni_scan_cause(&f, &back));
     }
     lvni_str_clear(&s);
-    const lvni_facts facts = {.local_rank = -1, .node_rank = 2, .host = "h", .boot_id = "", .version = "0.1.0", .device = "GPU-1", .driver = "cuda", .cpus = 8,
-                              .pid = 77, .resume_step = 5, .config = "a: 1\n"};
+    const lvni_facts facts = {.local_rank = -1,
+                              .node_rank = 2,
+                              .host = "h",
+                              .boot_id = "",
+                              .version = "0.1.0",
+                              .device = "GPU-1",
+                              .driver = "cuda",
+                              .cpus = 8,
+                              .pid = 77,
+                              .resume_step = 5,
+                              .config = "a: 1\n"};
     lvni_facts_seen seen;
     lvni_put_facts(&s, &facts);
     lvni_scan scan = {.at = (const unsigned char *)s.data, .left = s.len};
@@ -163,7 +190,13 @@ static void damaged_tables_are_refused(void **state)
     lvni_str s = {0};
     int nodes = 0;
     for (int r = 0; r < 3; r++) {
-        rows[r] = (lvni_member){.rank = r, .local_world = 3, .local_rank = r, .host = "n08", .boot_id = "b", .device = r == 1 ? "GPU-1" : "", .fingerprint = "n08"};
+        rows[r] = (lvni_member){.rank = r,
+                                .local_world = 3,
+                                .local_rank = r,
+                                .host = "n08",
+                                .boot_id = "b",
+                                .device = r == 1 ? "GPU-1" : "",
+                                .fingerprint = "n08"};
     }
     assert_int_equal(lvni_put_table(&s, rows, 3, 1), LVN_OK);
     assert_int_equal(lvni_scan_table(s.data, s.len, 3, &back, &nodes), LVN_OK);
@@ -175,7 +208,8 @@ static void damaged_tables_are_refused(void **state)
     assert_string_equal(back[2].fingerprint, "n08");
     assert_string_equal(back[0].driver, "");
     lvni_free(back);
-    assert_int_equal(lvni_scan_table(s.data, s.len, 4, &back, &nodes), LVN_ERR_CORRUPT); /* of another world */
+    /* of another world */
+    assert_int_equal(lvni_scan_table(s.data, s.len, 4, &back, &nodes), LVN_ERR_CORRUPT);
     for (size_t n = 0; n < s.len; n++) {
         assert_int_equal(lvni_scan_table(s.data, n, 3, &back, &nodes), LVN_ERR_CORRUPT);
         assert_null(back);
@@ -296,9 +330,14 @@ static void every_allocation_may_fail(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(frames_survive_any_cut),       cmocka_unit_test(what_is_no_frame_is_refused), cmocka_unit_test(siphash_is_that_of_the_paper),
-        cmocka_unit_test(keys_depend_on_every_part),    cmocka_unit_test(bodies_come_back),            cmocka_unit_test(damaged_tables_are_refused),
-        cmocka_unit_test(garbage_never_harms_the_others), cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(frames_survive_any_cut),
+        cmocka_unit_test(what_is_no_frame_is_refused),
+        cmocka_unit_test(siphash_is_that_of_the_paper),
+        cmocka_unit_test(keys_depend_on_every_part),
+        cmocka_unit_test(bodies_come_back),
+        cmocka_unit_test(damaged_tables_are_refused),
+        cmocka_unit_test(garbage_never_harms_the_others),
+        cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,11 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#define EXPECT(condition)                                                                     \
-    do {                                                                                      \
-        if (!(condition)) {                                                                   \
-            LVN_FAIL(LVN_ERR_INTERNAL, "line %d: does not hold: %s", __LINE__, #condition);   \
-        }                                                                                     \
+#define EXPECT(condition)                                                                          \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            LVN_FAIL(LVN_ERR_INTERNAL, "line %d: does not hold: %s", __LINE__, #condition);        \
+        }                                                                                          \
     } while (0)
 
 static void run_and_pass(group *g)
@@ -37,7 +37,8 @@ static lvn_status ring(group_rank *r)
     LVN_TRY(lvni_control_set(r->control, key, value, sizeof value));
     snprintf(key, sizeof key, "handle %d", (r->rank + 1) % r->g->world);
     LVN_TRY(lvni_control_get(r->control, key, 10, &bytes, &n));
-    const bool same = n == 5 && bytes[0] == 'a' && bytes[2] == '0' + (r->rank + 1) % r->g->world && bytes[5] == '\0';
+    const bool same = n == 5 && bytes[0] == 'a' && bytes[2] == '0' + (r->rank + 1) % r->g->world &&
+                      bytes[5] == '\0';
     lvni_free(bytes);
     EXPECT(same);
     return lvni_control_barrier(r->control, "end", 10);
@@ -79,10 +80,13 @@ static lvn_status gather_twice(group_rank *r)
     for (int turn = 0; turn < 2; turn++) { /* one name may be used again */
         lvni_bytes *all = NULL;
         memset(text, 'a' + r->rank, sizeof text);
-        LVN_TRY(lvni_control_gather(r->control, "facts", text, (size_t)r->rank * 7 + (size_t)turn, 10, &all));
+        LVN_TRY(lvni_control_gather(r->control, "facts", text, (size_t)r->rank * 7 + (size_t)turn,
+                                    10, &all));
         bool good = true;
         for (int q = 0; q < r->g->world; q++) {
-            good = good && all[q].n == (size_t)q * 7 + (size_t)turn && strlen(all[q].data) == all[q].n && (all[q].n == 0 || all[q].data[all[q].n - 1] == 'a' + q);
+            good = good && all[q].n == (size_t)q * 7 + (size_t)turn &&
+                   strlen(all[q].data) == all[q].n &&
+                   (all[q].n == 0 || all[q].data[all[q].n - 1] == 'a' + q);
         }
         lvni_free(all);
         EXPECT(good);
@@ -143,7 +147,8 @@ static lvn_status mistakes(group_rank *r)
     EXPECT(lvni_control_set(r->control, "", "x", 1) == LVN_ERR_INVALID);
     EXPECT(lvni_control_set(r->control, long_key, "x", 1) == LVN_ERR_INVALID);
     EXPECT(lvni_control_set(r->control, "k", "x", LVNI_CONTROL_MAX_VALUE + 1) == LVN_ERR_INVALID);
-    EXPECT(lvni_control_get(r->control, "nothing", 0.05, &bytes, &n) == LVN_ERR_TIMEOUT && says("'nothing'") && bytes == NULL);
+    EXPECT(lvni_control_get(r->control, "nothing", 0.05, &bytes, &n) == LVN_ERR_TIMEOUT &&
+           says("'nothing'") && bytes == NULL);
     LVN_TRY(lvni_control_set(r->control, "v", "x", 1));
     EXPECT(lvni_control_add(r->control, "v", 1, &value) == LVN_ERR_INVALID && says("value"));
     LVN_TRY(lvni_control_add(r->control, "c", 1, &value));
@@ -151,7 +156,8 @@ static lvn_status mistakes(group_rank *r)
     EXPECT(lvni_control_get(r->control, "c", 1, &bytes, &n) == LVN_ERR_INVALID);
     LVN_TRY(lvni_control_barrier(r->control, "all", 10));
     if (r->rank != 1) { /* rank 1 stays away */
-        EXPECT(lvni_control_gather(r->control, "alone", "x", 1, 0.1, &all) == LVN_ERR_TIMEOUT && says("rank 1 did not come") && all == NULL);
+        EXPECT(lvni_control_gather(r->control, "alone", "x", 1, 0.1, &all) == LVN_ERR_TIMEOUT &&
+               says("rank 1 did not come") && all == NULL);
     }
     return lvni_control_barrier(r->control, "end", 10);
 }
@@ -173,8 +179,11 @@ static lvn_status leave_early(group_rank *r)
         pause_ms(50);
         return LVN_OK; /* leaves */
     }
-    EXPECT(lvni_control_gather(r->control, "g", "x", 1, 10, &all) == LVN_ERR_PEER && says("rank 2 has left"));
-    EXPECT(lvni_control_gather(r->control, r->rank == 0 ? "h" : "i", "x", 1, 10, &all) == LVN_ERR_PEER && says("has left"));
+    EXPECT(lvni_control_gather(r->control, "g", "x", 1, 10, &all) == LVN_ERR_PEER &&
+           says("rank 2 has left"));
+    EXPECT(lvni_control_gather(r->control, r->rank == 0 ? "h" : "i", "x", 1, 10, &all) ==
+               LVN_ERR_PEER &&
+           says("has left"));
     return LVN_OK;
 }
 
@@ -190,9 +199,12 @@ static void who_has_left_is_not_waited_for(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(values_travel_between_ranks),       cmocka_unit_test(counters_lose_nothing),
-        cmocka_unit_test(gather_brings_everything_to_everybody), cmocka_unit_test(megabytes_pass),
-        cmocka_unit_test(mistakes_are_told_and_harm_nothing), cmocka_unit_test(who_has_left_is_not_waited_for),
+        cmocka_unit_test(values_travel_between_ranks),
+        cmocka_unit_test(counters_lose_nothing),
+        cmocka_unit_test(gather_brings_everything_to_everybody),
+        cmocka_unit_test(megabytes_pass),
+        cmocka_unit_test(mistakes_are_told_and_harm_nothing),
+        cmocka_unit_test(who_has_left_is_not_waited_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,7 +35,8 @@ static void meet(int strangers)
         print_message("%s\n", lvn_last_error()->message);
     }
     assert_int_equal(status, LVN_OK);
-    print_message("%d ranks: table %.3f s, gather %.3f s, goodbye %.3f s\n", WORLD, t.table_s, t.gather_s, t.leave_s);
+    print_message("%d ranks: table %.3f s, gather %.3f s, goodbye %.3f s\n", WORLD, t.table_s,
+                  t.gather_s, t.leave_s);
     assert_int_equal(lvni_store_wait(store, 20), LVN_OK);
     lvni_store_destroy(store);
     for (int i = 0; i < strangers; i++) {

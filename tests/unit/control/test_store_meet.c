@@ -1,4 +1,5 @@
-/* The rendezvous: the table that everybody gets, and the sentence when somebody is missing or does not fit. */
+/* The rendezvous: the table that everybody gets, and the sentence when somebody is missing or does
+ * not fit. */
 #include "control_support.h"
 
 #include "control/message.h"
@@ -22,7 +23,8 @@ static void everybody_gets_the_table(void **state)
 {
     (void)state;
     static const char *const hosts[] = {"n1", "n0", "n1", "n0", "n2"};
-    static const char *const devices[] = {"GPU-a", "GPU-a", "GPU-b", "", ""}; /* the same name on another host is another device */
+    /* the same name on another host is another device */
+    static const char *const devices[] = {"GPU-a", "GPU-a", "GPU-b", "", ""};
     group g;
     group_init(&g, 5);
     g.keep = true;
@@ -37,7 +39,8 @@ static void everybody_gets_the_table(void **state)
         g.ranks[r].facts.fingerprint = r == 3 ? "old cpu" : "new cpu";
     }
     group_run(&g);
-    static const int local[] = {0, 0, 1, 1, 0}, node[] = {0, 1, 0, 1, 2}, locals[] = {2, 2, 2, 2, 1};
+    static const int local[] = {0, 0, 1, 1, 0}, node[] = {0, 1, 0, 1, 2},
+                     locals[] = {2, 2, 2, 2, 1};
     for (int r = 0; r < 5; r++) {
         assert_int_equal(g.ranks[r].status, LVN_OK);
         assert_int_equal(lvni_control_rank(g.ranks[r].control), r);
@@ -92,7 +95,8 @@ static void numbers_that_are_known_are_kept(void **state)
 
 /* ---- Who does not fit ---- */
 
-static void run_and_fail(group *g, lvn_status code, lvni_exit_code exit_code, const char *first, const char *second, const char *third)
+static void run_and_fail(group *g, lvn_status code, lvni_exit_code exit_code, const char *first,
+                         const char *second, const char *third)
 {
     group_run(g);
     for (int r = 0; r < g->world; r++) {
@@ -110,7 +114,9 @@ static void different_configurations_are_told_by_key(void **state)
     g.ranks[0].facts.config = "lr: 0.1\nbatch_size: 64\ndata:\n  - a\n  - b\nseed: 1\n";
     g.ranks[1].facts.config = g.ranks[0].facts.config;
     g.ranks[2].facts.config = "lr: 0.1\nbatch_size: 32\ndata:\n  - a\n  - c\nextra: yes\nseed: 1\n";
-    run_and_fail(&g, LVN_ERR_USAGE, LVNI_EXIT_USAGE, "E117: ", "batch_size: 64 / 32; data: - a - b / - a - c; extra: not there / yes\n", " / rank 2 (");
+    run_and_fail(&g, LVN_ERR_USAGE, LVNI_EXIT_USAGE,
+                 "E117: ", "batch_size: 64 / 32; data: - a - b / - a - c; extra: not there / yes\n",
+                 " / rank 2 (");
 }
 
 static void different_versions_and_steps_are_told(void **state)
@@ -173,11 +179,14 @@ static void missing_ranks_are_named_by_node(void **state)
     static const int here[] = {0, 4};
     for (int i = 0; i < 2; i++) {
         const lvn_error *error = &g.ranks[here[i]].error;
-        ASSERT_SAYS(error, LVN_ERR_TIMEOUT, "E113: ", "ranks 1,5 (node n08), 2-3 (node n09) missing; 2 of 6 present", "reach 127.0.0.1, port ");
+        ASSERT_SAYS(error, LVN_ERR_TIMEOUT,
+                    "E113: ", "ranks 1,5 (node n08), 2-3 (node n09) missing; 2 of 6 present",
+                    "reach 127.0.0.1, port ");
         assert_int_equal(lvni_exit_of_error(error), LVNI_EXIT_RENDEZVOUS);
     }
     group_end(&g);
-    assert_non_null(strstr(g.lines, "waiting 0 s for ranks 1,5 (node n08), 2-3 (node n09); 2 of 6 present\n"));
+    assert_non_null(
+        strstr(g.lines, "waiting 0 s for ranks 1,5 (node n08), 2-3 (node n09); 2 of 6 present\n"));
     assert_non_null(strchr(strchr(g.lines, '\n') + 1, '\n')); /* a second line followed */
 }
 
@@ -200,7 +209,8 @@ static void a_rank_that_connects_and_does_nothing_is_missing(void **state)
     }
     assert_int_equal(lvni_control_rendezvous(c[0], &g.ranks[0].facts), LVN_ERR_TIMEOUT);
     ASSERT_SAYS(lvn_last_error(), LVN_ERR_TIMEOUT, "rank 1 missing; 1 of 2 present");
-    assert_int_equal(lvni_control_rendezvous(c[1], &g.ranks[1].facts), LVN_ERR_TIMEOUT); /* too late */
+    /* too late */
+    assert_int_equal(lvni_control_rendezvous(c[1], &g.ranks[1].facts), LVN_ERR_TIMEOUT);
     o.rank = 0;
     lvni_control *late = NULL;
     assert_int_equal(lvni_control_connect(&o, &late), LVN_ERR_TIMEOUT);
@@ -212,7 +222,8 @@ static void a_rank_that_connects_and_does_nothing_is_missing(void **state)
 
 /* ---- At the door ---- */
 
-static lvn_status connect_as(const group *g, int rank, int world, const char *job, const char *secret, lvni_control **out)
+static lvn_status connect_as(const group *g, int rank, int world, const char *job,
+                             const char *secret, lvni_control **out)
 {
     lvni_control_options o = g->options;
     const int port = lvni_store_port(g->store);
@@ -257,7 +268,8 @@ static void another_world_and_a_second_rank_are_told(void **state)
     assert_int_equal(lvni_store_create(&g.store_options, &g.store), LVN_OK);
     assert_int_equal(connect_as(&g, 0, 3, "test", NULL, &c), LVN_ERR_USAGE);
     ASSERT_SAYS(lvn_last_error(), LVN_ERR_USAGE, "E102: ", "rank 0 of world 3", "world 2");
-    assert_int_equal(connect_as(&g, 0, 2, "test", NULL, &c), LVN_ERR_USAGE); /* the ranks can never be complete: all hear it */
+    /* the ranks can never be complete: all hear it */
+    assert_int_equal(connect_as(&g, 0, 2, "test", NULL, &c), LVN_ERR_USAGE);
     ASSERT_SAYS(lvn_last_error(), LVN_ERR_USAGE, "E102: ");
     group_end(&g);
     group_init(&g, 2);
@@ -312,7 +324,12 @@ static void another_protocol_is_told(void **state)
             lvni_token key, nonce;
             lvni_auth how;
             lvni_str s = {0};
-            lvni_greet greet = {.protocol = LVNI_CONTROL_PROTOCOL + 1, .world = 2, .rank = 1, .pid = 4711, .host = "n09", .version = "9.9"};
+            lvni_greet greet = {.protocol = LVNI_CONTROL_PROTOCOL + 1,
+                                .world = 2,
+                                .rank = 1,
+                                .pid = 4711,
+                                .host = "n09",
+                                .version = "9.9"};
             assert_true(lvni_scan_hello(&frame, &nonce, &how));
             assert_int_equal(lvni_token_of_run(NULL, "test", NULL, NULL, &key), LVN_OK);
             greet.proof = lvni_greet_proof(&key, &nonce, &greet, lvni_store_port(g.store));
@@ -339,7 +356,8 @@ static void the_silent_and_the_noisy_are_dropped(void **state)
     group_init(&g, 2);
     g.store_options.greeting_timeout_s = 0.2;
     assert_int_equal(lvni_store_create(&g.store_options, &g.store), LVN_OK);
-    const int silent = raw_connect(lvni_store_port(g.store)), noisy = raw_connect(lvni_store_port(g.store));
+    const int silent = raw_connect(lvni_store_port(g.store)),
+              noisy = raw_connect(lvni_store_port(g.store));
     static const char get[] = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
     assert_int_equal(send(noisy, get, sizeof get - 1, MSG_NOSIGNAL), (ssize_t)sizeof get - 1);
     const uint64_t began = lvni_now_ns();

@@ -1,4 +1,5 @@
-/* How ranks find the store: the ports it takes, the file that tells where it is, and what is said while there is none. */
+/* How ranks find the store: the ports it takes, the file that tells where it is, and what is said
+ * while there is none. */
 #include "control_support.h"
 
 #include "control/rdzv_file.h"
@@ -26,12 +27,14 @@ static void a_busy_port_names_its_owner(void **state)
     ports[0] = port;
     ports[1] = 0;
     assert_int_equal(lvni_store_listen("127.0.0.1", ports, 1, &other, &ports[1]), LVN_ERR_RESOURCE);
-    ASSERT_SAYS(lvn_last_error(), LVN_ERR_RESOURCE, "E110: ", pid, "test_store_sear", "--master-port");
+    ASSERT_SAYS(lvn_last_error(), LVN_ERR_RESOURCE, "E110: ", pid, "test_store_sear",
+                "--master-port");
     assert_int_equal(lvni_exit_of_error(lvn_last_error()), LVNI_EXIT_RESOURCE);
     assert_int_equal(other, -1);
     ports[1] = 0;
     int second = 0;
-    assert_int_equal(lvni_store_listen("127.0.0.1", ports, 2, &other, &second), LVN_OK); /* the next candidate */
+    /* the next candidate */
+    assert_int_equal(lvni_store_listen("127.0.0.1", ports, 2, &other, &second), LVN_OK);
     assert_int_not_equal(second, port);
     close(other);
     close(fd);
@@ -45,7 +48,8 @@ static void a_port_that_stays_busy_ends_the_search(void **state)
     int fd = -1, port = 0;
     lvni_control_options o;
     lvni_control *c = NULL;
-    assert_int_equal(lvni_store_listen("127.0.0.1", &any, 1, &fd, &port), LVN_OK); /* accepts and says nothing */
+    /* accepts and says nothing */
+    assert_int_equal(lvni_store_listen("127.0.0.1", &any, 1, &fd, &port), LVN_OK);
     lvni_control_options_init(&o);
     o.ports = &port;
     o.n_ports = 1;
@@ -54,7 +58,8 @@ static void a_port_that_stays_busy_ends_the_search(void **state)
     o.greeting_timeout_s = 0.05;
     o.taken_timeout_s = 0.2;
     assert_int_equal(lvni_control_connect(&o, &c), LVN_ERR_TIMEOUT);
-    ASSERT_SAYS(lvn_last_error(), LVN_ERR_TIMEOUT, "E114: rank 1 found another program", "127.0.0.1, port ", "says nothing", "another MASTER_PORT");
+    ASSERT_SAYS(lvn_last_error(), LVN_ERR_TIMEOUT, "E114: rank 1 found another program",
+                "127.0.0.1, port ", "says nothing", "another MASTER_PORT");
     o.taken_timeout_s = 0; /* it may be ours, whose process has not begun */
     o.rdzv_timeout_s = 0.5;
     assert_int_equal(lvni_control_connect(&o, &c), LVN_ERR_TIMEOUT);
@@ -80,7 +85,8 @@ static void an_inherited_socket_is_found_among_candidates(void **state)
     int fd = -1, foreign = -1, ports[3] = {1, 0, 0}; /* nobody listens at 1 */
     group g;
     group_init(&g, 1);
-    assert_int_equal(lvni_store_listen("127.0.0.1", &any, 1, &foreign, &ports[1]), LVN_OK); /* accepts and says nothing */
+    /* accepts and says nothing */
+    assert_int_equal(lvni_store_listen("127.0.0.1", &any, 1, &foreign, &ports[1]), LVN_OK);
     assert_int_equal(lvni_store_listen(NULL, &any, 1, &fd, &ports[2]), LVN_OK);
     g.store_options.listen_fd = fd;
     assert_int_equal(lvni_store_create(&g.store_options, &g.store), LVN_OK);
@@ -131,7 +137,8 @@ static void who_waits_for_a_store_says_so(void **state)
     o.user = &g;
     assert_int_equal(lvni_control_connect(&o, &g.ranks[1].control), LVN_ERR_TIMEOUT);
     assert_ptr_equal(strstr(g.lines, "rank 1: waiting 0 s for"), g.lines);
-    snprintf(line, sizeof line, " s for the store of this run at 127.0.0.1, port %d: Connection refused\n", port);
+    snprintf(line, sizeof line,
+             " s for the store of this run at 127.0.0.1, port %d: Connection refused\n", port);
     const char *first = strstr(g.lines, line);
     if (first == NULL || strstr(first + strlen(line), line) == NULL) { /* and again */
         fail_msg("%s", g.lines);
@@ -240,9 +247,11 @@ static void a_file_in_place_of_the_directory_is_told(void **state)
         g.store_options.ports = &any;
         snprintf(sentence, sizeof sentence, "rdzv=file:%s: ", dirs[i]);
         assert_int_equal(lvni_store_create(&g.store_options, &g.store), LVN_ERR_USAGE);
-        ASSERT_SAYS(lvn_last_error(), LVN_ERR_USAGE, sentence, "file; give a directory that all ranks see");
+        ASSERT_SAYS(lvn_last_error(), LVN_ERR_USAGE, sentence,
+                    "file; give a directory that all ranks see");
         assert_null(g.store);
-        assert_int_equal(lvni_control_connect(&o, &g.ranks[1].control), LVN_ERR_USAGE); /* rather than wait for it */
+        /* rather than wait for it */
+        assert_int_equal(lvni_control_connect(&o, &g.ranks[1].control), LVN_ERR_USAGE);
         ASSERT_SAYS(lvn_last_error(), LVN_ERR_USAGE, sentence);
         assert_int_equal(lvni_exit_of_error(lvn_last_error()), LVNI_EXIT_USAGE);
     }
@@ -253,7 +262,8 @@ static void a_file_in_place_of_the_directory_is_told(void **state)
 static void files_of_others_are_no_address(void **state)
 {
     (void)state;
-    static const char *const texts[] = {"", "\n", "host\n", "host port 1 b\n", "host 0 1 b\n", "host 65536 1 b\n", "host 80 1\n"};
+    static const char *const texts[] = {
+        "", "\n", "host\n", "host port 1 b\n", "host 0 1 b\n", "host 65536 1 b\n", "host 80 1\n"};
     char path[] = "/tmp/levin-rdzv-XXXXXX";
     const int fd = mkstemp(path);
     lvni_rdzv_where where;

@@ -71,10 +71,12 @@ static void json_strings_escape(void **state)
 {
     (void)state;
     lvni_str s = {0};
-    lvni_str_json(&s, "a\"b\\c\n\t\x01 \xc3\xa4 \xff \xed\xa0\x80 \xe2\x82\xac \xf0\x9f\x98\x80 \xc0\xaf");
-    assert_string_equal(lvni_str_text(&s),
-                        "\"a\\\"b\\\\c\\n\\t\\u0001 \xc3\xa4 \\\\xff \\\\xed\\\\xa0\\\\x80 \xe2\x82\xac "
-                        "\xf0\x9f\x98\x80 \\\\xc0\\\\xaf\"");
+    lvni_str_json(
+        &s, "a\"b\\c\n\t\x01 \xc3\xa4 \xff \xed\xa0\x80 \xe2\x82\xac \xf0\x9f\x98\x80 \xc0\xaf");
+    assert_string_equal(
+        lvni_str_text(&s),
+        "\"a\\\"b\\\\c\\n\\t\\u0001 \xc3\xa4 \\\\xff \\\\xed\\\\xa0\\\\x80 \xe2\x82\xac "
+        "\xf0\x9f\x98\x80 \\\\xc0\\\\xaf\"");
     lvni_str_clear(&s);
     lvni_str_json(&s, "\xe2\x82"); /* cut off: must not read past the end */
     assert_string_equal(lvni_str_text(&s), "\"\\\\xe2\\\\x82\"");
@@ -87,9 +89,10 @@ static void doubles_are_short_and_exact(void **state)
     static const struct {
         double value;
         const char *text;
-    } rows[] = {
-        {0.1, "0.1"},   {20, "20"},        {1e-5, "1e-05"},     {0.30000000000000004, "0.30000000000000004"},
-        {-2.5, "-2.5"}, {INFINITY, "inf"}, {-INFINITY, "-inf"}, {1.0 / 3.0, "0.3333333333333333"}};
+    } rows[] = {{0.1, "0.1"},        {20, "20"},
+                {1e-5, "1e-05"},     {0.30000000000000004, "0.30000000000000004"},
+                {-2.5, "-2.5"},      {INFINITY, "inf"},
+                {-INFINITY, "-inf"}, {1.0 / 3.0, "0.3333333333333333"}};
     lvni_str s = {0};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         lvni_str_clear(&s);

@@ -1,5 +1,5 @@
-/* The configuration: precedence, value grammar, messages, YAML, and that what is written reads back the same.
- */
+/* The configuration: precedence, value grammar, messages, YAML, and that what is written reads back
+ * the same. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -63,7 +63,8 @@ static void later_layers_win_whatever_the_order_of_calls(void **state)
     assert_int_equal(words("max_epochs=4", NULL, NULL), LVN_OK);
     assert_int_equal(yaml("max_epochs: 3\nseed: 7\n"), LVN_OK);
     assert_int_equal(
-        lvni_config_load_job(config, " max_epochs=20  batch_size=256 optim=adamw title='a b' names=[x, y] "),
+        lvni_config_load_job(
+            config, " max_epochs=20  batch_size=256 optim=adamw title='a b' names=[x, y] "),
         LVN_OK);
     assert_int_equal(lvni_config_int(config, "max_epochs"), 4);
     assert_string_equal(lvni_config_origin(config, "max_epochs"), "command line");
@@ -101,9 +102,11 @@ static void words_have_several_forms(void **state)
     assert_int_equal(words("--overwrite", "++seed=-4", NULL), LVN_OK);
     assert_true(lvni_config_bool(config, "overwrite"));
     assert_int_equal(lvni_config_int(config, "seed"), -4);
-    assert_message(words("photos", NULL, NULL),
-                   "`photos` is not understood: words are key=value or --key value  (command line)");
-    assert_message(words("--seed", NULL, NULL), "`--seed` needs a value: seed=VALUE  (command line)");
+    assert_message(
+        words("photos", NULL, NULL),
+        "`photos` is not understood: words are key=value or --key value  (command line)");
+    assert_message(words("--seed", NULL, NULL),
+                   "`--seed` needs a value: seed=VALUE  (command line)");
     assert_message(words("--seed", "--overwrite", NULL),
                    "`--seed` needs a value: seed=VALUE  (command line)");
     assert_int_equal(words("=3", NULL, NULL), LVN_ERR_USAGE);
@@ -139,14 +142,15 @@ static void files_lie_below_words_and_above_jobs(void **state)
 static void numbers_are_strict(void **state)
 {
     (void)state;
-    static const char *const bad[] = {"batch_size=abc",  "batch_size=12.5", "batch_size=",
-                                      "batch_size='12'", "batch_size=0x10", "batch_size=9223372036854775808",
-                                      "batch_size=0",    "batch_size=null", "batch_size=1e3",
-                                      "batch_size=1 2",  "optim.lr=nan",    "optim.lr=inf",
-                                      "optim.lr=0x1p3",  "optim.lr=1e999",  "optim.lr=0",
-                                      "optim.lr=1,5",    "optim.lr=e5",     "val_split=1",
-                                      "val_split=-0.1",  "drop_last=2",     "drop_last=maybe",
-                                      "wait=-inf",       "optim.lr=1.2.3",  "optim.lr=--1"};
+    static const char *const bad[] = {
+        "batch_size=abc",  "batch_size=12.5", "batch_size=",
+        "batch_size='12'", "batch_size=0x10", "batch_size=9223372036854775808",
+        "batch_size=0",    "batch_size=null", "batch_size=1e3",
+        "batch_size=1 2",  "optim.lr=nan",    "optim.lr=inf",
+        "optim.lr=0x1p3",  "optim.lr=1e999",  "optim.lr=0",
+        "optim.lr=1,5",    "optim.lr=e5",     "val_split=1",
+        "val_split=-0.1",  "drop_last=2",     "drop_last=maybe",
+        "wait=-inf",       "optim.lr=1.2.3",  "optim.lr=--1"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         assert_int_equal(words(bad[i], NULL, NULL), LVN_ERR_USAGE);
         assert_non_null(strstr(lvn_last_error()->message, "expected"));
@@ -167,7 +171,8 @@ static void lists_have_three_forms(void **state)
     (void)state;
     size_t n = 7;
     assert_int_equal(lvni_config_int_list(config, "milestones", &n) != NULL && n == 0, 1);
-    static const char *const same[] = {"milestones=[1,3]", "milestones=1,3", "milestones= [ 1 , +3 ] "};
+    static const char *const same[] = {"milestones=[1,3]", "milestones=1,3",
+                                       "milestones= [ 1 , +3 ] "};
     for (size_t i = 0; i < 3; i++) {
         assert_int_equal(words(same[i], NULL, NULL), LVN_OK);
         const int64_t *list = lvni_config_int_list(config, "milestones", &n);
@@ -175,8 +180,9 @@ static void lists_have_three_forms(void **state)
         assert_int_equal(list[0], 1);
         assert_int_equal(list[1], 3);
     }
-    assert_int_equal(words("milestones=5", "names=[a b, 'it''s', \"q\\\"x,]\"]", "optim.betas=[0.5,0.75]"),
-                     LVN_OK);
+    assert_int_equal(
+        words("milestones=5", "names=[a b, 'it''s', \"q\\\"x,]\"]", "optim.betas=[0.5,0.75]"),
+        LVN_OK);
     assert_int_equal(lvni_config_int_list(config, "milestones", &n)[0], 5);
     assert_int_equal(n, 1);
     const char *const *names = lvni_config_str_list(config, "names", &n);
@@ -211,7 +217,8 @@ static void unset_and_auto(void **state)
     assert_false(lvni_config_is_set(config, "title"));
     assert_int_equal(words("title='null'", "scheduler=none", NULL), LVN_OK);
     assert_string_equal(lvni_config_str(config, "title"), "null");
-    assert_string_equal(lvni_config_str(config, "scheduler.name"), "none"); /* a choice of that name */
+    /* a choice of that name */
+    assert_string_equal(lvni_config_str(config, "scheduler.name"), "none");
 }
 
 static void words_of_choices_have_other_spellings(void **state)
@@ -230,7 +237,8 @@ static void unknown_keys_name_the_nearest(void **state)
     (void)state;
     assert_message(words("bachsize=3", NULL, NULL),
                    "unknown key `bachsize`; did you mean `batch_size`?  (command line)");
-    assert_message(words("lr=3", NULL, NULL), "unknown key `lr`; did you mean `optim.lr`?  (command line)");
+    assert_message(words("lr=3", NULL, NULL),
+                   "unknown key `lr`; did you mean `optim.lr`?  (command line)");
     assert_message(words("max_epohcs=3", NULL, NULL),
                    "unknown key `max_epohcs`; did you mean `max_epochs`?  (command line)");
     assert_message(words("--gpuss", "3", NULL),
@@ -255,36 +263,39 @@ static void wrong_types_say_what_is_expected_and_where(void **state)
     (void)state;
     assert_message(yaml("seed: 1\nbatch_size: abc\n"),
                    "batch_size `abc`: expected a whole number, at least 1 (in samples)  (c.yml:2)");
-    assert_message(
-        yaml("batch_size: \"12\"\n"),
-        "batch_size `12`: expected a whole number, at least 1 (in samples), not a text in quotes  (c.yml:1)");
+    assert_message(yaml("batch_size: \"12\"\n"),
+                   "batch_size `12`: expected a whole number, at least 1 (in samples), not a text "
+                   "in quotes  (c.yml:1)");
     assert_message(words("val_split=1.5", NULL, NULL),
                    "val_split `1.5`: expected a number, at least 0 and below 1  (command line)");
-    assert_message(words("num_workers=-1", NULL, NULL),
-                   "num_workers `-1`: expected a whole number, at least 0, or auto  (command line)");
-    assert_message(words("strategy=dpp", NULL, NULL),
-                   "strategy `dpp`: expected one of single, dp, ddp; did you mean `dp`?  (command line)");
+    assert_message(
+        words("num_workers=-1", NULL, NULL),
+        "num_workers `-1`: expected a whole number, at least 0, or auto  (command line)");
+    assert_message(
+        words("strategy=dpp", NULL, NULL),
+        "strategy `dpp`: expected one of single, dp, ddp; did you mean `dp`?  (command line)");
     assert_message(words("drop_last=maybe", NULL, NULL),
                    "drop_last `maybe`: expected true or false  (command line)");
-    assert_message(
-        words("optim.betas=1", NULL, NULL),
-        "optim.betas `1`: expected a list of numbers, at least 0 and below 1, 2 of them  (command line)");
-    assert_message(
-        words("title=\xff", NULL, NULL),
-        "title: the value is not valid UTF-8: \\xff  (command line)");
+    assert_message(words("optim.betas=1", NULL, NULL),
+                   "optim.betas `1`: expected a list of numbers, at least 0 and below 1, 2 of them "
+                   " (command line)");
+    assert_message(words("title=\xff", NULL, NULL),
+                   "title: the value is not valid UTF-8: \\xff  (command line)");
 }
 
 static void aliases_that_disagree_are_a_mistake(void **state)
 {
     (void)state;
     assert_int_equal(words("gpus=1", "devices=1", NULL), LVN_OK);
-    assert_message(
-        words("gpus=2", "devices=1", NULL),
-        "`gpus` (2) and `devices` (1) are two names of `devices` and differ; give one  (command line)");
-    assert_int_equal(yaml("devices: 3\n"), LVN_OK); /* another source: the order of layers decides */
+    assert_message(words("gpus=2", "devices=1", NULL),
+                   "`gpus` (2) and `devices` (1) are two names of `devices` and differ; give one  "
+                   "(command line)");
+    /* another source: the order of layers decides */
+    assert_int_equal(yaml("devices: 3\n"), LVN_OK);
     assert_string_equal(lvni_config_str(config, "devices"), "2");
-    assert_message(yaml("gpus: 2\ndevices: 2\n"),
-                   "`devices`: this file sets `devices` already, by this or another name  (c.yml:2)");
+    assert_message(
+        yaml("gpus: 2\ndevices: 2\n"),
+        "`devices`: this file sets `devices` already, by this or another name  (c.yml:2)");
 }
 
 static void what_comes_later_is_said(void **state)
@@ -297,12 +308,13 @@ static void what_comes_later_is_said(void **state)
                    "devices 2: several devices come with a later version; this one trains on one "
                    "device (devices=1)  (command line)");
     assert_int_equal(words("devices=1", "precision=bf16-mixed", NULL), LVN_OK);
+    assert_message(lvni_config_finish(config),
+                   "precision bf16-mixed: this value comes with a later version; this one knows "
+                   "32|64  (command line)");
+    assert_int_equal(words("precision=64", "num_nodes=2", NULL), LVN_OK);
     assert_message(
         lvni_config_finish(config),
-        "precision bf16-mixed: this value comes with a later version; this one knows 32|64  (command line)");
-    assert_int_equal(words("precision=64", "num_nodes=2", NULL), LVN_OK);
-    assert_message(lvni_config_finish(config),
-                   "num_nodes 2: this key comes with a later version; leave it at 1  (command line)");
+        "num_nodes 2: this key comes with a later version; leave it at 1  (command line)");
 }
 
 static void a_later_value_of_a_lower_layer_does_no_harm(void **state)
@@ -321,10 +333,12 @@ static void yaml_maps_nest_and_sequences_are_lists(void **state)
     size_t n = 0;
     assert_int_equal(
         yaml("# comment\noptim:\n  name: adamw\n  lr: 1e-3\n  betas:\n    - 0.5\n    - 0.25\n"
-             "milestones: [10, 20]\ndata: /photos/a b\ndata.count: 5\nnames: ['a, b', c, \"d\\\"\", '[e]']\n"
+             "milestones: [10, 20]\ndata: /photos/a b\ndata.count: 5\nnames: ['a, b', c, "
+             "\"d\\\"\", '[e]']\n"
              "title: \"yes\"\ndrop_last: yes\ndevices: [0, 1]\nscheduler:\n"),
         LVN_ERR_USAGE); /* the empty scheduler is no choice; all before it is read */
-    assert_non_null(strstr(lvn_last_error()->message, "scheduler.name ``: expected one of none, cosine"));
+    assert_non_null(
+        strstr(lvn_last_error()->message, "scheduler.name ``: expected one of none, cosine"));
     assert_string_equal(lvni_config_str(config, "optim.name"), "adamw");
     assert_true(lvni_config_float(config, "optim.lr") == 1e-3);
     assert_true(lvni_config_float_list(config, "optim.betas", &n)[1] == 0.25);
@@ -360,13 +374,18 @@ static void yaml_that_is_refused_says_where(void **state)
         const char *text, *message;
     } rows[] = {
         {"seed: 1\nseed: 2\n", "c.yml:2:1: the key `seed` stands twice in one map"},
-        {"max-epochs: 1\nmax_epochs: 2\n", "c.yml:2:1: the key `max_epochs` stands twice in one map"},
+        {"max-epochs: 1\nmax_epochs: 2\n",
+         "c.yml:2:1: the key `max_epochs` stands twice in one map"},
         {"optim: {lr: 1}\noptim.lr: 2\n",
          "`optim.lr`: this file sets `optim.lr` already, by this or another name  (c.yml:2)"},
-        {"seed: &a 1\n", "c.yml:1:7: anchors and aliases (& and *) are not taken; write the value out"},
-        {"seed: *a\n", "c.yml:1:7: anchors and aliases (& and *) are not taken; write the value out"},
-        {"seed: !!int 1\n", "c.yml:1:7: tags (!name) are not taken; the option table knows the type"},
-        {"seed: 1\n---\nseed: 2\n", "c.yml:2:1: a second document; one file holds one configuration"},
+        {"seed: &a 1\n",
+         "c.yml:1:7: anchors and aliases (& and *) are not taken; write the value out"},
+        {"seed: *a\n",
+         "c.yml:1:7: anchors and aliases (& and *) are not taken; write the value out"},
+        {"seed: !!int 1\n",
+         "c.yml:1:7: tags (!name) are not taken; the option table knows the type"},
+        {"seed: 1\n---\nseed: 2\n",
+         "c.yml:2:1: a second document; one file holds one configuration"},
         {"- 1\n- 2\n", "c.yml:1:1: expected `key: value` lines"},
         {"seed\n", "c.yml:1:1: expected `key: value` lines"},
         {"milestones: [[1]]\n", "c.yml:1:14: a list holds plain values only, no lists and no maps"},
@@ -380,7 +399,8 @@ static void yaml_that_is_refused_says_where(void **state)
         assert_message(yaml(rows[i].text), rows[i].message);
     }
     assert_message(yaml("optim:\n  lr: 1\n max_epochs: 2\n"),
-                   "c.yml:3:2: did not find expected key while parsing a block mapping"); /* syntax */
+                   /* syntax */
+                   "c.yml:3:2: did not find expected key while parsing a block mapping");
     assert_message(yaml("title: 'open\n"),
                    "c.yml:2:1: found unexpected end of stream while scanning a quoted scalar");
     assert_int_equal(yaml("title: \xff\n"), LVN_ERR_USAGE);
@@ -394,8 +414,10 @@ static void yaml_has_limits(void **state)
     char *text = malloc(BIG);
     assert_non_null(text);
     memset(text, ' ', BIG);
-    assert_int_equal(lvni_config_load_yaml(config, LVNI_LAYER_FILE, "c.yml", text, BIG), LVN_ERR_USAGE);
-    assert_int_equal(lvni_config_load_yaml(config, LVNI_LAYER_FILE, "c.yml", text, BIG - 1), LVN_OK);
+    assert_int_equal(lvni_config_load_yaml(config, LVNI_LAYER_FILE, "c.yml", text, BIG),
+                     LVN_ERR_USAGE);
+    assert_int_equal(lvni_config_load_yaml(config, LVNI_LAYER_FILE, "c.yml", text, BIG - 1),
+                     LVN_OK);
     memcpy(text, "names: [", 8);
     for (int i = 0; i < 5000; i++) {
         memcpy(text + 8 + 2 * i, i < 4999 ? "a," : "a]", 2);
@@ -404,12 +426,15 @@ static void yaml_has_limits(void **state)
                    "c.yml:1:8201: the list has more than 4096 elements");
     memcpy(text, "title: ", 7);
     memset(text + 7, 'a', 70000);
-    assert_int_equal(lvni_config_load_yaml(config, LVNI_LAYER_FILE, "c.yml", text, 70007), LVN_ERR_USAGE);
+    assert_int_equal(lvni_config_load_yaml(config, LVNI_LAYER_FILE, "c.yml", text, 70007),
+                     LVN_ERR_USAGE);
     assert_non_null(strstr(lvn_last_error()->message, "longer than 65536 bytes"));
     memset(text, '[', 100000);
-    assert_int_equal(lvni_config_load_yaml(config, LVNI_LAYER_FILE, "c.yml", text, 100000), LVN_ERR_USAGE);
+    assert_int_equal(lvni_config_load_yaml(config, LVNI_LAYER_FILE, "c.yml", text, 100000),
+                     LVN_ERR_USAGE);
     memset(text, '{', 100000);
-    assert_int_equal(lvni_config_load_yaml(config, LVNI_LAYER_FILE, "c.yml", text, 100000), LVN_ERR_USAGE);
+    assert_int_equal(lvni_config_load_yaml(config, LVNI_LAYER_FILE, "c.yml", text, 100000),
+                     LVN_ERR_USAGE);
     free(text);
 }
 
@@ -430,7 +455,8 @@ static void fill(void)
                                       "seed=-9223372036854775808",
                                       "optim.betas=[0.1,1e-30]",
                                       "wait=inf"};
-    assert_int_equal(lvni_config_load_words(config, (int)(sizeof all / sizeof all[0]), all), LVN_OK);
+    assert_int_equal(lvni_config_load_words(config, (int)(sizeof all / sizeof all[0]), all),
+                     LVN_OK);
 }
 
 static void assert_same_values(const lvni_config *a, const lvni_config *b)
@@ -457,8 +483,8 @@ static void assert_same_values(const lvni_config *a, const lvni_config *b)
     }
     assert_memory_equal(lvni_config_float_list(a, "optim.betas", &n),
                         lvni_config_float_list(b, "optim.betas", &m), 16);
-    assert_memory_equal(lvni_config_int_list(a, "milestones", &n), lvni_config_int_list(b, "milestones", &m),
-                        16);
+    assert_memory_equal(lvni_config_int_list(a, "milestones", &n),
+                        lvni_config_int_list(b, "milestones", &m), 16);
     assert_int_equal(lvni_config_is_set(a, "num_workers"), lvni_config_is_set(b, "num_workers"));
 }
 
@@ -470,15 +496,17 @@ static void what_is_written_reads_back_the_same(void **state)
         lvni_str text = {0};
         lvni_str twice = {0};
         lvni_config *again = NULL;
-        assert_int_equal(
-            form == 0 ? lvni_config_write_yaml(config, &text) : lvni_config_to_json(config, &text), LVN_OK);
-        assert_int_equal(make_config(&again), LVN_OK);
-        assert_int_equal(lvni_config_load_yaml(again, LVNI_LAYER_SAVED, "saved", text.data, text.len),
+        assert_int_equal(form == 0 ? lvni_config_write_yaml(config, &text)
+                                   : lvni_config_to_json(config, &text),
                          LVN_OK);
+        assert_int_equal(make_config(&again), LVN_OK);
+        assert_int_equal(
+            lvni_config_load_yaml(again, LVNI_LAYER_SAVED, "saved", text.data, text.len), LVN_OK);
         assert_same_values(config, again);
         assert_false(lvni_config_bool(again, "overwrite")); /* not saved */
-        assert_int_equal(
-            form == 0 ? lvni_config_write_yaml(again, &twice) : lvni_config_to_json(again, &twice), LVN_OK);
+        assert_int_equal(form == 0 ? lvni_config_write_yaml(again, &twice)
+                                   : lvni_config_to_json(again, &twice),
+                         LVN_OK);
         assert_string_equal(text.data, twice.data);
         lvni_config_destroy(again);
         lvni_str_free(&text);
@@ -492,9 +520,10 @@ static void the_written_yaml_is_plain_to_read(void **state)
     fill();
     lvni_str text = {0};
     assert_int_equal(lvni_config_write_yaml(config, &text), LVN_OK);
-    static const char *const lines[] = {
-        "\nbatch_size: 12\n", "\nval_split: 1.0e-05\n",  "\noptim.name: sgd\n",   "\nnum_workers: auto\n",
-        "\ndata: /a/b_c.d\n", "\nmilestones: [3, -4]\n", "\nprecision: \"32\"\n", "\nwait: .inf\n"};
+    static const char *const lines[] = {"\nbatch_size: 12\n",    "\nval_split: 1.0e-05\n",
+                                        "\noptim.name: sgd\n",   "\nnum_workers: auto\n",
+                                        "\ndata: /a/b_c.d\n",    "\nmilestones: [3, -4]\n",
+                                        "\nprecision: \"32\"\n", "\nwait: .inf\n"};
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
         assert_non_null(strstr(text.data, lines[i]));
     }
@@ -516,7 +545,8 @@ static void layout_is_not_saved(void **state)
     lvni_str_free(&text);
     lvni_config *other;
     assert_int_equal(make_config(&other), LVN_OK);
-    assert_int_equal(lvni_config_load_yaml(other, LVNI_LAYER_SAVED, "saved", "lanes: 7\nseed: 5\n", 16), LVN_OK);
+    assert_int_equal(
+        lvni_config_load_yaml(other, LVNI_LAYER_SAVED, "saved", "lanes: 7\nseed: 5\n", 16), LVN_OK);
     assert_int_equal(lvni_config_int(other, "lanes"), 1);
     assert_int_equal(lvni_config_int(other, "seed"), 5);
     lvni_config_destroy(other);
@@ -533,7 +563,8 @@ static void the_json_is_json(void **state)
     assert_int_equal(json_integer_value(json_object_get(json, "batch_size")), 12);
     assert_true(json_real_value(json_object_get(json, "optim.lr")) == 0.30000000000000004);
     assert_int_equal(json_array_size(json_object_get(json, "names")), 8);
-    assert_string_equal(json_string_value(json_object_get(json, "title")), lvni_config_str(config, "title"));
+    assert_string_equal(json_string_value(json_object_get(json, "title")),
+                        lvni_config_str(config, "title"));
     json_decref(json);
     lvni_str_free(&text);
 }
@@ -549,7 +580,8 @@ static void mistakes_in_tables_are_found(void **state)
     static const lvni_option unfit[] = {{.name = "c", .type = LVNI_OPT_INT, .fallback = "1.5"}};
     static const lvni_option empty[] = {{.name = "d", .type = LVNI_OPT_CHOICE}};
     const lvni_option_table tables[] = {LVNI_OPTION_TABLE("t", twice), LVNI_OPTION_TABLE("t", lost),
-                                        LVNI_OPTION_TABLE("t", unfit), LVNI_OPTION_TABLE("t", empty)};
+                                        LVNI_OPTION_TABLE("t", unfit),
+                                        LVNI_OPTION_TABLE("t", empty)};
     for (int i = 0; i < 4; i++) {
         lvni_config *none = NULL;
         assert_int_equal(lvni_config_create(&tables[i], 1, &none), LVN_ERR_INTERNAL);
@@ -568,8 +600,9 @@ static void the_help_shows_every_row(void **state)
     fclose(out);
     assert_non_null(strstr(text, "  batch_size                 whole number, samples, default 128\n"
                                  "      Samples of one step over all devices.\n"));
-    assert_non_null(strstr(text, "\noptimizer\n  optim.name                 sgd|adamw, default sgd\n      "
-                                 "The optimizer.  Also: optim.\n"));
+    assert_non_null(
+        strstr(text, "\noptimizer\n  optim.name                 sgd|adamw, default sgd\n      "
+                     "The optimizer.  Also: optim.\n"));
     assert_null(strstr(text, "\n  gpus"));
     free(text);
 }

@@ -19,14 +19,18 @@ static const char *const seeds[] = {
     "optim:\n  name: adamw\n  lr: 1e-3\n  betas: [0.9, 0.99]\nmilestones:\n  - 1\n  - 2\ntitle: "
     "\"a\\\"b\\u00e4\"\nnames: ['x, y', z]\n",
     "{\"optim\": {\"lr\": 0.5}, \"names\": [\"x\", \"y\"], \"title\": null, \"val_split\": 1e-2}",
-    "---\ntitle: |\n  many\n  lines\ndata: &a /x\ndata.count: *a\n...\n? seed\n: !!int 3\n<<: {a: b}\n",
+    "---\ntitle: |\n  many\n  lines\ndata: &a /x\ndata.count: *a\n...\n? seed\n: !!int 3\n<<: {a: "
+    "b}\n",
 };
 static const char *const jobs[] = {
-    "max_epochs=20 batch_size=256 optim=adamw names=[a, 'b c', \"d\\\"\"] --overwrite ~seed --optim.lr 3 "
+    "max_epochs=20 batch_size=256 optim=adamw names=[a, 'b c', \"d\\\"\"] --overwrite ~seed "
+    "--optim.lr 3 "
     "+val_split=.5",
-    "title='a long text with [brackets], \"quotes\", back\\slashes and = signs, so that most changes do no "
+    "title='a long text with [brackets], \"quotes\", back\\slashes and = signs, so that most "
+    "changes do no "
     "harm to it'",
-    "names=[one word, 'two, words', \"three \\\" words\", four, five, six, seven, eight, nine, ten, "
+    "names=[one word, 'two, words', \"three \\\" words\", four, five, six, seven, eight, nine, "
+    "ten, "
     "'eleven', twelve, a:b]",
 };
 
@@ -111,7 +115,8 @@ static void mutated_yaml_never_breaks_the_reader(void **state)
         free(exact);
         free(text);
     }
-    assert_true(accepted > 100 && accepted < ROUNDS); /* the mutations are neither harmless nor all deadly */
+    /* the mutations are neither harmless nor all deadly */
+    assert_true(accepted > 100 && accepted < ROUNDS);
     assert_int_equal(lvni_alloc_get_total().live_bytes, 0);
 }
 
@@ -140,8 +145,8 @@ static void mutated_words_never_break_the_parser(void **state)
     assert_int_equal(lvni_alloc_get_total().live_bytes, 0);
 }
 
-/* Names of files are any bytes but zero: control characters, other encodings, what looks like an escape.
- * They are saved as they are from every directory. */
+/* Names of files are any bytes but zero: control characters, other encodings, what looks like an
+ * escape. They are saved as they are from every directory. */
 static void any_path_comes_back(void **state)
 {
     (void)state;
@@ -167,10 +172,12 @@ static void any_path_comes_back(void **state)
                                                                        .origin = "test"}),
                          LVN_OK);
         lvni_str text = {0};
-        assert_int_equal((i % 2 == 0 ? lvni_config_write_yaml : lvni_config_to_json)(config, &text), LVN_OK);
+        assert_int_equal((i % 2 == 0 ? lvni_config_write_yaml : lvni_config_to_json)(config, &text),
+                         LVN_OK);
         assert_true(lvni_utf8_valid(text.data));
         assert_int_equal(make_config(&again), LVN_OK);
-        assert_int_equal(lvni_config_load_yaml(again, LVNI_LAYER_SAVED, "saved", text.data, text.len), LVN_OK);
+        assert_int_equal(
+            lvni_config_load_yaml(again, LVNI_LAYER_SAVED, "saved", text.data, text.len), LVN_OK);
         char whole[PATH_MAX + 32], here[PATH_MAX];
         assert_non_null(getcwd(here, sizeof here));
         snprintf(whole, sizeof whole, "%s/%s", here, path);
@@ -184,11 +191,13 @@ static void any_path_comes_back(void **state)
 /* Everything a start does with its configuration. */
 static lvn_status whole_start(lvni_str *yaml, lvni_str *json)
 {
-    static const char *const words[] = {"seed=3", "names=['a',b]", "optim.betas=[0.5,0.6]", "~title"};
+    static const char *const words[] = {"seed=3", "names=['a',b]", "optim.betas=[0.5,0.6]",
+                                        "~title"};
     static const char file[] = "optim:\n  lr: 0.5\nmilestones: [1, 2]\ntitle: \"x\"\n";
     lvni_config *config = NULL;
     LVN_TRY(make_config(&config));
-    lvn_status status = lvni_config_load_job(config, "max_epochs=20 optim=adamw num_nodes=1 data='a b'");
+    lvn_status status =
+        lvni_config_load_job(config, "max_epochs=20 optim=adamw num_nodes=1 data='a b'");
     status = status != LVN_OK
                  ? status
                  : lvni_config_load_yaml(config, LVNI_LAYER_FILE, "f.yml", file, sizeof file - 1);

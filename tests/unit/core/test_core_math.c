@@ -30,7 +30,8 @@ static void functions_are_as_exact_as_promised(void **state)
     assert_true(worst(lvni_log, log, 0.01, 30.0, 20011) < 2.0);
     assert_true(worst(lvni_tanh, tanh, -20.0, 20.0, 20011) < 3.0);
     assert_true(worst(lvni_erf, erf, -7.0, 7.0, 20011) < 12.0); /* the rounding of x^2 below 2 */
-    assert_true(worst(lvni_erfc, erfc, 2.0, 26.0, 20011) < 900.0); /* e^(-x^2): the rounding of x^2 counts x^2 times */
+    /* e^(-x^2): the rounding of x^2 counts x^2 times */
+    assert_true(worst(lvni_erfc, erfc, 2.0, 26.0, 20011) < 900.0);
 }
 
 static void pow_keeps_its_digits_for_large_exponents(void **state)
@@ -51,12 +52,16 @@ static void pow_keeps_its_digits_for_large_exponents(void **state)
 static void pow_has_the_special_values_of_c(void **state)
 {
     (void)state;
-    static const double values[] = {0.0,  -0.0, 1.0,  -1.0,  2.0,    -2.0,     3.0,      -3.0, 0.5,
-                                    -0.5, -1.5, 1e300, -1e300, 9007199254740993.0, INFINITY, -INFINITY, (double)NAN};
+    static const double values[] = {
+        0.0,      -0.0,      1.0,        -1.0, 2.0,   -2.0,   3.0,
+        -3.0,     0.5,       -0.5,       -1.5, 1e300, -1e300, 9007199254740993.0,
+        INFINITY, -INFINITY, (double)NAN};
     const int n = (int)(sizeof values / sizeof *values);
     for (int i = 0; i < n * n; i++) {
         const double x = values[i / n], y = values[i % n], want = pow(x, y), got = lvni_pow(x, y);
-        const bool same = (isnan(want) && isnan(got)) || (want == got && signbit(want) == signbit(got)) || fabs(got / want - 1.0) < 1e-15;
+        const bool same = (isnan(want) && isnan(got)) ||
+                          (want == got && signbit(want) == signbit(got)) ||
+                          fabs(got / want - 1.0) < 1e-15;
         if (!same) {
             fail_msg("pow(%g, %g) is %g, must be %g", x, y, got, want);
         }
@@ -66,8 +71,10 @@ static void pow_has_the_special_values_of_c(void **state)
 static void edges(void **state)
 {
     (void)state;
-    assert_true(lvni_tanh(INFINITY) == 1.0 && lvni_tanh(-INFINITY) == -1.0 && isnan(lvni_tanh((double)NAN)));
-    assert_true(lvni_erf(INFINITY) == 1.0 && lvni_erf(-INFINITY) == -1.0 && isnan(lvni_erf((double)NAN)));
+    assert_true(lvni_tanh(INFINITY) == 1.0 && lvni_tanh(-INFINITY) == -1.0 &&
+                isnan(lvni_tanh((double)NAN)));
+    assert_true(lvni_erf(INFINITY) == 1.0 && lvni_erf(-INFINITY) == -1.0 &&
+                isnan(lvni_erf((double)NAN)));
     assert_true(lvni_erfc(INFINITY) == 0.0 && lvni_erfc(-INFINITY) == 2.0);
 }
 

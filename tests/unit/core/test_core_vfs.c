@@ -1,5 +1,5 @@
-/* Files under faults: whatever fails, the old content stays, no temporary file is left, no descriptor leaks.
- */
+/* Files under faults: whatever fails, the old content stays, no temporary file is left, no
+ * descriptor leaks. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -267,7 +267,8 @@ static void sweep_all(int opens)
     assert_int_equal(sweep("open", EMFILE), opens); /* the temporary, the directory */
     assert_int_equal(sweep("write", ENOSPC), 3);
     assert_int_equal(sweep("fsync", EIO), 2); /* the file; the directory after the rename */
-    assert_int_equal(sweep("close", EIO), 2); /* the file; the directory, where nothing can be lost */
+    /* the file; the directory, where nothing can be lost */
+    assert_int_equal(sweep("close", EIO), 2);
     assert_int_equal(sweep("rename", EACCES), 1);
 }
 

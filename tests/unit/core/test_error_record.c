@@ -1,4 +1,5 @@
-/* Error records: what is written is read back; the first one stays; fatal signals leave one and still kill. */
+/* Error records: what is written is read back; the first one stays; fatal signals leave one and
+ * still kill. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -105,7 +106,8 @@ static int fill_stack(int pages)
 {
     volatile char page[4096];
     page[0] = (char)pages;
-    return pages == 0 ? 0 : fill_stack(pages - 1) + page[0]; /* NOLINT(misc-no-recursion): that is the point */
+    /* NOLINT(misc-no-recursion): that is the point */
+    return pages == 0 ? 0 : fill_stack(pages - 1) + page[0];
 }
 
 static void *overflow(void *argument)
@@ -125,7 +127,8 @@ static void overflow_in_a_thread(int number)
     _exit(8);
 }
 
-/* The child does what kills it; the record must be there when it is dead, and it must be dead of the signal. */
+/* The child does what kills it; the record must be there when it is dead, and it must be dead of
+ * the signal. */
 static void die(int number, void (*how)(int number))
 {
     const pid_t pid = fork();
@@ -133,7 +136,8 @@ static void die(int number, void (*how)(int number))
         const struct rlimit none = {0, 0};
         setrlimit(RLIMIT_CORE, &none);
         signal(number, SIG_DFL); /* without a sanitizer's handler */
-        if (lvni_error_record_begin(path, 2) != LVN_OK || lvni_error_record_catch_signals() != LVN_OK) {
+        if (lvni_error_record_begin(path, 2) != LVN_OK ||
+            lvni_error_record_catch_signals() != LVN_OK) {
             _exit(9);
         }
         how(number);

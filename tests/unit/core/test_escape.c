@@ -1,5 +1,5 @@
-/* What leaves the process of text that came from outside: no control characters, whatever the name.
- */
+/* What leaves the process of text that came from outside: no control characters, whatever the
+ * name. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +16,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* NOLINTBEGIN(misc-misleading-bidirectional,bugprone-suspicious-missing-comma): that is what it is about */
+/* NOLINTBEGIN(misc-misleading-bidirectional,bugprone-suspicious-missing-comma): that is what it is
+ * about */
 static const struct sample {
     const char *bytes, *text, *name; /* name: NULL, as text */
 } samples[] = {

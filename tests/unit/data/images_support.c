@@ -62,7 +62,8 @@ void images_write_labels(const char *path, int n, const int64_t *labels)
     assert_in_range(n, 1, MOST);
     file[8] = HEADER - 10;
     memset(file + 10, ' ', HEADER - 11);
-    file[10 + snprintf((char *)file + 10, HEADER - 10, "{'descr': '<i8', 'fortran_order': False, 'shape': (%d,), }", n)] = ' ';
+    file[10 + snprintf((char *)file + 10, HEADER - 10,
+                       "{'descr': '<i8', 'fortran_order': False, 'shape': (%d,), }", n)] = ' ';
     file[HEADER - 1] = '\n';
     memcpy(file + HEADER, labels, (size_t)n * sizeof *labels);
     images_write_file(path, file, HEADER + (size_t)n * sizeof *labels);
@@ -84,8 +85,10 @@ void images_paint(uint8_t *rgb, int width, int height, unsigned seed)
 /* The Exif segment with one entry, the orientation. */
 static size_t exif_segment(uint8_t *out, int orientation, int big)
 {
-    static const uint8_t little_block[] = {'I', 'I', 42, 0, 8, 0, 0, 0, 1, 0, 0x12, 0x01, 3, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
-    static const uint8_t big_block[] = {'M', 'M', 0, 42, 0, 0, 0, 8, 0, 1, 0x01, 0x12, 0, 3, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0};
+    static const uint8_t little_block[] = {'I', 'I', 42, 0, 8, 0, 0, 0, 1, 0, 0x12, 0x01, 3,
+                                           0,   1,   0,  0, 0, 0, 0, 0, 0, 0, 0,    0,    0};
+    static const uint8_t big_block[] = {'M', 'M', 0, 42, 0, 0, 0, 8, 0, 1, 0x01, 0x12, 0,
+                                        3,   0,   0, 0,  1, 0, 0, 0, 0, 0, 0,    0,    0};
     const size_t length = 2 + 6 + sizeof big_block;
     const uint8_t head[] = {0xFF, 0xE1, 0, (uint8_t)length, 'E', 'x', 'i', 'f', 0, 0};
     memcpy(out, head, sizeof head);
@@ -94,12 +97,15 @@ static size_t exif_segment(uint8_t *out, int orientation, int big)
     return sizeof head + sizeof big_block;
 }
 
-uint8_t *images_jpeg(const uint8_t *rgb, int width, int height, int quality, int grey, int orientation, int big_endian, size_t *n)
+uint8_t *images_jpeg(const uint8_t *rgb, int width, int height, int quality, int grey,
+                     int orientation, int big_endian, size_t *n)
 {
     tjhandle handle = tjInitCompress();
     unsigned char *jpeg = NULL;
     unsigned long bytes = 0;
-    assert_int_equal(tjCompress2(handle, rgb, width, 0, height, TJPF_RGB, &jpeg, &bytes, grey ? TJSAMP_GRAY : TJSAMP_444, quality, 0), 0);
+    assert_int_equal(tjCompress2(handle, rgb, width, 0, height, TJPF_RGB, &jpeg, &bytes,
+                                 grey ? TJSAMP_GRAY : TJSAMP_444, quality, 0),
+                     0);
     uint8_t *out = malloc(bytes + 64);
     size_t at = 2;
     memcpy(out, jpeg, 2);
@@ -128,7 +134,8 @@ const char *images_real_folder(void)
 {
     static char path[512];
     const char *base = getenv("LEVIN_TEST_DATA");
-    snprintf(path, sizeof path, "%s/clothing", base != NULL ? base : LEVIN_SOURCE_DIR "/../shared/data");
+    snprintf(path, sizeof path, "%s/clothing",
+             base != NULL ? base : LEVIN_SOURCE_DIR "/../shared/data");
     if (access(path, R_OK) != 0) {
         print_message("skipped: no photos in %s (set LEVIN_TEST_DATA)\n", path);
         return NULL;

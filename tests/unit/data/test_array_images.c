@@ -1,4 +1,5 @@
-/* Pictures in array files: MNIST's four files and .npy, their parts, classes, pixels, and what does not fit together. */
+/* Pictures in array files: MNIST's four files and .npy, their parts, classes, pixels, and what does
+ * not fit together. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -17,7 +18,8 @@
 
 enum { W = 6, H = 5, TRAIN = 4, VAL = 2 };
 
-static void write_idx(const char *folder, const char *name, int ndim, const int *shape, const uint8_t *data, int n)
+static void write_idx(const char *folder, const char *name, int ndim, const int *shape,
+                      const uint8_t *data, int n)
 {
     uint8_t file[1024] = {0, 0, 8, (uint8_t)ndim};
     for (int i = 0; i < ndim; i++) {
@@ -76,11 +78,14 @@ static void mnist_folder_has_its_two_parts_and_its_pixels(void **state)
         float image[H * H * 3];
         uint8_t rgb[H * H * 3];
         int64_t label = -1;
-        assert_int_equal(d->cls->get(d, &(lvn_sample_key){1, 0, cases[i].sample, true}, (void *[]){image, &label}), LVN_OK);
+        assert_int_equal(d->cls->get(d, &(lvn_sample_key){1, 0, cases[i].sample, true},
+                                     (void *[]){image, &label}),
+                         LVN_OK);
         assert_int_equal(label, cases[i].label);
         assert_int_equal(d->cls->label(d, cases[i].sample), label);
         lvni_transform_to_rgb(&t, image, rgb);
-        for (int k = 0; k < H * H * 3; k++) { /* between the two columns of the centre: half a grey level more, rounded up or down */
+        for (int k = 0; k < H * H * 3; k++) {
+            /* between the two columns of the centre: half a grey level more, rounded up or down */
             const int x = k / 3 % H, y = k / 3 / H, want = cases[i].first + y * W + x;
             assert_in_range(rgb[k], want, want + 1);
         }
@@ -129,7 +134,8 @@ static void npy_pictures_find_their_labels(void **state)
 {
     (void)state;
     const char *folder = images_temp_folder(), *pictures = images_path(folder, "p.npy");
-    static const char header[] = "{'descr': '|u1', 'fortran_order': False, 'shape': (2, 3, 3, 3), }";
+    static const char header[] =
+        "{'descr': '|u1', 'fortran_order': False, 'shape': (2, 3, 3, 3), }";
     uint8_t file[256] = "\x93NUMPY\x01";
     file[8] = sizeof header - 1;
     memcpy(file + 10, header, sizeof header - 1);
@@ -163,12 +169,14 @@ static void npy_pictures_find_their_labels(void **state)
     float image[27];
     uint8_t rgb[27];
     int64_t label;
-    assert_int_equal(d->cls->get(d, &(lvn_sample_key){1, 0, 1, false}, (void *[]){image, &label}), LVN_OK);
+    assert_int_equal(d->cls->get(d, &(lvn_sample_key){1, 0, 1, false}, (void *[]){image, &label}),
+                     LVN_OK);
     lvni_transform_to_rgb(&t, image, rgb);
     assert_memory_equal(rgb, file + 10 + sizeof header - 1 + 27, 27);
     lvn_dataset_destroy(d);
     lvni_array_images_release(m);
-    assert_int_equal(lvni_array_images_open(pictures, NULL, false, &m), LVN_OK); /* to predict: labels are not looked at */
+    /* to predict: labels are not looked at */
+    assert_int_equal(lvni_array_images_open(pictures, NULL, false, &m), LVN_OK);
     assert_null(m->label);
     lvni_array_images_release(m);
     images_remove_folder(folder);

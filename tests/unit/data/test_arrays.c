@@ -1,4 +1,5 @@
-/* .npy and IDX files: every element type, both orders, gzip, damage at every byte, writing with a broken disk. */
+/* .npy and IDX files: every element type, both orders, gzip, damage at every byte, writing with a
+ * broken disk. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -20,7 +21,8 @@
 #include <zlib.h>
 
 /* A .npy file in memory: version, dictionary, payload. */
-static size_t npy_make(uint8_t *out, int version, const char *dictionary, const void *payload, size_t bytes)
+static size_t npy_make(uint8_t *out, int version, const char *dictionary, const void *payload,
+                       size_t bytes)
 {
     const size_t length = strlen(dictionary), start = version == 1 ? 10 : 12;
     memcpy(out, "\x93NUMPY", 6);
@@ -64,7 +66,9 @@ static void every_element_type_is_read_in_both_byte_orders(void **state)
             for (size_t k = 0; k < cases[i].n; k++) {
                 payload[k] = cases[i].bytes[big ? cases[i].n - 1 - k : k];
             }
-            snprintf(dictionary, sizeof dictionary, "{'descr': '%c%s', 'fortran_order': False, 'shape': (1,), }\n", big ? '>' : '<', cases[i].descr);
+            snprintf(dictionary, sizeof dictionary,
+                     "{'descr': '%c%s', 'fortran_order': False, 'shape': (1,), }\n",
+                     big ? '>' : '<', cases[i].descr);
             const size_t n = npy_make(file, 1 + (int)(i % 3), dictionary, payload, cases[i].n);
             lvni_array a;
             float value = 0.0F;
@@ -84,7 +88,8 @@ static void column_order_comes_out_row_by_row(void **state)
     (void)state;
     const uint8_t columns[6] = {1, 4, 2, 5, 3, 6};
     uint8_t file[256];
-    const size_t n = npy_make(file, 1, "{\"shape\": (2, 3L), 'fortran_order': True, 'descr': '|u1'}", columns, 6);
+    const size_t n = npy_make(
+        file, 1, "{\"shape\": (2, 3L), 'fortran_order': True, 'descr': '|u1'}", columns, 6);
     lvni_array a;
     int64_t rows[6];
     assert_int_equal(lvni_npy_parse(file, n, "x.npy", &a), LVN_OK);
@@ -103,11 +108,19 @@ static void damaged_headers_are_told(void **state)
 {
     (void)state;
     static const char *const corrupt[] = {
-        "", "{", "{}", "[1]", "{'descr': '<f4', 'fortran_order': False}", "{'descr': '<f4', 'shape': (1,)}",
-        "{'descr': '<f4', 'fortran_order': Maybe, 'shape': (1,)}", "{'descr': '<f4', 'fortran_order': False, 'shape': (1",
-        "{'descr': '<f4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1,1)}", "{'descr': '<f4', 'fortran_order': False, 'shape': (-1,)}",
+        "",
+        "{",
+        "{}",
+        "[1]",
+        "{'descr': '<f4', 'fortran_order': False}",
+        "{'descr': '<f4', 'shape': (1,)}",
+        "{'descr': '<f4', 'fortran_order': Maybe, 'shape': (1,)}",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (1",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1,1)}",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (-1,)}",
         "{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,)}",
-        "{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296)}", "{'descr': '<f4', 'fortran_order': False, 'shape': (3,)}",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296)}",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (3,)}",
         "{'other': 1}",
     };
     uint8_t file[512];
@@ -117,7 +130,8 @@ static void damaged_headers_are_told(void **state)
         assert_int_equal(lvni_npy_parse(file, n, "x.npy", &a), LVN_ERR_CORRUPT);
         assert_non_null(strstr(lvn_last_error()->message, "x.npy"));
     }
-    size_t n = npy_make(file, 1, "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}", "1234", 4);
+    size_t n = npy_make(file, 1, "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}",
+                        "1234", 4);
     assert_int_equal(lvni_npy_parse(file, n, "x.npy", &a), LVN_ERR_UNSUPPORTED);
     n = npy_make(file, 1, "{'descr': '<c8', 'fortran_order': False, 'shape': (1,)}", "12345678", 8);
     assert_int_equal(lvni_npy_parse(file, n, "x.npy", &a), LVN_ERR_UNSUPPORTED);
@@ -125,7 +139,8 @@ static void damaged_headers_are_told(void **state)
     assert_int_equal(lvni_npy_parse(file, n, "x.npy", &a), LVN_ERR_UNSUPPORTED);
     file[6] = 3;
     assert_int_equal(lvni_npy_parse(file, n, "x.npy", &a), LVN_OK);
-    for (size_t cut = 0; cut < n; cut++) { /* a copy of exactly that size: reading behind it is seen by the sanitizer */
+    for (size_t cut = 0; cut < n; cut++) {
+        /* a copy of exactly that size: reading behind it is seen by the sanitizer */
         uint8_t *part = malloc(cut + 1);
         memcpy(part, file, cut);
         part = realloc(part, cut == 0 ? 1 : cut);
@@ -148,7 +163,8 @@ static void what_is_written_is_read_back(void **state)
         assert_int_equal(lvni_npy_write_f32(path, ndim, shape, values), LVN_OK);
         assert_int_equal(lvni_npy_open(path, &a), LVN_OK);
         assert_int_equal(a.ndim, ndim);
-        assert_int_equal(((const uint8_t *)a.owned)[8], 118); /* 128 bytes in front of the elements, as NumPy aligns them */
+        /* 128 bytes in front of the elements, as NumPy aligns them */
+        assert_int_equal(((const uint8_t *)a.owned)[8], 118);
         assert_int_equal(lvni_array_read_f32(&a, 0, a.count, back), LVN_OK);
         assert_memory_equal(back, values, (size_t)a.count * sizeof *back);
         lvni_array_free(&a);
@@ -171,13 +187,16 @@ static void numpy_reads_what_is_written(void **state)
         print_message("skipped: /usr/bin/python3 has no numpy\n");
         skip();
     }
-    const char *folder = images_temp_folder(), *path = images_path(folder, "a.npy"), *theirs = images_path(folder, "b.npy");
+    const char *folder = images_temp_folder(), *path = images_path(folder, "a.npy"),
+               *theirs = images_path(folder, "b.npy");
     const float values[6] = {0.0F, 1.5F, -2.0F, 3.0F, 4.0F, 1e30F};
     assert_int_equal(lvni_npy_write_f32(path, 2, (const int64_t[]){2, 3}, values), LVN_OK);
     char command[1024];
     snprintf(command, sizeof command,
-             "/usr/bin/python3 -c \"import numpy as n; a = n.load('%s'); assert a.shape == (2, 3) and a.dtype == n.float32 and a[0, 1] == 1.5; "
-             "n.save('%s', n.asfortranarray(a.astype('>f8')))\"", path, theirs);
+             "/usr/bin/python3 -c \"import numpy as n; a = n.load('%s'); assert a.shape == (2, 3) "
+             "and a.dtype == n.float32 and a[0, 1] == 1.5; "
+             "n.save('%s', n.asfortranarray(a.astype('>f8')))\"",
+             path, theirs);
     assert_int_equal(WEXITSTATUS(system(command)), 0);
     lvni_array a;
     float back[6];
@@ -212,7 +231,8 @@ static void a_failed_write_leaves_the_old_file(void **state)
 
 /* ---- IDX ---- */
 
-static const uint8_t idx_pictures[] = {0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 3, 1, 2, 3, 4, 5, 6};
+static const uint8_t idx_pictures[] = {0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0,
+                                       1, 0, 0, 0, 3, 1, 2, 3, 4, 5, 6};
 
 static void idx_elements_are_big_endian(void **state)
 {
@@ -253,9 +273,11 @@ static void damaged_idx_files_are_told(void **state)
     }
     uint8_t file[sizeof idx_pictures + 1];
     memcpy(file, idx_pictures, sizeof idx_pictures);
-    assert_int_equal(lvni_idx_parse(file, sizeof file, "x", &a), LVN_ERR_CORRUPT); /* a byte too many */
+    /* a byte too many */
+    assert_int_equal(lvni_idx_parse(file, sizeof file, "x", &a), LVN_ERR_CORRUPT);
     memset(file + 4, 0xff, 12);
-    assert_int_equal(lvni_idx_parse(file, sizeof idx_pictures, "x", &a), LVN_ERR_CORRUPT); /* 2^96 elements */
+    /* 2^96 elements */
+    assert_int_equal(lvni_idx_parse(file, sizeof idx_pictures, "x", &a), LVN_ERR_CORRUPT);
     file[2] = 0x0A;
     assert_int_equal(lvni_idx_parse(file, sizeof idx_pictures, "x", &a), LVN_ERR_CORRUPT);
 }

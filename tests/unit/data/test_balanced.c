@@ -1,6 +1,6 @@
 /* sampler=balanced: draws of an independent program, classes equally often, repeats with draws of
- * their own, the same batches for any number of threads and ranks and from the middle of an epoch.
- */
+ * their own, the same batches for any number of threads and ranks and from the middle of an
+ * epoch. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

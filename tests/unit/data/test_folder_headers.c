@@ -1,4 +1,5 @@
-/* Headers of a folder's pictures: by several threads as by one, and no more of a file than its header needs. */
+/* Headers of a folder's pictures: by several threads as by one, and no more of a file than its
+ * header needs. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -68,7 +69,8 @@ static void make_long_jpeg(const char *path, int n_comments)
     const int fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
     assert_true(fd >= 0 && write(fd, jpeg, 2) == 2);
     for (int i = 0; i < n_comments; i++) {
-        assert_int_equal(write(fd, "\xff\xfe\xea\x62", 4), 4); /* 60002 bytes with the length itself */
+        /* 60002 bytes with the length itself */
+        assert_int_equal(write(fd, "\xff\xfe\xea\x62", 4), 4);
         assert_int_equal(write(fd, zeros, 60000), 60000);
     }
     assert_int_equal(write(fd, jpeg + 2, n - 2), n - 2);
@@ -91,7 +93,8 @@ static void no_more_is_read_than_the_header_needs(void **state)
         lvni_vfs_set(&counting);
         bytes_read = 0;
         lvni_index x = {.mode = LVNI_INDEX_KEEP};
-        const lvn_status status = lvni_image_scan_open_indexed(images_path(folder, "long"), LVNI_SCAN_FLAT, &x, &s);
+        const lvn_status status =
+            lvni_image_scan_open_indexed(images_path(folder, "long"), LVNI_SCAN_FLAT, &x, &s);
         lvni_vfs_set(NULL);
         assert_int_equal(status, LVN_OK);
         assert_int_equal(s->size[0].width, 9);

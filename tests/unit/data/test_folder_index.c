@@ -1,4 +1,5 @@
-/* The kept list of a folder: what it says, when it is taken, when it is made again, and what a damaged one does. */
+/* The kept list of a folder: what it says, when it is taken, when it is made again, and what a
+ * damaged one does. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -24,14 +25,16 @@
 /* Folders a minute old: younger ones are not trusted. */
 static void age(const char *folder)
 {
-    static const char *const below[] = {"", "/a", "/a/deep", "/b b%", "/train", "/train/a", "/train/b", "/val", "/val/a"};
+    static const char *const below[] = {"",         "/a",       "/a/deep", "/b b%", "/train",
+                                        "/train/a", "/train/b", "/val",    "/val/a"};
     for (int i = 0; i < 9; i++) {
         char path[512];
         struct timespec then;
         snprintf(path, sizeof path, "%s%s", folder, below[i]);
         clock_gettime(CLOCK_REALTIME, &then);
         then.tv_sec -= 60 + i;
-        assert_true(utimensat(AT_FDCWD, path, (struct timespec[]){then, then}, 0) == 0 || errno == ENOENT);
+        assert_true(utimensat(AT_FDCWD, path, (struct timespec[]){then, then}, 0) == 0 ||
+                    errno == ENOENT);
     }
 }
 
@@ -54,7 +57,8 @@ static void write_text(const lvni_index *x)
     }
 }
 
-/* How many pictures, and how many files were opened to know it. The scan must be the one without an index. */
+/* How many pictures, and how many files were opened to know it. The scan must be the one without an
+ * index. */
 static int64_t scan(const char *folder, int64_t *opened, char *notes, size_t room)
 {
     lvni_image_scan *with, *without;
@@ -111,13 +115,14 @@ static void what_changes_a_folder_changes_the_list(void **state)
     int64_t opened;
     age(images_path(folder, "data"));
     assert_int_equal(scan(folder, &opened, notes, sizeof notes), 3);
-    images_write_file(images_path(folder, "data/a/deep/4.png"), "no picture", 10); /* new, and damaged */
+    /* new, and damaged */
+    images_write_file(images_path(folder, "data/a/deep/4.png"), "no picture", 10);
     assert_int_equal(scan(folder, &opened, notes, sizeof notes), 4);
     assert_non_null(strstr(notes, "1 of 4 pictures cannot be used: "));
     assert_non_null(strstr(notes, "data/a/deep/4.png: "));
     assert_non_null(strstr(notes, "data/a/deep, removed or renamed"));
     assert_int_equal(scan(folder, &opened, notes, sizeof notes), 4);
-    assert_true(opened > 2); /* the folder is too young to be trusted */
+    assert_true(opened > 2);         /* the folder is too young to be trusted */
     assert_null(strchr(notes, '|')); /* which is no change */
     age(images_path(folder, "data"));
     assert_int_equal(scan(folder, &opened, notes, sizeof notes), 4);
@@ -133,7 +138,9 @@ static void what_changes_a_folder_changes_the_list(void **state)
 
 static void set_time(const char *path, time_t seconds)
 {
-    assert_int_equal(utimensat(AT_FDCWD, path, (struct timespec[]){{.tv_sec = seconds}, {.tv_sec = seconds}}, 0), 0);
+    assert_int_equal(
+        utimensat(AT_FDCWD, path, (struct timespec[]){{.tv_sec = seconds}, {.tv_sec = seconds}}, 0),
+        0);
 }
 
 /* None of this touches a folder's time. */
@@ -171,7 +178,8 @@ static void what_changes_a_picture_changes_the_list(void **state)
     images_remove_folder(folder);
 }
 
-/* Of a run: no file yet, then the text that was handed out, then a damaged file, which is no error. */
+/* Of a run: no file yet, then the text that was handed out, then a damaged file, which is no
+ * error. */
 static void the_index_of_a_run_is_handed_out_and_made_anew(void **state)
 {
     (void)state;
@@ -224,7 +232,9 @@ static void an_index_of_something_else_is_not_taken(void **state)
     assert_int_equal(scan(folder, &opened, notes, sizeof notes), 3);
     lvni_image_scan *s;
     lvni_index x = {.mode = LVNI_INDEX_FILE, .file = images_path(folder, "x.index")};
-    assert_int_equal(lvni_image_scan_open_indexed(images_path(folder, "data/a"), LVNI_SCAN_FLAT, &x, &s), LVN_OK);
+    assert_int_equal(
+        lvni_image_scan_open_indexed(images_path(folder, "data/a"), LVNI_SCAN_FLAT, &x, &s),
+        LVN_OK);
     assert_int_equal(s->n, 2);
     assert_int_equal(x.changed.len, 0); /* another folder is no changed one */
     lvni_image_scan_release(s);
@@ -236,7 +246,8 @@ static lvn_status scan_as(const char *folder, lvni_scan_mode mode, const char *i
 {
     lvni_image_scan *s = NULL;
     lvni_index x = {.mode = LVNI_INDEX_FILE, .file = index};
-    const lvn_status status = lvni_image_scan_open_indexed(images_path(folder, "data"), mode, &x, &s);
+    const lvn_status status =
+        lvni_image_scan_open_indexed(images_path(folder, "data"), mode, &x, &s);
     write_text(&x);
     *n = s == NULL ? 0 : s->n;
     lvni_image_scan_release(s);
@@ -244,7 +255,8 @@ static lvn_status scan_as(const char *folder, lvni_scan_mode mode, const char *i
     return status;
 }
 
-/* `predict` lists everything, training train/ and val/ alone: the index of the one outlives the other. */
+/* `predict` lists everything, training train/ and val/ alone: the index of the one outlives the
+ * other. */
 static void an_index_of_other_parts_stays(void **state)
 {
     (void)state;
@@ -284,7 +296,8 @@ static void an_index_inside_of_the_folder_is_refused(void **state)
         assert_false(lvni_path_exists(index));
     }
     char index[512];
-    snprintf(index, sizeof index, "%s/data.index", folder); /* a name that begins like the folder's */
+    /* a name that begins like the folder's */
+    snprintf(index, sizeof index, "%s/data.index", folder);
     assert_int_equal(scan_as(folder, LVNI_SCAN_CLASSES, index, &n), LVN_OK);
     images_remove_folder(folder);
 }
@@ -308,7 +321,8 @@ static void a_damaged_index_is_told_and_not_overwritten(void **state)
             text[at] = (char)(text[at] ^ 1);
             assert_int_equal(lvni_file_write(index, text, cut ? at : n), LVN_OK);
             text[at] = (char)(text[at] ^ 1);
-            assert_int_equal(lvni_image_scan_open_indexed(data, LVNI_SCAN_CLASSES, &x, &s), LVN_ERR_CORRUPT);
+            assert_int_equal(lvni_image_scan_open_indexed(data, LVNI_SCAN_CLASSES, &x, &s),
+                             LVN_ERR_CORRUPT);
             assert_non_null(strstr(lvn_last_error()->message, "x.index"));
             assert_int_equal(lvni_alloc_get_total().live_bytes, before);
         }
@@ -380,16 +394,19 @@ static void an_index_without_a_place_is_refused(void **state)
     int64_t n;
     snprintf(index, sizeof index, "%s/none/x.index", folder);
     assert_int_equal(scan_as(folder, LVNI_SCAN_CLASSES, index, &n), LVN_ERR_NOT_FOUND);
-    assert_non_null(strstr(lvn_last_error()->message, "none/x.index cannot be written there: No such file"));
+    assert_non_null(
+        strstr(lvn_last_error()->message, "none/x.index cannot be written there: No such file"));
     lvn_clear_error();
     images_remove_folder(folder);
 }
 
-/* What appears behind a link changes no time in the folder, so such a list is not kept: else the new class would be missed. */
+/* What appears behind a link changes no time in the folder, so such a list is not kept: else the
+ * new class would be missed. */
 static void a_link_that_leads_nowhere_is_followed_when_it_leads_somewhere(void **state)
 {
     (void)state;
-    static const char *const links[] = {"data/c", "data/a/c.jpg", "data/a/deep/c"}, *const in_target[] = {"3.jpg", "", "2.jpg"};
+    static const char *const links[] = {"data/c", "data/a/c.jpg", "data/a/deep/c"},
+                             *const in_target[] = {"3.jpg", "", "2.jpg"};
     for (int i = 0; i < 3; i++) {
         const char *folder = make_folder();
         char target[512], notes[512];
@@ -405,7 +422,8 @@ static void a_link_that_leads_nowhere_is_followed_when_it_leads_somewhere(void *
         assert_false(lvni_path_exists(images_path(folder, "x.index")));
         (void)unlink(target);
         char picture[600];
-        snprintf(picture, sizeof picture, "%s%s%s", target, in_target[i][0] != '\0' ? "/" : "", in_target[i]);
+        snprintf(picture, sizeof picture, "%s%s%s", target, in_target[i][0] != '\0' ? "/" : "",
+                 in_target[i]);
         images_make_jpeg(picture, 8, 8, 1);
         assert_int_equal(scan(folder, &opened, notes, sizeof notes), 4);
         assert_string_equal(notes, "");

@@ -24,7 +24,8 @@ static void random_picture(uint8_t *rgb, int n, unsigned seed)
 /* Weight of input pixel k for output i of one axis, straight from the definition. */
 static double tent(double start, double length, int n, int size, int i, int k)
 {
-    const double step = length / n, reach = step > 1.0 ? step : 1.0, centre = start + (i + 0.5) * step;
+    const double step = length / n, reach = step > 1.0 ? step : 1.0,
+                 centre = start + (i + 0.5) * step;
     double total = 0.0;
     for (int j = 0; j < size; j++) {
         total += fmax(0.0, 1.0 - fabs((j + 0.5 - centre) / reach));
@@ -32,7 +33,8 @@ static double tent(double start, double length, int n, int size, int i, int k)
     return fmax(0.0, 1.0 - fabs((k + 0.5 - centre) / reach)) / total;
 }
 
-static double reference_pixel(const uint8_t *rgb, int w, int h, const lvni_box *b, int ow, int oh, int x, int y, int c)
+static double reference_pixel(const uint8_t *rgb, int w, int h, const lvni_box *b, int ow, int oh,
+                              int x, int y, int c)
 {
     double sum = 0.0;
     for (int j = 0; j < h; j++) {
@@ -51,20 +53,29 @@ static void resampling_equals_the_double_reference(void **state)
         int w, h, ow, oh;
         lvni_box box;
     } cases[] = {
-        {40, 30, 16, 16, {0, 0, 40, 30}},         {40, 30, 16, 16, {3.25, 2.5, 20.5, 17.75}}, {7, 5, 12, 9, {0, 0, 7, 5}},
-        {100, 9, 5, 9, {0, 0, 100, 9}},           {1, 1, 3, 3, {0, 0, 1, 1}},                 {33, 47, 1, 1, {0, 0, 33, 47}},
-        {64, 3, 10, 10, {60.5, 0.25, 3.5, 2.5}},  {21, 64, 8, 30, {10, 50, 11, 14}},
+        {40, 30, 16, 16, {0, 0, 40, 30}},
+        {40, 30, 16, 16, {3.25, 2.5, 20.5, 17.75}},
+        {7, 5, 12, 9, {0, 0, 7, 5}},
+        {100, 9, 5, 9, {0, 0, 100, 9}},
+        {1, 1, 3, 3, {0, 0, 1, 1}},
+        {33, 47, 1, 1, {0, 0, 33, 47}},
+        {64, 3, 10, 10, {60.5, 0.25, 3.5, 2.5}},
+        {21, 64, 8, 30, {10, 50, 11, 14}},
     };
     for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
         const int w = cases[i].w, h = cases[i].h, ow = cases[i].ow, oh = cases[i].oh;
-        uint8_t *rgb = malloc((size_t)w * (size_t)h * 3); /* exact size: a sanitizer sees a byte too far */
+        /* exact size: a sanitizer sees a byte too far */
+        uint8_t *rgb = malloc((size_t)w * (size_t)h * 3);
         random_picture(rgb, w * h * 3, i + 1);
         float out[30 * 30 * 3];
         const lvni_picture picture = {.rgb = rgb, .width = w, .height = h, .scale = 1.0};
         const lvni_resample_target target = {out, 3, 3 * ow, {1, 1, 1}, {0, 0, 0}};
-        assert_int_equal(lvni_resample(lvni_data_scratch_get(), &picture, &cases[i].box, ow, oh, &target), LVN_OK);
+        assert_int_equal(
+            lvni_resample(lvni_data_scratch_get(), &picture, &cases[i].box, ow, oh, &target),
+            LVN_OK);
         for (int k = 0; k < ow * oh * 3; k++) {
-            const double want = reference_pixel(rgb, w, h, &cases[i].box, ow, oh, k / 3 % ow, k / 3 / ow, k % 3);
+            const double want =
+                reference_pixel(rgb, w, h, &cases[i].box, ow, oh, k / 3 % ow, k / 3 / ow, k % 3);
             assert_true(fabs((double)out[k] - want) < 0.1); /* grey levels; weights have 14 bits */
         }
         free(rgb);
@@ -105,7 +116,8 @@ static void a_constant_picture_stays_constant(void **state)
         lvni_augment a;
         float out[24 * 24 * 3];
         lvni_augment_draw(&t, &(lvn_sample_key){5, 1, k, k > 0}, 37, 53, &a);
-        assert_int_equal(lvni_augment_render(lvni_data_scratch_get(), &t, &a, &picture, &info, out), LVN_OK);
+        assert_int_equal(lvni_augment_render(lvni_data_scratch_get(), &t, &a, &picture, &info, out),
+                         LVN_OK);
         for (int i = 0; i < 24 * 24 * 3; i++) {
             assert_true(out[i] == out[i % 3]);
             assert_float_equal(out[i], (201.0f / 255.0f - t.mean[i % 3]) / t.std[i % 3], 1e-6f);
@@ -141,15 +153,18 @@ static void random_crops_keep_scale_ratio_and_picture(void **state)
     for (int i = 0; i < 2000; i++) {
         lvni_augment a;
         lvni_augment_draw(&t, &(lvn_sample_key){7, 0, i, true}, 500, 375, &a);
-        const double part = a.box.width * a.box.height / (500.0 * 375.0), ratio = a.box.width / a.box.height;
+        const double part = a.box.width * a.box.height / (500.0 * 375.0),
+                     ratio = a.box.width / a.box.height;
         assert_true(part > 0.079 && part < 1.001);
         assert_true(ratio > 0.74 && ratio < 1.35);
-        assert_true(a.box.x >= 0 && a.box.y >= 0 && a.box.x + a.box.width <= 500 && a.box.y + a.box.height <= 375);
+        assert_true(a.box.x >= 0 && a.box.y >= 0 && a.box.x + a.box.width <= 500 &&
+                    a.box.y + a.box.height <= 375);
         flips += a.hflip;
         area += part;
     }
     assert_in_range(flips, 920, 1080);
-    assert_true(fabs(area / 2000 - 0.433) < 0.015); /* computed apart; below 0.54, as large crops often do not fit */
+    /* computed apart; below 0.54, as large crops often do not fit */
+    assert_true(fabs(area / 2000 - 0.433) < 0.015);
 }
 
 /* The draws are part of the law: these numbers never change. */
@@ -162,16 +177,23 @@ static void draws_are_those_of_the_law(void **state)
     lvni_augment a;
     const lvn_sample_key key = {42, 3, 17, true};
     lvni_augment_draw(&t, &key, 500, 375, &a);
-    const lvni_rng crop = {lvni_rng_make_key(42, lvni_rng_purpose("data")), 3, 17, LVNI_AUGMENT_CROP};
-    const double target = 500.0 * 375.0 * (0.08 + (double)lvni_rng_u32(&crop, 0) / 4294967296.0 * 0.92);
-    const double aspect = exp(log(0.75) + (double)lvni_rng_u32(&crop, 1) / 4294967296.0 * (log(4.0 / 3.0) - log(0.75)));
+    const lvni_rng crop = {lvni_rng_make_key(42, lvni_rng_purpose("data")), 3, 17,
+                           LVNI_AUGMENT_CROP};
+    const double target =
+        500.0 * 375.0 * (0.08 + (double)lvni_rng_u32(&crop, 0) / 4294967296.0 * 0.92);
+    const double aspect = exp(log(0.75) + (double)lvni_rng_u32(&crop, 1) / 4294967296.0 *
+                                              (log(4.0 / 3.0) - log(0.75)));
     assert_true(a.box.width == floor(sqrt(target * aspect) + 0.5));
     assert_true(a.box.height == floor(sqrt(target / aspect) + 0.5));
-    assert_true(a.box.y == floor((double)lvni_rng_u32(&crop, 2) / 4294967296.0 * (375 - a.box.height + 1)));
-    assert_true(a.box.x == floor((double)lvni_rng_u32(&crop, 3) / 4294967296.0 * (500 - a.box.width + 1)));
-    const lvni_rng flip = {crop.key, 3, 17, LVNI_AUGMENT_HFLIP}, bright = {crop.key, 3, 17, LVNI_AUGMENT_BRIGHTNESS};
+    assert_true(a.box.y ==
+                floor((double)lvni_rng_u32(&crop, 2) / 4294967296.0 * (375 - a.box.height + 1)));
+    assert_true(a.box.x ==
+                floor((double)lvni_rng_u32(&crop, 3) / 4294967296.0 * (500 - a.box.width + 1)));
+    const lvni_rng flip = {crop.key, 3, 17, LVNI_AUGMENT_HFLIP},
+                   bright = {crop.key, 3, 17, LVNI_AUGMENT_BRIGHTNESS};
     assert_int_equal(a.hflip, lvni_rng_u32(&flip, 0) < 0x80000000u);
-    assert_float_equal(a.brightness, (float)(0.6 + (double)lvni_rng_u32(&bright, 0) / 4294967296.0 * 0.8), 1e-6f);
+    assert_float_equal(a.brightness,
+                       (float)(0.6 + (double)lvni_rng_u32(&bright, 0) / 4294967296.0 * 0.8), 1e-6f);
     lvni_augment other;
     lvni_augment_draw(&t, &(lvn_sample_key){42, 4, 17, true}, 500, 375, &other);
     assert_memory_not_equal(&a.box, &other.box, sizeof a.box);
@@ -199,9 +221,11 @@ static void flips_mirror_the_picture(void **state)
     lvni_transform_init(&t, 10);
     lvni_augment a = {.box = {0, 0, 10, 10}};
     float plain[300], flipped[300];
-    assert_int_equal(lvni_augment_render(lvni_data_scratch_get(), &t, &a, &picture, &info, plain), LVN_OK);
+    assert_int_equal(lvni_augment_render(lvni_data_scratch_get(), &t, &a, &picture, &info, plain),
+                     LVN_OK);
     a.hflip = a.vflip = true;
-    assert_int_equal(lvni_augment_render(lvni_data_scratch_get(), &t, &a, &picture, &info, flipped), LVN_OK);
+    assert_int_equal(lvni_augment_render(lvni_data_scratch_get(), &t, &a, &picture, &info, flipped),
+                     LVN_OK);
     uint8_t back[300];
     lvni_transform_to_rgb(&t, plain, back);
     assert_memory_equal(back, rgb, 300);
@@ -223,7 +247,8 @@ static void colours_move_as_defined(void **state)
     assert_float_equal(p[0], 82.05f, 1e-3f);
     assert_float_equal(p[1], 82.05f, 1e-3f);
     memcpy(p, start, sizeof p);
-    lvni_colour_contrast(p, 2, 0.0f); /* mean grey of 82.05 and 0.587 * 255 + 0.114 * 30 = 153.105, in steps of 1/64 */
+    /* mean grey of 82.05 and 0.587 * 255 + 0.114 * 30 = 153.105, in steps of 1/64 */
+    lvni_colour_contrast(p, 2, 0.0f);
     assert_float_equal(p[4], 117.5775f, 0.02f);
     memcpy(p, start, sizeof p);
     lvni_colour_hue(p, 2, 1.0f / 3.0f); /* a third of the circle: red becomes green becomes blue */

@@ -18,7 +18,8 @@
 
 enum { W = 48, H = 32 };
 
-static lvn_status decode(const uint8_t *bytes, size_t n, double need, lvni_picture_info *info, lvni_picture *picture)
+static lvn_status decode(const uint8_t *bytes, size_t n, double need, lvni_picture_info *info,
+                         lvni_picture *picture)
 {
     lvni_data_scratch *scratch = lvni_data_scratch_get();
     const lvn_status status = lvni_picture_probe(scratch, bytes, n, "a/b.jpg", info);
@@ -65,7 +66,8 @@ static void jpeg_is_decoded_no_larger_than_needed(void **state)
     const struct {
         double need;
         int width, height;
-    } cases[] = {{1.0, 48, 32}, {0.51, 48, 32}, {0.5, 24, 16}, {0.26, 24, 16}, {0.25, 12, 8}, {0.125, 6, 4}, {0.01, 6, 4}};
+    } cases[] = {{1.0, 48, 32}, {0.51, 48, 32}, {0.5, 24, 16}, {0.26, 24, 16},
+                 {0.25, 12, 8}, {0.125, 6, 4},  {0.01, 6, 4}};
     for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
         lvni_picture_info info = {0};
         lvni_picture picture = {0};
@@ -121,7 +123,8 @@ static void damaged_files_are_errors_with_their_path(void **state)
         lvni_picture_info info = {0};
         lvni_picture picture = {0};
         assert_int_equal(decode(jpeg, cut, 1.0, &info, &picture), LVN_ERR_CORRUPT);
-        assert_int_equal(decode(jpeg, n, 1.0, &info, &picture), LVN_OK); /* a bad file must not spoil the next one */
+        /* a bad file must not spoil the next one */
+        assert_int_equal(decode(jpeg, n, 1.0, &info, &picture), LVN_OK);
     }
     free(jpeg);
 }
@@ -147,7 +150,8 @@ static void extra_bytes_after_the_end_are_harmless(void **state)
     free(jpeg);
 }
 
-/* As the library makes it: YCCK, four times 90. Black leaves 90 of white, each colour takes (255 - 90) / 255 of that. */
+/* As the library makes it: YCCK, four times 90. Black leaves 90 of white, each colour takes (255 -
+ * 90) / 255 of that. */
 static void print_colours_become_rgb(void **state)
 {
     (void)state;
@@ -156,7 +160,8 @@ static void print_colours_become_rgb(void **state)
     tjhandle handle = tjInitCompress();
     unsigned char *jpeg = NULL;
     unsigned long n = 0;
-    assert_int_equal(tjCompress2(handle, cmyk, 8, 0, 8, TJPF_CMYK, &jpeg, &n, TJSAMP_420, 95, 0), 0);
+    assert_int_equal(tjCompress2(handle, cmyk, 8, 0, 8, TJPF_CMYK, &jpeg, &n, TJSAMP_420, 95, 0),
+                     0);
     lvni_picture_info info = {0};
     lvni_picture picture = {0};
     assert_int_equal(decode(jpeg, n, 1.0, &info, &picture), LVN_OK);
@@ -187,7 +192,8 @@ static void png_comes_back_exactly(void **state)
     assert_int_equal(picture.width, W);
     assert_int_equal(picture.height, H);
     assert_memory_equal(picture.rgb, rgb, sizeof rgb);
-    for (size_t cut = 8; cut < n - 12; cut += 5) { /* without the last chunk, which only says "end" */
+    for (size_t cut = 8; cut < n - 12; cut += 5) {
+        /* without the last chunk, which only says "end" */
         assert_int_equal(decode(scratch->file.data, cut, 1.0, &info, &picture), LVN_ERR_CORRUPT);
     }
     ((uint8_t *)scratch->file.data)[n / 2] ^= 1;
@@ -207,8 +213,10 @@ static void orientation_is_read_in_both_byte_orders_and_never_out_of_bounds(void
         for (int big = 0; big < 2; big++) {
             size_t n;
             uint8_t *jpeg = images_jpeg(rgb, 16, 8, 90, 0, orientation, big, &n);
-            assert_int_equal(lvni_exif_orientation(jpeg, n), orientation >= 1 && orientation <= 8 ? orientation : 1);
-            for (size_t cut = 0; cut < 60; cut++) { /* exact blocks, so that a sanitizer sees one byte too far */
+            assert_int_equal(lvni_exif_orientation(jpeg, n),
+                             orientation >= 1 && orientation <= 8 ? orientation : 1);
+            for (size_t cut = 0; cut < 60; cut++) {
+                /* exact blocks, so that a sanitizer sees one byte too far */
                 uint8_t *part = malloc(cut == 0 ? 1 : cut);
                 memcpy(part, jpeg, cut);
                 const int found = lvni_exif_orientation(part, cut);
@@ -228,7 +236,8 @@ static void orientation_is_read_in_both_byte_orders_and_never_out_of_bounds(void
     }
 }
 
-/* Where display pixel (x, y) of a stored w x h picture comes from, straight from the standard's table. */
+/* Where display pixel (x, y) of a stored w x h picture comes from, straight from the standard's
+ * table. */
 static void stored_from_display(int orientation, int w, int h, int x, int y, int *sx, int *sy)
 {
     switch (orientation) {
@@ -243,7 +252,8 @@ static void stored_from_display(int orientation, int w, int h, int x, int y, int
     }
 }
 
-/* Display the picture as 16 x 16 (eval, whole shorter side) and compare with the same picture turned by hand and then stored as it is. */
+/* Display the picture as 16 x 16 (eval, whole shorter side) and compare with the same picture
+ * turned by hand and then stored as it is. */
 static void all_eight_orientations_are_looked_at_upright(void **state)
 {
     (void)state;
@@ -277,7 +287,8 @@ static void all_eight_orientations_are_looked_at_upright(void **state)
         assert_int_equal(d->cls->get(d, &(lvn_sample_key){0, 0, 0, false}, (void *[]){a}), LVN_OK);
         assert_int_equal(d->cls->get(d, &(lvn_sample_key){0, 0, 1, false}, (void *[]){b}), LVN_OK);
         for (int i = 0; i < 16 * 16 * 3; i++) {
-            assert_float_equal(a[i], b[i], 0.05f); /* three grey levels: the two were compressed apart */
+            /* three grey levels: the two were compressed apart */
+            assert_float_equal(a[i], b[i], 0.05f);
         }
         lvn_dataset_destroy(d);
         lvni_image_scan_release(scan);

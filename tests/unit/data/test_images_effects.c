@@ -1,4 +1,5 @@
-/* Blur, solarize, grey against torchvision and Pillow (golden_augment.py); when they are drawn, and that they are off by themselves. */
+/* Blur, solarize, grey against torchvision and Pillow (golden_augment.py); when they are drawn, and
+ * that they are off by themselves. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -27,7 +28,8 @@ static void expect_blur(int kernel, double sigma, const float *want)
 {
     float rgb[N];
     load(rgb);
-    assert_int_equal(lvni_blur(lvni_data_scratch_get(), rgb, GOLDEN_W, GOLDEN_H, sigma, kernel), LVN_OK);
+    assert_int_equal(lvni_blur(lvni_data_scratch_get(), rgb, GOLDEN_W, GOLDEN_H, sigma, kernel),
+                     LVN_OK);
     for (int i = 0; i < N; i++) {
         assert_float_equal(rgb[i], want[i], 2e-3F);
     }
@@ -50,11 +52,14 @@ static void a_narrow_blur_does_nothing_and_a_wide_one_fits_any_picture(void **st
     load(start);
     assert_int_equal(lvni_blur(lvni_data_scratch_get(), rgb, GOLDEN_W, GOLDEN_H, 0.1, 0), LVN_OK);
     assert_memory_equal(rgb, start, sizeof rgb);
-    for (int width = 1; width <= 3; width++) { /* mirrored many times over; a constant picture stays */
+    for (int width = 1; width <= 3; width++) {
+        /* mirrored many times over; a constant picture stays */
         for (int i = 0; i < N; i++) {
             rgb[i] = 77.0F;
         }
-        assert_int_equal(lvni_blur(lvni_data_scratch_get(), rgb, width, 4 - width, LVNI_BLUR_MAX_SIGMA, 0), LVN_OK);
+        assert_int_equal(
+            lvni_blur(lvni_data_scratch_get(), rgb, width, 4 - width, LVNI_BLUR_MAX_SIGMA, 0),
+            LVN_OK);
         for (int i = 0; i < 3 * width * (4 - width); i++) {
             assert_float_equal(rgb[i], 77.0F, 1e-3F);
         }
@@ -106,9 +111,11 @@ static void effects_come_as_often_as_asked_and_by_their_own_draws(void **state)
         blur += a.blur_sigma > 0.0;
         solarize += a.solarize;
         assert_true(a.blur_sigma == 0.0 || (a.blur_sigma >= 0.1 && a.blur_sigma < 2.0));
-        const lvni_rng rng = {lvni_rng_make_key(3, lvni_rng_purpose("data")), 1, (uint32_t)i, LVNI_AUGMENT_BLUR};
+        const lvni_rng rng = {lvni_rng_make_key(3, lvni_rng_purpose("data")), 1, (uint32_t)i,
+                              LVNI_AUGMENT_BLUR};
         const bool blurred = lvni_rng_u32(&rng, 0) < 0x80000000U;
-        assert_true(!blurred || fabs(a.blur_sigma - (0.1 + (double)lvni_rng_u32(&rng, 1) / 4294967296.0 * 1.9)) < 1e-12);
+        assert_true(!blurred || fabs(a.blur_sigma - (0.1 + (double)lvni_rng_u32(&rng, 1) /
+                                                               4294967296.0 * 1.9)) < 1e-12);
         assert_true(blurred == (a.blur_sigma > 0.0));
     }
     assert_in_range(colour, 1530, 1670);
@@ -121,7 +128,8 @@ static void effects_come_as_often_as_asked_and_by_their_own_draws(void **state)
     t.grey = t.blur = t.solarize = t.jitter = 1.0;
     lvni_augment evaluation;
     lvni_augment_draw(&t, &(lvn_sample_key){3, 1, 5, false}, 50, 40, &evaluation);
-    assert_true(!evaluation.colour && !evaluation.grey && !evaluation.solarize && evaluation.blur_sigma == 0.0);
+    assert_true(!evaluation.colour && !evaluation.grey && !evaluation.solarize &&
+                evaluation.blur_sigma == 0.0);
 }
 
 /* Rendering does them in the order jitter, grey, blur, solarize, normalisation. */
@@ -133,12 +141,20 @@ static void effects_are_done_in_their_order(void **state)
     lvni_transform_init(&t, S);
     t.blur_kernel = 5;
     t.brightness = 0.5;
-    const lvni_picture picture = {.rgb = golden_picture, .width = GOLDEN_W, .height = GOLDEN_H, .scale = 1.0};
+    const lvni_picture picture = {
+        .rgb = golden_picture, .width = GOLDEN_W, .height = GOLDEN_H, .scale = 1.0};
     const lvni_picture_info info = {LVNI_PICTURE_PNG, GOLDEN_W, GOLDEN_H, 1};
-    const lvni_augment a = {.box = {1, 0, S, S}, .colour = true, .brightness = 0.7F, .grey = true, .blur_sigma = 0.9, .solarize = true,
-                            .order = {LVNI_AUGMENT_BRIGHTNESS, LVNI_AUGMENT_CONTRAST, LVNI_AUGMENT_SATURATION, LVNI_AUGMENT_HUE}};
+    const lvni_augment a = {.box = {1, 0, S, S},
+                            .colour = true,
+                            .brightness = 0.7F,
+                            .grey = true,
+                            .blur_sigma = 0.9,
+                            .solarize = true,
+                            .order = {LVNI_AUGMENT_BRIGHTNESS, LVNI_AUGMENT_CONTRAST,
+                                      LVNI_AUGMENT_SATURATION, LVNI_AUGMENT_HUE}};
     float out[S * S * 3], want[S * S * 3];
-    assert_int_equal(lvni_augment_render(lvni_data_scratch_get(), &t, &a, &picture, &info, out), LVN_OK);
+    assert_int_equal(lvni_augment_render(lvni_data_scratch_get(), &t, &a, &picture, &info, out),
+                     LVN_OK);
     for (int i = 0; i < S * S * 3; i++) {
         const int y = i / 3 / S, x = i / 3 % S + 1;
         want[i] = golden_picture[3 * (y * GOLDEN_W + x) + i % 3];

@@ -18,7 +18,8 @@
 #include <string.h>
 #include <unistd.h>
 
-static void expect_scan_error(const char *folder, lvni_scan_mode mode, lvn_status status, const char *words)
+static void expect_scan_error(const char *folder, lvni_scan_mode mode, lvn_status status,
+                              const char *words)
 {
     lvni_image_scan *scan;
     assert_int_equal(lvni_image_scan_open(folder, mode, &scan), status);
@@ -40,7 +41,8 @@ static void class_folders_are_read_in_byte_order(void **state)
 {
     (void)state;
     const char *f = images_temp_folder();
-    const char *const made[] = {"b/2.jpg", "a/deep/er/x.JPEG", "a-b/y.jpg", "b/10.Jpg", "b/.hidden.jpg", ".cache/z.jpg"};
+    const char *const made[] = {"b/2.jpg",  "a/deep/er/x.JPEG", "a-b/y.jpg",
+                                "b/10.Jpg", "b/.hidden.jpg",    ".cache/z.jpg"};
     for (int i = 0; i < 6; i++) {
         images_make_jpeg(images_path(f, made[i]), 8, 8, 1);
     }
@@ -55,10 +57,12 @@ static void class_folders_are_read_in_byte_order(void **state)
     assert_string_equal(scan->class_names[2], "b");
     const int64_t labels[4] = {1, 0, 2, 2};
     assert_memory_equal(scan->label, labels, sizeof labels);
-    assert_int_equal(lvni_image_scan_relabel(scan, (const char *[]){"b", "zebra", "a-b", "a"}, 4), LVN_OK);
+    assert_int_equal(lvni_image_scan_relabel(scan, (const char *[]){"b", "zebra", "a-b", "a"}, 4),
+                     LVN_OK);
     const int64_t renumbered[4] = {2, 3, 0, 0};
     assert_memory_equal(scan->label, renumbered, sizeof renumbered);
-    assert_int_equal(lvni_image_scan_relabel(scan, (const char *[]){"b", "a"}, 2), LVN_ERR_MISMATCH);
+    assert_int_equal(lvni_image_scan_relabel(scan, (const char *[]){"b", "a"}, 2),
+                     LVN_ERR_MISMATCH);
     assert_non_null(strstr(lvn_last_error()->message, "has the class zebra, which the model"));
     lvni_image_scan_release(scan);
     images_remove_folder(f);
@@ -68,7 +72,8 @@ static void train_and_val_folders_are_parts_of_one_list(void **state)
 {
     (void)state;
     const char *f = images_temp_folder();
-    const char *const made[] = {"train/a/1.jpg", "train/b/1.jpg", "train/c/1.jpg", "val/b/7.jpg", "val/c/8.jpg"};
+    const char *const made[] = {"train/a/1.jpg", "train/b/1.jpg", "train/c/1.jpg", "val/b/7.jpg",
+                                "val/c/8.jpg"};
     for (int i = 0; i < 5; i++) {
         images_make_jpeg(images_path(f, made[i]), 8, 8, 1);
     }
@@ -106,12 +111,14 @@ static void unusable_folders_say_why(void **state)
     expect_scan_error(f, LVNI_SCAN_CLASSES, LVN_ERR_USAGE, "no images");
     expect_scan_error(f, LVNI_SCAN_FLAT, LVN_ERR_USAGE, "no images");
     images_make_jpeg(images_path(f, "dress/1.jpg"), 8, 8, 1);
-    expect_scan_error(f, LVNI_SCAN_CLASSES, LVN_ERR_USAGE, "needs two or more classes, found 1: dress");
+    expect_scan_error(f, LVNI_SCAN_CLASSES, LVN_ERR_USAGE,
+                      "needs two or more classes, found 1: dress");
     lvni_image_scan *scan;
     assert_int_equal(lvni_image_scan_open(f, LVNI_SCAN_EVAL, &scan), LVN_OK);
     lvni_image_scan_release(scan);
     images_make_jpeg(images_path(f, "loose.jpg"), 8, 8, 1);
-    expect_scan_error(f, LVNI_SCAN_CLASSES, LVN_ERR_USAGE, "1 of 2 pictures lie in no class folder (the first is loose.jpg)");
+    expect_scan_error(f, LVNI_SCAN_CLASSES, LVN_ERR_USAGE,
+                      "1 of 2 pictures lie in no class folder (the first is loose.jpg)");
     expect_scan_error(images_path(f, "loose.jpg"), LVNI_SCAN_CLASSES, LVN_ERR_USAGE, "is a file");
     images_remove_folder(f);
 }
@@ -129,7 +136,8 @@ static void links_are_followed_and_loops_found(void **state)
     expect_names(scan, (const char *[]){"a/1.jpg", "a/2.jpg", "b/1.jpg"}, 3);
     lvni_image_scan_release(scan);
     assert_int_equal(symlink("..", images_path(f, "set/a/up")), 0);
-    expect_scan_error(images_path(f, "set"), LVNI_SCAN_CLASSES, LVN_ERR_USAGE, "set/a/up is a link to a folder that it lies in");
+    expect_scan_error(images_path(f, "set"), LVNI_SCAN_CLASSES, LVN_ERR_USAGE,
+                      "set/a/up is a link to a folder that it lies in");
     images_remove_folder(f);
 }
 
@@ -188,7 +196,8 @@ static void split_takes_a_seeded_part_of_every_class(void **state)
     (void)state;
     int64_t labels[110];
     for (int i = 0; i < 110; i++) {
-        labels[i] = i < 100 ? i % 3 : i < 104 ? 3 : i < 109 ? 4 : 5; /* 34, 33, 33, 4, 5 and 1 samples */
+        /* 34, 33, 33, 4, 5 and 1 samples */
+        labels[i] = i < 100 ? i % 3 : i < 104 ? 3 : i < 109 ? 4 : 5;
     }
     int64_t *train, *val, n_train, n_val;
     assert_int_equal(lvni_split(labels, 110, 6, 0.1, 42, &train, &n_train, &val, &n_val), LVN_OK);
@@ -223,7 +232,8 @@ static void split_takes_a_seeded_part_of_every_class(void **state)
     assert_int_equal(lvni_split(labels, 110, 6, 0.0, 42, &train, &n_train, &val, &n_val), LVN_OK);
     assert_int_equal(n_val, 0);
     lvni_free(train), lvni_free(val);
-    assert_int_equal(lvni_split(labels, 110, 6, 1.0, 42, &train, &n_train, &val, &n_val), LVN_ERR_USAGE);
+    assert_int_equal(lvni_split(labels, 110, 6, 1.0, 42, &train, &n_train, &val, &n_val),
+                     LVN_ERR_USAGE);
 }
 
 /* ---- the same bytes from any thread ---- */
@@ -243,7 +253,8 @@ static void *read_all(void *arg)
     for (int k = 0; k < SAMPLES && r->status == LVN_OK; k++) {
         const int i = (r->first + k * 5) % SAMPLES;
         int64_t label;
-        r->status = r->dataset->cls->get(r->dataset, &(lvn_sample_key){9, 2, i, true}, (void *[]){r->images[i], &label});
+        r->status = r->dataset->cls->get(r->dataset, &(lvn_sample_key){9, 2, i, true},
+                                         (void *[]){r->images[i], &label});
     }
     return NULL;
 }
@@ -273,13 +284,17 @@ static void four_threads_read_the_same_bytes(void **state)
     }
     float other[SIZE * SIZE * 3];
     int64_t label;
-    assert_int_equal(d->cls->get(d, &(lvn_sample_key){9, 3, 0, true}, (void *[]){other, &label}), LVN_OK);
+    assert_int_equal(d->cls->get(d, &(lvn_sample_key){9, 3, 0, true}, (void *[]){other, &label}),
+                     LVN_OK);
     assert_memory_not_equal(other, readers[0].images[0], BYTES);
-    assert_int_equal(d->cls->get(d, &(lvn_sample_key){8, 2, 0, true}, (void *[]){other, &label}), LVN_OK);
+    assert_int_equal(d->cls->get(d, &(lvn_sample_key){8, 2, 0, true}, (void *[]){other, &label}),
+                     LVN_OK);
     assert_memory_not_equal(other, readers[0].images[0], BYTES);
-    assert_int_equal(d->cls->get(d, &(lvn_sample_key){9, 2, 0, true}, (void *[]){other, &label}), LVN_OK);
+    assert_int_equal(d->cls->get(d, &(lvn_sample_key){9, 2, 0, true}, (void *[]){other, &label}),
+                     LVN_OK);
     assert_memory_equal(other, readers[0].images[0], BYTES);
-    const uint64_t calls = lvni_alloc_get_total().calls; /* this thread is warm for every size by now */
+    /* this thread is warm for every size by now */
+    const uint64_t calls = lvni_alloc_get_total().calls;
     read_all(&readers[0]);
     const uint64_t warm = lvni_alloc_get_total().calls;
     read_all(&readers[0]);
@@ -290,7 +305,8 @@ static void four_threads_read_the_same_bytes(void **state)
     images_remove_folder(f);
 }
 
-/* Every k-th allocation fails once: a clean error, nothing lost (the sanitizer build looks for leaks). */
+/* Every k-th allocation fails once: a clean error, nothing lost (the sanitizer build looks for
+ * leaks). */
 static void opening_survives_any_failed_allocation(void **state)
 {
     (void)state;
@@ -305,7 +321,8 @@ static void opening_survives_any_failed_allocation(void **state)
         lvni_alloc_fail_at(k);
         lvn_dataset *d = LVN_IMAGE_FOLDER(f, .resize = 8);
         const lvn_status status =
-            d == NULL ? lvn_last_error()->code : d->cls->get(d, &(lvn_sample_key){.sample = 1}, (void *[]){image, &label});
+            d == NULL ? lvn_last_error()->code
+                      : d->cls->get(d, &(lvn_sample_key){.sample = 1}, (void *[]){image, &label});
         lvni_alloc_fail_at(0);
         lvn_dataset_destroy(d);
         if (status == LVN_OK) {
@@ -332,7 +349,9 @@ static void the_clothing_photos_all_decode(void **state)
     float *image = malloc(64 * 64 * 3 * sizeof *image);
     int64_t label;
     for (int64_t i = 0; i < 341; i++) {
-        assert_int_equal(d->cls->get(d, &(lvn_sample_key){1, 0, i, i % 2 == 0}, (void *[]){image, &label}), LVN_OK);
+        assert_int_equal(
+            d->cls->get(d, &(lvn_sample_key){1, 0, i, i % 2 == 0}, (void *[]){image, &label}),
+            LVN_OK);
         assert_int_equal(label, d->cls->label(d, i));
         for (int k = 0; k < 64 * 64 * 3; k++) {
             assert_true(image[k] >= -2.2f && image[k] <= 2.7f);

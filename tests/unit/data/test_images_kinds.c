@@ -1,5 +1,5 @@
-/* Every kind of PNG, print colours, progressive files against Pillow's RGB (golden_pictures.py); decoding a part of a JPEG gives the pixels of
- * the whole. */
+/* Every kind of PNG, print colours, progressive files against Pillow's RGB (golden_pictures.py);
+ * decoding a part of a JPEG gives the pixels of the whole. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -15,7 +15,8 @@
 #include <string.h>
 #include <turbojpeg.h>
 
-static lvn_status decode(const uint8_t *bytes, size_t n, double need, const lvni_box *wanted, lvni_picture *picture)
+static lvn_status decode(const uint8_t *bytes, size_t n, double need, const lvni_box *wanted,
+                         lvni_picture *picture)
 {
     lvni_data_scratch *scratch = lvni_data_scratch_get();
     lvni_picture_info info = {0};
@@ -49,11 +50,14 @@ static void damage_anywhere_is_an_error_and_never_worse(void **state)
         const struct golden_picture *g = &golden_pictures[i];
         lvni_picture p;
         uint8_t *copy = malloc(g->n);
-        for (size_t at = 0; at < g->n; at++) { /* PNG: seen by a checksum, or in a chunk that does not matter */
+        for (size_t at = 0; at < g->n; at++) {
+            /* PNG: seen by a checksum, or in a chunk that does not matter */
             memcpy(copy, g->file, g->n);
             copy[at] ^= 0x5a;
             const lvn_status s = decode(copy, g->n, 1.0, NULL, &p);
-            const bool unharmed = s == LVN_OK && (g->name[0] == 'j' || memcmp(p.rgb, g->rgb, (size_t)GOLDEN_W * GOLDEN_H * 3) == 0);
+            const bool unharmed =
+                s == LVN_OK &&
+                (g->name[0] == 'j' || memcmp(p.rgb, g->rgb, (size_t)GOLDEN_W * GOLDEN_H * 3) == 0);
             if (s != LVN_ERR_CORRUPT && !unharmed) {
                 fail_msg("%s, byte %zu wrong: %s", g->name, at, lvn_status_name(s));
             }
@@ -100,14 +104,17 @@ static void a_part_has_the_pixels_of_the_whole(void **state)
     static uint8_t rgb[W * H * 3], whole[W * H * 3];
     unsigned seed = 1;
     images_paint(rgb, W, H, 3);
-    for (int i = 0; i < W * H * 3; i++) { /* noise: neighbours differ, so a pixel too far left or right would show */
+    for (int i = 0; i < W * H * 3; i++) {
+        /* noise: neighbours differ, so a pixel too far left or right would show */
         seed = seed * 1664525U + 1013904223U;
         rgb[i] = (uint8_t)(rgb[i] / 2 + (seed >> 25));
     }
-    static const int samplings[] = {TJSAMP_444, TJSAMP_422, TJSAMP_420, TJSAMP_440, TJSAMP_411, TJSAMP_GRAY};
+    static const int samplings[] = {TJSAMP_444, TJSAMP_422, TJSAMP_420,
+                                    TJSAMP_440, TJSAMP_411, TJSAMP_GRAY};
     for (int k = 0; k < 12; k++) {
         unsigned long n = 0;
-        uint8_t *jpeg = encode(rgb, W, H, samplings[k / 2], k % 2 == 0 ? 0 : TJFLAG_PROGRESSIVE, &n);
+        uint8_t *jpeg =
+            encode(rgb, W, H, samplings[k / 2], k % 2 == 0 ? 0 : TJFLAG_PROGRESSIVE, &n);
         for (int e = 0; e < 4; e++) {
             lvni_picture p;
             assert_int_equal(decode(jpeg, n, (1 << e) / 8.0, NULL, &p), LVN_OK);
@@ -130,13 +137,15 @@ static void no_memory_for_a_jpeg_leaves_nothing_behind(void **state)
     (void)state;
     lvni_data_scratch_release();
     const uint64_t before = lvni_alloc_get_total().live_bytes;
-    const struct golden_picture *g = &golden_pictures[sizeof golden_pictures / sizeof *golden_pictures - 1];
+    const struct golden_picture *g =
+        &golden_pictures[sizeof golden_pictures / sizeof *golden_pictures - 1];
     lvn_status s = LVN_ERR_MEMORY;
     int64_t k = 0;
     while (s == LVN_ERR_MEMORY && k < 20) {
         lvni_picture p;
         lvni_alloc_fail_at(++k);
-        s = lvni_data_scratch_get() == NULL ? LVN_ERR_MEMORY : decode((const uint8_t *)g->file, g->n, 1.0, NULL, &p);
+        s = lvni_data_scratch_get() == NULL ? LVN_ERR_MEMORY
+                                            : decode((const uint8_t *)g->file, g->n, 1.0, NULL, &p);
         lvni_alloc_fail_at(0);
         lvni_data_scratch_release();
         assert_int_equal(lvni_alloc_get_total().live_bytes, before);

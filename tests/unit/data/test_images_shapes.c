@@ -66,9 +66,11 @@ static void defaults_labels_and_names(void **state)
     assert_string_equal(d->class_names[5], "ring");
     float image[32 * 32 * 3], again[32 * 32 * 3];
     int64_t label = -1;
-    assert_int_equal(d->cls->get(d, &(lvn_sample_key){1, 0, 13, true}, (void *[]){image, &label}), LVN_OK);
+    assert_int_equal(d->cls->get(d, &(lvn_sample_key){1, 0, 13, true}, (void *[]){image, &label}),
+                     LVN_OK);
     assert_int_equal(label, 1);
-    assert_int_equal(d->cls->get(d, &(lvn_sample_key){7, 5, 13, false}, (void *[]){again, &label}), LVN_OK);
+    assert_int_equal(d->cls->get(d, &(lvn_sample_key){7, 5, 13, false}, (void *[]){again, &label}),
+                     LVN_OK);
     assert_memory_equal(image, again, sizeof image); /* nothing random unless asked for */
     lvn_dataset_destroy(d);
     lvni_transform t;
@@ -78,11 +80,13 @@ static void defaults_labels_and_names(void **state)
     assert_int_equal(d->cls->length(d), 3);
     assert_int_equal(lvni_dataset_index(d, 2), 1999);
     lvn_dataset_destroy(d);
-    assert_int_equal(lvni_shapes_create(&(lvni_shapes_options){.classes = 11}, NULL, 0, &t, &d), LVN_ERR_USAGE);
+    assert_int_equal(lvni_shapes_create(&(lvni_shapes_options){.classes = 11}, NULL, 0, &t, &d),
+                     LVN_ERR_USAGE);
     assert_non_null(strstr(lvn_last_error()->message, "data.classes is 11"));
 }
 
-/* Every outline lies in the unit circle, has an inside, and its distance never changes faster than the place. */
+/* Every outline lies in the unit circle, has an inside, and its distance never changes faster than
+ * the place. */
 static void outlines_are_distances(void **state)
 {
     (void)state;
@@ -91,7 +95,8 @@ static void outlines_are_distances(void **state)
         for (int i = -60; i <= 60; i++) {
             for (int j = -60; j <= 60; j++) {
                 const float x = (float)i / 50.0f, y = (float)j / 50.0f;
-                const float d = lvni_shapes_distance(shape, x, y), e = lvni_shapes_distance(shape, x + 0.02f, y);
+                const float d = lvni_shapes_distance(shape, x, y),
+                            e = lvni_shapes_distance(shape, x + 0.02f, y);
                 assert_true(fabsf(d - e) < 0.0201f);
                 inside += d < 0.0f;
                 assert_true(d > 0.0f || x * x + y * y < 1.02f);
@@ -112,7 +117,8 @@ static void contact_sheets_are_png_files(void **state)
     lvni_sheet_item items[5];
     for (int i = 0; i < 5; i++) {
         lvni_shapes_draw(1, i, 6, 32, rgb[i]);
-        items[i] = (lvni_sheet_item){rgb[i], (lvni_verdict)(i % 3), "ring", i == 0 ? NULL : "a line too long for its tile by far"};
+        items[i] = (lvni_sheet_item){rgb[i], (lvni_verdict)(i % 3), "ring",
+                                     i == 0 ? NULL : "a line too long for its tile by far"};
     }
     assert_int_equal(lvni_contact_sheet_write(path, items, 5, 3, 32), LVN_OK);
     lvni_data_scratch *scratch = lvni_data_scratch_get();
@@ -121,14 +127,17 @@ static void contact_sheets_are_png_files(void **state)
     lvni_picture picture;
     assert_int_equal(lvni_data_read_file(scratch, path, &n), LVN_OK);
     assert_int_equal(lvni_picture_probe(scratch, scratch->file.data, n, path, &info), LVN_OK);
-    assert_int_equal(lvni_picture_decode(scratch, scratch->file.data, n, path, &info, 1.0, NULL, &picture), LVN_OK);
+    assert_int_equal(
+        lvni_picture_decode(scratch, scratch->file.data, n, path, &info, 1.0, NULL, &picture),
+        LVN_OK);
     assert_int_equal(info.width, 3 * (128 + 8 + 8) + 8); /* zoom 4, frame 4, gap 8 */
     assert_int_equal(info.height, 2 * (128 + 8 + 22 + 8) + 8);
     const uint8_t green[3] = {46, 160, 67}, red[3] = {215, 58, 73};
     assert_memory_equal(picture.rgb + 3 * (8 * info.width + 8 + 144), green, 3);
     assert_memory_equal(picture.rgb + 3 * (8 * info.width + 8 + 288), red, 3);
     assert_memory_equal(picture.rgb + 3 * (12 * info.width + 12), rgb[0], 3);
-    assert_int_equal(lvni_contact_sheet_write("/nonexistent/x.png", items, 5, 3, 32), LVN_ERR_NOT_FOUND);
+    assert_int_equal(lvni_contact_sheet_write("/nonexistent/x.png", items, 5, 3, 32),
+                     LVN_ERR_NOT_FOUND);
     images_remove_folder(folder);
 }
 

@@ -1,6 +1,6 @@
-/* The loader with made-up datasets: the same bytes for any number of threads, batches in order, resume,
- * unreadable samples, the first error in order whatever the timing, destruction at any time, nothing
- * allocated once it runs. */
+/* The loader with made-up datasets: the same bytes for any number of threads, batches in order,
+ * resume, unreadable samples, the first error in order whatever the timing, destruction at any
+ * time, nothing allocated once it runs. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -19,7 +19,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Sample i: image 3 x 2 of random numbers from the key, label i. Samples of `broken` cannot be read. */
+/* Sample i: image 3 x 2 of random numbers from the key, label i. Samples of `broken` cannot be
+ * read. */
 typedef struct fake {
     lvn_dataset base;
     int64_t length;
@@ -70,7 +71,8 @@ static lvn_status fake_get(const lvn_dataset *d, const lvn_sample_key *key, void
                           .a = key->epoch,
                           .b = (uint32_t)key->sample,
                           .c = key->training ? 1 : 0};
-    _Atomic int *calls = (_Atomic int *)(uintptr_t)&f->calls; /* counting is no change of the data */
+    /* counting is no change of the data */
+    _Atomic int *calls = (_Atomic int *)(uintptr_t)&f->calls;
     atomic_fetch_add(calls, 1);
     if (f->delay_us > 0) {
         usleep(lvni_rng_u32(&rng, 100) % f->delay_us);
@@ -91,8 +93,11 @@ static lvn_status fake_get(const lvn_dataset *d, const lvn_sample_key *key, void
     return LVN_OK;
 }
 
-static const lvn_dataset_class fake_class = {
-    .name = "fake", .fields = fake_fields, .length = fake_length, .get = fake_get, .sample_name = fake_name};
+static const lvn_dataset_class fake_class = {.name = "fake",
+                                             .fields = fake_fields,
+                                             .length = fake_length,
+                                             .get = fake_get,
+                                             .sample_name = fake_name};
 static const lvn_dataset_class part_class = {.name = "part",
                                              .fields = fake_fields,
                                              .length = fake_length,
@@ -100,9 +105,9 @@ static const lvn_dataset_class part_class = {.name = "part",
                                              .sample_name = fake_name,
                                              .index = fake_index};
 
-#define FAKE(n, ...)                                                                                         \
-    {                                                                                                        \
-        .base = {.cls = &fake_class}, .length = (n), .status = LVN_ERR_CORRUPT, __VA_ARGS__                  \
+#define FAKE(n, ...)                                                                               \
+    {                                                                                              \
+        .base = {.cls = &fake_class}, .length = (n), .status = LVN_ERR_CORRUPT, __VA_ARGS__        \
     }
 
 static lvni_plan make_plan(const lvni_plan_options *o)
@@ -158,10 +163,11 @@ static uint64_t mix_batch(uint64_t h, const lvni_loader_batch *b)
 }
 
 /* The hash of all batches of three epochs. */
-static uint64_t hash_run(const lvn_dataset *d, const lvni_plan *plan, int workers, bool skip, int *n_batches)
+static uint64_t hash_run(const lvn_dataset *d, const lvni_plan *plan, int workers, bool skip,
+                         int *n_batches)
 {
-    lvni_loader *l = LOADER(.dataset = d, .plan = plan, .training = true, .seed = 9, .workers = workers,
-                            .max_epochs = 3, .skip_unreadable = skip);
+    lvni_loader *l = LOADER(.dataset = d, .plan = plan, .training = true, .seed = 9,
+                            .workers = workers, .max_epochs = 3, .skip_unreadable = skip);
     uint64_t h = 0xcbf29ce484222325u;
     *n_batches = 0;
     for (const lvni_loader_batch *b = next(l); b != NULL; b = next(l)) {
@@ -177,7 +183,8 @@ static void any_number_of_threads_gives_the_same_bytes(void **state)
 {
     (void)state;
     const int64_t broken[] = {3, 17, 18, 60};
-    fake plain = FAKE(61, .delay_us = 200), some = FAKE(61, .delay_us = 200, .broken = broken, .n_broken = 4);
+    fake plain = FAKE(61, .delay_us = 200),
+         some = FAKE(61, .delay_us = 200, .broken = broken, .n_broken = 4);
     const lvni_plan plan = PLAN(61, .batch_size = 16, .shards = 3, .cores = 2);
     int n;
     const uint64_t h = hash_run(&plain.base, &plan, 0, false, &n);
@@ -190,7 +197,8 @@ static void any_number_of_threads_gives_the_same_bytes(void **state)
     }
 }
 
-/* More shards without samples in a row than there are slots: they all fill at once, and nobody decodes. */
+/* More shards without samples in a row than there are slots: they all fill at once, and nobody
+ * decodes. */
 static void shards_without_samples_are_ready(void **state)
 {
     (void)state;
@@ -210,8 +218,8 @@ static void batches_follow_the_plan(void **state)
     (void)state;
     fake f = FAKE(61);
     const lvni_plan plan = PLAN(61, .batch_size = 16, .shards = 3);
-    lvni_loader *l = LOADER(.dataset = &f.base, .plan = &plan, .training = true, .seed = 4, .workers = 2,
-                            .epoch = 5, .step_in_epoch = 2, .max_epochs = 7);
+    lvni_loader *l = LOADER(.dataset = &f.base, .plan = &plan, .training = true, .seed = 4,
+                            .workers = 2, .epoch = 5, .step_in_epoch = 2, .max_epochs = 7);
     uint32_t order[61];
     int64_t step = 2;
     for (uint32_t epoch = 5; epoch < 7; epoch++, step = 0) {
@@ -248,7 +256,8 @@ static void batches_follow_the_plan(void **state)
     lvni_loader_destroy(l);
     /* a rank decodes its own shards only */
     const lvni_plan second = PLAN(61, .batch_size = 16, .shards = 3, .devices = 2, .rank = 1);
-    l = LOADER(.dataset = &f.base, .plan = &second, .training = true, .workers = 1, .max_epochs = 1);
+    l = LOADER(.dataset = &f.base, .plan = &second, .training = true, .workers = 1,
+               .max_epochs = 1);
     for (int i = 0; i < 4; i++) {
         const lvni_loader_batch *b = next(l);
         assert_int_equal(b->shard, 2);
@@ -274,7 +283,8 @@ static void evaluation_goes_through_in_order(void **state)
                 assert_int_equal(b->shard, chunk);
                 assert_int_equal(b->batch.size, chunk == 2 ? 2 : 4);
                 for (int64_t i = 0; i < b->batch.size; i++) {
-                    assert_int_equal(b->batch.sample[i], 3 * at++); /* the index in the whole list */
+                    /* the index in the whole list */
+                    assert_int_equal(b->batch.sample[i], 3 * at++);
                 }
                 if (chunk == 1) {
                     assert_int_equal(lvni_loader_rewind(l), LVN_ERR_INVALID);
@@ -321,10 +331,11 @@ static void unreadable_samples_are_left_out(void **state)
             assert_int_equal(lvn_last_error()->code, LVN_OK);
             lvni_str text = {0};
             assert_true(lvni_loader_report(l, &text) == (round == 0)); /* said once */
-            assert_string_equal(lvni_str_text(&text),
-                                round > 0 ? ""
-                                          : "6 unreadable samples left out (on_error=skip): b.jpg, e.jpg, "
-                                            "f.jpg, g.jpg, h.jpg, sample 9");
+            assert_string_equal(
+                lvni_str_text(&text),
+                round > 0 ? ""
+                          : "6 unreadable samples left out (on_error=skip): b.jpg, e.jpg, "
+                            "f.jpg, g.jpg, h.jpg, sample 9");
             lvni_str_free(&text);
             assert_int_equal(lvni_loader_get_stats(l).unreadable, 6); /* each once */
             assert_int_equal(lvni_loader_rewind(l), LVN_OK);
@@ -333,7 +344,8 @@ static void unreadable_samples_are_left_out(void **state)
     }
 }
 
-/* Two broken samples far apart in time: the later one in order fails at once, the earlier one late. */
+/* Two broken samples far apart in time: the later one in order fails at once, the earlier one
+ * late. */
 static void the_first_error_in_order_is_told(void **state)
 {
     (void)state;
@@ -372,8 +384,8 @@ static void batches_can_be_held_and_released_in_any_order(void **state)
     fake f = FAKE(100, .delay_us = 50);
     const lvni_plan plan = PLAN(100, .batch_size = 12, .shards = 4, .lanes = 3);
     for (int workers = 0; workers < 3; workers++) {
-        lvni_loader *l =
-            LOADER(.dataset = &f.base, .plan = &plan, .training = true, .seed = 2, .workers = workers);
+        lvni_loader *l = LOADER(.dataset = &f.base, .plan = &plan, .training = true, .seed = 2,
+                                .workers = workers);
         const int slots = lvni_loader_get_stats(l).slots;
         assert_true(slots >= 4 && slots < 20);
         const lvni_loader_batch *held[20] = {NULL};
@@ -383,11 +395,13 @@ static void batches_can_be_held_and_released_in_any_order(void **state)
             h[i] = mix_batch(1, held[i]);
         }
         const lvni_loader_batch *b = NULL;
-        assert_int_equal(lvni_loader_next(l, &b), LVN_ERR_INVALID); /* instead of waiting for ever */
+        /* instead of waiting for ever */
+        assert_int_equal(lvni_loader_next(l, &b), LVN_ERR_INVALID);
         lvni_loader_release(l, held[1]);
         for (int i = 0; i < 30; i++) { /* one slot is enough to go on */
             b = next(l);
-            assert_int_equal(b->step_in_epoch * 4 + b->shard, (slots + i) % (4 * plan.steps_per_epoch));
+            assert_int_equal(b->step_in_epoch * 4 + b->shard,
+                             (slots + i) % (4 * plan.steps_per_epoch));
             lvni_loader_release(l, b);
         }
         for (int i = slots - 1; i >= 0; i--) {
@@ -402,7 +416,8 @@ static void batches_can_be_held_and_released_in_any_order(void **state)
     }
 }
 
-/* Lanes ask for themselves: each batch goes to one of them, and each gets its own in ascending order. */
+/* Lanes ask for themselves: each batch goes to one of them, and each gets its own in ascending
+ * order. */
 typedef struct lane {
     lvni_loader *loader;
     pthread_t thread;
@@ -435,8 +450,8 @@ static void several_lanes_may_ask_at_once(void **state)
     for (int workers = 0; workers < 3; workers++) {
         _Atomic int taken[52] = {0};
         lane lanes[3];
-        lvni_loader *l =
-            LOADER(.dataset = &f.base, .plan = &plan, .training = true, .workers = workers, .max_epochs = 1);
+        lvni_loader *l = LOADER(.dataset = &f.base, .plan = &plan, .training = true,
+                                .workers = workers, .max_epochs = 1);
         for (int i = 0; i < 3; i++) {
             lanes[i] = (lane){.loader = l, .taken = taken};
             assert_int_equal(pthread_create(&lanes[i].thread, NULL, run_lane, &lanes[i]), 0);
@@ -461,7 +476,8 @@ static void it_can_be_destroyed_at_any_time(void **state)
     const lvni_plan plan = PLAN(500, .batch_size = 20, .shards = 2);
     const uint64_t live = lvni_alloc_get_stats(LVNI_TAG_DATA).live_bytes;
     for (int round = 0; round < 12; round++) {
-        lvni_loader *l = LOADER(.dataset = &f.base, .plan = &plan, .training = true, .workers = round % 4);
+        lvni_loader *l =
+            LOADER(.dataset = &f.base, .plan = &plan, .training = true, .workers = round % 4);
         for (int i = 0; i < round / 4; i++) {
             lvni_loader_release(l, next(l));
         }
@@ -493,7 +509,8 @@ static void memory_is_bounded_and_its_lack_is_survived(void **state)
     (void)state;
     fake f = FAKE(100);
     const lvni_plan plan = PLAN(100, .batch_size = 20, .shards = 5, .lanes = 2);
-    lvni_loader *l = LOADER(.dataset = &f.base, .plan = &plan, .training = true, .workers = 2, .ahead = 10);
+    lvni_loader *l =
+        LOADER(.dataset = &f.base, .plan = &plan, .training = true, .workers = 2, .ahead = 10);
     assert_int_equal(lvni_loader_get_stats(l).slots, 2 + 50);
     assert_int_equal(lvni_loader_get_stats(l).slot_bytes, 4 * (6 * 4 + 8));
     lvni_loader_destroy(l);
@@ -504,7 +521,8 @@ static void memory_is_bounded_and_its_lack_is_survived(void **state)
     l = LOADER(.dataset = &f.base, .plan = &plan, .training = true, .workers = 2, .max_bytes = 1);
     assert_int_equal(lvni_loader_get_stats(l).slots, 3);
     lvni_loader_destroy(l);
-    l = LOADER(.dataset = &f.base, .plan = &plan, .training = true, .whole_steps = true, .workers = 2, .max_bytes = 1);
+    l = LOADER(.dataset = &f.base, .plan = &plan, .training = true, .whole_steps = true,
+               .workers = 2, .max_bytes = 1);
     assert_int_equal(lvni_loader_get_stats(l).slots, 6); /* a whole step's, and one more */
     lvni_loader_destroy(l);
     l = LOADER(.dataset = &f.base, .plan = &plan, .training = true, .whole_steps = true);
@@ -516,7 +534,9 @@ static void memory_is_bounded_and_its_lack_is_survived(void **state)
     while (status == LVN_ERR_MEMORY) {
         lvni_alloc_fail_at(++k);
         status = lvni_loader_create(
-            &(lvni_loader_options){.dataset = &f.base, .plan = &plan, .training = true, .workers = 1}, &l);
+            &(lvni_loader_options){
+                .dataset = &f.base, .plan = &plan, .training = true, .workers = 1},
+            &l);
         lvni_alloc_fail_at(0);
         assert_true(status == LVN_OK || l == NULL);
         lvni_loader_destroy(l);
@@ -535,7 +555,8 @@ static void wrong_options_are_refused(void **state)
     lvni_loader_options o = {.dataset = &f.base, .plan = &plan, .training = true};
     assert_int_equal(lvni_loader_create(&o, &l), LVN_ERR_INVALID);
     assert_null(l);
-    assert_string_equal(lvn_last_error()->message, "dataset fake has 100 samples, the plan was made for 90");
+    assert_string_equal(lvn_last_error()->message,
+                        "dataset fake has 100 samples, the plan was made for 90");
     f.length = 90;
     o.workers = -1;
     assert_int_equal(lvni_loader_create(&o, &l), LVN_ERR_USAGE);

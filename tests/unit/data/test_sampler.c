@@ -1,5 +1,5 @@
-/* The order of an epoch: a permutation, the same as the independent Python program's, and the numbers of one
- * seed. */
+/* The order of an epoch: a permutation, the same as the independent Python program's, and the
+ * numbers of one seed. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -48,7 +48,8 @@ static void known_numbers(void **state)
     assert_memory_not_equal(order, other, sizeof order);
 }
 
-static void compare_with_python(uint32_t n, uint32_t batch, uint64_t seed, uint32_t epoch, uint32_t step)
+static void compare_with_python(uint32_t n, uint32_t batch, uint64_t seed, uint32_t epoch,
+                                uint32_t step)
 {
     char command[512];
     snprintf(command, sizeof command, "python3 '%s' %u %u %llu %u %u", LEVIN_ORDER_PY, n, batch,
@@ -83,7 +84,8 @@ static void an_independent_program_agrees(void **state)
     compare_with_python(1500, 1500, UINT64_MAX, UINT32_MAX, 0);
 }
 
-/* Numbers of users' datasets: figures of an independent program; each part of the key and the operation count. */
+/* Numbers of users' datasets: figures of an independent program; each part of the key and the
+ * operation count. */
 static void own_numbers_of_a_sample(void **state)
 {
     (void)state;

@@ -46,10 +46,14 @@ conv_data conv_data_make(const conv_case *c)
 {
     const int64_t oh = (c->h + 2 * c->padding - c->dilation * (c->k - 1) - 1) / c->stride + 1;
     const int64_t ow = (c->w + 2 * c->padding - c->dilation * (c->k - 1) - 1) / c->stride + 1;
-    const int64_t x[] = {c->n, c->h, c->w, c->i}, w[] = {c->o, c->k, c->k, c->i / c->groups}, b[] = {c->o},
-                  y[] = {c->n, oh, ow, c->o};
-    conv_data d = {.attr = {.stride = {c->stride, c->stride}, .padding = {c->padding, c->padding},
-                            .dilation = {c->dilation, c->dilation}, .groups = c->groups, .in_h = c->h, .in_w = c->w,
+    const int64_t x[] = {c->n, c->h, c->w, c->i}, w[] = {c->o, c->k, c->k, c->i / c->groups},
+                  b[] = {c->o}, y[] = {c->n, oh, ow, c->o};
+    conv_data d = {.attr = {.stride = {c->stride, c->stride},
+                            .padding = {c->padding, c->padding},
+                            .dilation = {c->dilation, c->dilation},
+                            .groups = c->groups,
+                            .in_h = c->h,
+                            .in_w = c->w,
                             .kernel = {c->k, c->k}}};
     d.x = filled(1, 4, x);
     d.w = filled_as(LVN_F32, 2, 4, w);
@@ -97,7 +101,8 @@ static lvn_status with_teams(lvni_kernel kernel, const lvni_args *args, int team
 
 lvn_status run_forward(conv_data *d, int team, bool bias)
 {
-    const lvni_args args = {.in = {d->x, d->w, bias ? d->b : NULL}, .out = {d->y}, .attr = &d->attr};
+    const lvni_args args = {
+        .in = {d->x, d->w, bias ? d->b : NULL}, .out = {d->y}, .attr = &d->attr};
     return with_teams(lvni_cpu_conv2d, &args, team, 1);
 }
 
@@ -113,7 +118,8 @@ lvn_status run_grad_weight(conv_data *d, int team, int wgrad_team)
     return with_teams(lvni_cpu_conv2d_grad_weight, &args, team, wgrad_team);
 }
 
-lvn_status run_matmul(lvn_tensor *a, lvn_tensor *b, lvn_tensor *y, bool trans_a, bool trans_b, int team, int wgrad_team)
+lvn_status run_matmul(lvn_tensor *a, lvn_tensor *b, lvn_tensor *y, bool trans_a, bool trans_b,
+                      int team, int wgrad_team)
 {
     const lvni_matmul_attr attr = {.trans_a = trans_a, .trans_b = trans_b};
     const lvni_args args = {.in = {a, b}, .out = {y}, .attr = &attr};

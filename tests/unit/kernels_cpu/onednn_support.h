@@ -9,13 +9,15 @@ typedef struct conv_case {
     int n, h, w, i, o, k, stride, padding, dilation, groups;
 } conv_case;
 
-/* What belongs to a case: filled inputs and room for every result. All released by conv_data_free. */
+/* What belongs to a case: filled inputs and room for every result. All released by
+ * conv_data_free. */
 typedef struct conv_data {
     lvni_conv_attr attr;
     lvn_tensor *x, *w, *b, *dy, *y, *dx, *dw, *db;
 } conv_data;
 
-/* The type of images and matrices that the functions below make, f32 at first; weights and biases of convolutions are always f32. */
+/* The type of images and matrices that the functions below make, f32 at first; weights and biases
+ * of convolutions are always f32. */
 extern lvn_dtype support_type;
 
 /* A tensor of support_type with values in [-1, 1) that depend on `seed` and the element only. */
@@ -31,6 +33,7 @@ uint64_t hash_of(const lvn_tensor *t);
 lvn_status run_forward(conv_data *d, int team, bool bias);
 lvn_status run_grad_input(conv_data *d, int team);
 lvn_status run_grad_weight(conv_data *d, int team, int wgrad_team);
-lvn_status run_matmul(lvn_tensor *a, lvn_tensor *b, lvn_tensor *y, bool trans_a, bool trans_b, int team, int wgrad_team);
+lvn_status run_matmul(lvn_tensor *a, lvn_tensor *b, lvn_tensor *y, bool trans_a, bool trans_b,
+                      int team, int wgrad_team);
 
 #endif

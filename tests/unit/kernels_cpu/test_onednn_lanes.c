@@ -1,5 +1,5 @@
-/* Lanes, and the copies of weights they share: right sums from two threads at once, one reorder per change of a parameter, no
- * allocation after warm-up, nothing left behind. */
+/* Lanes, and the copies of weights they share: right sums from two threads at once, one reorder per
+ * change of a parameter, no allocation after warm-up, nothing left behind. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

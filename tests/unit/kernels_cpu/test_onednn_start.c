@@ -1,6 +1,7 @@
-/* Hostile OpenMP variables. The test starts itself again with them set, as "child" with what to do: "clean" goes the way of
- * the command (start again without them), "library" the way of a host program (refuse when teams come out small). The child
- * prints a line; its exit code is the answer. */
+/* Hostile OpenMP variables. The test starts itself again with them set, as "child" with what to do:
+ * "clean" goes the way of the command (start again without them), "library" the way of a host
+ * program (refuse when teams come out small). The child prints a line; its exit code is the
+ * answer. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -35,9 +36,10 @@ static int child(char **argv)
 {
     if (strcmp(argv[2], "clean") == 0) {
         lvni_cpu_clean_environment(argv);
-        static const char *const gone[] = {"LEVIN_OMP_CLEANED", /* else our children would think that they are clean */
-                                           "OMP_THREAD_LIMIT", "OMP_DYNAMIC", "OMP_MAX_ACTIVE_LEVELS", "OMP_WAIT_POLICY",
-                                           "OMP_PROC_BIND", "GOMP_CPU_AFFINITY", "OMP_STACKSIZE"};
+        /* else our children would think that they are clean */
+        static const char *const gone[] = {
+            "LEVIN_OMP_CLEANED", "OMP_THREAD_LIMIT", "OMP_DYNAMIC",       "OMP_MAX_ACTIVE_LEVELS",
+            "OMP_WAIT_POLICY",   "OMP_PROC_BIND",    "GOMP_CPU_AFFINITY", "OMP_STACKSIZE"};
         for (size_t i = 0; i < sizeof gone / sizeof *gone; i++) {
             if (getenv(gone[i]) != NULL) {
                 return CHILD_WRONG;
@@ -55,7 +57,8 @@ static int child(char **argv)
     return gradient_hash() == strtoull(argv[3], NULL, 16) ? CHILD_OK : CHILD_WRONG;
 }
 
-/* Runs this program again with `settings` ("A=1 B=2") on top of a small environment; its exit code. */
+/* Runs this program again with `settings` ("A=1 B=2") on top of a small environment; its exit
+ * code. */
 static int run_child(const char *mode, const char *settings)
 {
     char text[256], hash[32], mode_text[16], *env[16] = {NULL}, *save = NULL;
@@ -64,7 +67,8 @@ static int run_child(const char *mode, const char *settings)
     snprintf(mode_text, sizeof mode_text, "%s", mode);
     snprintf(hash, sizeof hash, "%llx", (unsigned long long)gradient_hash());
     int n = 0;
-    for (char *word = strtok_r(text, " ", &save); word != NULL && n < 15; word = strtok_r(NULL, " ", &save)) {
+    for (char *word = strtok_r(text, " ", &save); word != NULL && n < 15;
+         word = strtok_r(NULL, " ", &save)) {
         env[n++] = word;
     }
     pid_t pid;
@@ -79,9 +83,15 @@ static void the_command_cleans_its_environment(void **state)
     (void)state;
     assert_int_equal(run_child("clean", "PATH=/bin"), CHILD_OK);
     assert_int_equal(run_child("clean", "OMP_THREAD_LIMIT=1"), CHILD_OK);
-    assert_int_equal(run_child("clean", "OMP_THREAD_LIMIT=1 OMP_DYNAMIC=true OMP_MAX_ACTIVE_LEVELS=0"), CHILD_OK);
-    assert_int_equal(run_child("clean", "OMP_NUM_THREADS=1 OMP_WAIT_POLICY=active OMP_PROC_BIND=true"), CHILD_OK);
-    assert_int_equal(run_child("clean", "GOMP_CPU_AFFINITY=0 GOMP_SPINCOUNT=infinity OMP_STACKSIZE=16k"), CHILD_OK);
+    assert_int_equal(
+        run_child("clean", "OMP_THREAD_LIMIT=1 OMP_DYNAMIC=true OMP_MAX_ACTIVE_LEVELS=0"),
+        CHILD_OK);
+    assert_int_equal(
+        run_child("clean", "OMP_NUM_THREADS=1 OMP_WAIT_POLICY=active OMP_PROC_BIND=true"),
+        CHILD_OK);
+    assert_int_equal(
+        run_child("clean", "GOMP_CPU_AFFINITY=0 GOMP_SPINCOUNT=infinity OMP_STACKSIZE=16k"),
+        CHILD_OK);
 }
 
 static void a_library_refuses_what_it_cannot_undo(void **state)
@@ -105,7 +115,8 @@ static void lower_instruction_sets_are_named(void **state)
 {
     (void)state;
     assert_non_null(strstr(lvni_cpu_describe(), "oneDNN "));
-    assert_int_equal(run_child("library", "LEVIN_CPU_ISA=v9"), CHILD_WRONG); /* refused, as LVN_ERR_USAGE */
+    /* refused, as LVN_ERR_USAGE */
+    assert_int_equal(run_child("library", "LEVIN_CPU_ISA=v9"), CHILD_WRONG);
 }
 
 /* The whole start takes about 1 ms on an idle machine; the bound leaves room for a busy one. */

@@ -1,5 +1,5 @@
-/* The oneDNN kernels compute what the formulas say: against plain loops in f64, over strides, paddings, dilations, groups,
- * odd channels, single rows, and sizes of zero. */
+/* The oneDNN kernels compute what the formulas say: against plain loops in f64, over strides,
+ * paddings, dilations, groups, odd channels, single rows, and sizes of zero. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -14,26 +14,30 @@
 
 static const conv_case cases[] = {
     /* n, h, w, i, o, k, stride, padding, dilation, groups */
-    {2, 9, 7, 3, 8, 3, 1, 1, 1, 1},   {1, 8, 8, 16, 32, 3, 2, 1, 1, 1}, {2, 6, 6, 32, 16, 1, 1, 0, 1, 1},
-    {1, 17, 19, 3, 16, 7, 2, 3, 1, 1}, {3, 7, 5, 5, 17, 3, 1, 1, 1, 1},  {2, 10, 10, 8, 12, 3, 1, 2, 2, 1},
-    {2, 8, 8, 16, 32, 3, 1, 1, 1, 4},  {1, 9, 9, 24, 24, 3, 2, 1, 1, 24}, {2, 8, 8, 6, 4, 1, 2, 0, 1, 2},
-    {1, 3, 3, 4, 4, 3, 1, 0, 1, 1},    {5, 4, 4, 64, 2, 3, 1, 1, 1, 1},
+    {2, 9, 7, 3, 8, 3, 1, 1, 1, 1},   {1, 8, 8, 16, 32, 3, 2, 1, 1, 1},
+    {2, 6, 6, 32, 16, 1, 1, 0, 1, 1}, {1, 17, 19, 3, 16, 7, 2, 3, 1, 1},
+    {3, 7, 5, 5, 17, 3, 1, 1, 1, 1},  {2, 10, 10, 8, 12, 3, 1, 2, 2, 1},
+    {2, 8, 8, 16, 32, 3, 1, 1, 1, 4}, {1, 9, 9, 24, 24, 3, 2, 1, 1, 24},
+    {2, 8, 8, 6, 4, 1, 2, 0, 1, 2},   {1, 3, 3, 4, 4, 3, 1, 0, 1, 1},
+    {5, 4, 4, 64, 2, 3, 1, 1, 1, 1},
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
 /* Calls visit(sum slot of y, of x, of w) for every product of the convolution. */
-static void each_product(const conv_case *c, const lvn_tensor *y, void (*visit)(void *, int64_t, int64_t, int64_t),
-                         void *job)
+static void each_product(const conv_case *c, const lvn_tensor *y,
+                         void (*visit)(void *, int64_t, int64_t, int64_t), void *job)
 {
     const int64_t oh = y->shape[1], ow = y->shape[2], ig = c->i / c->groups, og = c->o / c->groups;
     for (int64_t p = 0; p < c->n * oh * ow * c->o; p++) {
-        const int64_t o = p % c->o, q = p / c->o % ow, r = p / c->o / ow % oh, n = p / c->o / ow / oh;
+        const int64_t o = p % c->o, q = p / c->o % ow, r = p / c->o / ow % oh,
+                      n = p / c->o / ow / oh;
         for (int64_t t = 0; t < c->k * c->k * ig; t++) {
             const int64_t i = t % ig, kx = t / ig % c->k, ky = t / ig / c->k;
             const int64_t iy = r * c->stride - c->padding + ky * c->dilation;
             const int64_t ix = q * c->stride - c->padding + kx * c->dilation;
             if (iy >= 0 && iy < c->h && ix >= 0 && ix < c->w) {
-                visit(job, p, ((n * c->h + iy) * c->w + ix) * c->i + o / og * ig + i, o * c->k * c->k * ig + t);
+                visit(job, p, ((n * c->h + iy) * c->w + ix) * c->i + o / og * ig + i,
+                      o * c->k * c->k * ig + t);
             }
         }
     }
@@ -53,7 +57,8 @@ static void add_product(void *job, int64_t y, int64_t x, int64_t w)
 }
 
 /* Sums of up to some hundred products below 1: 2e-5 is ample, and a wrong term is off by tenths. */
-static void assert_close(const lvn_tensor *t, const double *expected, const char *what, size_t case_no)
+static void assert_close(const lvn_tensor *t, const double *expected, const char *what,
+                         size_t case_no)
 {
     const int64_t n = lvn_numel(t);
     for (int64_t i = 0; i < n; i++) {
@@ -71,7 +76,8 @@ static void convolutions_equal_loops(void **state)
     for (size_t k = 0; k < CASES; k++) {
         const conv_case *c = &cases[k];
         conv_data d = conv_data_make(c);
-        assert_true(lvn_numel(d.x) <= 1 << 15 && lvn_numel(d.y) <= 1 << 15 && lvn_numel(d.w) <= 1 << 15);
+        assert_true(lvn_numel(d.x) <= 1 << 15 && lvn_numel(d.y) <= 1 << 15 &&
+                    lvn_numel(d.w) <= 1 << 15);
         memset(&t, 0, sizeof t);
         t.d = &d;
         each_product(c, d.y, add_product, &t);
@@ -103,19 +109,23 @@ static void assert_second_half(const lvn_tensor *t, const lvn_tensor *half, cons
     for (int64_t i = 0; i < n; i++) {
         const double a = (double)LVNI_CF32(t)[n + i], b = (double)LVNI_CF32(half)[i];
         if (!(fabs(a - b) <= 1e-4 * (1 + fabs(b)))) {
-            fail_msg("%s[%lld] is %.9g in a batch of 60 and %.9g in one of 30", what, (long long)i, a, b);
+            fail_msg("%s[%lld] is %.9g in a batch of 60 and %.9g in one of 30", what, (long long)i,
+                     a, b);
         }
     }
 }
 
-/* Columns are made for 56 images of this shape at a time: the second block's images get their own results. */
+/* Columns are made for 56 images of this shape at a time: the second block's images get their own
+ * results. */
 static void images_beyond_a_block_are_not_forgotten(void **state)
 {
     (void)state;
     conv_data all = conv_data_make(&(conv_case){60, 8, 8, 512, 32, 3, 2, 1, 1, 1});
     conv_data half = conv_data_make(&(conv_case){30, 8, 8, 512, 32, 3, 2, 1, 1, 1});
-    memcpy(half.x->data, LVNI_F32(all.x) + lvn_numel(half.x), (size_t)lvn_numel(half.x) * sizeof(float));
-    memcpy(half.dy->data, LVNI_F32(all.dy) + lvn_numel(half.dy), (size_t)lvn_numel(half.dy) * sizeof(float));
+    memcpy(half.x->data, LVNI_F32(all.x) + lvn_numel(half.x),
+           (size_t)lvn_numel(half.x) * sizeof(float));
+    memcpy(half.dy->data, LVNI_F32(all.dy) + lvn_numel(half.dy),
+           (size_t)lvn_numel(half.dy) * sizeof(float));
     conv_data *each[] = {&all, &half};
     for (int i = 0; i < 2; i++) {
         fill(each[i]->y, 99);
@@ -130,8 +140,9 @@ static void images_beyond_a_block_are_not_forgotten(void **state)
 }
 
 /* w as a parameter, whose copies are shared, gives the bits it gives alone: y of x, dx of dy. */
-static void assert_shared_copies_are_right(lvn_status (*forward)(const lvni_args *), lvn_status (*backward)(const lvni_args *),
-                                           lvn_tensor *x, lvn_tensor *w, lvn_tensor *y, const lvni_conv_attr *attr)
+static void assert_shared_copies_are_right(lvn_status (*forward)(const lvni_args *),
+                                           lvn_status (*backward)(const lvni_args *), lvn_tensor *x,
+                                           lvn_tensor *w, lvn_tensor *y, const lvni_conv_attr *attr)
 {
     lvn_tensor *dx = lvn_tensor_create(x->dtype, x->ndim, x->shape);
     uint64_t seen[2][2];
@@ -147,24 +158,36 @@ static void assert_shared_copies_are_right(lvn_status (*forward)(const lvni_args
     lvn_release(dx);
 }
 
-/* Square weights: forward and backward choose the same layout, of the matrix and of its transpose. */
+/* Square weights: forward and backward choose the same layout, of the matrix and of its
+ * transpose. */
 static void square_parameters_are_not_mixed_up(void **state)
 {
     (void)state;
     static const lvn_dtype types[] = {LVN_F32, LVN_BF16};
-    const int64_t rows[] = {32, 64}, square[] = {64, 64}, images[] = {2, 4, 4, 64}, window[] = {64, 1, 1, 64}, small[] = {2, 3, 3, 32},
-                  nine[] = {288, 3, 3, 32}, many[] = {2, 3, 3, 288};
-    const lvni_conv_attr point = {.stride = {1, 1}, .dilation = {1, 1}, .groups = 1, .in_h = 4, .in_w = 4, .kernel = {1, 1}};
-    const lvni_conv_attr around = {.stride = {1, 1}, .padding = {1, 1}, .dilation = {1, 1}, .groups = 1, .in_h = 3, .in_w = 3, .kernel = {3, 3}};
+    const int64_t rows[] = {32, 64}, square[] = {64, 64}, images[] = {2, 4, 4, 64},
+                  window[] = {64, 1, 1, 64}, small[] = {2, 3, 3, 32}, nine[] = {288, 3, 3, 32},
+                  many[] = {2, 3, 3, 288};
+    const lvni_conv_attr point = {
+        .stride = {1, 1}, .dilation = {1, 1}, .groups = 1, .in_h = 4, .in_w = 4, .kernel = {1, 1}};
+    const lvni_conv_attr around = {.stride = {1, 1},
+                                   .padding = {1, 1},
+                                   .dilation = {1, 1},
+                                   .groups = 1,
+                                   .in_h = 3,
+                                   .in_w = 3,
+                                   .kernel = {3, 3}};
     for (int t = 0; t < (lvni_cpu_has_bf16() ? 2 : 1); t++) {
         support_type = types[t];
-        lvn_tensor *x = filled(1, 2, rows), *y = filled(2, 2, rows), *image = filled(3, 4, images), *result = filled(4, 4, images),
-                   *few = filled(5, 4, small), *wide = filled(6, 4, many);
+        lvn_tensor *x = filled(1, 2, rows), *y = filled(2, 2, rows), *image = filled(3, 4, images),
+                   *result = filled(4, 4, images), *few = filled(5, 4, small),
+                   *wide = filled(6, 4, many);
         support_type = LVN_F32;
         lvn_tensor *w = filled(7, 2, square), *w1 = filled(8, 4, window), *w9 = filled(9, 4, nine);
         assert_shared_copies_are_right(lvni_cpu_linear, lvni_cpu_linear_grad_input, x, w, y, NULL);
-        assert_shared_copies_are_right(lvni_cpu_conv2d, lvni_cpu_conv2d_grad_input, image, w1, result, &point);
-        assert_shared_copies_are_right(lvni_cpu_conv2d, lvni_cpu_conv2d_grad_input, few, w9, wide, &around);
+        assert_shared_copies_are_right(lvni_cpu_conv2d, lvni_cpu_conv2d_grad_input, image, w1,
+                                       result, &point);
+        assert_shared_copies_are_right(lvni_cpu_conv2d, lvni_cpu_conv2d_grad_input, few, w9, wide,
+                                       &around);
         lvn_tensor *all[] = {x, y, image, result, few, wide, w, w1, w9};
         for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
             lvn_release(all[i]);
@@ -175,14 +198,16 @@ static void square_parameters_are_not_mixed_up(void **state)
 static void products_equal_loops(void **state)
 {
     (void)state;
-    static const int64_t sizes[][3] = {{1, 1, 1}, {1, 10, 128}, {5, 10, 128}, {33, 17, 65}, {128, 10, 32}, {64, 48, 300}};
+    static const int64_t sizes[][3] = {{1, 1, 1},    {1, 10, 128},  {5, 10, 128},
+                                       {33, 17, 65}, {128, 10, 32}, {64, 48, 300}};
     static double y[128 * 64];
     for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++) {
         const int64_t m = sizes[k][0], n = sizes[k][1], depth = sizes[k][2], ys[] = {m, n};
         lvn_tensor *out = lvn_tensor_create(LVN_F32, 2, ys);
         for (int form = 0; form < 4; form++) {
             const bool ta = (form & 1) != 0, tb = (form & 2) != 0;
-            const int64_t as[] = {ta ? depth : m, ta ? m : depth}, bs[] = {tb ? n : depth, tb ? depth : n};
+            const int64_t as[] = {ta ? depth : m, ta ? m : depth},
+                          bs[] = {tb ? n : depth, tb ? depth : n};
             lvn_tensor *a = filled(1, 2, as), *b = filled(2, 2, bs);
             for (int64_t p = 0; p < m * n; p++) {
                 y[p] = 0;
@@ -201,21 +226,24 @@ static void products_equal_loops(void **state)
     }
 }
 
-/* x (2, 3), w (2, 3), b (2) by hand; then the gradients of w and b for dy = ((1, 10), (100, 1000)). */
+/* x (2, 3), w (2, 3), b (2) by hand; then the gradients of w and b for dy = ((1, 10), (100,
+ * 1000)). */
 static void linear_by_hand(void **state)
 {
     (void)state;
-    float xs[] = {1, 2, 3, 4, 5, 6}, ws[] = {1, 0, -1, 2, 1, 0}, bs[] = {10, 20}, dys[] = {1, 10, 100, 1000};
+    float xs[] = {1, 2, 3, 4, 5, 6}, ws[] = {1, 0, -1, 2, 1, 0}, bs[] = {10, 20},
+          dys[] = {1, 10, 100, 1000};
     const int64_t s23[] = {2, 3}, s22[] = {2, 2}, s2[] = {2};
     lvn_tensor *x = lvn_tensor_wrap(xs, LVN_F32, 2, s23), *w = lvn_tensor_wrap(ws, LVN_F32, 2, s23),
-               *b = lvn_tensor_wrap(bs, LVN_F32, 1, s2), *dy = lvn_tensor_wrap(dys, LVN_F32, 2, s22),
-               *y = lvn_tensor_create(LVN_F32, 2, s22), *dw = lvn_tensor_create(LVN_F32, 2, s23),
-               *db = lvn_tensor_create(LVN_F32, 1, s2);
+               *b = lvn_tensor_wrap(bs, LVN_F32, 1, s2),
+               *dy = lvn_tensor_wrap(dys, LVN_F32, 2, s22), *y = lvn_tensor_create(LVN_F32, 2, s22),
+               *dw = lvn_tensor_create(LVN_F32, 2, s23), *db = lvn_tensor_create(LVN_F32, 1, s2);
     assert_int_equal(lvni_cpu_linear(&(lvni_args){.in = {x, w, b}, .out = {y}}), LVN_OK);
     assert_memory_equal(y->data, ((const float[]){8, 24, 8, 33}), 16);
     assert_int_equal(lvni_cpu_linear(&(lvni_args){.in = {x, w}, .out = {y}}), LVN_OK);
     assert_memory_equal(y->data, ((const float[]){-2, 4, -2, 13}), 16);
-    assert_int_equal(lvni_cpu_linear_grad_weight(&(lvni_args){.in = {dy, x}, .out = {dw, db}}), LVN_OK);
+    assert_int_equal(lvni_cpu_linear_grad_weight(&(lvni_args){.in = {dy, x}, .out = {dw, db}}),
+                     LVN_OK);
     assert_memory_equal(dw->data, ((const float[]){401, 502, 603, 4010, 5020, 6030}), 24);
     assert_memory_equal(db->data, ((const float[]){101, 1010}), 8);
     lvn_tensor *all[] = {x, w, b, dy, y, dw, db};
@@ -233,7 +261,8 @@ static void empty_batches_are_fine(void **state)
                *dw = filled(1, 2, s23), *db = filled(2, 1, s2), *w = filled(3, 2, s23),
                *y = lvn_tensor_create(LVN_F32, 2, y0);
     assert_int_equal(lvni_cpu_linear(&(lvni_args){.in = {x, w}, .out = {y}}), LVN_OK);
-    assert_int_equal(lvni_cpu_linear_grad_weight(&(lvni_args){.in = {dy, x}, .out = {dw, db}}), LVN_OK);
+    assert_int_equal(lvni_cpu_linear_grad_weight(&(lvni_args){.in = {dy, x}, .out = {dw, db}}),
+                     LVN_OK);
     assert_memory_equal(dw->data, ((const float[6]){0}), 24);
     assert_memory_equal(db->data, ((const float[2]){0}), 8);
     lvn_tensor *all[] = {x, dy, dw, db, w, y};

@@ -1,5 +1,5 @@
-/* The own vector kernels against the f64 loops of the ref backend, case by case, and what the ops promise about NaN, ties and
- * bad labels, with numbers worked out by hand. */
+/* The own vector kernels against the f64 loops of the ref backend, case by case, and what the ops
+ * promise about NaN, ties and bad labels, with numbers worked out by hand. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -88,13 +88,15 @@ static void nan_is_the_largest_and_the_first_maximum_wins(void **state)
 {
     (void)state;
     const float x[] = {1, 5, 5, 2, 3, NAN, 9, NAN, -4, -INFINITY, -4, -7};
-    lvni_args args = {.in = {floats(2, (int64_t[]){3, 4}, x)}, .attr = &(lvni_axes_attr){.mask = 2}};
+    lvni_args args = {.in = {floats(2, (int64_t[]){3, 4}, x)},
+                      .attr = &(lvni_axes_attr){.mask = 2}};
     assert_int_equal(lvni_run(LVNI_OP_max, &args, 3), LVN_OK);
     assert_true(at(args.out[0], 0) == 5.0 && at(args.out[1], 0) == 1.0);
     assert_true(isnan(at(args.out[0], 1)) && at(args.out[1], 1) == 1.0);
     assert_true(at(args.out[0], 2) == -4.0 && at(args.out[1], 2) == 0.0);
     vec_release(&args);
-    lvni_args columns = {.in = {floats(2, (int64_t[]){3, 4}, x)}, .attr = &(lvni_axes_attr){.mask = 1}};
+    lvni_args columns = {.in = {floats(2, (int64_t[]){3, 4}, x)},
+                         .attr = &(lvni_axes_attr){.mask = 1}};
     assert_int_equal(lvni_run(LVNI_OP_max, &columns, 3), LVN_OK);
     assert_true(at(columns.out[0], 0) == 3.0 && at(columns.out[1], 0) == 1.0);
     assert_true(isnan(at(columns.out[0], 1)) && at(columns.out[1], 1) == 1.0);
@@ -102,7 +104,8 @@ static void nan_is_the_largest_and_the_first_maximum_wins(void **state)
     vec_release(&columns);
 }
 
-/* Channel c of 20: the same picture, so that vector and tail are both seen. 2x2 windows of a 2 x 4 picture. */
+/* Channel c of 20: the same picture, so that vector and tail are both seen. 2x2 windows of a 2 x 4
+ * picture. */
 static void pooling_of_nan_and_ties(void **state)
 {
     (void)state;
@@ -131,7 +134,7 @@ static void bad_labels_are_named(void **state)
     (void)state;
     lvni_args args = {.in = {floats(2, (int64_t[]){2, 3}, (const float[]){1, 2, 3, 4, 5, 6}),
                              lvn_tensor_create(LVN_I64, 1, (int64_t[]){2})},
-                       .attr = &(lvni_class_loss_attr){.ignore = -100}};
+                      .attr = &(lvni_class_loss_attr){.ignore = -100}};
     ((int64_t *)args.in[1]->data)[1] = 3;
     assert_int_equal(lvni_run(LVNI_OP_cross_entropy, &args, 3), LVN_ERR_INVALID);
     assert_non_null(strstr(lvn_last_error()->message, "row 1 is 3"));
@@ -139,7 +142,8 @@ static void bad_labels_are_named(void **state)
     vec_release(&args);
 }
 
-/* softmax of (0, ln 3) is (1/4, 3/4); a row of huge values does not overflow; a NaN fills its row only. */
+/* softmax of (0, ln 3) is (1/4, 3/4); a row of huge values does not overflow; a NaN fills its row
+ * only. */
 static void softmax_by_hand(void **state)
 {
     (void)state;

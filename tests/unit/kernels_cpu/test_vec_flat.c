@@ -1,5 +1,5 @@
-/* Flat-buffer kernels of the optimizer: against the formulas of SGD and AdamW in double precision over several steps, and
- * against numbers worked out by hand. */
+/* Flat-buffer kernels of the optimizer: against the formulas of SGD and AdamW in double precision
+ * over several steps, and against numbers worked out by hand. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -59,21 +59,35 @@ static void sgd_follows_the_formula(void **state)
 {
     (void)state;
     check_sgd((lvni_flat_sgd_params){.lr = 0.1, .grad_scale = 1}, false);
-    check_sgd((lvni_flat_sgd_params){.lr = 0.1, .weight_decay = 0.01, .grad_scale = 0.125, .clip_value = 0.1}, false);
-    check_sgd((lvni_flat_sgd_params){.lr = 0.1, .momentum = 0.9, .weight_decay = 1e-4, .grad_scale = 1}, true);
-    check_sgd((lvni_flat_sgd_params){.lr = 0.1, .momentum = 0.9, .dampening = 0.3, .grad_scale = 2}, true);
-    check_sgd((lvni_flat_sgd_params){.lr = 0.1, .momentum = 0.9, .grad_scale = 1, .nesterov = true}, true);
-    check_sgd((lvni_flat_sgd_params){.lr = 0.5, .weight_decay = 0.1, .grad_scale = 1, .trust = 0.03}, false);
-    check_sgd((lvni_flat_sgd_params){.lr = 0.5, .momentum = 0.9, .weight_decay = 0.1, .grad_scale = 1, .trust = 0.03}, true);
+    check_sgd(
+        (lvni_flat_sgd_params){
+            .lr = 0.1, .weight_decay = 0.01, .grad_scale = 0.125, .clip_value = 0.1},
+        false);
+    check_sgd(
+        (lvni_flat_sgd_params){.lr = 0.1, .momentum = 0.9, .weight_decay = 1e-4, .grad_scale = 1},
+        true);
+    check_sgd((lvni_flat_sgd_params){.lr = 0.1, .momentum = 0.9, .dampening = 0.3, .grad_scale = 2},
+              true);
+    check_sgd((lvni_flat_sgd_params){.lr = 0.1, .momentum = 0.9, .grad_scale = 1, .nesterov = true},
+              true);
+    check_sgd(
+        (lvni_flat_sgd_params){.lr = 0.5, .weight_decay = 0.1, .grad_scale = 1, .trust = 0.03},
+        false);
+    check_sgd(
+        (lvni_flat_sgd_params){
+            .lr = 0.5, .momentum = 0.9, .weight_decay = 0.1, .grad_scale = 1, .trust = 0.03},
+        true);
 }
 
-/* w 1, g 0.5, lr 0.1, momentum 0.9, decay 0.1: g' 0.6, buf 0.6, w 0.94; then g' 0.594, buf 1.134, w 0.8266. */
+/* w 1, g 0.5, lr 0.1, momentum 0.9, decay 0.1: g' 0.6, buf 0.6, w 0.94; then g' 0.594, buf 1.134, w
+ * 0.8266. */
 static void sgd_by_hand(void **state)
 {
     (void)state;
     float w = 1.0f, buffer = 7.0f;
     const float g = 0.5f;
-    lvni_flat_sgd_params p = {.lr = 0.1, .momentum = 0.9, .weight_decay = 0.1, .grad_scale = 1, .first_step = true};
+    lvni_flat_sgd_params p = {
+        .lr = 0.1, .momentum = 0.9, .weight_decay = 0.1, .grad_scale = 1, .first_step = true};
     lvni_flat_sgd(&w, &g, &buffer, 1, &p);
     assert_true(fabs((double)w - 0.94) < 1e-7 && fabs((double)buffer - 0.6) < 1e-7);
     p.first_step = false;
@@ -114,8 +128,13 @@ static void check_adamw(lvni_flat_adamw_params p)
 static void adamw_follows_the_formula(void **state)
 {
     (void)state;
-    const lvni_flat_adamw_params base = {.lr = 0.01, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.1,
-                                         .grad_scale = 1, .decoupled = true};
+    const lvni_flat_adamw_params base = {.lr = 0.01,
+                                         .beta1 = 0.9,
+                                         .beta2 = 0.999,
+                                         .eps = 1e-8,
+                                         .weight_decay = 0.1,
+                                         .grad_scale = 1,
+                                         .decoupled = true};
     check_adamw(base);
     lvni_flat_adamw_params p = base;
     p.decoupled = false;
@@ -126,15 +145,21 @@ static void adamw_follows_the_formula(void **state)
     check_adamw(p);
 }
 
-/* First step of AdamW: m / correction1 = g, sqrt(v / correction2) = |g|, so w = w (1 - lr decay) - lr sign(g):
- * 2 (1 - 0.1 * 0.5) - 0.1 = 1.8, m 0.3, v 0.009. */
+/* First step of AdamW: m / correction1 = g, sqrt(v / correction2) = |g|, so w = w (1 - lr decay) -
+ * lr sign(g): 2 (1 - 0.1 * 0.5) - 0.1 = 1.8, m 0.3, v 0.009. */
 static void adamw_by_hand(void **state)
 {
     (void)state;
     float w = 2.0f, m = 0.0f, v = 0.0f;
     const float g = 3.0f;
-    const lvni_flat_adamw_params p = {.lr = 0.1, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.5,
-                                      .correction1 = 1.0 - 0.9, .correction2 = 1.0 - 0.999, .grad_scale = 1,
+    const lvni_flat_adamw_params p = {.lr = 0.1,
+                                      .beta1 = 0.9,
+                                      .beta2 = 0.999,
+                                      .eps = 1e-8,
+                                      .weight_decay = 0.5,
+                                      .correction1 = 1.0 - 0.9,
+                                      .correction2 = 1.0 - 0.999,
+                                      .grad_scale = 1,
                                       .decoupled = true};
     lvni_flat_adamw(&w, &g, &m, &v, 1, &p);
     assert_true(fabs((double)w - 1.8) < 3e-7);
@@ -201,9 +226,12 @@ static void lerp_moves_towards_the_other(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sgd_follows_the_formula),   cmocka_unit_test(sgd_by_hand),
-        cmocka_unit_test(adamw_follows_the_formula), cmocka_unit_test(adamw_by_hand),
-        cmocka_unit_test(sums_of_squares),           cmocka_unit_test(the_tree_is_the_tree),
+        cmocka_unit_test(sgd_follows_the_formula),
+        cmocka_unit_test(sgd_by_hand),
+        cmocka_unit_test(adamw_follows_the_formula),
+        cmocka_unit_test(adamw_by_hand),
+        cmocka_unit_test(sums_of_squares),
+        cmocka_unit_test(the_tree_is_the_tree),
         cmocka_unit_test(add_is_added_element_by_element),
         cmocka_unit_test(lerp_moves_towards_the_other),
     };

@@ -1,5 +1,6 @@
-/* The law for the own vector kernels: the bits of every case are the same for teams of 1, 2 and 3, for aligned and
- * misaligned memory, and for every instruction set (this program runs itself again with LEVIN_CPU_ISA set). */
+/* The law for the own vector kernels: the bits of every case are the same for teams of 1, 2 and 3,
+ * for aligned and misaligned memory, and for every instruction set (this program runs itself again
+ * with LEVIN_CPU_ISA set). */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -63,9 +64,20 @@ static uint64_t print_of_flat(int lead)
         memory[lead + i] = lvni_rng_uniform(&rng, (uint64_t)i);
     }
     float *w = memory + lead, *g = w + FLAT_N, *m = g + FLAT_N, *v = m + FLAT_N, *u = v + FLAT_N;
-    const lvni_flat_adamw_params adamw = {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01,
-                                          .correction1 = 0.1, .correction2 = 1e-3, .grad_scale = 0.7, .decoupled = true};
-    const lvni_flat_sgd_params sgd = {.lr = 0.1, .momentum = 0.9, .weight_decay = 1e-4, .grad_scale = 1, .clip_value = 0.9,
+    const lvni_flat_adamw_params adamw = {.lr = 1e-3,
+                                          .beta1 = 0.9,
+                                          .beta2 = 0.999,
+                                          .eps = 1e-8,
+                                          .weight_decay = 0.01,
+                                          .correction1 = 0.1,
+                                          .correction2 = 1e-3,
+                                          .grad_scale = 0.7,
+                                          .decoupled = true};
+    const lvni_flat_sgd_params sgd = {.lr = 0.1,
+                                      .momentum = 0.9,
+                                      .weight_decay = 1e-4,
+                                      .grad_scale = 1,
+                                      .clip_value = 0.9,
                                       .trust = 0.3};
     lvni_flat_adamw(w, g, m, v, FLAT_N, &adamw);
     lvni_flat_sgd(w, g, u, FLAT_N, &sgd);
@@ -100,7 +112,8 @@ static void assert_same(const prints *a, const prints *b, const char *what)
     assert_int_equal(a->n, b->n);
     for (int i = 0; i < a->n; i++) {
         if (a->of[i] != b->of[i]) {
-            print_error("%s: other bits with %s\n", i < vec_case_count ? vec_cases[i].name : "flat buffers", what);
+            print_error("%s: other bits with %s\n",
+                        i < vec_case_count ? vec_cases[i].name : "flat buffers", what);
             bad++;
         }
     }
@@ -110,13 +123,15 @@ static void assert_same(const prints *a, const prints *b, const char *what)
 static void the_team_and_alignment_decide_nothing(void **state)
 {
     (void)state;
-    const prints one = take_prints(1, false), two = take_prints(2, false), three = take_prints(3, true);
+    const prints one = take_prints(1, false), two = take_prints(2, false),
+                 three = take_prints(3, true);
     assert_same(&one, &two, "a team of 2");
     assert_same(&one, &three, "a team of 3 and misaligned memory");
     assert_true(one.of[0] != one.of[1]); /* the print sees its data */
 }
 
-/* The prints of this program under another instruction set. False when the machine does not have it. */
+/* The prints of this program under another instruction set. False when the machine does not have
+ * it. */
 static bool prints_of(const char *isa, prints *p)
 {
     int end[2];

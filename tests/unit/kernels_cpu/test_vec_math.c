@@ -1,5 +1,6 @@
-/* exp, log, tanh, erf, pow of the vector kernels against libm in double precision, and their edges. The bounds are what
- * tpl_math.h and tpl_curves.h promise. Normal random numbers against core/rng.h. */
+/* exp, log, tanh, erf, pow of the vector kernels against libm in double precision, and their edges.
+ * The bounds are what tpl_math.h and tpl_curves.h promise. Normal random numbers against
+ * core/rng.h. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -30,7 +31,8 @@ static double ulps(float got, double exact)
 }
 
 /* The largest error over every stride-th float in [first, last] (bit patterns). */
-static double worst(lvni_unary_id id, double (*exact)(double), uint32_t first, uint32_t last, uint32_t stride)
+static double worst(lvni_unary_id id, double (*exact)(double), uint32_t first, uint32_t last,
+                    uint32_t stride)
 {
     float x[BATCH], y[BATCH];
     double bad = 0.0;
@@ -56,7 +58,8 @@ static double worst(lvni_unary_id id, double (*exact)(double), uint32_t first, u
 static void exp_is_as_exact_as_promised(void **state)
 {
     (void)state;
-    const double positive = worst(LVNI_UNARY_exp, exp, 0x00800000u, 0x42b17217u, 509); /* to 88.7228 */
+    /* to 88.7228 */
+    const double positive = worst(LVNI_UNARY_exp, exp, 0x00800000u, 0x42b17217u, 509);
     const double negative = worst(LVNI_UNARY_exp, exp, 0x80800000u, 0xc2d00000u, 509); /* to -104 */
     print_message("exp: %.3f ulp above 0, %.3f below\n", positive, negative);
     assert_true(positive < 1.03 && negative < 1.03);
@@ -75,9 +78,12 @@ static void log_is_as_exact_as_promised(void **state)
 static void tanh_and_erf_are_as_exact_as_promised(void **state)
 {
     (void)state;
-    const double tanh_all = worst(LVNI_UNARY_tanh, tanh, 0x00800000u, 0x41200000u, 307), tanh_below = worst(LVNI_UNARY_tanh, tanh, 0xbe000000u, 0xc1200000u, 101);
-    const double erf_all = worst(LVNI_UNARY_erf, erf, 0x00800000u, 0x40a00000u, 307), erf_below = worst(LVNI_UNARY_erf, erf, 0xbe000000u, 0xc0a00000u, 101);
-    print_message("tanh: %.3f ulp above 0, %.3f below; erf: %.3f, %.3f\n", tanh_all, tanh_below, erf_all, erf_below);
+    const double tanh_all = worst(LVNI_UNARY_tanh, tanh, 0x00800000u, 0x41200000u, 307),
+                 tanh_below = worst(LVNI_UNARY_tanh, tanh, 0xbe000000u, 0xc1200000u, 101);
+    const double erf_all = worst(LVNI_UNARY_erf, erf, 0x00800000u, 0x40a00000u, 307),
+                 erf_below = worst(LVNI_UNARY_erf, erf, 0xbe000000u, 0xc0a00000u, 101);
+    print_message("tanh: %.3f ulp above 0, %.3f below; erf: %.3f, %.3f\n", tanh_all, tanh_below,
+                  erf_all, erf_below);
     assert_true(tanh_all < 2.0 && tanh_below < 2.0 && tanh_all > 0.4);
     assert_true(erf_all < 2.0 && erf_below < 2.0 && erf_all > 0.4);
 }
@@ -129,15 +135,20 @@ static void pow_is_as_exact_as_promised(void **state)
 static void pow_has_the_special_values_of_c(void **state)
 {
     (void)state;
-    static const float values[] = {0.0f, -0.0f, 1.0f, -1.0f, 2.0f, -2.0f, 3.0f, -3.0f, 0.5f, -0.5f, -1.5f, 8388609.0f, -16777216.0f, 16777217.0f,
-                                   1e30f, -1e30f, INFINITY, -INFINITY, NAN};
+    static const float values[] = {0.0f,   -0.0f,      1.0f,         -1.0f,       2.0f,
+                                   -2.0f,  3.0f,       -3.0f,        0.5f,        -0.5f,
+                                   -1.5f,  8388609.0f, -16777216.0f, 16777217.0f, 1e30f,
+                                   -1e30f, INFINITY,   -INFINITY,    NAN};
     const size_t n = sizeof values / sizeof *values;
     for (size_t i = 0; i < n * n; i++) {
         const float x = values[i / n], y = values[i % n], want = powf(x, y), got = power(x, y);
-        const bool same = (isnan(want) && isnan(got)) || (want == got && signbit(want) == signbit(got)) || fabsf(got - want) <= 1e-6f * fabsf(want) ||
+        const bool same = (isnan(want) && isnan(got)) ||
+                          (want == got && signbit(want) == signbit(got)) ||
+                          fabsf(got - want) <= 1e-6f * fabsf(want) ||
                           (fabsf(want) < 0x1p-126f && got == 0.0f && signbit(want) == signbit(got));
         if (!same) {
-            fail_msg("pow(%g, %g) is %g, must be %g", (double)x, (double)y, (double)got, (double)want);
+            fail_msg("pow(%g, %g) is %g, must be %g", (double)x, (double)y, (double)got,
+                     (double)want);
         }
     }
 }
@@ -171,13 +182,18 @@ static void edges(void **state)
     assert_true(isnan(one(LVNI_UNARY_log, -1.0f)));
     assert_true(isnan(one(LVNI_UNARY_log, NAN)));
     assert_true(isnan(one(LVNI_UNARY_log, -INFINITY)));
-    assert_true(one(LVNI_UNARY_tanh, INFINITY) == 1.0f && one(LVNI_UNARY_tanh, -INFINITY) == -1.0f && isnan(one(LVNI_UNARY_tanh, NAN)));
-    assert_true(one(LVNI_UNARY_erf, INFINITY) == 1.0f && one(LVNI_UNARY_erf, -INFINITY) == -1.0f && isnan(one(LVNI_UNARY_erf, NAN)));
+    assert_true(one(LVNI_UNARY_tanh, INFINITY) == 1.0f &&
+                one(LVNI_UNARY_tanh, -INFINITY) == -1.0f && isnan(one(LVNI_UNARY_tanh, NAN)));
+    assert_true(one(LVNI_UNARY_erf, INFINITY) == 1.0f && one(LVNI_UNARY_erf, -INFINITY) == -1.0f &&
+                isnan(one(LVNI_UNARY_erf, NAN)));
     assert_true(signbit(one(LVNI_UNARY_tanh, -0.0f)) && signbit(one(LVNI_UNARY_erf, -0.0f)));
-    assert_true(one(LVNI_UNARY_sigmoid, -1000.0f) == 0.0f && one(LVNI_UNARY_sigmoid, 1000.0f) == 1.0f);
-    assert_true(one(LVNI_UNARY_softplus, 1000.0f) == 1000.0f && one(LVNI_UNARY_softplus, -1000.0f) == 0.0f);
+    assert_true(one(LVNI_UNARY_sigmoid, -1000.0f) == 0.0f &&
+                one(LVNI_UNARY_sigmoid, 1000.0f) == 1.0f);
+    assert_true(one(LVNI_UNARY_softplus, 1000.0f) == 1000.0f &&
+                one(LVNI_UNARY_softplus, -1000.0f) == 0.0f);
     assert_true(one(LVNI_UNARY_gelu, 1e30f) == 1e30f && one(LVNI_UNARY_gelu, -1e30f) == 0.0f);
-    assert_true(one(LVNI_UNARY_gelu_tanh, 1e30f) == 1e30f && one(LVNI_UNARY_gelu_tanh, -1e30f) == 0.0f);
+    assert_true(one(LVNI_UNARY_gelu_tanh, 1e30f) == 1e30f &&
+                one(LVNI_UNARY_gelu_tanh, -1e30f) == 0.0f);
     assert_true(isnan(one(LVNI_UNARY_relu, NAN)));
     assert_true(one(LVNI_UNARY_relu, -INFINITY) == 0.0f);
     assert_true(isnan(one(LVNI_UNARY_sqrt, -1.0f)));
@@ -198,7 +214,8 @@ static void normal_numbers_are_those_of_the_rng(void **state)
             const double deviation = k % 2 == 0 ? 1.0 : 0.037;
             tables[i]->normal(y, first, sizes[k], deviation, &rng);
             for (int64_t e = 0; e < sizes[k]; e++) {
-                assert_true(y[e] == (float)(lvni_rng_normal(&rng, (uint64_t)(first + e)) * deviation));
+                assert_true(y[e] ==
+                            (float)(lvni_rng_normal(&rng, (uint64_t)(first + e)) * deviation));
             }
         }
         if (tables[i] == lvni_cpu_isa()) {
@@ -210,7 +227,8 @@ static void normal_numbers_are_those_of_the_rng(void **state)
 static int setup(void **state)
 {
     (void)state;
-    return lvni_ctx_get() == NULL ? -1 : 0; /* flushes denormals, as in every thread that computes */
+    /* flushes denormals, as in every thread that computes */
+    return lvni_ctx_get() == NULL ? -1 : 0;
 }
 
 int main(void)

@@ -5,28 +5,57 @@
 #include <string.h>
 
 static const lvni_scale_attr SCALE = {.mul = 1.7, .add = -0.3};
-static const lvni_axes_attr AXES_ALL = {.mask = 0xfu}, AXES_12 = {.mask = 6u}, AXIS_0 = {.mask = 1u};
-static const lvni_axes_attr AXIS_1 = {.mask = 2u, .keepdim = true}, AXIS_2 = {.mask = 4u}, AXES_02 = {.mask = 5u};
+static const lvni_axes_attr AXES_ALL = {.mask = 0xfu}, AXES_12 = {.mask = 6u},
+                            AXIS_0 = {.mask = 1u};
+static const lvni_axes_attr AXIS_1 = {.mask = 2u, .keepdim = true}, AXIS_2 = {.mask = 4u},
+                            AXES_02 = {.mask = 5u};
 static const lvni_axes_attr AXES_135 = {.mask = 0x2au};
-static const lvni_shape_attr TO_17 = {.ndim = 1, .shape = {17}}, TO_COLUMN = {.ndim = 2, .shape = {300, 1}};
-static const lvni_shape_attr TO_MIXED = {.ndim = 3, .shape = {1, 40, 1}}, TO_4D = {.ndim = 4, .shape = {6, 5, 9, 33}};
+static const lvni_shape_attr TO_17 = {.ndim = 1, .shape = {17}},
+                             TO_COLUMN = {.ndim = 2, .shape = {300, 1}};
+static const lvni_shape_attr TO_MIXED = {.ndim = 3, .shape = {1, 40, 1}},
+                             TO_4D = {.ndim = 4, .shape = {6, 5, 9, 33}};
 static const lvni_shape_attr TO_SCALAR = {.ndim = 0};
-static const lvni_shape_attr GRAD_ROWS = {.ndim = 2, .shape = {70, 19}}, GRAD_MIDDLE = {.ndim = 3, .shape = {4, 7, 37}};
+static const lvni_shape_attr GRAD_ROWS = {.ndim = 2, .shape = {70, 19}},
+                             GRAD_MIDDLE = {.ndim = 3, .shape = {4, 7, 37}};
 static const lvni_pool_attr POOL_22 = {.kernel = {2, 2}, .stride = {2, 2}, .in_h = 16, .in_w = 16};
 static const lvni_pool_attr POOL_ODD = {.kernel = {2, 2}, .stride = {2, 2}, .in_h = 15, .in_w = 13};
-static const lvni_pool_attr POOL_33 = {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}, .in_h = 17, .in_w = 14};
-static const lvni_pool_attr POOL_32 = {.kernel = {3, 2}, .stride = {1, 2}, .padding = {0, 1}, .in_h = 9, .in_w = 8};
+static const lvni_pool_attr POOL_33 = {
+    .kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}, .in_h = 17, .in_w = 14};
+static const lvni_pool_attr POOL_32 = {
+    .kernel = {3, 2}, .stride = {1, 2}, .padding = {0, 1}, .in_h = 9, .in_w = 8};
 static const lvni_norm_attr EPS = {.eps = 1e-5};
 static const lvni_norm_attr EPS_RELU = {.eps = 1e-5, .relu = true};
 static const lvni_class_loss_attr LOSS = {.ignore = -100};
-static const lvni_dropout_attr DROP = {.p = 0.3, .rng = {.key = {{0x12345678u, 0x9abcdef0u}}, .a = 7, .b = 3, .c = 1}};
+static const lvni_dropout_attr DROP = {
+    .p = 0.3, .rng = {.key = {{0x12345678u, 0x9abcdef0u}}, .a = 7, .b = 3, .c = 1}};
 
-#define N(...) {.kind = 'n', .ndim = sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), .shape = {__VA_ARGS__}}
-#define P(...) {.kind = 'p', .ndim = sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), .shape = {__VA_ARGS__}}
-#define L(below, ...) \
-    {.kind = 'l', .ndim = sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), .shape = {__VA_ARGS__}, .limit = (below)}
-#define W(...) {.kind = 'w', .ndim = sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), .shape = {__VA_ARGS__}}
-#define SCALAR {.kind = 'n', .ndim = 0}
+#define N(...)                                                                                     \
+    {                                                                                              \
+        .kind = 'n', .ndim = sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), .shape = {        \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
+    }
+#define P(...)                                                                                     \
+    {                                                                                              \
+        .kind = 'p', .ndim = sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), .shape = {        \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
+    }
+#define L(below, ...)                                                                              \
+    {                                                                                              \
+        .kind = 'l', .ndim = sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t),                   \
+        .shape = {__VA_ARGS__}, .limit = (below)                                                   \
+    }
+#define W(...)                                                                                     \
+    {                                                                                              \
+        .kind = 'w', .ndim = sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), .shape = {        \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
+    }
+#define SCALAR                                                                                     \
+    {                                                                                              \
+        .kind = 'n', .ndim = 0                                                                     \
+    }
 
 const vec_case vec_cases[] = {
     {"add, same shape", LVNI_OP_add, {N(7, 5, 1001), N(7, 5, 1001)}, NULL, 1e-6, 0},
@@ -73,42 +102,138 @@ const vec_case vec_cases[] = {
     {"max_pool2d 2x2, 21 channels", LVNI_OP_max_pool2d, {N(3, 15, 13, 21)}, &POOL_ODD, 0, 0},
     {"max_pool2d 3x3 with padding", LVNI_OP_max_pool2d, {N(3, 17, 14, 37)}, &POOL_33, 0, 0},
     {"max_pool2d 3x2, 3 channels", LVNI_OP_max_pool2d, {N(3, 9, 8, 3)}, &POOL_32, 0, 0},
-    {"max_pool2d_grad 2x2, 64 channels", LVNI_OP_max_pool2d_grad, {N(3, 8, 8, 64), W(3, 8, 8, 64)}, &POOL_22, 1e-6, 0},
-    {"max_pool2d_grad 2x2, 21 channels", LVNI_OP_max_pool2d_grad, {N(3, 7, 6, 21), W(3, 7, 6, 21)}, &POOL_ODD, 1e-6, 0},
-    {"max_pool2d_grad 3x3", LVNI_OP_max_pool2d_grad, {N(3, 9, 7, 37), W(3, 9, 7, 37)}, &POOL_33, 1e-6, 0},
-    {"max_pool2d_grad 3x2", LVNI_OP_max_pool2d_grad, {N(3, 7, 5, 3), W(3, 7, 5, 3)}, &POOL_32, 1e-6, 0},
-    {"batch_norm_train, 64 channels", LVNI_OP_batch_norm_train, {N(4, 15, 15, 64), P(64), N(64)}, &EPS, 5e-6, 0},
-    {"batch_norm_train, 3 channels", LVNI_OP_batch_norm_train, {N(4, 55, 55, 3), P(3), N(3)}, &EPS, 5e-6, 0},
-    {"batch_norm_train, 17 channels", LVNI_OP_batch_norm_train, {N(1021, 17), P(17), N(17)}, &EPS, 5e-6, 0},
-    {"batch_norm_train, 600 channels", LVNI_OP_batch_norm_train, {N(70, 600), P(600), N(600)}, &EPS, 5e-6, 0},
-    {"batch_norm_train, far mean", LVNI_OP_batch_norm_train, {N(4, 33, 33, 20), P(20), N(20)}, &EPS, 2e-4, 1000},
-    {"batch_norm_train_grad, 64 channels", LVNI_OP_batch_norm_train_grad,
-     {N(4, 15, 15, 64), N(4, 15, 15, 64), P(64), N(64), P(64), N(64)}, &EPS, 1e-5, 0},
-    {"batch_norm_train_grad, 3 channels", LVNI_OP_batch_norm_train_grad,
-     {N(4, 55, 55, 3), N(4, 55, 55, 3), P(3), N(3), P(3), N(3)}, &EPS, 1e-5, 0},
-    {"batch_norm_train_grad, 17 channels", LVNI_OP_batch_norm_train_grad,
-     {N(1021, 17), N(1021, 17), P(17), N(17), P(17), N(17)}, &EPS, 1e-5, 0},
-    {"batch_norm_eval", LVNI_OP_batch_norm_eval, {N(4, 33, 33, 20), P(20), N(20), N(20), P(20)}, &EPS, 2e-6, 0},
-    {"batch_norm_eval_grad", LVNI_OP_batch_norm_eval_grad,
-     {N(4, 33, 33, 20), N(4, 33, 33, 20), P(20), N(20), P(20), N(20)}, &EPS, 1e-5, 0},
-    {"batch_norm_train, relu", LVNI_OP_batch_norm_train, {N(4, 15, 15, 64), P(64), N(64)}, &EPS_RELU, 5e-6, 0},
-    {"batch_norm_train, residual, relu, 100 channels", LVNI_OP_batch_norm_train,
-     {N(4, 15, 15, 100), P(100), N(100), N(4, 15, 15, 100)}, &EPS_RELU, 5e-6, 0},
-    {"batch_norm_train_grad, relu", LVNI_OP_batch_norm_train_grad,
-     {N(4, 15, 15, 64), N(4, 15, 15, 64), P(64), N(64), P(64), N(64)}, &EPS_RELU, 1e-5, 0},
-    {"batch_norm_train_grad, residual, relu, 600 channels", LVNI_OP_batch_norm_train_grad,
-     {N(70, 600), N(70, 600), P(600), N(600), P(600), N(600), N(70, 600)}, &EPS_RELU, 1e-5, 0},
-    {"batch_norm_train_grad, residual, relu, 5 channels", LVNI_OP_batch_norm_train_grad,
-     {N(3000, 5), N(3000, 5), P(5), N(5), P(5), N(5), N(3000, 5)}, &EPS_RELU, 1e-5, 0},
-    {"batch_norm_eval_grad, relu", LVNI_OP_batch_norm_eval_grad,
-     {N(4, 33, 33, 20), N(4, 33, 33, 20), P(20), N(20), P(20), N(20)}, &EPS_RELU, 1e-5, 0},
+    {"max_pool2d_grad 2x2, 64 channels",
+     LVNI_OP_max_pool2d_grad,
+     {N(3, 8, 8, 64), W(3, 8, 8, 64)},
+     &POOL_22,
+     1e-6,
+     0},
+    {"max_pool2d_grad 2x2, 21 channels",
+     LVNI_OP_max_pool2d_grad,
+     {N(3, 7, 6, 21), W(3, 7, 6, 21)},
+     &POOL_ODD,
+     1e-6,
+     0},
+    {"max_pool2d_grad 3x3",
+     LVNI_OP_max_pool2d_grad,
+     {N(3, 9, 7, 37), W(3, 9, 7, 37)},
+     &POOL_33,
+     1e-6,
+     0},
+    {"max_pool2d_grad 3x2",
+     LVNI_OP_max_pool2d_grad,
+     {N(3, 7, 5, 3), W(3, 7, 5, 3)},
+     &POOL_32,
+     1e-6,
+     0},
+    {"batch_norm_train, 64 channels",
+     LVNI_OP_batch_norm_train,
+     {N(4, 15, 15, 64), P(64), N(64)},
+     &EPS,
+     5e-6,
+     0},
+    {"batch_norm_train, 3 channels",
+     LVNI_OP_batch_norm_train,
+     {N(4, 55, 55, 3), P(3), N(3)},
+     &EPS,
+     5e-6,
+     0},
+    {"batch_norm_train, 17 channels",
+     LVNI_OP_batch_norm_train,
+     {N(1021, 17), P(17), N(17)},
+     &EPS,
+     5e-6,
+     0},
+    {"batch_norm_train, 600 channels",
+     LVNI_OP_batch_norm_train,
+     {N(70, 600), P(600), N(600)},
+     &EPS,
+     5e-6,
+     0},
+    {"batch_norm_train, far mean",
+     LVNI_OP_batch_norm_train,
+     {N(4, 33, 33, 20), P(20), N(20)},
+     &EPS,
+     2e-4,
+     1000},
+    {"batch_norm_train_grad, 64 channels",
+     LVNI_OP_batch_norm_train_grad,
+     {N(4, 15, 15, 64), N(4, 15, 15, 64), P(64), N(64), P(64), N(64)},
+     &EPS,
+     1e-5,
+     0},
+    {"batch_norm_train_grad, 3 channels",
+     LVNI_OP_batch_norm_train_grad,
+     {N(4, 55, 55, 3), N(4, 55, 55, 3), P(3), N(3), P(3), N(3)},
+     &EPS,
+     1e-5,
+     0},
+    {"batch_norm_train_grad, 17 channels",
+     LVNI_OP_batch_norm_train_grad,
+     {N(1021, 17), N(1021, 17), P(17), N(17), P(17), N(17)},
+     &EPS,
+     1e-5,
+     0},
+    {"batch_norm_eval",
+     LVNI_OP_batch_norm_eval,
+     {N(4, 33, 33, 20), P(20), N(20), N(20), P(20)},
+     &EPS,
+     2e-6,
+     0},
+    {"batch_norm_eval_grad",
+     LVNI_OP_batch_norm_eval_grad,
+     {N(4, 33, 33, 20), N(4, 33, 33, 20), P(20), N(20), P(20), N(20)},
+     &EPS,
+     1e-5,
+     0},
+    {"batch_norm_train, relu",
+     LVNI_OP_batch_norm_train,
+     {N(4, 15, 15, 64), P(64), N(64)},
+     &EPS_RELU,
+     5e-6,
+     0},
+    {"batch_norm_train, residual, relu, 100 channels",
+     LVNI_OP_batch_norm_train,
+     {N(4, 15, 15, 100), P(100), N(100), N(4, 15, 15, 100)},
+     &EPS_RELU,
+     5e-6,
+     0},
+    {"batch_norm_train_grad, relu",
+     LVNI_OP_batch_norm_train_grad,
+     {N(4, 15, 15, 64), N(4, 15, 15, 64), P(64), N(64), P(64), N(64)},
+     &EPS_RELU,
+     1e-5,
+     0},
+    {"batch_norm_train_grad, residual, relu, 600 channels",
+     LVNI_OP_batch_norm_train_grad,
+     {N(70, 600), N(70, 600), P(600), N(600), P(600), N(600), N(70, 600)},
+     &EPS_RELU,
+     1e-5,
+     0},
+    {"batch_norm_train_grad, residual, relu, 5 channels",
+     LVNI_OP_batch_norm_train_grad,
+     {N(3000, 5), N(3000, 5), P(5), N(5), P(5), N(5), N(3000, 5)},
+     &EPS_RELU,
+     1e-5,
+     0},
+    {"batch_norm_eval_grad, relu",
+     LVNI_OP_batch_norm_eval_grad,
+     {N(4, 33, 33, 20), N(4, 33, 33, 20), P(20), N(20), P(20), N(20)},
+     &EPS_RELU,
+     1e-5,
+     0},
     {"softmax, 10 classes", LVNI_OP_softmax, {N(1203, 10)}, NULL, 2e-6, 0},
     {"softmax, long rows", LVNI_OP_softmax, {N(7, 5003)}, NULL, 2e-6, 0},
     {"softmax_grad", LVNI_OP_softmax_grad, {N(31, 1203), P(31, 1203)}, NULL, 2e-6, 0},
     {"log_softmax", LVNI_OP_log_softmax, {N(21, 1203)}, NULL, 2e-6, 0},
     {"log_softmax_grad", LVNI_OP_log_softmax_grad, {N(51, 203), N(51, 203)}, NULL, 3e-6, 0},
     {"cross_entropy", LVNI_OP_cross_entropy, {N(1000, 37), L(37, 1000)}, &LOSS, 2e-6, 5},
-    {"cross_entropy_grad", LVNI_OP_cross_entropy_grad, {SCALAR, N(1000, 37), N(1000, 2), L(37, 1000)}, &LOSS, 2e-6, 0},
+    {"cross_entropy_grad",
+     LVNI_OP_cross_entropy_grad,
+     {SCALAR, N(1000, 37), N(1000, 2), L(37, 1000)},
+     &LOSS,
+     2e-6,
+     0},
     {"dropout", LVNI_OP_dropout, {N(50003)}, &DROP, 1e-6, 0},
     {"accuracy", LVNI_OP_accuracy, {N(1000, 4), L(4, 1000)}, NULL, 1e-7, 0},
 };
@@ -117,7 +242,8 @@ const int vec_case_count = (int)(sizeof vec_cases / sizeof *vec_cases);
 /* Values are floats in both types, so that both backends see the same numbers. */
 static double value_of(const vec_case *c, int input, char kind, uint64_t e)
 {
-    const lvni_rng rng = {.key = {{(uint32_t)(c - vec_cases), (uint32_t)input}}, .a = 1, .b = 2, .c = 3};
+    const lvni_rng rng = {
+        .key = {{(uint32_t)(c - vec_cases), (uint32_t)input}}, .a = 1, .b = 2, .c = 3};
     if (kind == 'p') {
         return (double)(0.5f + lvni_rng_uniform(&rng, e));
     }
@@ -162,8 +288,10 @@ static lvn_tensor *make_places(const vec_case *c, int input)
     for (int64_t e = 0; t != NULL && e < lvn_numel(t);) {
         const int64_t pixel = e / in->shape[3] % (in->shape[1] * in->shape[2]);
         const uint32_t k = lvni_rng_u32(&rng, draw++) % (uint32_t)(p->kernel[0] * p->kernel[1]);
-        const int64_t h = pixel / in->shape[2] * p->stride[0] - p->padding[0] + k / (uint32_t)p->kernel[1];
-        const int64_t w = pixel % in->shape[2] * p->stride[1] - p->padding[1] + k % (uint32_t)p->kernel[1];
+        const int64_t h =
+            pixel / in->shape[2] * p->stride[0] - p->padding[0] + k / (uint32_t)p->kernel[1];
+        const int64_t w =
+            pixel % in->shape[2] * p->stride[1] - p->padding[1] + k % (uint32_t)p->kernel[1];
         if (h >= 0 && h < p->in_h && w >= 0 && w < p->in_w) {
             ((uint8_t *)t->data)[e++] = (uint8_t)k;
         }

@@ -11,11 +11,12 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const uuids[] = {"GPU-aa10", "GPU-aa20", "GPU-bb30", "GPU-cc40", NULL, NULL, NULL, NULL};
+static const char *const uuids[] = {"GPU-aa10", "GPU-aa20", "GPU-bb30", "GPU-cc40",
+                                    NULL,       NULL,       NULL,       NULL};
 
 typedef struct row {
     const char *spec;
-    const char *want; /* "cuda 0,1", "cpu 2"; or the sentence of the error */
+    const char *want;  /* "cuda 0,1", "cpu 2"; or the sentence of the error */
     const char *value; /* of CUDA_VISIBLE_DEVICES */
     int physical;      /* devices of the machine; 0 stands for 4, -1 for none */
     lvni_accelerator accelerator;
@@ -30,9 +31,18 @@ static void told(const row *r, lvni_str *out, lvni_notices *notices)
     static const char *const names[] = {"auto", "cpu", "cuda", "sim"};
     lvni_visible v = {.n = 0};
     lvni_device_choice c = {.n = 0};
-    const lvni_device_request request = {.key = r->gpus ? "gpus" : "devices", .spec = r->spec, .accelerator = r->accelerator, .gpus = r->gpus,
-                                         .allow_shared = r->shared, .launched = r->launched, .nproc = r->nproc};
-    lvn_status s = lvni_visible_make(r->value, r->physical == 0 ? 4 : r->physical < 0 ? 0 : r->physical, uuids, &v);
+    const lvni_device_request request = {.key = r->gpus ? "gpus" : "devices",
+                                         .spec = r->spec,
+                                         .accelerator = r->accelerator,
+                                         .gpus = r->gpus,
+                                         .allow_shared = r->shared,
+                                         .launched = r->launched,
+                                         .nproc = r->nproc};
+    lvn_status s = lvni_visible_make(r->value,
+                                     r->physical == 0  ? 4
+                                     : r->physical < 0 ? 0
+                                                       : r->physical,
+                                     uuids, &v);
     s = s != LVN_OK ? s : lvni_device_choose(&request, &v, notices, &c);
     if (s != LVN_OK) {
         lvni_str_append(out, lvn_last_error()->message);
@@ -62,7 +72,9 @@ static void check(const row *rows, size_t n)
         lvni_notices notices = {.error = 0};
         told(&rows[i], &out, &notices);
         if (strcmp(lvni_str_text(&out), rows[i].want) != 0) {
-            fail_msg("devices=%s: got '%s', want '%s'", rows[i].spec != NULL ? rows[i].spec : "(none)", lvni_str_text(&out), rows[i].want);
+            fail_msg("devices=%s: got '%s', want '%s'",
+                     rows[i].spec != NULL ? rows[i].spec : "(none)", lvni_str_text(&out),
+                     rows[i].want);
         }
         lvni_str_free(&out);
         lvni_notices_free(&notices);
@@ -71,9 +83,9 @@ static void check(const row *rows, size_t n)
 #define CHECK(rows) check(rows, sizeof(rows) / sizeof *(rows))
 
 /* A row; the fields after the two are optional. */
-#define R(text, wanted, ...)                         \
-    {                                                \
-        .spec = (text), .want = (wanted), __VA_ARGS__ \
+#define R(text, wanted, ...)                                                                       \
+    {                                                                                              \
+        .spec = (text), .want = (wanted), __VA_ARGS__                                              \
     }
 
 static void which_devices(void **state)
@@ -128,8 +140,10 @@ static void within_the_visible(void **state)
         R("all", "CUDA_VISIBLE_DEVICES=0,0 names 0 twice", .value = "0,0"),
         R("all", "CUDA_VISIBLE_DEVICES=2,GPU-bb names GPU-bb twice", .value = "2,GPU-bb"),
         R("2", "sim 0,1", .value = "3,1,0", .accelerator = LVNI_ACCELERATOR_SIM, .shown = "3,1"),
-        R("3", "devices 3: only 2 devices are visible; visible: 0-1 (CUDA_VISIBLE_DEVICES=0,1)", .value = "0,1"),
-        R("[2]", "devices [2]: there is no device 2; visible: 0-1 (CUDA_VISIBLE_DEVICES=3,2)", .value = "3,2", .accelerator = LVNI_ACCELERATOR_SIM),
+        R("3", "devices 3: only 2 devices are visible; visible: 0-1 (CUDA_VISIBLE_DEVICES=0,1)",
+          .value = "0,1"),
+        R("[2]", "devices [2]: there is no device 2; visible: 0-1 (CUDA_VISIBLE_DEVICES=3,2)",
+          .value = "3,2", .accelerator = LVNI_ACCELERATOR_SIM),
     };
     CHECK(rows);
 }
@@ -141,26 +155,38 @@ static void mistakes(void **state)
         R("5", "devices 5: only 4 devices are visible; visible: 0-3"),
         R("2", "devices 2: only 1 device is visible; visible: 0", .physical = 1),
         R("[4]", "devices [4]: there is no device 4; visible: 0-3"),
-        R("[1,1]", "devices [1,1]: device 1 stands there twice; allow_shared_device=true lets ranks share one; visible: 0-3"),
+        R("[1,1]", "devices [1,1]: device 1 stands there twice; allow_shared_device=true lets "
+                   "ranks share one; visible: 0-3"),
         R("[]", "devices []: the list names no device; visible: 0-3"),
         R(",", "devices ,: the list names no device; visible: 0-3"),
         R("-2", "devices -2: a number of devices is 1 or more, and -1 means all; visible: 0-3"),
         R("[0,-1]", "devices [0,-1]: -1 is not the index of a device; visible: 0-3"),
         R("0", "devices 0: give at least 1; to use no GPU say accelerator=cpu (--accelerator cpu)"),
-        R("0", "devices 0: give at least 1; devices=1 is one rank on the CPU (accelerator=cpu)", .accelerator = LVNI_ACCELERATOR_CPU),
-        R("", "devices : the value is empty; give all, a number, or a list such as 0,2; visible: 0-3"),
-        R("a", "devices a: cannot read 'a' as a number; give all, a number, a list such as 0,2, or the beginning of a UUID; visible: 0-3"),
-        R("1.5", "devices 1.5: cannot read '1.5' as a number; give all, a number, a list such as 0,2, or the beginning of a UUID; visible: 0-3"),
-        R("--1", "devices --1: cannot read '--1' as a number; give all, a number, a list such as 0,2, or the beginning of a UUID; visible: 0-3"),
-        R("99999999999", "devices 99999999999: cannot read '99999999999' as a number; give all, a number, a list such as 0,2, or the beginning of a "
-                        "UUID; visible: 0-3"),
-        R("1,x", "devices 1,x: cannot read 'x' as a number or the beginning of a UUID; visible: 0-3"),
+        R("0", "devices 0: give at least 1; devices=1 is one rank on the CPU (accelerator=cpu)",
+          .accelerator = LVNI_ACCELERATOR_CPU),
+        R("",
+          "devices : the value is empty; give all, a number, or a list such as 0,2; visible: 0-3"),
+        R("a", "devices a: cannot read 'a' as a number; give all, a number, a list such as 0,2, or "
+               "the beginning of a UUID; visible: 0-3"),
+        R("1.5", "devices 1.5: cannot read '1.5' as a number; give all, a number, a list such as "
+                 "0,2, or the beginning of a UUID; visible: 0-3"),
+        R("--1", "devices --1: cannot read '--1' as a number; give all, a number, a list such as "
+                 "0,2, or the beginning of a UUID; visible: 0-3"),
+        R("99999999999", "devices 99999999999: cannot read '99999999999' as a number; give all, a "
+                         "number, a list such as 0,2, or the beginning of a "
+                         "UUID; visible: 0-3"),
+        R("1,x",
+          "devices 1,x: cannot read 'x' as a number or the beginning of a UUID; visible: 0-3"),
         R("[1,3", "devices [1,3: the brackets do not match; visible: 0-3"),
         R("1]", "devices 1]: the brackets do not match; visible: 0-3"),
         R("[", "devices [: the brackets do not match; visible: 0-3"),
-        R("GPU-zz", "devices GPU-zz: no visible device has a UUID that begins with GPU-zz; visible: 0-3"),
+        R("GPU-zz",
+          "devices GPU-zz: no visible device has a UUID that begins with GPU-zz; visible: 0-3"),
         R("GPU-aa", "devices GPU-aa: both GPU-aa10 and GPU-aa20 begin with GPU-aa; visible: 0-3"),
-        R("[0,1]", "devices [0,1]: the list has 2 devices, but 3 processes are asked for (--nproc); visible: 0-3", .nproc = 3),
+        R("[0,1]",
+          "devices [0,1]: the list has 2 devices, but 3 processes are asked for (--nproc); "
+          "visible: 0-3",
+          .nproc = 3),
     };
     CHECK(rows);
 }
@@ -177,9 +203,15 @@ static void cpu(void **state)
         R("3", "cpu 3", .physical = -1),
         R("2", "cpu 2", .value = ""),
         R("0", "cpu 1", .gpus = true),
-        R("0", "gpus 0: 0 asks for the CPU, and accelerator for GPUs", .gpus = true, .accelerator = LVNI_ACCELERATOR_CUDA),
-        R("[0,1]", "devices [0,1]: a list names GPUs, and on the CPU a number says how many ranks: devices=2", .accelerator = LVNI_ACCELERATOR_CPU),
-        R("3,", "devices 3,: a list names GPUs, and on the CPU a number says how many ranks: devices=1", .accelerator = LVNI_ACCELERATOR_CPU),
+        R("0", "gpus 0: 0 asks for the CPU, and accelerator for GPUs", .gpus = true,
+          .accelerator = LVNI_ACCELERATOR_CUDA),
+        R("[0,1]",
+          "devices [0,1]: a list names GPUs, and on the CPU a number says how many ranks: "
+          "devices=2",
+          .accelerator = LVNI_ACCELERATOR_CPU),
+        R("3,",
+          "devices 3,: a list names GPUs, and on the CPU a number says how many ranks: devices=1",
+          .accelerator = LVNI_ACCELERATOR_CPU),
     };
     CHECK(rows);
 }
@@ -191,7 +223,8 @@ static void one_device_shown(void **state)
     static const row rows[] = {
         R("2", "cuda 0,0", .physical = 1, .launched = true),
         R("[0,1]", "cuda 0,0", .physical = 1, .launched = true),
-        R("3", "devices 3: only 2 devices are visible; visible: 0-1", .physical = 2, .launched = true),
+        R("3", "devices 3: only 2 devices are visible; visible: 0-1", .physical = 2,
+          .launched = true),
     };
     CHECK(rows);
 }
@@ -212,17 +245,24 @@ static void no_gpu_where_one_is_asked_for(void **state)
         lvni_device_choice c = {.n = 7};
         lvni_notices n = {.error = 0};
         assert_int_equal(lvni_visible_make("", 4, NULL, &v), LVN_OK);
-        const lvni_device_request request = {.key = "devices", .spec = rows[i].spec, .accelerator = rows[i].accelerator, .gpus = rows[i].gpus, .env = env};
+        const lvni_device_request request = {.key = "devices",
+                                             .spec = rows[i].spec,
+                                             .accelerator = rows[i].accelerator,
+                                             .gpus = rows[i].gpus,
+                                             .env = env};
         assert_int_equal(lvni_device_choose(&request, &v, &n, &c), LVN_ERR_NOT_FOUND);
         assert_int_equal(c.n, 7); /* untouched */
         assert_int_equal(n.error, 106);
         assert_int_equal(lvni_notices_exit(&n), LVNI_EXIT_RESOURCE);
         const char *text = lvni_str_text(&n.text);
-        assert_non_null(strstr(text, "levin: error E106: GPUs are asked for, but this process sees none: CUDA_VISIBLE_DEVICES is empty\n"));
+        assert_non_null(strstr(text, "levin: error E106: GPUs are asked for, but this process sees "
+                                     "none: CUDA_VISIBLE_DEVICES is empty\n"));
         assert_non_null(strstr(text, "  found: CUDA_VISIBLE_DEVICES=\n"));
         assert_non_null(strstr(text, "  found: SLURM_GPUS_ON_NODE=2\n"));
         assert_non_null(strstr(text, "  found: SLURM_JOB_GPUS is not set\n"));
-        assert_non_null(strstr(text, "  fix: under Slurm ask for them: #SBATCH --gpus-per-node=D (or --gres=gpu:D)\n"));
+        assert_non_null(strstr(
+            text,
+            "  fix: under Slurm ask for them: #SBATCH --gpus-per-node=D (or --gres=gpu:D)\n"));
         lvni_notices_free(&n);
         lvni_visible_free(&v);
     }
@@ -255,8 +295,10 @@ static void out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(which_devices),    cmocka_unit_test(within_the_visible),            cmocka_unit_test(mistakes),      cmocka_unit_test(cpu),
-        cmocka_unit_test(one_device_shown), cmocka_unit_test(no_gpu_where_one_is_asked_for), cmocka_unit_test(out_of_memory),
+        cmocka_unit_test(which_devices),    cmocka_unit_test(within_the_visible),
+        cmocka_unit_test(mistakes),         cmocka_unit_test(cpu),
+        cmocka_unit_test(one_device_shown), cmocka_unit_test(no_gpu_where_one_is_asked_for),
+        cmocka_unit_test(out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

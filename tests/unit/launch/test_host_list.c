@@ -1,5 +1,5 @@
-/* Host lists and tasks per node, row by row; random lists against the rule written down as nested loops, and, where Slurm is installed
- * with a configuration, against its own command. */
+/* Host lists and tasks per node, row by row; random lists against the rule written down as nested
+ * loops, and, where Slurm is installed with a configuration, against its own command. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -75,7 +75,8 @@ static void lists(void **state)
         {" \t\na\n", "a"},
         {"m9g-1-[3-4]", "m9g-1-3 m9g-1-4"},
         {"compute-permanent-node-[583,752,801,869]",
-         "compute-permanent-node-583 compute-permanent-node-752 compute-permanent-node-801 compute-permanent-node-869"},
+         "compute-permanent-node-583 compute-permanent-node-752 compute-permanent-node-801 "
+         "compute-permanent-node-869"},
         {"node[1-2]-ib", "node1-ib node2-ib"},
         {"g[1-2]-ib[0-1]", "g1-ib0 g1-ib1 g2-ib0 g2-ib1"},
         {"node[1-2].cluster.local", "node1.cluster.local node2.cluster.local"},
@@ -126,16 +127,18 @@ static void mistakes(void **state)
         assert_int_equal(lvni_hosts_expand(&h, rows[i].list, &n), LVN_ERR_USAGE);
         assert_int_equal(n.error, 112);
         char head[64];
-        snprintf(head, sizeof head, "levin: error E112: bad host list, column %d: ", rows[i].column);
+        snprintf(head, sizeof head,
+                 "levin: error E112: bad host list, column %d: ", rows[i].column);
         const char *text = lvni_str_text(&n.text), *line = strchr(text, '\n');
-        if (line == NULL || strncmp(text, head, strlen(head)) != 0 || strstr(text, rows[i].reason) == NULL) {
+        if (line == NULL || strncmp(text, head, strlen(head)) != 0 ||
+            strstr(text, rows[i].reason) == NULL) {
             fail_msg("%s: %s", rows[i].list, text);
             return;
         }
         const char *caret = strchr(line + 1, '^'), *second = strchr(line + 1, '\n');
         assert_true(caret != NULL && second != NULL && caret > second);
         assert_int_equal(caret - (second + 1), 9 + rows[i].column - 1); /* behind "  found: " */
-        assert_int_equal(h.n, 1); /* as it was */
+        assert_int_equal(h.n, 1);                                       /* as it was */
         assert_string_equal(lvni_hosts_name(&h, 0), "kept");
         lvni_hosts_free(&h);
         lvni_notices_free(&n);
@@ -153,7 +156,8 @@ static void the_caret_of_a_long_list(void **state)
         lvni_str_printf(&list, "%snode[%d-%d]", i > 0 ? "," : "", i, i == 700 ? 1 : i + 1);
     }
     assert_int_equal(lvni_hosts_expand(&h, lvni_str_text(&list), &n), LVN_ERR_USAGE);
-    const char *found = strstr(lvni_str_text(&n.text), "  found: ..."), *line = found == NULL ? NULL : strchr(found, '\n');
+    const char *found = strstr(lvni_str_text(&n.text), "  found: ..."),
+               *line = found == NULL ? NULL : strchr(found, '\n');
     const char *caret = line == NULL ? NULL : strchr(line, '^');
     if (found == NULL || line == NULL || caret == NULL) {
         fail_msg("%s", lvni_str_text(&n.text));
@@ -186,11 +190,24 @@ static void compressing(void **state)
 {
     (void)state;
     static const char *const rows[][2] = {
-        {"n1 n2 n3 n10", "n[1-3,10]"}, {"n01 n02 n10 n3", "n[01-02,10,3]"}, {"a", "a"},        {"a b", "a,b"},
-        {"a1 b1 a2", "a1,b1,a2"},      {"n9 n10 n11", "n[9-11]"},           {"n09 n10", "n[09-10]"}, {"n099 n100", "n[099-100]"},
-        {"n9 n010", "n[9,010]"},       {"n1 n1", "n[1,1]"},                 {"n3 n2", "n[3,2]"}, {"1 2 3", "[1-3]"},
-        {"n1-ib n2-ib", "n1-ib,n2-ib"}, {"r1n1 r1n2 r2n1", "r1n[1-2],r2n1"}, {"n999 n1000", "n[999-1000]"}, {"", ""},
-        {"n1 n n2", "n1,n,n2"},        {"x1234567890123456789 x1234567890123456790", "x1[234567890123456789-234567890123456790]"},
+        {"n1 n2 n3 n10", "n[1-3,10]"},
+        {"n01 n02 n10 n3", "n[01-02,10,3]"},
+        {"a", "a"},
+        {"a b", "a,b"},
+        {"a1 b1 a2", "a1,b1,a2"},
+        {"n9 n10 n11", "n[9-11]"},
+        {"n09 n10", "n[09-10]"},
+        {"n099 n100", "n[099-100]"},
+        {"n9 n010", "n[9,010]"},
+        {"n1 n1", "n[1,1]"},
+        {"n3 n2", "n[3,2]"},
+        {"1 2 3", "[1-3]"},
+        {"n1-ib n2-ib", "n1-ib,n2-ib"},
+        {"r1n1 r1n2 r2n1", "r1n[1-2],r2n1"},
+        {"n999 n1000", "n[999-1000]"},
+        {"", ""},
+        {"n1 n n2", "n1,n,n2"},
+        {"x1234567890123456789 x1234567890123456790", "x1[234567890123456789-234567890123456790]"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         lvni_hosts h = {.n = 0};
@@ -213,7 +230,8 @@ static int draw(uint32_t round, uint64_t k, int below)
     return (int)(lvni_rng_u32(&rng, k) % (uint32_t)below);
 }
 
-/* One element of up to three brackets, and its hosts by plain loops. Two ranges in each bracket at most. */
+/* One element of up to three brackets, and its hosts by plain loops. Two ranges in each bracket at
+ * most. */
 static void draw_element(uint32_t round, lvni_str *list, lvni_str *want)
 {
     const int groups = draw(round, 0, 4);
@@ -223,7 +241,8 @@ static void draw_element(uint32_t round, lvni_str *list, lvni_str *want)
         lvni_str_printf(list, "%c[", 'a' + g);
         for (int r = 0; r <= draw(round, 10 + (uint64_t)g, 2); r++) {
             const uint64_t at = 100 + 10 * (uint64_t)g + (uint64_t)r;
-            const int lo = draw(round, at, 120), count = 1 + draw(round, at + 500, 4), pad = draw(round, at + 1000, 4);
+            const int lo = draw(round, at, 120), count = 1 + draw(round, at + 500, 4),
+                      pad = draw(round, at + 1000, 4);
             char low[16];
             snprintf(low, sizeof low, "%0*d", pad, lo);
             lvni_str_printf(list, "%s%s", r > 0 ? "," : "", low);
@@ -324,14 +343,32 @@ static void tasks_per_node(void **state)
     static const struct {
         const char *text, *want;
     } rows[] = {
-        {"2(x3),1", "2 2 2 1"}, {"4", "4"}, {"1,2", "1 2"}, {"1(x1)", "1"}, {"", ""}, {NULL, ""}, {"2(x0)", NULL}, {"2(3)", NULL}, {"2(x3", NULL},
-        {"2(x)", NULL}, {"2,", NULL}, {",2", NULL}, {"0", NULL}, {"-1", NULL}, {"2 ", NULL}, {"x", NULL}, {"2(x3)1", NULL}, {"70000", NULL},
-        {"99999999999999999999", NULL}, {"1(x1048576),1", NULL},
+        {"2(x3),1", "2 2 2 1"},
+        {"4", "4"},
+        {"1,2", "1 2"},
+        {"1(x1)", "1"},
+        {"", ""},
+        {NULL, ""},
+        {"2(x0)", NULL},
+        {"2(3)", NULL},
+        {"2(x3", NULL},
+        {"2(x)", NULL},
+        {"2,", NULL},
+        {",2", NULL},
+        {"0", NULL},
+        {"-1", NULL},
+        {"2 ", NULL},
+        {"x", NULL},
+        {"2(x3)1", NULL},
+        {"70000", NULL},
+        {"99999999999999999999", NULL},
+        {"1(x1048576),1", NULL},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         lvni_task_vector v = {.n = 0};
         lvni_notices n = {.error = 0};
-        const lvn_status s = lvni_task_vector_read("SLURM_STEP_TASKS_PER_NODE", rows[i].text, &n, &v);
+        const lvn_status s =
+            lvni_task_vector_read("SLURM_STEP_TASKS_PER_NODE", rows[i].text, &n, &v);
         if (rows[i].want == NULL) {
             assert_int_equal(s, LVN_ERR_USAGE);
             assert_int_equal(n.error, 102);
@@ -378,9 +415,15 @@ static void out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lists),        cmocka_unit_test(mistakes),              cmocka_unit_test(the_caret_of_a_long_list),
-        cmocka_unit_test(long_ranges),  cmocka_unit_test(compressing),           cmocka_unit_test(random_lists),
-        cmocka_unit_test(random_lists_as_slurm), cmocka_unit_test(tasks_per_node), cmocka_unit_test(out_of_memory),
+        cmocka_unit_test(lists),
+        cmocka_unit_test(mistakes),
+        cmocka_unit_test(the_caret_of_a_long_list),
+        cmocka_unit_test(long_ranges),
+        cmocka_unit_test(compressing),
+        cmocka_unit_test(random_lists),
+        cmocka_unit_test(random_lists_as_slurm),
+        cmocka_unit_test(tasks_per_node),
+        cmocka_unit_test(out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

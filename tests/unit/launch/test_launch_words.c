@@ -1,4 +1,5 @@
-/* What the launcher reads and puts together without starting anything: patterns, lists of ranks, options, environments, cores, GPUs. */
+/* What the launcher reads and puts together without starting anything: patterns, lists of ranks,
+ * options, environments, cores, GPUs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,8 +22,14 @@
 #include <string.h>
 #include <unistd.h>
 
-static const lvni_rank_name someone = {
-    .rank = 7, .local_rank = 3, .node_rank = 1, .world = 16, .attempt = 2, .host = "n08", .run_id = "abc", .pid = 4711};
+static const lvni_rank_name someone = {.rank = 7,
+                                       .local_rank = 3,
+                                       .node_rank = 1,
+                                       .world = 16,
+                                       .attempt = 2,
+                                       .host = "n08",
+                                       .run_id = "abc",
+                                       .pid = 4711};
 
 static void patterns_are_expanded(void **state)
 {
@@ -57,9 +64,11 @@ static void lists_of_ranks(void **state)
     (void)state;
     static const struct {
         const char *text, *in; /* NULL: an error */
-    } rows[] = {{"all", "111111"}, {"none", "000000"}, {"0", "100000"}, {"0,3-5", "100111"}, {"5,1", "010001"}, {"2-2", "001000"},
-                {"6", NULL},       {"", NULL},         {"1,", NULL},    {"3-1", NULL},       {"a", NULL},       {"-1", NULL},
-                {"0-9", NULL},     {"1 2", NULL},      {",", NULL},     {"99999999999999999999", NULL}};
+    } rows[] = {
+        {"all", "111111"}, {"none", "000000"}, {"0", "100000"}, {"0,3-5", "100111"},
+        {"5,1", "010001"}, {"2-2", "001000"},  {"6", NULL},     {"", NULL},
+        {"1,", NULL},      {"3-1", NULL},      {"a", NULL},     {"-1", NULL},
+        {"0-9", NULL},     {"1 2", NULL},      {",", NULL},     {"99999999999999999999", NULL}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         bool in[6];
         const lvn_status s = lvni_rank_list("show", rows[i].text, 6, in);
@@ -73,7 +82,10 @@ static void lists_of_ranks(void **state)
 static void words_become_options(void **state)
 {
     (void)state;
-    static const char *const words[] = {"-n", "4", "--env", "A=1", "--unset=B", "env=C=2", "--grace=2.5", "show=0", "-v", "--no-prefix", "--stdin", "all", "--", "prog", "-n", "--", "x"};
+    static const char *const words[] = {
+        "-n",          "4",      "--env", "A=1",         "--unset=B", "env=C=2",
+        "--grace=2.5", "show=0", "-v",    "--no-prefix", "--stdin",   "all",
+        "--",          "prog",   "-n",    "--",          "x"};
     lvni_launch_options o;
     assert_int_equal(lvni_launch_options_read(sizeof words / sizeof *words, words, &o), LVN_OK);
     assert_string_equal(o.nproc, "4");
@@ -91,7 +103,12 @@ static void words_become_options(void **state)
     assert_string_equal(o.program[0], "prog");
     assert_string_equal(o.program[2], "--");
     lvni_launch_options_free(&o);
-    static const char *const bad[][4] = {{"ls"}, {"--"}, {"--env", "--", "ls"}, {"--unset=A=1", "--", "ls"}, {"bind=sockets", "--", "ls"}, {"devices=1", "gpus=1", "--", "ls"}};
+    static const char *const bad[][4] = {{"ls"},
+                                         {"--"},
+                                         {"--env", "--", "ls"},
+                                         {"--unset=A=1", "--", "ls"},
+                                         {"bind=sockets", "--", "ls"},
+                                         {"devices=1", "gpus=1", "--", "ls"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         int n = 0;
         while (n < 4 && bad[i][n] != NULL) {
@@ -143,14 +160,20 @@ static void cores_are_dealt_out(void **state)
 {
     (void)state;
     static const int rows[][5] = {/* cores, ranks, and how many ranks 0, 1 and the last get */
-                                  {8, 4, 2, 2, 2}, {10, 4, 3, 3, 2}, {7, 7, 1, 1, 1}, {9, 2, 5, 4, 4}};
+                                  {8, 4, 2, 2, 2},
+                                  {10, 4, 3, 3, 2},
+                                  {7, 7, 1, 1, 1},
+                                  {9, 2, 5, 4, 4}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         int next = 0;
         for (int k = 0; k < rows[i][1]; k++) {
             int first, count;
             lvni_bind_share(rows[i][0], rows[i][1], k, &first, &count);
             assert_int_equal(first, next);
-            assert_int_equal(count, k == rows[i][1] - 1 ? rows[i][4] : k == 0 ? rows[i][2] : k == 1 ? rows[i][3] : count);
+            assert_int_equal(count, k == rows[i][1] - 1 ? rows[i][4]
+                                    : k == 0            ? rows[i][2]
+                                    : k == 1            ? rows[i][3]
+                                                        : count);
             next = first + count;
         }
         assert_int_equal(next, rows[i][0]);
@@ -219,12 +242,17 @@ static void gpus_without_a_driver_library(void **state)
     put(root, "dev/nvidia0", "");
     put(root, "dev/nvidia2", "");
     put(root, "dev/nvidiactl", "");
-    assert_int_equal(lvni_gpus_find(root, &gpus, &n), LVN_OK); /* a sandbox that hides /proc/driver */
+    /* a sandbox that hides /proc/driver */
+    assert_int_equal(lvni_gpus_find(root, &gpus, &n), LVN_OK);
     assert_int_equal(n, 2);
     lvni_free(gpus);
-    put(root, "proc/driver/nvidia/gpus/0000:af:00.0/information", "Model: \t X\nGPU UUID:  \t GPU-aaa\nDevice Minor: \t 0\n");
-    put(root, "proc/driver/nvidia/gpus/0000:3b:00.0/information", "Model: \t X\nGPU UUID:  \t GPU-???????\nDevice Minor: \t 2\n");
-    put(root, "proc/driver/nvidia/gpus/0000:d8:00.0/information", "Model: \t X\nGPU UUID:  \t GPU-ccc\nDevice Minor: \t 1\n"); /* not ours */
+    put(root, "proc/driver/nvidia/gpus/0000:af:00.0/information",
+        "Model: \t X\nGPU UUID:  \t GPU-aaa\nDevice Minor: \t 0\n");
+    put(root, "proc/driver/nvidia/gpus/0000:3b:00.0/information",
+        "Model: \t X\nGPU UUID:  \t GPU-???????\nDevice Minor: \t 2\n");
+    /* not ours */
+    put(root, "proc/driver/nvidia/gpus/0000:d8:00.0/information",
+        "Model: \t X\nGPU UUID:  \t GPU-ccc\nDevice Minor: \t 1\n");
     put(root, "sys/bus/pci/devices/0000:af:00.0/numa_node", "1\n");
     assert_int_equal(lvni_gpus_find(root, &gpus, &n), LVN_OK);
     assert_int_equal(n, 2);

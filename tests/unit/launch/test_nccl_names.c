@@ -24,8 +24,8 @@ static void names(void **state)
         {"NCCL_SOCKET_IFNAME", false, NULL},
         {"NCCL_IB_HCA", false, NULL},
         {"NCCL_NET_GDR_LEVEL", false, NULL},
-        {"NCCL_VERSION", false, NULL}, /* of container images */
-        {"NCCL_UCX_TLS", false, NULL}, /* of a plugin */
+        {"NCCL_VERSION", false, NULL},              /* of container images */
+        {"NCCL_UCX_TLS", false, NULL},              /* of a plugin */
         {"NCCL_ASYNC_ERROR_HANDLING", false, NULL}, /* of PyTorch */
         {"TORCH_NCCL_TRACE_BUFFER_SIZE", false, NULL},
         {"PATH", false, NULL},
@@ -52,7 +52,9 @@ static void names(void **state)
     }
 }
 
-static char *const env[] = {(char[]){"HOME=/root"}, (char[]){"NCCL_DEBUG=INFO"}, (char[]){"NCCL_FOO_BARR=1"}, (char[]){"NCCL_DEBUK="}, (char[]){"NCCL_NOVALUE"}, NULL};
+static char *const env[] = {(char[]){"HOME=/root"},      (char[]){"NCCL_DEBUG=INFO"},
+                            (char[]){"NCCL_FOO_BARR=1"}, (char[]){"NCCL_DEBUK="},
+                            (char[]){"NCCL_NOVALUE"},    NULL};
 
 static void warnings(void **state)
 {
@@ -62,8 +64,10 @@ static void warnings(void **state)
     assert_int_equal(lvni_nccl_warn(env, &n), LVN_OK);
     assert_int_equal(n.n_warnings, 2);
     assert_string_equal(lvni_str_text(&n.warnings),
-                        "levin: warning W214: NCCL_FOO_BARR is no variable of NCCL that is known here; it is passed on as it is\n"
-                        "levin: warning W214: NCCL_DEBUK is no variable of NCCL that is known here (did you mean NCCL_DEBUG?); it is passed on as it is\n");
+                        "levin: warning W214: NCCL_FOO_BARR is no variable of NCCL that is known "
+                        "here; it is passed on as it is\n"
+                        "levin: warning W214: NCCL_DEBUK is no variable of NCCL that is known here "
+                        "(did you mean NCCL_DEBUG?); it is passed on as it is\n");
     lvni_notices_free(&n);
 }
 
@@ -76,8 +80,10 @@ static void warnings_become_errors(void **state)
     lvni_notice_warn(&n, 202, "too %s", "many");
     lvni_notice_warn(&n, 211, "another");
     assert_int_equal(lvni_notices_refuse_warnings(&n), LVN_ERR_USAGE);
-    assert_string_equal(lvni_str_text(&n.text), "levin: error W202: too many\nlevin: error W211: another\n"
-                                                "  fix: warnings are errors here (strict=true, or LEVIN_STRICT=1): mend what they say, or say strict=false\n");
+    assert_string_equal(lvni_str_text(&n.text),
+                        "levin: error W202: too many\nlevin: error W211: another\n"
+                        "  fix: warnings are errors here (strict=true, or LEVIN_STRICT=1): mend "
+                        "what they say, or say strict=false\n");
     assert_string_equal(lvn_last_error()->message, "W202: too many (warnings are errors: strict)");
     assert_string_equal(lvni_str_text(&n.warnings), "");
     assert_int_equal(n.n_warnings, 0);
@@ -97,9 +103,11 @@ static void switches(void **state)
         int option;
         bool want;
         lvn_status status;
-    } rows[] = {{"LEVIN_STRICT=1", -1, true, LVN_OK}, {"LEVIN_STRICT=0", -1, false, LVN_OK}, {"LEVIN_STRICT=0", 1, true, LVN_OK},
-                {"LEVIN_STRICT=1", 0, false, LVN_OK}, {"LEVIN_STRICT=", -1, false, LVN_OK},  {"A=b", 1, true, LVN_OK},
-                {"A=b", -1, false, LVN_OK},           {"LEVIN_STRICT=true", -1, false, LVN_ERR_USAGE}};
+    } rows[] = {
+        {"LEVIN_STRICT=1", -1, true, LVN_OK}, {"LEVIN_STRICT=0", -1, false, LVN_OK},
+        {"LEVIN_STRICT=0", 1, true, LVN_OK},  {"LEVIN_STRICT=1", 0, false, LVN_OK},
+        {"LEVIN_STRICT=", -1, false, LVN_OK}, {"A=b", 1, true, LVN_OK},
+        {"A=b", -1, false, LVN_OK},           {"LEVIN_STRICT=true", -1, false, LVN_ERR_USAGE}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char variable[40];
         char *const one[] = {variable, NULL};
@@ -134,7 +142,8 @@ static void out_of_memory(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(names), cmocka_unit_test(warnings), cmocka_unit_test(warnings_become_errors),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(names), cmocka_unit_test(warnings),
+                                       cmocka_unit_test(warnings_become_errors),
                                        cmocka_unit_test(switches), cmocka_unit_test(out_of_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* What the log tests share: a folder of their own, files as text, standard error caught in a file. */
+/* What the log tests share: a folder of their own, files as text, standard error caught in a
+ * file. */
 #ifndef TESTS_LOG_SUPPORT_H
 #define TESTS_LOG_SUPPORT_H
 

@@ -11,8 +11,10 @@ static void lines_are_exactly_these(void **state)
 {
     (void)state;
     lvni_metrics *m = NULL;
-    const lvni_metric a[] = {{"train/loss", 0.1}, {"lr", 1e-5}, {"memory/peak_bytes", 3221225472.0}};
-    const lvni_metric b[] = {{"train/loss", NAN}, {"x", -INFINITY}, {"a\"b\n", -0.5}, {"third", 1.0 / 3}};
+    const lvni_metric a[] = {
+        {"train/loss", 0.1}, {"lr", 1e-5}, {"memory/peak_bytes", 3221225472.0}};
+    const lvni_metric b[] = {
+        {"train/loss", NAN}, {"x", -INFINITY}, {"a\"b\n", -0.5}, {"third", 1.0 / 3}};
     assert_int_equal(lvni_metrics_open(file, false, &m), LVN_OK);
     assert_int_equal(lvni_metrics_write(m, 20, 1, 3.25, a, 3), LVN_OK);
     assert_int_equal(lvni_metrics_write(m, 30, 1, 4, b, 4), LVN_OK);
@@ -54,14 +56,16 @@ static void appending_goes_on(void **state)
 {
     (void)state;
     lvni_metrics *m = NULL;
-    put_text(file, "{\"step\":1,\"epoch\":0,\"time_s\":1}\n{\"step\":2,\"ep"); /* cut off by a crash */
+    put_text(file,
+             "{\"step\":1,\"epoch\":0,\"time_s\":1}\n{\"step\":2,\"ep"); /* cut off by a crash */
     assert_int_equal(lvni_metrics_open(file, true, &m), LVN_OK);
     assert_int_equal(lvni_metrics_write(m, 3, 0, 3, NULL, 0), LVN_OK);
     assert_int_equal(lvni_metrics_write(m, 4, 0, 4, NULL, 0), LVN_OK);
     lvni_metrics_close(m);
-    assert_string_equal(text_of(file),
-                        "{\"step\":1,\"epoch\":0,\"time_s\":1}\n{\"step\":2,\"ep\n"
-                        "{\"step\":3,\"epoch\":0,\"time_s\":3}\n{\"step\":4,\"epoch\":0,\"time_s\":4}\n");
+    assert_string_equal(
+        text_of(file),
+        "{\"step\":1,\"epoch\":0,\"time_s\":1}\n{\"step\":2,\"ep\n"
+        "{\"step\":3,\"epoch\":0,\"time_s\":3}\n{\"step\":4,\"epoch\":0,\"time_s\":4}\n");
     assert_int_equal(lvni_metrics_open(file, false, &m), LVN_OK); /* without append: empty */
     lvni_metrics_close(m);
     assert_string_equal(text_of(file), "");
@@ -71,7 +75,8 @@ static void resuming_drops_later_and_broken_lines(void **state)
 {
     (void)state;
     int64_t dropped = -1;
-    assert_int_equal(lvni_metrics_truncate(file, 5, &dropped, NULL), LVN_OK); /* no file: nothing to do */
+    /* no file: nothing to do */
+    assert_int_equal(lvni_metrics_truncate(file, 5, &dropped, NULL), LVN_OK);
     assert_int_equal(dropped, 0);
     put_text(file, "{\"step\":4,\"a\":1}\n{\"epoch\":0,\"step\":5}\n{\"step\":6}\nno "
                    "json\n{\"a\":1}\n{\"step\":3,\"val\":2}\n{\"step\":5,\"x\"");
@@ -87,7 +92,8 @@ static void resuming_drops_later_and_broken_lines(void **state)
     assert_int_equal(lvni_metrics_truncate(file, -1, NULL, &time_s), LVN_OK);
     assert_string_equal(text_of(file), "");
     assert_true(time_s == 0.0);
-    put_text(file, "{\"step\":4,\"time_s\":1}\n{\"step\":5,\"time_s\":2.5}\n{\"step\":6,\"time_s\":9}\n");
+    put_text(file,
+             "{\"step\":4,\"time_s\":1}\n{\"step\":5,\"time_s\":2.5}\n{\"step\":6,\"time_s\":9}\n");
     assert_int_equal(lvni_metrics_truncate(file, 5, NULL, &time_s), LVN_OK);
     assert_true(time_s == 2.5);
 }
@@ -121,7 +127,8 @@ static void a_full_disk_is_told_and_later_lines_are_whole(void **state)
     assert_int_equal(lvni_metrics_write(m, 2, 0, 2, NULL, 0), LVN_OK);
     lvni_metrics_close(m);
     assert_string_equal(text_of(file), "\n{\"step\":2,\"epoch\":0,\"time_s\":2}\n");
-    assert_int_equal(lvni_metrics_truncate(file, 9, NULL, NULL), LVN_OK); /* the empty line goes on resume */
+    /* the empty line goes on resume */
+    assert_int_equal(lvni_metrics_truncate(file, 9, NULL, NULL), LVN_OK);
     assert_string_equal(text_of(file), "{\"step\":2,\"epoch\":0,\"time_s\":2}\n");
 }
 
@@ -164,9 +171,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(appending_goes_on, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(resuming_drops_later_and_broken_lines, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(a_failing_rewrite_keeps_the_old_lines, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(a_full_disk_is_told_and_later_lines_are_whole, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(memory_may_run_out_and_steady_state_allocates_nothing, make_dir,
+        cmocka_unit_test_setup_teardown(a_full_disk_is_told_and_later_lines_are_whole, make_dir,
                                         drop_dir),
+        cmocka_unit_test_setup_teardown(memory_may_run_out_and_steady_state_allocates_nothing,
+                                        make_dir, drop_dir),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* The progress line: what it looks like, and when it appears on a terminal (a pseudo-terminal here) and
- * elsewhere. */
+/* The progress line: what it looks like, and when it appears on a terminal (a pseudo-terminal here)
+ * and elsewhere. */
 #include "log_support.h"
 
 #include "log/progress.h"
@@ -27,15 +27,15 @@ static void the_line_looks_like_this(void **state)
     (void)state;
     char out[256];
     lvni_progress_state s = sample();
-    static const char whole[] =
-        "epoch 3/20  step 128/341  loss_step 0.5231  acc_step 0.812  1234 images/s  lr 0.001  mem 312 MiB  left 1m20s";
+    static const char whole[] = "epoch 3/20  step 128/341  loss_step 0.5231  acc_step 0.812  1234 "
+                                "images/s  lr 0.001  mem 312 MiB  left 1m20s";
     assert_int_equal(lvni_progress_format(&s, 0, out, sizeof out), sizeof whole - 1);
     assert_string_equal(out, whole);
     lvni_progress_format(&s, (int)sizeof whole - 1, out, sizeof out); /* exactly as wide */
     assert_string_equal(out, whole);
     lvni_progress_format(&s, (int)sizeof whole - 2, out, sizeof out); /* one column less */
-    assert_string_equal(
-        out, "epoch 3/20  step 128/341  loss_step 0.5231  acc_step 0.812  1234 images/s  lr 0.001  mem 312 MiB");
+    assert_string_equal(out, "epoch 3/20  step 128/341  loss_step 0.5231  acc_step 0.812  1234 "
+                             "images/s  lr 0.001  mem 312 MiB");
     lvni_progress_format(&s, 24, out, sizeof out);
     assert_string_equal(out, "epoch 3/20  step 128/341");
     for (int width = 1; width < 120; width++) {
@@ -57,8 +57,9 @@ static void times_and_sizes_are_short(void **state)
     static const struct {
         double s;
         const char *text;
-    } times[] = {{0.2, "left 0s"},     {59.4, "left 59s"},     {59.6, "left 1m00s"}, {3599, "left 59m59s"},
-                 {7500, "left 2h05m"}, {273600, "left 3d04h"}, {INFINITY, NULL},     {-5, NULL}};
+    } times[] = {
+        {0.2, "left 0s"},     {59.4, "left 59s"},     {59.6, "left 1m00s"}, {3599, "left 59m59s"},
+        {7500, "left 2h05m"}, {273600, "left 3d04h"}, {INFINITY, NULL},     {-5, NULL}};
     for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
         char out[256];
         lvni_progress_state s = sample();
@@ -174,7 +175,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(times_and_sizes_are_short, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(elsewhere_a_plain_line_now_and_then, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(logging_points_reach_the_file, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(a_terminal_has_one_line_as_wide_as_it_is, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(a_terminal_has_one_line_as_wide_as_it_is, make_dir,
+                                        drop_dir),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* The logger: what goes where, lines of threads that do not mix, a log that breaks without breaking the run.
- */
+/* The logger: what goes where, lines of threads that do not mix, a log that breaks without breaking
+ * the run. */
 #include "log_support.h"
 
 #include "log/run_log.h"
@@ -28,7 +28,8 @@ static void levels_go_where_they_belong(void **state)
     lvni_log_line(LVNI_LOG_INFO, "effective batch %d", 64);
     lvni_log_line(LVNI_LOG_WARNING, "odd");
     lvni_log_line(LVNI_LOG_ERROR, "bad");
-    assert_string_equal(restore_fd(STDERR_FILENO, saved), "effective batch 64\nwarning: odd\nerror: bad\n");
+    assert_string_equal(restore_fd(STDERR_FILENO, saved),
+                        "effective batch 64\nwarning: odd\nerror: bad\n");
     lvni_log_set_quiet(true);
     saved = catch_fd(STDERR_FILENO);
     lvni_log_line(LVNI_LOG_INFO, "quiet");
@@ -39,9 +40,10 @@ static void levels_go_where_they_belong(void **state)
     lvni_log_file_line(LVNI_LOG_ERROR, "told by %s", "others");
     assert_string_equal(restore_fd(STDERR_FILENO, saved), "");
     lvni_log_close();
-    static const char *const expected[] = {"[DEBUG] detail 1\n", "[INFO] more\n", "[INFO] effective batch 64\n",
-                                           "[WARNING] odd\n",    "[ERROR] bad\n",
-                                           "[INFO] quiet\n",     "[WARNING] loud\n", "[ERROR] told by others\n"};
+    static const char *const expected[] = {
+        "[DEBUG] detail 1\n", "[INFO] more\n",           "[INFO] effective batch 64\n",
+        "[WARNING] odd\n",    "[ERROR] bad\n",           "[INFO] quiet\n",
+        "[WARNING] loud\n",   "[ERROR] told by others\n"};
     const char *at = text_of(file);
     for (size_t i = 0; i < 8; i++) {
         at = after_time(at);
@@ -77,7 +79,8 @@ static void lines_before_the_file_are_kept_for_it(void **state)
     lvni_log_line(LVNI_LOG_WARNING, "early");
     assert_int_equal(lvni_log_open(file, true), LVN_OK);
     lvni_log_line(LVNI_LOG_INFO, "late");
-    assert_string_equal(restore_fd(STDERR_FILENO, saved), "warning: early\nlate\n"); /* on the screen once */
+    /* on the screen once */
+    assert_string_equal(restore_fd(STDERR_FILENO, saved), "warning: early\nlate\n");
     lvni_log_close();
     const char *text = text_of(file);
     assert_memory_equal(text, "old\n", 4);
@@ -201,8 +204,8 @@ static void lines_of_threads_do_not_mix(void **state)
         at = after_time(at);
         const int id = at[15] - '0'; /* behind "[DEBUG] thread " */
         assert_in_range(id, 0, THREADS - 1);
-        snprintf(expected, sizeof expected, "[DEBUG] thread %d line %d abcdefghijklmnopqrstuvwxyz\n", id,
-                 next[id]++);
+        snprintf(expected, sizeof expected,
+                 "[DEBUG] thread %d line %d abcdefghijklmnopqrstuvwxyz\n", id, next[id]++);
         assert_memory_equal(at, expected, strlen(expected));
         at += strlen(expected);
     }
@@ -217,10 +220,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(lines_before_the_file_are_kept_for_it, make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(long_messages_are_whole_or_cut_when_memory_is_out, make_dir,
                                         drop_dir),
-        cmocka_unit_test_setup_teardown(a_full_disk_is_said_once_and_the_error_at_hand_stays, make_dir,
-                                        drop_dir),
+        cmocka_unit_test_setup_teardown(a_full_disk_is_said_once_and_the_error_at_hand_stays,
+                                        make_dir, drop_dir),
         cmocka_unit_test_setup_teardown(messages_appear_above_the_status_line, make_dir, drop_dir),
-        cmocka_unit_test_setup_teardown(reports_and_warnings_have_places_of_their_own, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(reports_and_warnings_have_places_of_their_own, make_dir,
+                                        drop_dir),
         cmocka_unit_test_setup_teardown(lines_of_threads_do_not_mix, make_dir, drop_dir),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

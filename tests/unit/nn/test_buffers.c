@@ -1,5 +1,6 @@
-/* State that a step changes: running statistics move once per step by the weighted tree mean over shards. And
- * dropout's random numbers, which follow from the position in training and the module's path alone. */
+/* State that a step changes: running statistics move once per step by the weighted tree mean over
+ * shards. And dropout's random numbers, which follow from the position in training and the module's
+ * path alone. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -85,7 +86,8 @@ static void run_step(lvni_model *m)
         lvni_tree_merge merge[LVNI_TREE_PENDING];
         const int n = lvni_tree_push(&tree, rows[s] > 0 ? s : LVNI_TREE_EMPTY, merge);
         for (int i = 0; i < n; i++) {
-            lvni_flat_add(set[merge[i].into]->data, set[merge[i].from]->data, m->n_weights + m->n_records);
+            lvni_flat_add(set[merge[i].into]->data, set[merge[i].from]->data,
+                          m->n_weights + m->n_records);
             set[merge[i].into]->weight += set[merge[i].from]->weight;
         }
     }
@@ -210,7 +212,8 @@ static void pushing_twice_is_an_error(void **state)
     lvn_tensor *two = lvn_tensor_create(LVN_F32, 1, (const int64_t[]){2});
     assert_int_equal(lvn_buffer_push(m->buffers[0], two), LVN_ERR_INVALID);
     ctx->records = NULL;
-    assert_int_equal(lvn_buffer_push(m->buffers[0], two), LVN_OK); /* outside of training: nothing happens */
+    /* outside of training: nothing happens */
+    assert_int_equal(lvn_buffer_push(m->buffers[0], two), LVN_OK);
     ctx->at.training = false;
     lvn_release(two);
     lvn_release(x);
@@ -249,7 +252,8 @@ static void dropout_follows_from_the_position(void **state)
     const lvni_position at = {.seed = 11, .step = 5, .shard = 2, .training = true};
     float first[WIDE], other[WIDE];
     drop(n->drop, at, 1, first);
-    const lvni_rng rng = {.key = lvni_rng_make_key(11, lvni_rng_purpose("drop")), .a = 5, .b = 2, .c = 0};
+    const lvni_rng rng = {
+        .key = lvni_rng_make_key(11, lvni_rng_purpose("drop")), .a = 5, .b = 2, .c = 0};
     int kept = 0;
     for (int i = 0; i < WIDE; i++) { /* the law, element by element */
         assert_true(first[i] == (lvni_rng_uniform(&rng, (uint64_t)i) >= 0.5f ? 2.0f : 0.0f));

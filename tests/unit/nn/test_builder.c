@@ -1,5 +1,5 @@
-/* Building: names, initial values, what is refused, memory that fails; and what lvn_forward tells the code
- * inside. */
+/* Building: names, initial values, what is refused, memory that fails; and what lvn_forward tells
+ * the code inside. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -33,14 +33,16 @@ static lvn_tensor *probe_forward(const lvn_module *module, lvn_tensor *x)
 {
     const probe *m = (const probe *)module;
     x = lvn_forward(m->child, x);
-    snprintf(seen_path, sizeof seen_path, "%s", lvni_ctx_get()->module_path); /* restored after the child */
+    /* restored after the child */
+    snprintf(seen_path, sizeof seen_path, "%s", lvni_ctx_get()->module_path);
     return x;
 }
 
 static const lvn_module_class probe_class = {
     .name = "probe", .size = sizeof(probe), .build = probe_build, .forward = probe_forward};
 
-static lvn_status build(lvn_status (*how)(probe *m, lvn_builder *b), uint64_t seed, lvni_model **out)
+static lvn_status build(lvn_status (*how)(probe *m, lvn_builder *b), uint64_t seed,
+                        lvni_model **out)
 {
     build_now = how;
     lvn_clear_error();
@@ -151,7 +153,8 @@ static void what_is_refused(void **state)
         {nameless_parameter, LVN_ERR_INVALID, "name"},
         {nameless_child, LVN_ERR_INVALID, "name"},
         {null_child, LVN_ERR_INVALID, "name"},
-        {groups, LVN_ERR_INVALID, "conv: a convolution from 6 to 8 channels with kernel 3 and 4 groups"},
+        {groups, LVN_ERR_INVALID,
+         "conv: a convolution from 6 to 8 channels with kernel 3 and 4 groups"},
         {init_of_nothing, LVN_ERR_INVALID, "no parameter head.wait"},
         {no_outputs, LVN_ERR_INVALID, "head: a linear layer from 128 to 0"},
         {no_channels, LVN_ERR_INVALID, "norm: batch norm over 0 channels"},
@@ -230,7 +233,8 @@ static void initial_values_follow_from_seed_and_path(void **state)
     assert_true(most <= bound && most > 0.9 * bound && fabs(sum / 108) < 0.2 * bound);
     /* the rule itself, for one number: uniform in +-bound at (key(seed, "init/NAME"), element) */
     const lvni_rng rng = {.key = lvni_rng_make_key(5, lvni_rng_purpose("init/block.conv.weight"))};
-    assert_true(LVNI_F32(w->tensor)[17] == (float)(((double)lvni_rng_uniform(&rng, 17) * 2.0 - 1.0) * bound));
+    assert_true(LVNI_F32(w->tensor)[17] ==
+                (float)(((double)lvni_rng_uniform(&rng, 17) * 2.0 - 1.0) * bound));
     assert_int_equal(b->offset[1], 16); /* parameters begin at multiples of 64 bytes */
     lvni_model_destroy(a);
     lvni_model_destroy(b);
@@ -337,9 +341,12 @@ int main(void)
         return 1;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_refused),    cmocka_unit_test(initial_values_follow_from_seed_and_path),
-        cmocka_unit_test(memory_may_fail),    cmocka_unit_test(forward_tells_paths),
-        cmocka_unit_test(forward_of_nothing), cmocka_unit_test(parts_can_be_given_other_values),
+        cmocka_unit_test(what_is_refused),
+        cmocka_unit_test(initial_values_follow_from_seed_and_path),
+        cmocka_unit_test(memory_may_fail),
+        cmocka_unit_test(forward_tells_paths),
+        cmocka_unit_test(forward_of_nothing),
+        cmocka_unit_test(parts_can_be_given_other_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
-/* GPT-2: names, shapes and layout of its parameters; logits, loss and gradients of a tiny one against PyTorch's in f64. The numbers come
- * from the network of bench/gpt2_step.py with the weights, ids and labels below. */
+/* GPT-2: names, shapes and layout of its parameters; logits, loss and gradients of a tiny one
+ * against PyTorch's in f64. The numbers come from the network of bench/gpt2_step.py with the
+ * weights, ids and labels below. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -13,7 +14,8 @@
 #include <string.h>
 
 enum { TEXTS = 2, TOKENS = 5, VOCABULARY = 11 };
-static const lvni_gpt2_arguments tiny = {.layers = 2, .heads = 2, .width = 6, .vocabulary = VOCABULARY, .positions = 7};
+static const lvni_gpt2_arguments tiny = {
+    .layers = 2, .heads = 2, .width = 6, .vocabulary = VOCABULARY, .positions = 7};
 
 static lvni_model *make(const lvni_gpt2_arguments *arguments)
 {
@@ -36,9 +38,10 @@ static const lvni_parameter *find(const lvni_model *m, const char *name)
 static void parameters_have_the_names_of_the_files(void **state)
 {
     (void)state;
-    static const char *const in_block[] = {"ln_1.weight",        "ln_1.bias",        "attn.c_attn.weight", "attn.c_attn.bias",
-                                           "attn.c_proj.weight", "attn.c_proj.bias", "ln_2.weight",        "ln_2.bias",
-                                           "mlp.c_fc.weight",    "mlp.c_fc.bias",    "mlp.c_proj.weight",  "mlp.c_proj.bias"};
+    static const char *const in_block[] = {
+        "ln_1.weight",        "ln_1.bias",        "attn.c_attn.weight", "attn.c_attn.bias",
+        "attn.c_proj.weight", "attn.c_proj.bias", "ln_2.weight",        "ln_2.bias",
+        "mlp.c_fc.weight",    "mlp.c_fc.bias",    "mlp.c_proj.weight",  "mlp.c_proj.bias"};
     lvni_model *m = make(&tiny);
     assert_int_equal(m->n_parameters, 2 + 2 * 12 + 2);
     assert_string_equal(m->parameters[0].name, "wte.weight");
@@ -143,7 +146,8 @@ static void a_tiny_one_agrees_with_pytorch(void **state)
     assert_int_equal(lvn_scope_close(), LVN_OK);
     lvni_set_finish(set);
     ctx->gradients = NULL;
-    assert_close(squares(m, set, "wte.weight"), 0.07804199329317764); /* of the head and of the ids */
+    /* of the head and of the ids */
+    assert_close(squares(m, set, "wte.weight"), 0.07804199329317764);
     assert_close(squares(m, set, "wpe.weight"), 0.0004281472778263126);
     assert_close(squares(m, set, "h.0.ln_1.weight"), 2.199125729102098e-05);
     assert_close(squares(m, set, "h.0.attn.c_attn.weight"), 6.87079064810192e-05);

@@ -1,5 +1,6 @@
-/* What users do by mistake or at the edge: forward outside of scopes, old errors, metrics that do not fit, options structs of
- * another size, buffers of another model, ops on vectors, on large windows, and with what they cannot differentiate. */
+/* What users do by mistake or at the edge: forward outside of scopes, old errors, metrics that do
+ * not fit, options structs of another size, buffers of another model, ops on vectors, on large
+ * windows, and with what they cannot differentiate. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -30,7 +31,8 @@ static lvn_tensor *net_forward(const lvn_module *module, lvn_tensor *x)
     return lvn_forward(((const net *)module)->linear, x);
 }
 
-static const lvn_module_class net_class = {.name = "net", .size = sizeof(net), .build = net_build, .forward = net_forward};
+static const lvn_module_class net_class = {
+    .name = "net", .size = sizeof(net), .build = net_build, .forward = net_forward};
 
 static lvni_model *make(void)
 {
@@ -47,24 +49,28 @@ static void forward_outside_of_scopes_keeps_the_tape(void **state)
     ((float *)lvn_data(x))[0] = 3.0f;
     ((float *)lvn_data(x))[1] = -1.0f;
     assert_int_equal(lvn_backward(lvn_sum(lvn_forward(m->root, x))), LVN_OK);
-    const float *g = lvn_const_data(lvn_gradient(m->parameters[0].tensor)); /* linear.weight: dL/dw = x */
+    /* linear.weight: dL/dw = x */
+    const float *g = lvn_const_data(lvn_gradient(m->parameters[0].tensor));
     assert_float_equal(g[0], 3.0f, 0.0f);
     assert_float_equal(g[1], -1.0f, 0.0f);
     lvn_release(x);
     lvni_model_destroy(m);
 }
 
-/* A norm adds the residual before its relu; a module without a way of its own is followed by a sum. */
+/* A norm adds the residual before its relu; a module without a way of its own is followed by a
+ * sum. */
 static void forward_residual_by_the_class_or_by_a_sum(void **state)
 {
     (void)state;
     lvni_model *m = make();
     const net *n = (const net *)m->root;
     float in[] = {3, -1}, more[] = {-4, 2}, one[] = {10};
-    lvn_tensor *x = lvn_tensor_wrap(in, LVN_F32, 2, (const int64_t[]){1, 2}), *r = lvn_tensor_wrap(more, LVN_F32, 2, (const int64_t[]){1, 2});
+    lvn_tensor *x = lvn_tensor_wrap(in, LVN_F32, 2, (const int64_t[]){1, 2}),
+               *r = lvn_tensor_wrap(more, LVN_F32, 2, (const int64_t[]){1, 2});
     lvn_tensor *ten = lvn_tensor_wrap(one, LVN_F32, 2, (const int64_t[]){1, 1});
     assert_int_equal(lvn_scope_open(), LVN_OK);
-    const float *y = lvn_const_data(lvn_forward_residual(n->norm, x, r)); /* running mean 0, variance 1 */
+    /* running mean 0, variance 1 */
+    const float *y = lvn_const_data(lvn_forward_residual(n->norm, x, r));
     assert_float_equal(y[0], 0.0f, 0.0f);
     assert_float_equal(y[1], 1.0f, 0.0f);
     y = lvn_const_data(lvn_forward(n->norm, x));
@@ -87,13 +93,15 @@ static void an_old_error_is_no_reason(void **state)
     assert_int_equal(lvn_scope_open(), LVN_OK);
     assert_null(lvn_relu(NULL));
     assert_int_equal(lvn_scope_close(), LVN_ERR_INVALID);
-    assert_string_equal(lvn_last_error()->message, "relu was given NULL; the thread's last error before: an old matter");
+    assert_string_equal(lvn_last_error()->message,
+                        "relu was given NULL; the thread's last error before: an old matter");
 }
 
 static void metrics_that_do_not_fit_fail_the_scope(void **state)
 {
     (void)state;
-    lvn_tensor *one = lvn_tensor_create(LVN_F32, 0, NULL), *two = lvn_tensor_create(LVN_F32, 1, (const int64_t[]){2});
+    lvn_tensor *one = lvn_tensor_create(LVN_F32, 0, NULL),
+               *two = lvn_tensor_create(LVN_F32, 1, (const int64_t[]){2});
     lvni_step step = {.weight = 1.0};
     assert_int_equal(lvn_scope_open(), LVN_OK);
     lvn_log(&step.now, "a_name_of_just_thirty_one_bytes", one);
@@ -121,8 +129,10 @@ static void options_are_read_by_their_size(void **state)
     (void)state;
     lvn_tensor *x = lvn_tensor_create(LVN_F32, 4, (const int64_t[]){1, 4, 4, 1});
     assert_int_equal(lvn_scope_open(), LVN_OK);
-    const lvn_pool2d_options older = {.struct_size = offsetof(lvn_pool2d_options, stride), .stride = 1, .padding = 1};
-    assert_int_equal(lvn_size(lvn_max_pool2d_with(x, 2, &older), 1), 2); /* fields behind its size do not count */
+    const lvn_pool2d_options older = {
+        .struct_size = offsetof(lvn_pool2d_options, stride), .stride = 1, .padding = 1};
+    /* fields behind its size do not count */
+    assert_int_equal(lvn_size(lvn_max_pool2d_with(x, 2, &older), 1), 2);
     assert_int_equal(lvn_size(lvn_max_pool2d_with(x, 2, NULL), 1), 2);
     assert_int_equal(lvn_size(lvn_max_pool2d(x, 2, .stride = 1), 1), 3);
     assert_int_equal(lvn_scope_close(), LVN_OK);
@@ -174,7 +184,8 @@ static void a_vector_is_one_row_of_linear(void **state)
     (void)state;
     lvn_tensor *x = counted(LVN_SHAPE(3)), *w = lvn_require_grad(counted(LVN_SHAPE(2, 3)));
     assert_int_equal(lvn_scope_open(), LVN_OK);
-    lvn_tensor *y = lvn_linear(x, w, NULL), *rows = lvn_linear(lvn_reshape(x, 2, (const int64_t[]){1, 3}), w, NULL);
+    lvn_tensor *y = lvn_linear(x, w, NULL),
+               *rows = lvn_linear(lvn_reshape(x, 2, (const int64_t[]){1, 3}), w, NULL);
     assert_int_equal(lvn_ndim(y), 1);
     assert_int_equal(lvn_size(y, 0), 2);
     assert_memory_equal(lvn_const_data(y), lvn_const_data(rows), 2 * sizeof(float));
@@ -217,10 +228,13 @@ static void expect(const lvn_tensor *y, const char *want)
 static void errors_name_the_call(void **state)
 {
     (void)state;
-    lvn_tensor *x = counted(LVN_SHAPE(2, 3)), *empty = lvn_tensor_create(LVN_F32, LVN_SHAPE(2, 0)), *whole = lvn_tensor_create(LVN_I64, LVN_SHAPE(2));
+    lvn_tensor *x = counted(LVN_SHAPE(2, 3)), *empty = lvn_tensor_create(LVN_F32, LVN_SHAPE(2, 0)),
+               *whole = lvn_tensor_create(LVN_I64, LVN_SHAPE(2));
     assert_int_equal(lvn_scope_open(), LVN_OK);
-    expect(lvn_min_axis(x, 2, false), "min_axis: axis 2 does not exist or is named twice in a tensor of shape (2, 3)");
-    expect(lvn_argmin(x, -3, false), "argmin: axis -3 does not exist or is named twice in a tensor of shape (2, 3)");
+    expect(lvn_min_axis(x, 2, false),
+           "min_axis: axis 2 does not exist or is named twice in a tensor of shape (2, 3)");
+    expect(lvn_argmin(x, -3, false),
+           "argmin: axis -3 does not exist or is named twice in a tensor of shape (2, 3)");
     expect(lvn_argmin(empty, 1, false), "argmin: x is (2, 0), and its axis 1 has no elements");
     expect(lvn_min_axis(whole, 0, false), "min_axis: x is i64, it must be f32, f64, bf16 or f16");
     expect(lvn_argmax(empty, 1, true), "argmax: x is (2, 0), and its axis 1 has no elements");
@@ -235,13 +249,18 @@ static void errors_name_the_call(void **state)
 static void weights_of_losses_get_no_gradient(void **state)
 {
     (void)state;
-    lvn_tensor *x = counted(LVN_SHAPE(2, 3)), *w = lvn_require_grad(counted(LVN_SHAPE(2, 3))), *labels = lvn_tensor_create(LVN_I64, LVN_SHAPE(2));
+    lvn_tensor *x = counted(LVN_SHAPE(2, 3)), *w = lvn_require_grad(counted(LVN_SHAPE(2, 3))),
+               *labels = lvn_tensor_create(LVN_I64, LVN_SHAPE(2));
     assert_int_equal(lvn_scope_open(), LVN_OK);
-    expect(lvn_mse_loss(x, x, .weight = w), "mse_loss: weight requires a gradient, but gets none here; lvn_detach of it is a constant");
-    expect(lvn_bce_with_logits(x, w), "bce_with_logits: target requires a gradient, but gets none here; lvn_detach of it is a constant");
+    expect(
+        lvn_mse_loss(x, x, .weight = w),
+        "mse_loss: weight requires a gradient, but gets none here; lvn_detach of it is a constant");
+    expect(lvn_bce_with_logits(x, w), "bce_with_logits: target requires a gradient, but gets none "
+                                      "here; lvn_detach of it is a constant");
     lvn_tensor *per_row = lvn_sum_axes(w, (const int[]){1}, 1, false);
     expect(lvn_cross_entropy(x, labels, .sample_weight = per_row),
-           "cross_entropy: sample_weight requires a gradient, but gets none here; lvn_detach of it is a constant");
+           "cross_entropy: sample_weight requires a gradient, but gets none here; lvn_detach of it "
+           "is a constant");
     assert_non_null(lvn_mse_loss(x, x, .weight = lvn_detach(w)));
     const bool before = lvn_set_grad_enabled(false);
     assert_non_null(lvn_mse_loss(x, x, .weight = w));

@@ -1,4 +1,5 @@
-/* The U-Net: sizes of its result, widths, what it refuses; and the layer that goes up. Values are compared with PyTorch in tests/golden. */
+/* The U-Net: sizes of its result, widths, what it refuses; and the layer that goes up. Values are
+ * compared with PyTorch in tests/golden. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -34,7 +35,8 @@ static lvn_tensor *net_forward(const lvn_module *module, lvn_tensor *x)
     return lvn_forward(((const net *)module)->unet, x);
 }
 
-static const lvn_module_class net_class = {.name = "net", .size = sizeof(net), .build = net_build, .forward = net_forward};
+static const lvn_module_class net_class = {
+    .name = "net", .size = sizeof(net), .build = net_build, .forward = net_forward};
 
 static lvni_model *make(int in, int out, lvn_nn_unet_options options)
 {
@@ -64,8 +66,12 @@ static void result_has_the_pictures_size(void **state)
         int depth, height, width;
     } cases[] = {{false, 1, 6, 4}, {false, 3, 8, 24}, {true, 2, 7, 9}, {true, 3, 8, 13}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        lvni_model *m = make(2, 5, (lvn_nn_unet_options){.width = 4, .depth = cases[i].depth, .bilinear = cases[i].bilinear});
-        lvn_tensor *x = lvn_tensor_create(LVN_F32, LVN_SHAPE(3, cases[i].height, cases[i].width, 2));
+        lvni_model *m =
+            make(2, 5,
+                 (lvn_nn_unet_options){
+                     .width = 4, .depth = cases[i].depth, .bilinear = cases[i].bilinear});
+        lvn_tensor *x =
+            lvn_tensor_create(LVN_F32, LVN_SHAPE(3, cases[i].height, cases[i].width, 2));
         assert_int_equal(lvn_scope_open(), LVN_OK);
         const lvn_tensor *y = lvn_forward(m->root, x);
         assert_int_equal(lvn_ndim(y), 4);
@@ -85,13 +91,17 @@ static void widths_are_those_of_the_paper(void **state)
     lvni_model *m = make(1, 2, (lvn_nn_unet_options){0});
     assert_int_equal(find(m, "unet.down0.conv1.weight")->tensor->shape[0], 64);
     assert_int_equal(find(m, "unet.down4.conv2.weight")->tensor->shape[0], 1024);
-    const lvni_parameter *up = find(m, "unet.up3.weight"); /* (1024, 2, 2, 512) here, (1024, 512, 2, 2) in files */
+    /* (1024, 2, 2, 512) here, (1024, 512, 2, 2) in files */
+    const lvni_parameter *up = find(m, "unet.up3.weight");
     int64_t shape[LVN_MAX_NDIM];
     assert_int_equal(lvni_parameter_file_shape(up, shape), 4);
     assert_memory_equal(shape, ((const int64_t[]){1024, 512, 2, 2}), 4 * sizeof *shape);
-    assert_true(up->init == LVN_INIT_UNIFORM && fabs(up->bound - 1.0 / sqrt(512.0 * 4)) < 1e-12); /* PyTorch's fan in */
-    assert_int_equal(lvni_model_count(m), 31036546); /* 31030658 of Ronneberger's with batch norm and padding, in which the 18 convolutions have
-                                                      * no bias (-5888) and a weight and bias per channel of batch norm (+11776) */
+    /* PyTorch's fan in */
+    assert_true(up->init == LVN_INIT_UNIFORM && fabs(up->bound - 1.0 / sqrt(512.0 * 4)) < 1e-12);
+    assert_int_equal(lvni_model_count(m),
+                     31036546); /* 31030658 of Ronneberger's with batch norm and padding, in which
+                                 * the 18 convolutions have no bias (-5888) and a weight and bias
+                                 * per channel of batch norm (+11776) */
     lvni_model_destroy(m);
 }
 
@@ -99,7 +109,11 @@ static void what_is_refused(void **state)
 {
     (void)state;
     lvni_model *m;
-    const arguments wrong[] = {{0, 1, {0}}, {3, 0, {0}}, {3, 1, {.depth = 8}}, {3, 1, {.depth = -1}}, {3, 1, {.width = -4}}};
+    const arguments wrong[] = {{0, 1, {0}},
+                               {3, 0, {0}},
+                               {3, 1, {.depth = 8}},
+                               {3, 1, {.depth = -1}},
+                               {3, 1, {.width = -4}}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         arguments a = wrong[i];
         a.options.struct_size = sizeof a.options;
@@ -111,7 +125,9 @@ static void what_is_refused(void **state)
     assert_int_equal(lvn_scope_open(), LVN_OK);
     assert_null(lvn_forward(m->root, x));
     assert_int_equal(lvn_scope_close(), LVN_ERR_SHAPE);
-    assert_non_null(strstr(lvn_last_error()->message, "8 x 10 cannot be halved 2 times: height and width must be multiples of 4"));
+    assert_non_null(
+        strstr(lvn_last_error()->message,
+               "8 x 10 cannot be halved 2 times: height and width must be multiples of 4"));
     lvn_release(x);
     lvni_model_destroy(m);
 }

@@ -1,5 +1,5 @@
-/* The networks of the zoo: names and shapes; loss and gradients of model=cnn (f32) against the same network
- * written with ops in f64, and those against differences. */
+/* The networks of the zoo: names and shapes; loss and gradients of model=cnn (f32) against the same
+ * network written with ops in f64, and those against differences. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -51,8 +51,9 @@ static void names_and_shapes(void **state)
     static const expectation mlp[] = {{"fc1.weight", "(256, 3072)"}, {"fc1.bias", "(256)"},
                                       {"fc2.weight", "(256, 256)"},  {"fc2.bias", "(256)"},
                                       {"head.weight", "(6, 256)"},   {"head.bias", "(6)"}};
-    static const char *const buffers[] = {"norm1.running_mean", "norm1.running_var",  "norm2.running_mean",
-                                          "norm2.running_var",  "norm3.running_mean", "norm3.running_var"};
+    static const char *const buffers[] = {"norm1.running_mean", "norm1.running_var",
+                                          "norm2.running_mean", "norm2.running_var",
+                                          "norm3.running_mean", "norm3.running_var"};
     lvni_model *m = make("cnn", 64, 10);
     assert_parameters(m, cnn, 11);
     assert_int_equal(m->n_buffers, 6);
@@ -70,7 +71,8 @@ static void names_and_shapes(void **state)
     assert_null(lvni_zoo_find("resnet19"));
 }
 
-/* Weights as torchvision counts them for 1000 classes; names and values are compared in tests/golden. */
+/* Weights as torchvision counts them for 1000 classes; names and values are compared in
+ * tests/golden. */
 static void networks_have_their_sizes(void **state)
 {
     (void)state;
@@ -87,7 +89,8 @@ static void networks_have_their_sizes(void **state)
     for (size_t i = 0; i < sizeof nets / sizeof *nets; i++) {
         lvni_model *m;
         const lvni_zoo_arguments arguments = {.image_size = nets[i].size, .n_classes = 1000};
-        assert_int_equal(lvni_model_build_empty(lvni_zoo_find(nets[i].name), &arguments, &m), LVN_OK);
+        assert_int_equal(lvni_model_build_empty(lvni_zoo_find(nets[i].name), &arguments, &m),
+                         LVN_OK);
         assert_int_equal(m->n_parameters, nets[i].tensors);
         assert_int_equal(m->n_buffers, nets[i].buffers);
         assert_true(lvni_model_count(m) == nets[i].weights);
@@ -118,28 +121,37 @@ static void initial_values_are_those_of_torchvision(void **state)
 {
     (void)state;
     lvni_model *m = make("resnet18", 32, 5);
-    assert_true(fabs(mean_square(m, "conv1.weight") * 64 * 49 / 2 - 1) < 0.05);           /* variance 2 / fan out */
+    /* variance 2 / fan out */
+    assert_true(fabs(mean_square(m, "conv1.weight") * 64 * 49 / 2 - 1) < 0.05);
     assert_true(fabs(mean_square(m, "layer2.0.downsample.0.weight") * 128 / 2 - 1) < 0.1);
     assert_true(mean_square(m, "layer1.0.bn2.weight") == 1.0);
-    assert_true(fabs(mean_square(m, "fc.weight") * 512 * 3 - 1) < 0.1);                   /* uniform within 1 / sqrt(512) */
+    /* uniform within 1 / sqrt(512) */
+    assert_true(fabs(mean_square(m, "fc.weight") * 512 * 3 - 1) < 0.1);
     lvni_model_destroy(m);
     m = make("vit_s_16", 32, 5);
     const char *const layer = "encoder.layers.encoder_layer_3.";
     static const struct {
         const char *name;
         double square, tolerance;
-    } want[] = {{"self_attention.in_proj_weight", 2.0 / (4 * 384), 0.05}, {"self_attention.out_proj.weight", 1.0 / (3 * 384), 0.05},
-                {"self_attention.in_proj_bias", 0, 0},                    {"self_attention.out_proj.bias", 0, 0},
-                {"mlp.0.weight", 2.0 / (5 * 384), 0.05},                  {"mlp.3.weight", 2.0 / (5 * 384), 0.05},
-                {"mlp.0.bias", 1e-12, 0.1},                               {"ln_2.weight", 1, 0}};
+    } want[] = {{"self_attention.in_proj_weight", 2.0 / (4 * 384), 0.05},
+                {"self_attention.out_proj.weight", 1.0 / (3 * 384), 0.05},
+                {"self_attention.in_proj_bias", 0, 0},
+                {"self_attention.out_proj.bias", 0, 0},
+                {"mlp.0.weight", 2.0 / (5 * 384), 0.05},
+                {"mlp.3.weight", 2.0 / (5 * 384), 0.05},
+                {"mlp.0.bias", 1e-12, 0.1},
+                {"ln_2.weight", 1, 0}};
     for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
         char name[96];
         snprintf(name, sizeof name, "%s%s", layer, want[i].name);
-        assert_true(fabs(mean_square(m, name) - want[i].square) <= want[i].tolerance * want[i].square);
+        assert_true(fabs(mean_square(m, name) - want[i].square) <=
+                    want[i].tolerance * want[i].square);
     }
     assert_true(fabs(mean_square(m, "conv_proj.weight") * 768 - 1) < 0.05);
-    assert_true(fabs(mean_square(m, "encoder.pos_embedding") / 4e-4 - 1) < 0.2); /* 5 x 384 numbers */
-    assert_true(mean_square(m, "conv_proj.bias") == 0.0 && mean_square(m, "class_token") == 0.0 && mean_square(m, "heads.head.weight") == 0.0);
+    /* 5 x 384 numbers */
+    assert_true(fabs(mean_square(m, "encoder.pos_embedding") / 4e-4 - 1) < 0.2);
+    assert_true(mean_square(m, "conv_proj.bias") == 0.0 && mean_square(m, "class_token") == 0.0 &&
+                mean_square(m, "heads.head.weight") == 0.0);
     lvni_model_destroy(m);
 }
 
@@ -148,8 +160,10 @@ static void patches_must_fit(void **state)
     (void)state;
     lvni_model *m;
     const lvni_zoo_arguments arguments = {.image_size = 40, .n_classes = 2};
-    assert_int_equal(lvni_model_build(lvni_zoo_find("vit_s_16"), &arguments, 1, &m), LVN_ERR_INVALID);
-    assert_non_null(strstr(lvn_last_error()->message, "image_size must be a multiple of it, not 40"));
+    assert_int_equal(lvni_model_build(lvni_zoo_find("vit_s_16"), &arguments, 1, &m),
+                     LVN_ERR_INVALID);
+    assert_non_null(
+        strstr(lvn_last_error()->message, "image_size must be a multiple of it, not 40"));
 }
 
 static void too_small_a_picture_is_refused(void **state)
@@ -186,7 +200,8 @@ static lvn_tensor *cnn_by_ops(lvn_tensor *x, lvn_tensor *labels, lvn_tensor *con
         x = lvn_relu(lvn_batch_norm_train(x, p[3 * i + 1], p[3 * i + 2], 1e-5, NULL, NULL));
         x = i < 2 ? lvn_max_pool2d(x, 2) : x;
     }
-    lvni_ctx_get()->module_path = "dropout"; /* the random numbers are those of the module of this path */
+    /* the random numbers are those of the module of this path */
+    lvni_ctx_get()->module_path = "dropout";
     x = lvn_dropout(lvn_global_avg_pool2d(x), 0.1);
     lvni_ctx_get()->module_path = "";
     return lvn_cross_entropy(lvn_linear(x, p[9], p[10]), labels);
@@ -287,8 +302,8 @@ static void cnn_agrees_with_f64(void **state)
         for (int64_t k = 0; k < n; k++) {
             const double mine = (double)set->data[p.model->offset[i] + k];
             if (!(fabs(mine - g[k]) <= 3e-5 * most)) { /* f32 through twelve ops */
-                fail_msg("%s, element %d: %.9g, in f64 %.9g", p.model->parameters[i].name, (int)k, mine,
-                         g[k]);
+                fail_msg("%s, element %d: %.9g, in f64 %.9g", p.model->parameters[i].name, (int)k,
+                         mine, g[k]);
             }
         }
     }
@@ -322,8 +337,8 @@ static void f64_agrees_with_differences(void **state)
         }
         const double numeric = (value[0] - value[1]) / (2 * h);
         if (!(fabs(numeric - claimed) <= 1e-5 * fabs(claimed) + 1e-15 / h)) {
-            fail_msg("%s: differences give %.9g, lvn_backward %.9g", p.model->parameters[i].name, numeric,
-                     claimed);
+            fail_msg("%s: differences give %.9g, lvn_backward %.9g", p.model->parameters[i].name,
+                     numeric, claimed);
         }
     }
     lvn_set_grad_enabled(true);

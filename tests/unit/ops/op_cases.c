@@ -9,19 +9,19 @@
 
 /* -Wmissing-field-initializers: a row names what it has, the rest is zero by intent. */
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers"
-#define S(...)                                                                                               \
-    {                                                                                                        \
-        true, (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)),                                     \
-        {                                                                                                    \
-            __VA_ARGS__                                                                                      \
-        }                                                                                                    \
+#define S(...)                                                                                     \
+    {                                                                                              \
+        true, (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)),                           \
+        {                                                                                          \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
     }
-#define S0                                                                                                   \
-    {                                                                                                        \
-        true, 0,                                                                                             \
-        {                                                                                                    \
-            0                                                                                                \
-        }                                                                                                    \
+#define S0                                                                                         \
+    {                                                                                              \
+        true, 0,                                                                                   \
+        {                                                                                          \
+            0                                                                                      \
+        }                                                                                          \
     }
 
 #define CASES(op, ...) static const op_case cases_##op[] = {__VA_ARGS__};
@@ -38,17 +38,20 @@ _Static_assert((int)N_ENTRIES == (int)LVNI_OP_COUNT,
                "each op of ops.def needs exactly one CASES entry in cases.def");
 
 const op_cases all_cases[LVNI_OP_COUNT] = {
-#define LVNI_OP(op, inputs, outputs, attr_type, flags, sentence)                                             \
+#define LVNI_OP(op, inputs, outputs, attr_type, flags, sentence)                                   \
     [LVNI_OP_##op] = {cases_##op, (int)(sizeof cases_##op / sizeof *cases_##op)},
 #include "kernels/ops.def"
 #undef LVNI_OP
 };
 
 /* What the inputs of an op hold, a letter each (default: n):
- *   n normal   o normal around 3   z normal, |x| >= 0.5   p positive, >= 0.5   e up to +-85 (the range of
- * exp) s softmax of normal   g log-softmax of normal   l labels   i index along the reduced axis   w place in
+ *   n normal   o normal around 3   z normal, |x| >= 0.5   p positive, >= 0.5   e up to +-85 (the
+ *     range of
+ * exp) s softmax of normal   g log-softmax of normal   l labels   i index along the reduced axis
+ *   w place in
  * a pooling window m, r mean and 1/sqrt(var + eps) of input 1
- *   j index below the size in the attribute   b bool   M, R the same of the rows or groups of a norm   y, Y result and log-sums of attention */
+ *   j index below the size in the attribute   b bool   M, R the same of the rows or groups of a
+ *     norm   y, Y result and log-sums of attention */
 static const char *const fills[LVNI_OP_COUNT] = {
     [LVNI_OP_div] = "nz",
     [LVNI_OP_exp] = "e",
@@ -107,7 +110,8 @@ static double real_value(char letter, double normal)
     }
 }
 
-/* Two uniform halves of a word added: close enough to normal (deviation 1, up to 2.45), and quick. */
+/* Two uniform halves of a word added: close enough to normal (deviation 1, up to 2.45), and
+ * quick. */
 static void fill_real(lvn_tensor *t, char letter, const lvni_rng *rng)
 {
     double *x = t->data;
@@ -159,7 +163,8 @@ static void fill_places(lvn_tensor *t, const lvni_pool_attr *a, const lvni_rng *
 {
     uint64_t element = 0;
     for (int64_t e = 0; e < lvn_numel(t); e++) {
-        const int64_t ow = e / t->shape[3] % t->shape[2], oh = e / t->shape[3] / t->shape[2] % t->shape[1];
+        const int64_t ow = e / t->shape[3] % t->shape[2],
+                      oh = e / t->shape[3] / t->shape[2] % t->shape[1];
         int64_t h, w;
         uint32_t k;
         do {
@@ -197,7 +202,8 @@ static lvn_tensor *kept_by_forward(lvni_op op, const op_case *row, lvn_tensor *c
     case LVNI_OP_group_norm_grad: return REF(group_norm, &row->attr, in[1]).out[k];
     case LVNI_OP_attention_grad: return REF(attention, &row->attr, in[1], in[2], in[3]).out[k];
     case LVNI_OP_attention_qkv_grad: return REF(attention_qkv, &row->attr, in[1]).out[k];
-    case LVNI_OP_cross_entropy_grad: return REF(cross_entropy, &row->attr, in[1], no_labels(in[1])).out[k];
+    case LVNI_OP_cross_entropy_grad:
+        return REF(cross_entropy, &row->attr, in[1], no_labels(in[1])).out[k];
     default: fail_msg("%s has no forward op here", ref_ops[op].name); return NULL;
     }
 }
@@ -215,8 +221,8 @@ static int64_t labels_below(lvni_op op, const op_case *row, int i)
 }
 
 /* Input i of a row in f64 (or its integer type); earlier inputs are there already. */
-static lvn_tensor *make_input(lvni_op op, const op_case *row, int i, char letter, lvn_tensor *const *in,
-                              const lvni_rng *rng)
+static lvn_tensor *make_input(lvni_op op, const op_case *row, int i, char letter,
+                              lvn_tensor *const *in, const lvni_rng *rng)
 {
     const case_dims *d = &row->in[i];
     if (letter == 'm' || letter == 'r') {
@@ -226,7 +232,10 @@ static lvn_tensor *make_input(lvni_op op, const op_case *row, int i, char letter
     if (letter == 'M' || letter == 'R' || letter == 'y' || letter == 'Y') {
         return kept_by_forward(op, row, in, letter == 'y' ? 0 : letter == 'R' ? 2 : 1);
     }
-    const lvn_dtype dtype = letter == 'l' || letter == 'i' || letter == 'j' ? LVN_I64 : letter == 'w' ? LVN_U8 : letter == 'b' ? LVN_BOOL : LVN_F64;
+    const lvn_dtype dtype = letter == 'l' || letter == 'i' || letter == 'j' ? LVN_I64
+                            : letter == 'w'                                 ? LVN_U8
+                            : letter == 'b'                                 ? LVN_BOOL
+                                                                            : LVN_F64;
     lvn_tensor *t = support_tensor(dtype, d->ndim, d->shape);
     switch (letter) {
     case 'l': fill_int(t, labels_below(op, row, i), rng); return t;
@@ -258,7 +267,8 @@ static lvn_tensor *round_to_f32(lvn_tensor *t)
     return f;
 }
 
-void case_inputs(lvni_op op, const op_case *row, lvn_tensor *in64[LVNI_MAX_IN], lvn_tensor *in32[LVNI_MAX_IN])
+void case_inputs(lvni_op op, const op_case *row, lvn_tensor *in64[LVNI_MAX_IN],
+                 lvn_tensor *in32[LVNI_MAX_IN])
 {
     for (int i = 0; i < LVNI_MAX_IN; i++) {
         in64[i] = in32[i] = NULL;
@@ -281,13 +291,15 @@ static lvn_tensor *round_to_low(lvn_tensor *t, lvn_dtype dtype)
     lvn_tensor *low = support_tensor(dtype, t->ndim, t->shape);
     for (int64_t e = 0; e < lvn_numel(t); e++) {
         const float value = (float)((double *)t->data)[e];
-        ((uint16_t *)low->data)[e] = dtype == LVN_BF16 ? lvni_f32_to_bf16(value) : lvni_f32_to_f16(value);
+        ((uint16_t *)low->data)[e] =
+            dtype == LVN_BF16 ? lvni_f32_to_bf16(value) : lvni_f32_to_f16(value);
         ((double *)t->data)[e] = support_value(low, e);
     }
     return low;
 }
 
-void case_inputs_low(lvni_op op, const op_case *row, lvn_dtype dtype, lvn_tensor *in64[LVNI_MAX_IN], lvn_tensor *low[LVNI_MAX_IN])
+void case_inputs_low(lvni_op op, const op_case *row, lvn_dtype dtype, lvn_tensor *in64[LVNI_MAX_IN],
+                     lvn_tensor *low[LVNI_MAX_IN])
 {
     case_inputs(op, row, in64, low);
     for (int i = 0; i < LVNI_MAX_IN; i++) {

@@ -1,5 +1,5 @@
-/* The rows of cases.def as data, and the inputs made for them. Used by test_kernels (cpu against ref),
- * test_kernel_bits (sameness) and nothing else. */
+/* The rows of cases.def as data, and the inputs made for them. Used by test_kernels (cpu against
+ * ref), test_kernel_bits (sameness) and nothing else. */
 #ifndef LEVIN_TESTS_OP_CASES_H
 #define LEVIN_TESTS_OP_CASES_H
 
@@ -51,12 +51,13 @@ typedef struct op_cases {
 
 extern const op_cases all_cases[LVNI_OP_COUNT];
 
-/* Inputs of a row: seeded by op and row, rounded to f32. in64 holds them as f64, in32 as f32; integer inputs
- * are shared. */
+/* Inputs of a row: seeded by op and row, rounded to f32. in64 holds them as f64, in32 as f32;
+ * integer inputs are shared. */
 void case_inputs(lvni_op op, const op_case *row, lvn_tensor *in64[LVNI_MAX_IN],
                  lvn_tensor *in32[LVNI_MAX_IN]);
 /* The same in bf16 or f16: in64 is rounded to numbers of that type, too. */
-void case_inputs_low(lvni_op op, const op_case *row, lvn_dtype dtype, lvn_tensor *in64[LVNI_MAX_IN], lvn_tensor *low[LVNI_MAX_IN]);
+void case_inputs_low(lvni_op op, const op_case *row, lvn_dtype dtype, lvn_tensor *in64[LVNI_MAX_IN],
+                     lvn_tensor *low[LVNI_MAX_IN]);
 /* The attribute of a row, NULL for ops without. */
 const void *case_attribute(lvni_op op, const op_case *row);
 

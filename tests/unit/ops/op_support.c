@@ -7,7 +7,7 @@
 #include <string.h>
 
 const ref_op ref_ops[LVNI_OP_COUNT] = {
-#define LVNI_OP(op, inputs, outputs, attr_type, flags, sentence)                                             \
+#define LVNI_OP(op, inputs, outputs, attr_type, flags, sentence)                                   \
     [LVNI_OP_##op] = {#op, inputs, outputs, lvni_shape_##op, lvni_ref_##op},
 #include "kernels/ops.def"
 #undef LVNI_OP
@@ -107,7 +107,8 @@ void support_expect(const char *file, int line, const lvn_tensor *t, double tol,
     if (!same || lvn_numel(t) != n) {
         char have[96], want[96];
         fail_msg("%s:%d: shape %s, expected %s with %d numbers", file, line,
-                 lvni_shape_string(t->ndim, t->shape, have), lvni_shape_string(ndim, shape, want), (int)n);
+                 lvni_shape_string(t->ndim, t->shape, have), lvni_shape_string(ndim, shape, want),
+                 (int)n);
     }
     for (int64_t e = 0; e < n; e++) {
         const double have = support_value(t, e), want = values[e];

@@ -1,5 +1,6 @@
-/* What the op tests share: short ways to make tensors, to run a reference kernel behind its shape rule, and
- * to compare with numbers. Tensors made here live until support_release(), the teardown of every test. */
+/* What the op tests share: short ways to make tensors, to run a reference kernel behind its shape
+ * rule, and to compare with numbers. Tensors made here live until support_release(), the teardown
+ * of every test. */
 #ifndef LEVIN_TESTS_OP_SUPPORT_H
 #define LEVIN_TESTS_OP_SUPPORT_H
 
@@ -20,14 +21,15 @@ typedef struct ref_op {
 } ref_op;
 extern const ref_op ref_ops[LVNI_OP_COUNT];
 
-#define DIMS(...)                                                                                            \
+#define DIMS(...)                                                                                  \
     ((int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t))), ((const int64_t[]){__VA_ARGS__})
 #define SCALAR 0, NULL
 /* F64(DIMS(2, 2), 1, 2, 3, 4) */
-#define F64(dims, ...)                                                                                       \
+#define F64(dims, ...)                                                                             \
     support_f64(dims, (int64_t)(sizeof((double[]){__VA_ARGS__}) / 8), (const double[]){__VA_ARGS__})
-#define I64(dims, ...)                                                                                       \
-    support_i64(dims, (int64_t)(sizeof((int64_t[]){__VA_ARGS__}) / 8), (const int64_t[]){__VA_ARGS__})
+#define I64(dims, ...)                                                                             \
+    support_i64(dims, (int64_t)(sizeof((int64_t[]){__VA_ARGS__}) / 8),                             \
+                (const int64_t[]){__VA_ARGS__})
 
 /* All inputs in a row; unused ones are NULL. */
 #define IN(...) ((lvn_tensor *[LVNI_MAX_IN]){__VA_ARGS__})
@@ -44,11 +46,11 @@ lvni_args support_ref(lvni_op op, const void *attr, lvn_tensor *const *in);
 lvn_tensor *support_keep(lvn_tensor *t);
 int support_release(void **state);
 
-/* EXPECT(t, 1e-15, DIMS(2), 3, 4): type f64, this shape, these numbers within `tol` (relative to max(1,
- * |number|)). */
-#define EXPECT(t, tol, dims, ...)                                                                            \
-    support_expect(__FILE__, __LINE__, t, tol, dims, (int64_t)(sizeof((double[]){__VA_ARGS__}) / 8),         \
-                   (const double[]){__VA_ARGS__})
+/* EXPECT(t, 1e-15, DIMS(2), 3, 4): type f64, this shape, these numbers within `tol` (relative to
+ * max(1, |number|)). */
+#define EXPECT(t, tol, dims, ...)                                                                  \
+    support_expect(__FILE__, __LINE__, t, tol, dims,                                               \
+                   (int64_t)(sizeof((double[]){__VA_ARGS__}) / 8), (const double[]){__VA_ARGS__})
 void support_expect(const char *file, int line, const lvn_tensor *t, double tol, int ndim,
                     const int64_t *shape, int64_t n, const double *values);
 /* Element e of any type as a double. */

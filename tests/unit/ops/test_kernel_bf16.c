@@ -1,6 +1,6 @@
-/* The law of bf16: a cpu kernel that takes bf16 itself gives, bit for bit, what the f32 kernel gives on f32 copies, rounded once at the
- * end. For every row of cases.def of every own kernel with LVNI_BF16; oneDNN's products (which sum in their own order) are in
- * test_kernels. */
+/* The law of bf16: a cpu kernel that takes bf16 itself gives, bit for bit, what the f32 kernel
+ * gives on f32 copies, rounded once at the end. For every row of cases.def of every own kernel with
+ * LVNI_BF16; oneDNN's products (which sum in their own order) are in test_kernels. */
 #include "op_cases.h"
 
 #include "core/half.h"
@@ -44,25 +44,29 @@ static lvni_args run(lvni_op op, const op_case *row, lvn_tensor *const *in, int 
     return args;
 }
 
-static void need_rounded(lvni_op op, const op_case *row, int k, const lvn_tensor *have, const lvn_tensor *wide)
+static void need_rounded(lvni_op op, const op_case *row, int k, const lvn_tensor *have,
+                         const lvn_tensor *wide)
 {
     const size_t size = lvn_dtype_size(have->dtype);
     for (int64_t e = 0; e < lvn_numel(have); e++) {
-        const char *a = (const char *)have->data + (size_t)e * size, *b = (const char *)wide->data + (size_t)e * size;
+        const char *a = (const char *)have->data + (size_t)e * size,
+                   *b = (const char *)wide->data + (size_t)e * size;
         uint16_t rounded;
         if (have->dtype == LVN_BF16 && wide->dtype == LVN_F32) {
             rounded = lvni_f32_to_bf16(LVNI_CF32(wide)[e]);
             b = (const char *)&rounded;
         }
         if (memcmp(a, b, size) != 0) {
-            fail_msg("%s, case \"%s\": element %lld of output %d is %.9g, of f32 copies %.9g", lvni_ops[op].name, row->name, (long long)e,
-                     k, support_value(have, e), support_value(wide, e));
+            fail_msg("%s, case \"%s\": element %lld of output %d is %.9g, of f32 copies %.9g",
+                     lvni_ops[op].name, row->name, (long long)e, k, support_value(have, e),
+                     support_value(wide, e));
         }
     }
 }
 
 /* Inputs that the table says are f32 beside bf16 come as such. */
-static void bf16_inputs(lvni_op op, const op_case *row, lvn_tensor *low[LVNI_MAX_IN], lvn_tensor *wide[LVNI_MAX_IN])
+static void bf16_inputs(lvni_op op, const op_case *row, lvn_tensor *low[LVNI_MAX_IN],
+                        lvn_tensor *wide[LVNI_MAX_IN])
 {
     lvn_tensor *in64[LVNI_MAX_IN];
     case_inputs_low(op, row, LVN_BF16, in64, low);
@@ -134,7 +138,8 @@ static void need_same_curve(lvni_op op, lvn_tensor *const *low)
 static void curves_of_every_number(void **state)
 {
     (void)state;
-    static const lvni_op unary[] = {LVNI_OP_gelu, LVNI_OP_gelu_tanh, LVNI_OP_silu, LVNI_OP_sigmoid, LVNI_OP_tanh};
+    static const lvni_op unary[] = {LVNI_OP_gelu, LVNI_OP_gelu_tanh, LVNI_OP_silu, LVNI_OP_sigmoid,
+                                    LVNI_OP_tanh};
     static const lvni_op pair[] = {LVNI_OP_gelu_grad, LVNI_OP_gelu_tanh_grad, LVNI_OP_silu_grad};
     lvn_tensor *x = all_numbers(), *dy = all_numbers();
     for (int64_t i = 0; i < NUMBERS; i++) { /* no NaN: which of two would stay is open */

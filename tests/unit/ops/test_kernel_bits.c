@@ -1,7 +1,8 @@
-/* Sameness of the cpu kernels, for every row of cases.def: equal bits for every team, for repetition, and for
- * every instruction set. What the law calls the reducing class (LVNI_REDUCING and matmul with a transposed
- * left side) may depend on wgrad_team, never on team. With --hash the program prints one line per case
- * instead: so it runs itself under LEVIN_CPU_ISA=v2, v3, v4 and compares. */
+/* Sameness of the cpu kernels, for every row of cases.def: equal bits for every team, for
+ * repetition, and for every instruction set. What the law calls the reducing class (LVNI_REDUCING
+ * and matmul with a transposed left side) may depend on wgrad_team, never on team. With --hash the
+ * program prints one line per case instead: so it runs itself under LEVIN_CPU_ISA=v2, v3, v4 and
+ * compares. */
 #include "op_cases.h"
 
 #include "kernels/cpu/isa.h"
@@ -27,7 +28,8 @@ static uint64_t hash_outputs(const lvni_args *args, int n_out)
     return h;
 }
 
-static uint64_t run_hash(lvni_op op, const op_case *row, lvn_tensor *const *in, int team, int wgrad_team)
+static uint64_t run_hash(lvni_op op, const op_case *row, lvn_tensor *const *in, int team,
+                         int wgrad_team)
 {
     lvni_ctx *ctx = lvni_ctx_get();
     ctx->team = team;
@@ -48,11 +50,12 @@ static uint64_t run_hash(lvni_op op, const op_case *row, lvn_tensor *const *in, 
 
 static bool may_depend_on_wgrad_team(lvni_op op, const op_case *row)
 {
-    return (lvni_ops[op].flags & LVNI_REDUCING) != 0 || (op == LVNI_OP_matmul && row->attr.matmul.trans_a);
+    return (lvni_ops[op].flags & LVNI_REDUCING) != 0 ||
+           (op == LVNI_OP_matmul && row->attr.matmul.trans_a);
 }
 
-static void need_equal(lvni_op op, const op_case *row, const char *what, int a, int b, uint64_t have,
-                       uint64_t want)
+static void need_equal(lvni_op op, const op_case *row, const char *what, int a, int b,
+                       uint64_t have, uint64_t want)
 {
     if (have != want) {
         fail_msg("%s, case \"%s\": other bits with %s (%d, %d) than with (1, 2)", lvni_ops[op].name,
@@ -70,11 +73,11 @@ static void bits_do_not_depend_on_the_team(void **state)
         case_inputs(op, row, in64, in32);
         const uint64_t want = run_hash(op, row, in32, 1, 2);
         for (size_t t = 0; t < sizeof teams / sizeof *teams; t++) {
-            need_equal(op, row, "team and wgrad_team", teams[t], 2, run_hash(op, row, in32, teams[t], 2),
-                       want);
+            need_equal(op, row, "team and wgrad_team", teams[t], 2,
+                       run_hash(op, row, in32, teams[t], 2), want);
             if (!may_depend_on_wgrad_team(op, row)) {
-                need_equal(op, row, "team and wgrad_team", 2, teams[t], run_hash(op, row, in32, 2, teams[t]),
-                           want);
+                need_equal(op, row, "team and wgrad_team", 2, teams[t],
+                           run_hash(op, row, in32, 2, teams[t]), want);
             }
         }
         support_release(NULL);

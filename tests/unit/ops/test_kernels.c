@@ -1,5 +1,5 @@
-/* Every cpu kernel (f32) against the truth (ref, f64) on the same inputs, for every row of cases.def;
- * tolerance.h says how close. With -v: the largest error of every case. */
+/* Every cpu kernel (f32) against the truth (ref, f64) on the same inputs, for every row of
+ * cases.def; tolerance.h says how close. With -v: the largest error of every case. */
 #include "op_cases.h"
 #include "tolerance.h"
 
@@ -25,8 +25,8 @@ static lvni_args run(lvni_op op, const op_case *row, lvn_tensor *const *in)
     return args;
 }
 
-/* The op on absolute values (inputs and numbers of the attribute): the size of the terms behind each result.
- */
+/* The op on absolute values (inputs and numbers of the attribute): the size of the terms behind
+ * each result. */
 static lvni_args run_on_absolutes(lvni_op op, const op_case *row, lvn_tensor *const *in)
 {
     lvn_tensor *absolute[LVNI_MAX_IN] = {NULL};
@@ -77,29 +77,34 @@ static const char *coordinates(const lvn_tensor *t, int64_t e, char out[96])
     return lvni_shape_string(t->ndim, at, out);
 }
 
-/* What a result of this type is rounded by, with as much again for what the kernel rounds on its way. */
+/* What a result of this type is rounded by, with as much again for what the kernel rounds on its
+ * way. */
 static double rounding_of(lvn_dtype type)
 {
     return type == LVN_BF16 ? 0x1p-7 : type == LVN_F16 ? 0x1p-10 : 0.0;
 }
 
 /* Output k. Fails naming op, case, largest error and the first wrong element. */
-static void compare(lvni_op op, const op_case *row, int k, lvn_dtype type, const lvn_tensor *have, const lvn_tensor *want,
-                    const lvn_tensor *terms)
+static void compare(lvni_op op, const op_case *row, int k, lvn_dtype type, const lvn_tensor *have,
+                    const lvn_tensor *want, const lvn_tensor *terms)
 {
     const tolerance tol = tolerances[op];
     const bool integer = want->dtype != LVN_F64;
-    const double allowed = integer || !(tol.f32 > 0.0) ? 0.0 : tol.f32 + rounding_of(type), largest = largest_value(want);
+    const double allowed = integer || !(tol.f32 > 0.0) ? 0.0 : tol.f32 + rounding_of(type),
+                 largest = largest_value(want);
     double worst = 0.0;
     int64_t n_wrong = 0, first = -1;
     assert_true(lvni_same_shape(have, want));
-    assert_true(have->dtype == (integer ? want->dtype : type) || (!integer && have->dtype == LVN_F32)); /* sums may stay f32 */
+    /* sums may stay f32 */
+    assert_true(have->dtype == (integer ? want->dtype : type) ||
+                (!integer && have->dtype == LVN_F32));
     for (int64_t e = 0; e < lvn_numel(want); e++) {
         const double w = support_value(want, e);
         const double unit =
             tol.of == OF_LARGEST ? largest : fabs(terms == NULL ? w : support_value(terms, e));
         const double got = support_value(have, e);
-        if (type == LVN_F16 && have->dtype == LVN_F16 && (fabs(got - w) <= 0x1p-23 || (fabs(w) > 65000.0 && isinf(got)))) {
+        if (type == LVN_F16 && have->dtype == LVN_F16 &&
+            (fabs(got - w) <= 0x1p-23 || (fabs(w) > 65000.0 && isinf(got)))) {
             continue; /* two steps between its smallest numbers; beyond its largest */
         }
         const double error = error_of(got, w, unit);
@@ -109,16 +114,17 @@ static void compare(lvni_op op, const op_case *row, int k, lvn_dtype type, const
         }
     }
     if (verbose) {
-        print_message("%s, case \"%s\", output %d: error %.2g of %.2g\n", lvni_ops[op].name, row->name, k,
-                      worst, allowed);
+        print_message("%s, case \"%s\", output %d: error %.2g of %.2g\n", lvni_ops[op].name,
+                      row->name, k, worst, allowed);
     }
     if (n_wrong > 0) {
         char at[96];
-        fail_msg("%s, case \"%s\", output %d: %d of %d elements are wrong, largest error %.3g of %.3g "
-                 "allowed; first at %s: "
-                 "%.9g, must be %.9g",
-                 lvni_ops[op].name, row->name, k, (int)n_wrong, (int)lvn_numel(want), worst, allowed,
-                 coordinates(want, first, at), support_value(have, first), support_value(want, first));
+        fail_msg(
+            "%s, case \"%s\", output %d: %d of %d elements are wrong, largest error %.3g of %.3g "
+            "allowed; first at %s: "
+            "%.9g, must be %.9g",
+            lvni_ops[op].name, row->name, k, (int)n_wrong, (int)lvn_numel(want), worst, allowed,
+            coordinates(want, first, at), support_value(have, first), support_value(want, first));
     }
 }
 
@@ -219,7 +225,8 @@ static void no_slow_primitive_was_chosen(void **state)
     const lvni_cpu_stats stats = lvni_cpu_get_stats();
     assert_true(stats.primitives_created > 0);
     if (stats.slow_primitives > 0) {
-        fail_msg("%d slow primitives, the last one: %s", (int)stats.slow_primitives, stats.last_slow);
+        fail_msg("%d slow primitives, the last one: %s", (int)stats.slow_primitives,
+                 stats.last_slow);
     }
 }
 
@@ -232,10 +239,11 @@ int main(int argc, char **argv)
     }
     struct CMUnitTest tests[2 * LVNI_OP_COUNT + 3];
     for (int op = 0; op < LVNI_OP_COUNT; op++) {
-        tests[op] = (struct CMUnitTest){lvni_ops[op].name, cpu_agrees_with_ref, NULL, support_release,
-                                        (void *)(uintptr_t)op};
-        tests[LVNI_OP_COUNT + 3 + op] = (struct CMUnitTest){lvni_ops[op].name, low_types_agree_with_ref, NULL, support_release,
-                                                            (void *)(uintptr_t)op};
+        tests[op] = (struct CMUnitTest){lvni_ops[op].name, cpu_agrees_with_ref, NULL,
+                                        support_release, (void *)(uintptr_t)op};
+        tests[LVNI_OP_COUNT + 3 + op] =
+            (struct CMUnitTest){lvni_ops[op].name, low_types_agree_with_ref, NULL, support_release,
+                                (void *)(uintptr_t)op};
     }
     const struct CMUnitTest others[3] = {
         cmocka_unit_test_teardown(refused_outputs_change_nothing, support_release),

@@ -31,24 +31,27 @@ static void functions_of_one_number(void **state)
     (void)state;
     const lvni_scale_attr twice_plus_one = {.mul = 2, .add = 1};
     EXPECT(REF(scale, &twice_plus_one, F64(DIMS(3), -1, 0, 2.5)).out[0], EXACT, DIMS(3), -1, 1, 6);
-    EXPECT(REF(exp, NULL, F64(DIMS(4), 0, 1, -1, -2000)).out[0], CLOSE, DIMS(4), 1, 2.718281828459045,
-           0.36787944117144233, 0);
+    EXPECT(REF(exp, NULL, F64(DIMS(4), 0, 1, -1, -2000)).out[0], CLOSE, DIMS(4), 1,
+           2.718281828459045, 0.36787944117144233, 0);
     EXPECT(REF(log, NULL, F64(DIMS(4), 1, 10, 0.5, 0)).out[0], CLOSE, DIMS(4), 0, 2.302585092994046,
            -0.6931471805599453, -INFINITY);
     EXPECT(REF(square, NULL, F64(DIMS(3), -3, 0, 1.5)).out[0], EXACT, DIMS(3), 9, 0, 2.25);
-    EXPECT(REF(square_grad, NULL, F64(DIMS(2), 10, -1), F64(DIMS(2), -3, 4)).out[0], EXACT, DIMS(2), -60, -8);
+    EXPECT(REF(square_grad, NULL, F64(DIMS(2), 10, -1), F64(DIMS(2), -3, 4)).out[0], EXACT, DIMS(2),
+           -60, -8);
     EXPECT(REF(sqrt, NULL, F64(DIMS(3), 4, 0, 2)).out[0], EXACT, DIMS(3), 2, 0, 1.4142135623730951);
-    EXPECT(REF(sqrt_grad, NULL, F64(DIMS(2), 6, 1), F64(DIMS(2), 3, 0.25)).out[0], EXACT, DIMS(2), 1, 2);
-    EXPECT(REF(relu, NULL, F64(DIMS(4), -2, 0, 3, nan_value)).out[0], EXACT, DIMS(4), 0, 0, 3, nan_value);
-    EXPECT(REF(relu_grad, NULL, F64(DIMS(3), 5, 6, 7), F64(DIMS(3), 0, 0.1, 9)).out[0], EXACT, DIMS(3), 0, 6,
-           7);
+    EXPECT(REF(sqrt_grad, NULL, F64(DIMS(2), 6, 1), F64(DIMS(2), 3, 0.25)).out[0], EXACT, DIMS(2),
+           1, 2);
+    EXPECT(REF(relu, NULL, F64(DIMS(4), -2, 0, 3, nan_value)).out[0], EXACT, DIMS(4), 0, 0, 3,
+           nan_value);
+    EXPECT(REF(relu_grad, NULL, F64(DIMS(3), 5, 6, 7), F64(DIMS(3), 0, 0.1, 9)).out[0], EXACT,
+           DIMS(3), 0, 6, 7);
 }
 
 static void dropout_keeps_what_the_stream_says(void **state)
 {
     (void)state;
-    lvni_dropout_attr attr = {.p = 0.5,
-                              .rng = {.key = lvni_rng_make_key(7, lvni_rng_purpose("net.drop")), .a = 3}};
+    lvni_dropout_attr attr = {
+        .p = 0.5, .rng = {.key = lvni_rng_make_key(7, lvni_rng_purpose("net.drop")), .a = 3}};
     lvn_tensor *x = support_tensor(LVN_F64, DIMS(1000));
     for (int e = 0; e < 1000; e++) {
         ((double *)x->data)[e] = e + 1;
@@ -73,20 +76,25 @@ static void sums_means_and_broadcasting(void **state)
     (void)state;
     lvn_tensor *x = F64(DIMS(2, 3), 1, 2, 3, 4, 5, 9);
     EXPECT(REF(sum, (&(lvni_axes_attr){.mask = 1}), x).out[0], EXACT, DIMS(3), 5, 7, 12);
-    EXPECT(REF(sum, (&(lvni_axes_attr){.mask = 2, .keepdim = true}), x).out[0], EXACT, DIMS(2, 1), 6, 18);
+    EXPECT(REF(sum, (&(lvni_axes_attr){.mask = 2, .keepdim = true}), x).out[0], EXACT, DIMS(2, 1),
+           6, 18);
     EXPECT(REF(sum, (&(lvni_axes_attr){.mask = 3}), x).out[0], EXACT, SCALAR, 24);
     EXPECT(REF(sum, (&(lvni_axes_attr){.mask = 0}), x).out[0], EXACT, DIMS(2, 3), 1, 2, 3, 4, 5, 9);
     EXPECT(REF(mean, (&(lvni_axes_attr){.mask = 3}), x).out[0], EXACT, SCALAR, 4);
     EXPECT(REF(mean, (&(lvni_axes_attr){.mask = 2}), x).out[0], EXACT, DIMS(2), 2, 6);
     lvn_tensor *cube = F64(DIMS(2, 2, 2), 1, 2, 3, 4, 5, 6, 7, 8);
     EXPECT(REF(sum, (&(lvni_axes_attr){.mask = 5}), cube).out[0], EXACT, DIMS(2), 14, 22);
-    EXPECT(REF(sum_to, (&(lvni_shape_attr){.ndim = 1, .shape = {3}}), x).out[0], EXACT, DIMS(3), 5, 7, 12);
-    EXPECT(REF(sum_to, (&(lvni_shape_attr){.ndim = 2, .shape = {2, 1}}), x).out[0], EXACT, DIMS(2, 1), 6, 18);
+    EXPECT(REF(sum_to, (&(lvni_shape_attr){.ndim = 1, .shape = {3}}), x).out[0], EXACT, DIMS(3), 5,
+           7, 12);
+    EXPECT(REF(sum_to, (&(lvni_shape_attr){.ndim = 2, .shape = {2, 1}}), x).out[0], EXACT,
+           DIMS(2, 1), 6, 18);
     EXPECT(REF(sum_to, (&(lvni_shape_attr){.ndim = 0}), x).out[0], EXACT, SCALAR, 24);
-    EXPECT(REF(expand, (&(lvni_shape_attr){.ndim = 2, .shape = {2, 3}}), F64(DIMS(3), 1, 2, 3)).out[0], EXACT,
-           DIMS(2, 3), 1, 2, 3, 1, 2, 3);
-    EXPECT(REF(expand, (&(lvni_shape_attr){.ndim = 2, .shape = {2, 3}}), F64(DIMS(2, 1), 4, 5)).out[0], EXACT,
-           DIMS(2, 3), 4, 4, 4, 5, 5, 5);
+    EXPECT(
+        REF(expand, (&(lvni_shape_attr){.ndim = 2, .shape = {2, 3}}), F64(DIMS(3), 1, 2, 3)).out[0],
+        EXACT, DIMS(2, 3), 1, 2, 3, 1, 2, 3);
+    EXPECT(
+        REF(expand, (&(lvni_shape_attr){.ndim = 2, .shape = {2, 3}}), F64(DIMS(2, 1), 4, 5)).out[0],
+        EXACT, DIMS(2, 3), 4, 4, 4, 5, 5, 5);
 }
 
 static void first_maximum_wins_and_nan_is_kept(void **state)
@@ -96,14 +104,15 @@ static void first_maximum_wins_and_nan_is_kept(void **state)
     lvni_args a = REF(max, (&(lvni_axes_attr){.mask = 2}), x);
     EXPECT(a.out[0], EXACT, DIMS(2), 7, nan_value);
     EXPECT(a.out[1], EXACT, DIMS(2), 1, 1);
-    a = REF(max, (&(lvni_axes_attr){.mask = 1, .keepdim = true}), F64(DIMS(2, 3), 1, 5, 2, 1, 4, 3));
+    a = REF(max, (&(lvni_axes_attr){.mask = 1, .keepdim = true}),
+            F64(DIMS(2, 3), 1, 5, 2, 1, 4, 3));
     EXPECT(a.out[0], EXACT, DIMS(1, 3), 1, 5, 3);
     EXPECT(a.out[1], EXACT, DIMS(1, 3), 0, 0, 1);
     const lvni_shape_attr shape = {.ndim = 2, .shape = {2, 3}};
-    EXPECT(REF(max_grad, &shape, F64(DIMS(1, 3), 10, 20, 30), I64(DIMS(1, 3), 0, 0, 1)).out[0], EXACT,
-           DIMS(2, 3), 10, 20, 0, 0, 0, 30);
-    EXPECT(REF(max_grad, &shape, F64(DIMS(2, 1), 10, 20), I64(DIMS(2, 1), 2, 0)).out[0], EXACT, DIMS(2, 3), 0,
-           0, 10, 20, 0, 0);
+    EXPECT(REF(max_grad, &shape, F64(DIMS(1, 3), 10, 20, 30), I64(DIMS(1, 3), 0, 0, 1)).out[0],
+           EXACT, DIMS(2, 3), 10, 20, 0, 0, 0, 30);
+    EXPECT(REF(max_grad, &shape, F64(DIMS(2, 1), 10, 20), I64(DIMS(2, 1), 2, 0)).out[0], EXACT,
+           DIMS(2, 3), 0, 0, 10, 20, 0, 0);
 }
 
 /* ---- products ---- */
@@ -116,22 +125,26 @@ static void products_in_all_orientations(void **state)
     const struct {
         lvn_tensor *a, *b;
         lvni_matmul_attr attr;
-    } rows[] = {
-        {a, b, {false, false}}, {at, b, {true, false}}, {a, bt, {false, true}}, {at, bt, {true, true}}};
+    } rows[] = {{a, b, {false, false}},
+                {at, b, {true, false}},
+                {a, bt, {false, true}},
+                {at, bt, {true, true}}};
     for (size_t i = 0; i < 4; i++) {
-        EXPECT(REF(matmul, &rows[i].attr, rows[i].a, rows[i].b).out[0], EXACT, DIMS(2, 2), 58, 64, 139, 154);
+        EXPECT(REF(matmul, &rows[i].attr, rows[i].a, rows[i].b).out[0], EXACT, DIMS(2, 2), 58, 64,
+               139, 154);
     }
     lvn_tensor *w = F64(DIMS(2, 3), 1, 0, -1, 2, 1, 0);
-    EXPECT(REF(linear, NULL, a, w, F64(DIMS(2), 0.5, 100)).out[0], EXACT, DIMS(2, 2), -1.5, 104, -1.5, 113);
+    EXPECT(REF(linear, NULL, a, w, F64(DIMS(2), 0.5, 100)).out[0], EXACT, DIMS(2, 2), -1.5, 104,
+           -1.5, 113);
     EXPECT(REF(linear, NULL, a, w).out[0], EXACT, DIMS(2, 2), -2, 4, -2, 13);
     const lvni_args g = REF(linear_grad_weight, NULL, F64(DIMS(2, 2), 1, 0, 10, -1), a);
     EXPECT(g.out[0], EXACT, DIMS(2, 3), 41, 52, 63, -4, -5, -6);
     EXPECT(g.out[1], EXACT, DIMS(2), 11, -1);
 }
 
-#define CONV(s, p, d, g)                                                                                     \
-    {                                                                                                        \
-        .stride = {s, s}, .padding = {p, p}, .dilation = {d, d}, .groups = g                                 \
+#define CONV(s, p, d, g)                                                                           \
+    {                                                                                              \
+        .stride = {s, s}, .padding = {p, p}, .dilation = {d, d}, .groups = g                       \
     }
 
 static void convolution_by_hand(void **state)
@@ -141,26 +154,30 @@ static void convolution_by_hand(void **state)
     lvn_tensor *w = F64(DIMS(1, 2, 2, 1), 1, 2, 3, 4);
     const lvni_conv_attr plain = CONV(1, 0, 1, 1);
     EXPECT(REF(conv2d, &plain, x, w).out[0], EXACT, DIMS(1, 2, 2, 1), 37, 47, 67, 77);
-    EXPECT(REF(conv2d, &plain, x, w, F64(DIMS(1), 0.5)).out[0], EXACT, DIMS(1, 2, 2, 1), 37.5, 47.5, 67.5,
-           77.5);
-    const lvni_conv_attr strided = CONV(2, 1, 1, 1); /* windows at rows and columns -1..0 and 1..2 */
+    EXPECT(REF(conv2d, &plain, x, w, F64(DIMS(1), 0.5)).out[0], EXACT, DIMS(1, 2, 2, 1), 37.5, 47.5,
+           67.5, 77.5);
+    /* windows at rows and columns -1..0 and 1..2 */
+    const lvni_conv_attr strided = CONV(2, 1, 1, 1);
     EXPECT(REF(conv2d, &strided, x, w).out[0], EXACT, DIMS(1, 2, 2, 1), 4, 18, 36, 77);
     const lvni_conv_attr dilated = CONV(1, 0, 2, 1); /* the four corners */
-    EXPECT(REF(conv2d, &dilated, x, w).out[0], EXACT, DIMS(1, 1, 1, 1), 1 * 1 + 2 * 3 + 3 * 7 + 4 * 9);
+    EXPECT(REF(conv2d, &dilated, x, w).out[0], EXACT, DIMS(1, 1, 1, 1),
+           1 * 1 + 2 * 3 + 3 * 7 + 4 * 9);
     /* two groups of one channel, two output channels each */
     const lvni_conv_attr grouped = CONV(1, 0, 1, 2);
-    EXPECT(
-        REF(conv2d, &grouped, F64(DIMS(1, 1, 2, 2), 1, 10, 2, 20), F64(DIMS(4, 1, 1, 1), 1, 2, 3, 4)).out[0],
-        EXACT, DIMS(1, 1, 2, 4), 1, 2, 30, 40, 2, 4, 60, 80);
+    EXPECT(REF(conv2d, &grouped, F64(DIMS(1, 1, 2, 2), 1, 10, 2, 20),
+               F64(DIMS(4, 1, 1, 1), 1, 2, 3, 4))
+               .out[0],
+           EXACT, DIMS(1, 1, 2, 4), 1, 2, 30, 40, 2, 4, 60, 80);
     /* height and width have their own stride, padding and kernel */
-    const lvni_conv_attr uneven = {.stride = {1, 2}, .padding = {0, 1}, .dilation = {1, 1}, .groups = 1};
-    EXPECT(REF(conv2d, &uneven, x, F64(DIMS(1, 1, 3, 1), 1, 10, 100)).out[0], EXACT, DIMS(1, 3, 2, 1), 210,
-           32, 540, 65, 870, 98);
+    const lvni_conv_attr uneven = {
+        .stride = {1, 2}, .padding = {0, 1}, .dilation = {1, 1}, .groups = 1};
+    EXPECT(REF(conv2d, &uneven, x, F64(DIMS(1, 1, 3, 1), 1, 10, 100)).out[0], EXACT,
+           DIMS(1, 3, 2, 1), 210, 32, 540, 65, 870, 98);
     /* three input channels: one product per pixel */
-    EXPECT(
-        REF(conv2d, &plain, F64(DIMS(1, 1, 2, 3), 1, 2, 3, 4, 5, 6), F64(DIMS(2, 1, 1, 3), 1, 1, 1, 1, 0, -1))
-            .out[0],
-        EXACT, DIMS(1, 1, 2, 2), 6, -2, 15, -2);
+    EXPECT(REF(conv2d, &plain, F64(DIMS(1, 1, 2, 3), 1, 2, 3, 4, 5, 6),
+               F64(DIMS(2, 1, 1, 3), 1, 1, 1, 1, 0, -1))
+               .out[0],
+           EXACT, DIMS(1, 1, 2, 2), 6, -2, 15, -2);
 }
 
 static void convolution_gradients_by_hand(void **state)
@@ -171,10 +188,10 @@ static void convolution_gradients_by_hand(void **state)
     lvni_conv_attr attr = CONV(1, 0, 1, 1);
     attr.in_h = attr.in_w = 3;
     attr.kernel[0] = attr.kernel[1] = 2;
-    EXPECT(REF(conv2d_grad_input, &attr, dy, w).out[0], EXACT, DIMS(1, 3, 3, 1), 1, 2, 0, 3, 14, 20, 0, 30,
-           40);
-    EXPECT(REF(conv_transpose2d, &attr, dy, w, F64(DIMS(1), 0.5)).out[0], EXACT, DIMS(1, 3, 3, 1), 1.5, 2.5, 0.5, 3.5, 14.5, 20.5, 0.5, 30.5,
-           40.5);
+    EXPECT(REF(conv2d_grad_input, &attr, dy, w).out[0], EXACT, DIMS(1, 3, 3, 1), 1, 2, 0, 3, 14, 20,
+           0, 30, 40);
+    EXPECT(REF(conv_transpose2d, &attr, dy, w, F64(DIMS(1), 0.5)).out[0], EXACT, DIMS(1, 3, 3, 1),
+           1.5, 2.5, 0.5, 3.5, 14.5, 20.5, 0.5, 30.5, 40.5);
     const lvni_args g = REF(conv2d_grad_weight, &attr, dy, x);
     EXPECT(g.out[0], EXACT, DIMS(1, 2, 2, 1), 51, 62, 84, 95);
     EXPECT(g.out[1], EXACT, DIMS(1), 11);
@@ -188,30 +205,43 @@ static void average_pooling_by_hand(void **state)
 {
     (void)state;
     lvn_tensor *x = F64(DIMS(1, 2, 5, 1), 1, 2, 3, 4, 5, 11, 12, 13, 14, 15);
-    EXPECT(REF(resample2d, MAP(AVG_POOL, .pool = {.kernel = {2, 2}, .stride = {2, 2}}), x).out[0], CLOSE, DIMS(1, 1, 2, 1), 6.5, 8.5);
-    const lvni_pool_attr padded = {.kernel = {2, 4}, .stride = {2, 3}, .padding = {0, 2}}; /* columns -2..1 and 1..4 */
-    EXPECT(REF(resample2d, MAP(AVG_POOL, .pool = padded), x).out[0], CLOSE, DIMS(1, 1, 2, 1), 3.25, 8.5);
-    EXPECT(REF(resample2d, MAP(AVG_POOL, .pool = padded, .exclude_padding = true), x).out[0], CLOSE, DIMS(1, 1, 2, 1), 6.5, 8.5);
-    EXPECT(REF(resample2d, MAP(AVG_POOL, .pool = padded, .transposed = true, .size = {2, 5}), F64(DIMS(1, 1, 2, 1), 8, 80)).out[0], CLOSE,
-           DIMS(1, 2, 5, 1), 1, 11, 10, 10, 10, 1, 11, 10, 10, 10);
+    EXPECT(REF(resample2d, MAP(AVG_POOL, .pool = {.kernel = {2, 2}, .stride = {2, 2}}), x).out[0],
+           CLOSE, DIMS(1, 1, 2, 1), 6.5, 8.5);
+    /* columns -2..1 and 1..4 */
+    const lvni_pool_attr padded = {.kernel = {2, 4}, .stride = {2, 3}, .padding = {0, 2}};
+    EXPECT(REF(resample2d, MAP(AVG_POOL, .pool = padded), x).out[0], CLOSE, DIMS(1, 1, 2, 1), 3.25,
+           8.5);
+    EXPECT(REF(resample2d, MAP(AVG_POOL, .pool = padded, .exclude_padding = true), x).out[0], CLOSE,
+           DIMS(1, 1, 2, 1), 6.5, 8.5);
+    EXPECT(REF(resample2d, MAP(AVG_POOL, .pool = padded, .transposed = true, .size = {2, 5}),
+               F64(DIMS(1, 1, 2, 1), 8, 80))
+               .out[0],
+           CLOSE, DIMS(1, 2, 5, 1), 1, 11, 10, 10, 10, 1, 11, 10, 10, 10);
     /* bins 0..1, 1..3, 3..4 overlap */
-    EXPECT(REF(resample2d, MAP(ADAPTIVE_POOL, .size = {1, 3}), x).out[0], CLOSE, DIMS(1, 1, 3, 1), 6.5, 8, 9.5);
+    EXPECT(REF(resample2d, MAP(ADAPTIVE_POOL, .size = {1, 3}), x).out[0], CLOSE, DIMS(1, 1, 3, 1),
+           6.5, 8, 9.5);
 }
 
 static void resizing_by_hand(void **state)
 {
     (void)state;
-    lvn_tensor *x = F64(DIMS(1, 2, 2, 1), 1, 2, 3, 4), *row = F64(DIMS(1, 1, 4, 1), 1, 10, 100, 1000);
-    EXPECT(REF(resample2d, MAP(NEAREST, .size = {3, 4}), x).out[0], EXACT, DIMS(1, 3, 4, 1), 1, 1, 2, 2, 1, 1, 2, 2, 3, 3, 4, 4);
-    EXPECT(REF(resample2d, MAP(BILINEAR, .size = {4, 4}), x).out[0], CLOSE, DIMS(1, 4, 4, 1), 1, 1.25, 1.75, 2, 1.5, 1.75, 2.25, 2.5, 2.5,
-           2.75, 3.25, 3.5, 3, 3.25, 3.75, 4);
-    EXPECT(REF(resample2d, MAP(BILINEAR, .size = {3, 5}, .align_corners = true), x).out[0], CLOSE, DIMS(1, 3, 5, 1), 1, 1.25, 1.5, 1.75, 2, 2,
-           2.25, 2.5, 2.75, 3, 3, 3.25, 3.5, 3.75, 4);
-    EXPECT(REF(resample2d, MAP(BILINEAR, .size = {2, 2}, .transposed = true), F64(DIMS(1, 2, 4, 1), 1, 0, 0, 0, 0, 16, 0, 0)).out[0], CLOSE,
-           DIMS(1, 2, 2, 1), 1, 0, 12, 4);
-    EXPECT(REF(resample2d, MAP(BICUBIC, .size = {1, 8}), row).out[0], 1e-13, DIMS(1, 1, 8, 1), 0.05078125, -0.125, -1.53125, -0.30078125, -14.99609375, 313.3984375, 799.2578125, 1094.921875);
-    EXPECT(REF(resample2d, MAP(BICUBIC, .size = {2, 4}, .align_corners = true), row).out[0], CLOSE, DIMS(1, 2, 4, 1), 1, 10, 100, 1000, 1,
-           10, 100, 1000);
+    lvn_tensor *x = F64(DIMS(1, 2, 2, 1), 1, 2, 3, 4),
+               *row = F64(DIMS(1, 1, 4, 1), 1, 10, 100, 1000);
+    EXPECT(REF(resample2d, MAP(NEAREST, .size = {3, 4}), x).out[0], EXACT, DIMS(1, 3, 4, 1), 1, 1,
+           2, 2, 1, 1, 2, 2, 3, 3, 4, 4);
+    EXPECT(REF(resample2d, MAP(BILINEAR, .size = {4, 4}), x).out[0], CLOSE, DIMS(1, 4, 4, 1), 1,
+           1.25, 1.75, 2, 1.5, 1.75, 2.25, 2.5, 2.5, 2.75, 3.25, 3.5, 3, 3.25, 3.75, 4);
+    EXPECT(REF(resample2d, MAP(BILINEAR, .size = {3, 5}, .align_corners = true), x).out[0], CLOSE,
+           DIMS(1, 3, 5, 1), 1, 1.25, 1.5, 1.75, 2, 2, 2.25, 2.5, 2.75, 3, 3, 3.25, 3.5, 3.75, 4);
+    EXPECT(REF(resample2d, MAP(BILINEAR, .size = {2, 2}, .transposed = true),
+               F64(DIMS(1, 2, 4, 1), 1, 0, 0, 0, 0, 16, 0, 0))
+               .out[0],
+           CLOSE, DIMS(1, 2, 2, 1), 1, 0, 12, 4);
+    EXPECT(REF(resample2d, MAP(BICUBIC, .size = {1, 8}), row).out[0], 1e-13, DIMS(1, 1, 8, 1),
+           0.05078125, -0.125, -1.53125, -0.30078125, -14.99609375, 313.3984375, 799.2578125,
+           1094.921875);
+    EXPECT(REF(resample2d, MAP(BICUBIC, .size = {2, 4}, .align_corners = true), row).out[0], CLOSE,
+           DIMS(1, 2, 4, 1), 1, 10, 100, 1000, 1, 10, 100, 1000);
 }
 
 static void fourier_by_hand(void **state)
@@ -223,7 +253,8 @@ static void fourier_by_hand(void **state)
     attr.centered = true; /* 3 4 1 2, and frequencies -2 -1 0 1 */
     EXPECT(REF(fft, &attr, x).out[0], 1e-15, DIMS(4, 2), -2, 0, 2, 2, 10, 0, 2, -2);
     attr = (lvni_fft_attr){.axes = 2, .inverse = true, .scale = 0.5};
-    EXPECT(REF(fft, &attr, F64(DIMS(2, 2, 2), 1, 1, 2, 0, 3, 0, 4, 0)).out[0], 1e-15, DIMS(2, 2, 2), 5, 0.5, -1, 0.5, -2, 0.5, 0, 0.5);
+    EXPECT(REF(fft, &attr, F64(DIMS(2, 2, 2), 1, 1, 2, 0, 3, 0, 4, 0)).out[0], 1e-15, DIMS(2, 2, 2),
+           5, 0.5, -1, 0.5, -2, 0.5, 0, 0.5);
 }
 
 static void pooling_by_hand(void **state)
@@ -234,10 +265,11 @@ static void pooling_by_hand(void **state)
     lvni_args a = REF(max_pool2d, &attr, x); /* the last row has no whole window */
     EXPECT(a.out[0], EXACT, DIMS(1, 1, 2, 1), 5, 2);
     EXPECT(a.out[1], EXACT, DIMS(1, 1, 2, 1), 1, 0); /* the first of equals */
-    EXPECT(REF(max_pool2d_grad, &attr, F64(DIMS(1, 1, 2, 1), 3, 4), a.out[1]).out[0], EXACT, DIMS(1, 3, 4, 1),
-           0, 3, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+    EXPECT(REF(max_pool2d_grad, &attr, F64(DIMS(1, 1, 2, 1), 3, 4), a.out[1]).out[0], EXACT,
+           DIMS(1, 3, 4, 1), 0, 3, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0);
     /* padding is never a maximum, even of negative numbers; overlapping windows add up */
-    attr = (lvni_pool_attr){.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}, .in_h = 3, .in_w = 3};
+    attr = (lvni_pool_attr){
+        .kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}, .in_h = 3, .in_w = 3};
     lvn_tensor *negative = F64(DIMS(1, 3, 3, 1), -5, -6, -7, -6, -1, -6, -7, -6, -5);
     a = REF(max_pool2d, &attr, negative);
     EXPECT(a.out[0], EXACT, DIMS(1, 2, 2, 1), -1, -1, -1, -1);
@@ -252,7 +284,8 @@ static void pooling_by_hand(void **state)
     EXPECT(a.out[1], EXACT, DIMS(1, 1, 2, 1), 1, 0);
     /* channels apart */
     attr = (lvni_pool_attr){.kernel = {2, 1}, .stride = {1, 1}};
-    EXPECT(REF(max_pool2d, &attr, F64(DIMS(1, 2, 1, 2), 1, 8, 3, 4)).out[0], EXACT, DIMS(1, 1, 1, 2), 3, 8);
+    EXPECT(REF(max_pool2d, &attr, F64(DIMS(1, 2, 1, 2), 1, 8, 3, 4)).out[0], EXACT,
+           DIMS(1, 1, 1, 2), 3, 8);
 }
 
 /* ---- batch norm ---- */
@@ -266,15 +299,16 @@ static void batch_norm_by_hand(void **state)
     lvn_tensor *gamma = F64(DIMS(2), 2, -1), *beta = F64(DIMS(2), 10, 0);
     const double r0 = 1 / sqrt(3.5 + 0.75), r1 = 1 / sqrt(1.75);
     const lvni_args a = REF(batch_norm_train, &attr, x, gamma, beta);
-    EXPECT(a.out[0], CLOSE, DIMS(2, 2, 2), 10 - 4 * r0, r1, 10 - 2 * r0, r1, 10, -r1, 10 + 6 * r0, -r1);
+    EXPECT(a.out[0], CLOSE, DIMS(2, 2, 2), 10 - 4 * r0, r1, 10 - 2 * r0, r1, 10, -r1, 10 + 6 * r0,
+           -r1);
     EXPECT(a.out[1], EXACT, DIMS(2), 3, 1);
     EXPECT(a.out[2], CLOSE, DIMS(2), r0, r1);
     EXPECT(a.out[3], CLOSE, DIMS(2), 14.0 / 3.0, 4.0 / 3.0);
     const lvni_args e =
         REF(batch_norm_eval, &attr, x, gamma, beta, F64(DIMS(2), 1, 2), F64(DIMS(2), 0.25, 3.25));
     EXPECT(e.out[0], CLOSE, DIMS(2, 2, 2), 10, 1, 12, 1, 14, 0, 20, 0);
-    const lvni_args g = REF(batch_norm_eval_grad, &attr, F64(DIMS(2, 2, 2), 1, 1, 0, 0, 0, 0, 2, 4), x, gamma,
-                            F64(DIMS(2), 1, 2), F64(DIMS(2), 0.25, 3.25), beta);
+    const lvni_args g = REF(batch_norm_eval_grad, &attr, F64(DIMS(2, 2, 2), 1, 1, 0, 0, 0, 0, 2, 4),
+                            x, gamma, F64(DIMS(2), 1, 2), F64(DIMS(2), 0.25, 3.25), beta);
     EXPECT(g.out[0], CLOSE, DIMS(2, 2, 2), 2, -0.5, 0, 0, 0, 0, 4, -2);
     EXPECT(g.out[1], CLOSE, DIMS(2), 10, -1); /* 1 * 0 + 2 * 5;  1 * -2/2 + 4 * 0 */
     EXPECT(g.out[2], CLOSE, DIMS(2), 3, 5);
@@ -285,18 +319,22 @@ static void batch_norm_gradient_by_hand(void **state)
     (void)state;
     /* x 0 2, mean 1, rstd 1/2 as given: xhat -1/2 1/2; dy 4 0: dbeta 4, dgamma -2 */
     lvni_norm_attr attr = {.eps = 0};
-    lvn_tensor *dy = F64(DIMS(2, 1), 4, 0), *x = F64(DIMS(2, 1), 0, 2), *gamma = F64(DIMS(1), 3), *mean = F64(DIMS(1), 1),
-               *rstd = F64(DIMS(1), 0.5), *beta = F64(DIMS(1), 1);
+    lvn_tensor *dy = F64(DIMS(2, 1), 4, 0), *x = F64(DIMS(2, 1), 0, 2), *gamma = F64(DIMS(1), 3),
+               *mean = F64(DIMS(1), 1), *rstd = F64(DIMS(1), 0.5), *beta = F64(DIMS(1), 1);
     const lvni_args g = REF(batch_norm_train_grad, &attr, dy, x, gamma, mean, rstd, beta);
     EXPECT(g.out[1], CLOSE, DIMS(1), -2);
     EXPECT(g.out[2], CLOSE, DIMS(1), 4);
     /* 3/2 (4 - (4 + 1) / 2) and 3/2 (0 - (4 - 1) / 2) */
     EXPECT(g.out[0], CLOSE, DIMS(2, 1), 2.25, -2.25);
     EXPECT(g.out[3], EXACT, DIMS(2, 1), 4, 0);
-    /* relu: y = 3 xhat + 1 = -1/2 5/2 lets the second dy through, which is 0; a given y overrules it */
+    /* relu: y = 3 xhat + 1 = -1/2 5/2 lets the second dy through, which is 0; a given y overrules
+     * it */
     attr.relu = true;
-    EXPECT(REF(batch_norm_train_grad, &attr, dy, x, gamma, mean, rstd, beta).out[2], EXACT, DIMS(1), 0);
-    EXPECT(REF(batch_norm_train_grad, &attr, dy, x, gamma, mean, rstd, beta, F64(DIMS(2, 1), 1, 0)).out[3], EXACT, DIMS(2, 1), 4, 0);
+    EXPECT(REF(batch_norm_train_grad, &attr, dy, x, gamma, mean, rstd, beta).out[2], EXACT, DIMS(1),
+           0);
+    EXPECT(REF(batch_norm_train_grad, &attr, dy, x, gamma, mean, rstd, beta, F64(DIMS(2, 1), 1, 0))
+               .out[3],
+           EXACT, DIMS(2, 1), 4, 0);
 }
 
 static void batch_norm_with_residual_and_relu_by_hand(void **state)
@@ -304,11 +342,14 @@ static void batch_norm_with_residual_and_relu_by_hand(void **state)
     (void)state;
     const lvni_norm_attr relu = {.eps = 0, .relu = true}, plain = {.eps = 0};
     /* mean 2, deviation 1: xhat -1 1 */
-    lvn_tensor *x = F64(DIMS(2, 1), 1, 3), *one = F64(DIMS(1), 1), *zero = F64(DIMS(1), 0), *r = F64(DIMS(2, 1), 0.5, -4);
+    lvn_tensor *x = F64(DIMS(2, 1), 1, 3), *one = F64(DIMS(1), 1), *zero = F64(DIMS(1), 0),
+               *r = F64(DIMS(2, 1), 0.5, -4);
     EXPECT(REF(batch_norm_train, &relu, x, one, zero).out[0], EXACT, DIMS(2, 1), 0, 1);
     EXPECT(REF(batch_norm_train, &plain, x, one, zero, r).out[0], EXACT, DIMS(2, 1), -0.5, -3);
-    EXPECT(REF(batch_norm_train, &relu, x, one, zero, F64(DIMS(2, 1), 3, -4)).out[0], EXACT, DIMS(2, 1), 2, 0);
-    EXPECT(REF(batch_norm_eval, &relu, x, one, zero, one, one, r).out[0], EXACT, DIMS(2, 1), 0.5, 0);
+    EXPECT(REF(batch_norm_train, &relu, x, one, zero, F64(DIMS(2, 1), 3, -4)).out[0], EXACT,
+           DIMS(2, 1), 2, 0);
+    EXPECT(REF(batch_norm_eval, &relu, x, one, zero, one, one, r).out[0], EXACT, DIMS(2, 1), 0.5,
+           0);
 }
 
 /* ---- softmax and losses ---- */
@@ -319,12 +360,13 @@ static void softmax_by_hand(void **state)
     const double l2 = 0.6931471805599453, l5 = 1.6094379124341003, l8 = 2.0794415416798357;
     lvn_tensor *x = F64(DIMS(2, 3), 0, l2, l5, 1000, 1000 + l2, 1000 + l5);
     EXPECT(REF(softmax, NULL, x).out[0], 1e-13, DIMS(2, 3), 0.125, 0.25, 0.625, 0.125, 0.25, 0.625);
-    EXPECT(REF(log_softmax, NULL, x).out[0], 1e-13, DIMS(2, 3), -l8, l2 - l8, l5 - l8, -l8, l2 - l8, l5 - l8);
+    EXPECT(REF(log_softmax, NULL, x).out[0], 1e-13, DIMS(2, 3), -l8, l2 - l8, l5 - l8, -l8, l2 - l8,
+           l5 - l8);
     lvn_tensor *dy = F64(DIMS(1, 3), 8, 0, 16), *y = F64(DIMS(1, 3), 0.125, 0.25, 0.625);
     EXPECT(REF(softmax_grad, NULL, dy, y).out[0], CLOSE, DIMS(1, 3), -0.375, -2.75,
            3.125); /* sum(dy y) = 11 */
-    EXPECT(REF(log_softmax_grad, NULL, dy, F64(DIMS(1, 3), -l8, l2 - l8, l5 - l8)).out[0], 1e-14, DIMS(1, 3),
-           5, -6, 1);
+    EXPECT(REF(log_softmax_grad, NULL, dy, F64(DIMS(1, 3), -l8, l2 - l8, l5 - l8)).out[0], 1e-14,
+           DIMS(1, 3), 5, -6, 1);
 }
 
 static void losses_by_hand(void **state)
@@ -337,15 +379,21 @@ static void losses_by_hand(void **state)
     lvni_args a = REF(cross_entropy, &mean, x, labels);
     EXPECT(a.out[0], CLOSE, SCALAR, (2 * l8 - l5) / 2);
     EXPECT(a.out[1], CLOSE, DIMS(2, 2), l5, l8 - l5, l5, l8 - l5);
-    EXPECT(REF(cross_entropy_grad, &mean, F64(SCALAR, 16), x, a.out[1], labels).out[0], 2e-15, DIMS(2, 3), 1, 2,
-           -3, -7, 5, 2);
-    /* weights 3 and 1 of the labels' classes: (3 (l8 - l5) + l8) / 4; ignored: the second row alone; nothing left: 0 */
-    EXPECT(REF(cross_entropy, &mean, x, labels, F64(DIMS(3), 1, 9, 3)).out[0], CLOSE, SCALAR, (3 * (l8 - l5) + l8) / 4);
-    EXPECT(REF(cross_entropy, (&(lvni_class_loss_attr){.ignore = 2}), x, labels).out[0], CLOSE, SCALAR, l8);
+    EXPECT(REF(cross_entropy_grad, &mean, F64(SCALAR, 16), x, a.out[1], labels).out[0], 2e-15,
+           DIMS(2, 3), 1, 2, -3, -7, 5, 2);
+    /* weights 3 and 1 of the labels' classes: (3 (l8 - l5) + l8) / 4; ignored: the second row
+     * alone; nothing left: 0 */
+    EXPECT(REF(cross_entropy, &mean, x, labels, F64(DIMS(3), 1, 9, 3)).out[0], CLOSE, SCALAR,
+           (3 * (l8 - l5) + l8) / 4);
+    EXPECT(REF(cross_entropy, (&(lvni_class_loss_attr){.ignore = 2}), x, labels).out[0], CLOSE,
+           SCALAR, l8);
     EXPECT(REF(cross_entropy, &mean, x, I64(DIMS(2), -100, -100)).out[0], EXACT, SCALAR, 0);
-    /* half of the target on all three classes: their mean -log p is l8 - (l2 + l5) / 3 in both rows */
-    EXPECT(REF(cross_entropy, (&(lvni_class_loss_attr){.smoothing = 0.5, .ignore = -100}), x, labels).out[0], 1e-15, SCALAR,
-           (2 * l8 - l5) / 4 + (l8 - (l2 + l5) / 3) / 2);
+    /* half of the target on all three classes: their mean -log p is l8 - (l2 + l5) / 3 in both
+     * rows */
+    EXPECT(
+        REF(cross_entropy, (&(lvni_class_loss_attr){.smoothing = 0.5, .ignore = -100}), x, labels)
+            .out[0],
+        1e-15, SCALAR, (2 * l8 - l5) / 4 + (l8 - (l2 + l5) / 3) / 2);
     /* rows: right, a tie won by the first, NaN (the greatest), wrong */
     lvn_tensor *scores = F64(DIMS(4, 2), 1, 2, 3, 3, 9, nan_value, 1, 0);
     EXPECT(REF(accuracy, NULL, scores, I64(DIMS(4), 1, 0, 1, 1)).out[0], EXACT, SCALAR, 0.75);
@@ -354,18 +402,22 @@ static void losses_by_hand(void **state)
 static void labels_out_of_range_are_named(void **state)
 {
     (void)state;
-    lvn_tensor *y = F64(DIMS(3, 2), 0, 0, 0, 0, 0, 0), *one = F64(SCALAR, 1), *loss = F64(SCALAR, 0);
+    lvn_tensor *y = F64(DIMS(3, 2), 0, 0, 0, 0, 0, 0), *one = F64(SCALAR, 1),
+               *loss = F64(SCALAR, 0);
     const int64_t bad[] = {2, -1};
     for (int i = 0; i < 2; i++) {
         lvn_tensor *labels = I64(DIMS(3), 0, bad[i], 1);
         const lvni_class_loss_attr mean = {.ignore = -100};
-        const lvni_args forward = {.in = {y, labels}, .out = {loss, support_tensor(LVN_F64, DIMS(3, 2))}, .attr = &mean};
+        const lvni_args forward = {
+            .in = {y, labels}, .out = {loss, support_tensor(LVN_F64, DIMS(3, 2))}, .attr = &mean};
         assert_int_equal(lvni_ref_cross_entropy(&forward), LVN_ERR_INVALID);
         char expected[128];
         snprintf(expected, sizeof expected,
-                 "cross_entropy: the label of row 1 is %d, but there are 2 classes (0 to 1)", (int)bad[i]);
+                 "cross_entropy: the label of row 1 is %d, but there are 2 classes (0 to 1)",
+                 (int)bad[i]);
         assert_string_equal(lvn_last_error()->message, expected);
-        const lvni_args gradient = {.in = {one, y, y, labels}, .out = {support_tensor(LVN_F64, DIMS(3, 2))}, .attr = &mean};
+        const lvni_args gradient = {
+            .in = {one, y, y, labels}, .out = {support_tensor(LVN_F64, DIMS(3, 2))}, .attr = &mean};
         assert_int_equal(lvni_ref_cross_entropy_grad(&gradient), LVN_ERR_INVALID);
     }
 }

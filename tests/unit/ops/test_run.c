@@ -17,9 +17,11 @@ static void outputs_are_made_and_owned_by_the_caller(void **state)
 static void required_outputs_cannot_be_refused(void **state)
 {
     (void)state;
-    lvni_args args = {.in = {F64(DIMS(1, 2), 1, 5), I64(DIMS(1), 0)}, .attr = &(lvni_class_loss_attr){.ignore = -100}};
+    lvni_args args = {.in = {F64(DIMS(1, 2), 1, 5), I64(DIMS(1), 0)},
+                      .attr = &(lvni_class_loss_attr){.ignore = -100}};
     assert_int_equal(lvni_run(LVNI_OP_cross_entropy, &args, 1), LVN_ERR_INVALID);
-    assert_string_equal(lvn_last_error()->message, "cross_entropy: output 1 cannot be refused (want is 0x1)");
+    assert_string_equal(lvn_last_error()->message,
+                        "cross_entropy: output 1 cannot be refused (want is 0x1)");
     assert_null(args.out[0]);
 }
 
@@ -69,7 +71,9 @@ static void a_failure_in_the_kernel_releases_what_was_made(void **state)
 {
     (void)state;
     lvn_tensor *loss = F64(SCALAR, 0);
-    lvni_args args = {.in = {F64(DIMS(1, 2), 1, 5), I64(DIMS(1), 2)}, .out = {loss}, .attr = &(lvni_class_loss_attr){.ignore = -100}};
+    lvni_args args = {.in = {F64(DIMS(1, 2), 1, 5), I64(DIMS(1), 2)},
+                      .out = {loss},
+                      .attr = &(lvni_class_loss_attr){.ignore = -100}};
     assert_int_equal(lvni_run(LVNI_OP_cross_entropy, &args, 3), LVN_ERR_INVALID);
     assert_ptr_equal(args.out[0], loss); /* the caller's */
     assert_null(args.out[1]);            /* made and released */
@@ -105,7 +109,8 @@ static void the_table_is_complete(void **state)
     (void)state;
     for (int i = 0; i < LVNI_OP_COUNT; i++) {
         assert_string_equal(lvni_ops[i].name, ref_ops[i].name);
-        assert_true(lvni_ops[i].shape != NULL && lvni_ops[i].ref != NULL && lvni_ops[i].cpu != NULL);
+        assert_true(lvni_ops[i].shape != NULL && lvni_ops[i].ref != NULL &&
+                    lvni_ops[i].cpu != NULL);
         assert_true(lvni_ops[i].sentence[0] != 0);
     }
     assert_int_equal(lvni_ops[LVNI_OP_add].attr_size, 0);

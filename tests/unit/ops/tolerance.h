@@ -1,6 +1,7 @@
 /* How far a kernel may be from the truth: the one table of tolerances. An error is measured
  *   OF_VALUE    relative to the true value itself (0 must be 0),
- *   OF_TERMS    relative to the same op on the absolute values of its inputs: the size of what was added up,
+ *   OF_TERMS    relative to the same op on the absolute values of its inputs: the size of what was
+ *     added up,
  *   OF_LARGEST  relative to the largest true value of that output.
  * Columns: one per type of the kernel. f32 rounds to 2^-24 of a value; "a few" is 8 of those. */
 #ifndef LEVIN_TESTS_TOLERANCE_H
@@ -63,7 +64,8 @@ static const tolerance tolerances[LVNI_OP_COUNT] = {
     [LVNI_OP_pow_scalar_grad] = {OF_VALUE, A_FEW},
     [LVNI_OP_leaky_relu] = {OF_VALUE, A_FEW},
     [LVNI_OP_leaky_relu_grad] = {OF_VALUE, A_FEW},
-    [LVNI_OP_gelu] = {OF_VALUE, 1e-6}, /* the tail is e^(-x^2/2): the rounding of x^2 counts x^2 times */
+    /* the tail is e^(-x^2/2): the rounding of x^2 counts x^2 times */
+    [LVNI_OP_gelu] = {OF_VALUE, 1e-6},
     [LVNI_OP_gelu_grad] = {OF_LARGEST, A_FEW},
     [LVNI_OP_gelu_tanh] = {OF_VALUE, 2e-6},
     [LVNI_OP_gelu_tanh_grad] = {OF_LARGEST, A_FEW},
@@ -111,7 +113,8 @@ static const tolerance tolerances[LVNI_OP_COUNT] = {
     [LVNI_OP_batch_norm_moments] = {OF_LARGEST, 2e-6},
     [LVNI_OP_batch_norm_sums] = {OF_LARGEST, 4e-6},
     [LVNI_OP_batch_norm_group_grad] = {OF_LARGEST, 2e-6},
-    [LVNI_OP_softmax] = {OF_VALUE, 2e-6}, /* e^(x - top): the rounding of x - top counts |x - top| times */
+    /* e^(x - top): the rounding of x - top counts |x - top| times */
+    [LVNI_OP_softmax] = {OF_VALUE, 2e-6},
     [LVNI_OP_softmax_grad] = {OF_LARGEST, 1e-6},
     [LVNI_OP_log_softmax] = {OF_LARGEST, A_FEW},
     [LVNI_OP_log_softmax_grad] = {OF_LARGEST, 1e-6},

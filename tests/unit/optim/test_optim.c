@@ -1,6 +1,6 @@
-/* The optimizers over several steps against PyTorch's formulas (torch.optim.SGD and AdamW, documentation
- * of 2.x) written out in double precision, the norm of the gradient, and the schedules against numbers worked
- * out by hand. */
+/* The optimizers over several steps against PyTorch's formulas (torch.optim.SGD and AdamW,
+ * documentation of 2.x) written out in double precision, the norm of the gradient, and the
+ * schedules against numbers worked out by hand. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -42,7 +42,8 @@ static void begin(void)
 /* One tensor of n elements. */
 static lvn_status create(const lvni_optim_options *options, int64_t n, lvni_optim **out)
 {
-    const lvni_optim_parameter whole = {.name = "w", .n = n, .ndim = 2, .lr_scale = 1.0, .decay_scale = 1.0};
+    const lvni_optim_parameter whole = {
+        .name = "w", .n = n, .ndim = 2, .lr_scale = 1.0, .decay_scale = 1.0};
     return lvni_optim_create(options, n, &whole, 1, out);
 }
 
@@ -76,7 +77,8 @@ static void assert_weights(const char *name, int step)
     for (int i = 0; i < N; i++) {
         const double room = 3e-7 * step * fmax(1.0, fabs(want[i]));
         if (!(fabs((double)w[i] - want[i]) <= room)) {
-            fail_msg("%s, step %d, element %d: %.9g, expected %.9g", name, step, i, (double)w[i], want[i]);
+            fail_msg("%s, step %d, element %d: %.9g, expected %.9g", name, step, i, (double)w[i],
+                     want[i]);
         }
     }
 }
@@ -86,8 +88,8 @@ static void assert_slot(const lvni_optim *o, int slot, const double *values)
     for (int i = 0; i < N; i++) {
         const double room = 1e-6 * fmax(0.5, fabs(values[i])); /* terms of about 0.5 were added */
         if (!(fabs((double)o->slot[slot][i] - values[i]) <= room)) {
-            fail_msg("%s, element %d: %.9g, expected %.9g", o->slot_name[slot], i, (double)o->slot[slot][i],
-                     values[i]);
+            fail_msg("%s, element %d: %.9g, expected %.9g", o->slot_name[slot], i,
+                     (double)o->slot[slot][i], values[i]);
         }
     }
 }
@@ -120,7 +122,8 @@ static void sgd(void **state)
     follow("decay", &(lvni_optim_options){.kind = LVNI_OPTIM_SGD, .lr = 0.1, .weight_decay = 0.01},
            sgd_reference);
     follow("momentum",
-           &(lvni_optim_options){.kind = LVNI_OPTIM_SGD, .lr = 0.05, .momentum = 0.9, .weight_decay = 1e-4},
+           &(lvni_optim_options){
+               .kind = LVNI_OPTIM_SGD, .lr = 0.05, .momentum = 0.9, .weight_decay = 1e-4},
            sgd_reference);
 }
 
@@ -134,10 +137,15 @@ static void adamw(void **state)
                             .beta2 = 0.999,
                             .eps = 1e-8};
     follow("adamw", &o, adamw_reference);
-    o = (lvni_optim_options){
-        .kind = LVNI_OPTIM_ADAMW, .lr = 0.02, .weight_decay = 0.3, .beta1 = 0.5, .beta2 = 0.9, .eps = 1e-3};
+    o = (lvni_optim_options){.kind = LVNI_OPTIM_ADAMW,
+                             .lr = 0.02,
+                             .weight_decay = 0.3,
+                             .beta1 = 0.5,
+                             .beta2 = 0.9,
+                             .eps = 1e-3};
     follow("adamw, other numbers", &o, adamw_reference);
-    o = (lvni_optim_options){.kind = LVNI_OPTIM_ADAMW, .lr = 0.01, .beta1 = 0.0, .beta2 = 0.99, .eps = 1e-8};
+    o = (lvni_optim_options){
+        .kind = LVNI_OPTIM_ADAMW, .lr = 0.01, .beta1 = 0.0, .beta2 = 0.99, .eps = 1e-8};
     follow("adamw without first moment", &o, adamw_reference);
 }
 
@@ -154,19 +162,20 @@ static void numbers_worked_out(void **state)
     assert_string_equal(o->slot_name[0], "momentum");
     lvni_optim_step(o, 0, &one, &gradient, 0.25, 1.0); /* buffer 2, weight 1 - 0.5 */
     assert_true(one == 0.5f);
-    lvni_optim_step(o, 0, &one, &gradient, 0.25, 0.5); /* buffer 0.5 * 2 + 1 = 2, weight 0.5 - 0.5 */
+    /* buffer 0.5 * 2 + 1 = 2, weight 0.5 - 0.5 */
+    lvni_optim_step(o, 0, &one, &gradient, 0.25, 0.5);
     assert_true(one == 0.0f);
     assert_true(o->slot[0][0] == 2.0f);
     lvni_optim_destroy(o);
-    /* AdamW's first step moves by lr whatever the gradient (eps 0 apart), after the weight shrank by lr *
-     * decay. */
+    /* AdamW's first step moves by lr whatever the gradient (eps 0 apart), after the weight shrank
+     * by lr * decay. */
     assert_int_equal(create(&(lvni_optim_options){.kind = LVNI_OPTIM_ADAMW,
-                                                             .lr = 0.125,
-                                                             .weight_decay = 2,
-                                                             .beta1 = 0.75,
-                                                             .beta2 = 0.75,
-                                                             .eps = 1e-12},
-                                       1, &o),
+                                                  .lr = 0.125,
+                                                  .weight_decay = 2,
+                                                  .beta1 = 0.75,
+                                                  .beta2 = 0.75,
+                                                  .eps = 1e-12},
+                            1, &o),
                      LVN_OK);
     one = 1.0f;
     lvni_optim_step(o, 0, &one, &gradient, 0.125, 1.0);
@@ -221,8 +230,9 @@ static void schedules(void **state)
     const struct {
         int64_t t;
         double factor;
-    } plain[] = {{0, 1.0}, {2, (2 + 1.7320508075688772) / 4}, {4, 0.75}, {6, 0.5}, {8, 0.25}, {12, 0.0},
-                 {13, 0.0}};
+    } plain[] = {
+        {0, 1.0}, {2, (2 + 1.7320508075688772) / 4}, {4, 0.75}, {6, 0.5}, {8, 0.25}, {12, 0.0},
+        {13, 0.0}};
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
         assert_true(fabs(lvni_schedule_factor(&s, plain[i].t) - plain[i].factor) <= 1e-15);
     }
@@ -244,7 +254,8 @@ static void schedules(void **state)
             fail_msg("step %d: %.17g, expected %.17g", t, lvni_schedule_factor(&s, t), warm[t]);
         }
     }
-    s = (lvni_schedule){.kind = LVNI_SCHEDULE_COSINE, .warmup_steps = 5, .total_steps = 5}; /* all warm-up */
+    /* all warm-up */
+    s = (lvni_schedule){.kind = LVNI_SCHEDULE_COSINE, .warmup_steps = 5, .total_steps = 5};
     assert_true(lvni_schedule_factor(&s, 4) == 1.0 && lvni_schedule_factor(&s, 5) == 0.0);
 }
 

@@ -1,5 +1,6 @@
-/* Steps, schedules and averages against numbers of PyTorch (LARS: of numpy) in double precision; golden.py wrote them and tells the
- * tensors. The parameters lie in one flat buffer with gaps, as a model's do. */
+/* Steps, schedules and averages against numbers of PyTorch (LARS: of numpy) in double precision;
+ * golden.py wrote them and tells the tensors. The parameters lie in one flat buffer with gaps, as a
+ * model's do. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -44,9 +45,12 @@ static void run_case(const golden_steps *c, float *w)
     float g[FLAT] = {0};
     lvni_optim_parameter parameter[3];
     for (int i = 0; i < 3; i++) {
-        parameter[i] = (lvni_optim_parameter){.name = "x", .begin = begin[i], .n = size[i], .ndim = axes[i]};
+        parameter[i] =
+            (lvni_optim_parameter){.name = "x", .begin = begin[i], .n = size[i], .ndim = axes[i]};
     }
-    assert_int_equal(lvni_optim_rules_apply(&(lvni_optim_rules){.no_decay_1d = c->no_decay_1d}, parameter, 3), LVN_OK);
+    assert_int_equal(
+        lvni_optim_rules_apply(&(lvni_optim_rules){.no_decay_1d = c->no_decay_1d}, parameter, 3),
+        LVN_OK);
     lvni_optim *o;
     assert_int_equal(lvni_optim_create(&c->options, FLAT, parameter, 3, &o), LVN_OK);
     start(w);
@@ -74,7 +78,8 @@ static void steps(void **state)
             for (int64_t k = 0; k < size[i]; k++, want++) {
                 const double got = (double)w[begin[i] + k];
                 if (!(fabs(got - *want) <= 1e-7 * GOLDEN_STEPS * fmax(1.0, fabs(*want)))) {
-                    fail_msg("%s, tensor %d, element %d: %.9g, expected %.9g", steps_cases[c].name, i, (int)k, got, *want);
+                    fail_msg("%s, tensor %d, element %d: %.9g, expected %.9g", steps_cases[c].name,
+                             i, (int)k, got, *want);
                 }
             }
         }
@@ -90,9 +95,11 @@ static void schedules(void **state)
     (void)state;
     for (size_t c = 0; c < sizeof schedule_cases / sizeof *schedule_cases; c++) {
         for (int t = 0; t < GOLDEN_FACTORS; t++) {
-            const double got = lvni_schedule_factor(&schedule_cases[c].schedule, t), want = schedule_cases[c].factor[t];
+            const double got = lvni_schedule_factor(&schedule_cases[c].schedule, t),
+                         want = schedule_cases[c].factor[t];
             if (!(fabs(got - want) <= 1e-11)) {
-                fail_msg("%s, step %d: %.15g, expected %.12g", schedule_cases[c].name, t, got, want);
+                fail_msg("%s, step %d: %.15g, expected %.12g", schedule_cases[c].name, t, got,
+                         want);
             }
         }
     }
@@ -104,7 +111,9 @@ static void averages(void **state)
     for (int warm = 0; warm < 2; warm++) {
         float w[7] = {0};
         lvni_ema *e;
-        assert_int_equal(lvni_ema_create(&(lvni_ema_options){.decay = 0.9, .warmup = warm == 1}, w, 7, &e), LVN_OK);
+        assert_int_equal(
+            lvni_ema_create(&(lvni_ema_options){.decay = 0.9, .warmup = warm == 1}, w, 7, &e),
+            LVN_OK);
         for (int64_t t = 1; t <= GOLDEN_STEPS; t++) {
             for (int64_t k = 0; k < 7; k++) {
                 w[k] = gradient(7, k, t);
@@ -112,7 +121,8 @@ static void averages(void **state)
             lvni_ema_update(e, w, t - 1);
         }
         for (int k = 0; k < 7; k++) {
-            assert_true(fabs((double)e->value[k] - (warm == 1 ? average_warm : average_plain)[k]) <= 2e-7);
+            assert_true(fabs((double)e->value[k] - (warm == 1 ? average_warm : average_plain)[k]) <=
+                        2e-7);
         }
         lvni_ema_destroy(e);
     }
@@ -124,7 +134,8 @@ static void average_of_what_rests(void **state)
     (void)state;
     float w[3] = {0.1f, -1e-20f, 3.3333333f};
     lvni_ema *e;
-    assert_int_equal(lvni_ema_create(&(lvni_ema_options){.decay = 0.999, .warmup = true}, w, 3, &e), LVN_OK);
+    assert_int_equal(lvni_ema_create(&(lvni_ema_options){.decay = 0.999, .warmup = true}, w, 3, &e),
+                     LVN_OK);
     for (int64_t t = 0; t < 1000; t++) {
         lvni_ema_update(e, w, t);
     }

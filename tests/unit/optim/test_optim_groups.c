@@ -1,5 +1,5 @@
-/* Patterns over names; what frozen, slower and undecayed parameters become; and that cutting the flat buffer into parameters changes
- * no bit where their settings are equal. */
+/* Patterns over names; what frozen, slower and undecayed parameters become; and that cutting the
+ * flat buffer into parameters changes no bit where their settings are equal. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -16,14 +16,17 @@
 
 enum { N = 5, FLAT = 20000, STEPS = 4 };
 
-static const char *const names[N] = {"conv1.weight", "norm1.weight", "norm1.bias", "layer1.0.conv.weight", "head.weight"};
-static const int64_t begins[N + 1] = {0, 96, 112, 128, 13008, FLAT}; /* multiples of 16, none of 4096 */
+static const char *const names[N] = {"conv1.weight", "norm1.weight", "norm1.bias",
+                                     "layer1.0.conv.weight", "head.weight"};
+/* multiples of 16, none of 4096 */
+static const int64_t begins[N + 1] = {0, 96, 112, 128, 13008, FLAT};
 static const int axes[N] = {4, 1, 1, 4, 2};
 
 static void fill_parameters(lvni_optim_parameter parameter[N])
 {
     for (int i = 0; i < N; i++) {
-        parameter[i] = (lvni_optim_parameter){.name = names[i], .begin = begins[i], .n = begins[i + 1] - begins[i], .ndim = axes[i]};
+        parameter[i] = (lvni_optim_parameter){
+            .name = names[i], .begin = begins[i], .n = begins[i + 1] - begins[i], .ndim = axes[i]};
     }
 }
 
@@ -34,13 +37,26 @@ static void patterns(void **state)
         const char *pattern, *name;
         bool match;
     } row[] = {
-        {"head", "head.weight", true},       {"head.weight", "head.weight", true}, {"head.w", "head.weight", false},
-        {"hea", "head.weight", false},       {"head.*", "head.weight", true},      {"*", "head.weight", true},
-        {"*.weight", "a.b.weight", true},    {"*.bias", "a.b.weight", false},      {"layer1.*", "layer1.0.conv.weight", true},
-        {"layer1.*", "layer10.weight", false}, {"layer1*", "layer10.weight", true}, {"*.conv", "layer1.0.conv.weight", true},
-        {"layer?.0", "layer1.0.conv.weight", true}, {"layer?", "layer10.weight", false}, {"*a*b*", "xxaxxbx", true},
-        {"*a*b", "xaxbxab", true},           {"*a*b", "xaxbxa", false},            {"", "head.weight", false},
-        {"head.weight.x", "head.weight", false}, {"l*.0.*.weight", "layer1.0.conv.weight", true},
+        {"head", "head.weight", true},
+        {"head.weight", "head.weight", true},
+        {"head.w", "head.weight", false},
+        {"hea", "head.weight", false},
+        {"head.*", "head.weight", true},
+        {"*", "head.weight", true},
+        {"*.weight", "a.b.weight", true},
+        {"*.bias", "a.b.weight", false},
+        {"layer1.*", "layer1.0.conv.weight", true},
+        {"layer1.*", "layer10.weight", false},
+        {"layer1*", "layer10.weight", true},
+        {"*.conv", "layer1.0.conv.weight", true},
+        {"layer?.0", "layer1.0.conv.weight", true},
+        {"layer?", "layer10.weight", false},
+        {"*a*b*", "xxaxxbx", true},
+        {"*a*b", "xaxbxab", true},
+        {"*a*b", "xaxbxa", false},
+        {"", "head.weight", false},
+        {"head.weight.x", "head.weight", false},
+        {"l*.0.*.weight", "layer1.0.conv.weight", true},
     };
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         if (lvni_optim_pattern_matches(row[i].pattern, row[i].name) != row[i].match) {
@@ -56,12 +72,14 @@ static void settings(void **state)
     fill_parameters(p);
     const char *const freeze[] = {"conv1", "norm1.*"};
     const char *const scale[] = {"*=0.5", "head=10", "layer1.*=0"};
-    const lvni_optim_rules r = {.no_decay_1d = true, .freeze = freeze, .n_freeze = 2, .lr_scale = scale, .n_lr_scale = 3};
+    const lvni_optim_rules r = {
+        .no_decay_1d = true, .freeze = freeze, .n_freeze = 2, .lr_scale = scale, .n_lr_scale = 3};
     assert_int_equal(lvni_optim_rules_apply(&r, p, N), LVN_OK);
     const bool frozen[N] = {true, true, true, false, false};
     const double rate[N] = {0.5, 0.5, 0.5, 0.0, 10.0}, decay[N] = {1, 0, 0, 1, 1};
     for (int i = 0; i < N; i++) {
-        assert_true(p[i].frozen == frozen[i] && p[i].lr_scale == rate[i] && p[i].decay_scale == decay[i]);
+        assert_true(p[i].frozen == frozen[i] && p[i].lr_scale == rate[i] &&
+                    p[i].decay_scale == decay[i]);
     }
 }
 
@@ -78,16 +96,24 @@ static void assert_refused(const lvni_optim_rules *r, const char *tells)
 static void mistakes(void **state)
 {
     (void)state;
-    const char *const typo[] = {"conv1", "haed"}, *const deep[] = {"layer1.1.conv"}, *const all[] = {"*"};
-    assert_refused(&(lvni_optim_rules){.freeze = typo, .n_freeze = 2}, "pattern haed; the nearest name is head");
-    assert_refused(&(lvni_optim_rules){.freeze = deep, .n_freeze = 1}, "the nearest name is layer1.0.conv");
-    assert_refused(&(lvni_optim_rules){.freeze = all, .n_freeze = 1}, "all 5 parameters are frozen");
-    static const char *const bad[] = {"head", "head=", "=2", "head=-1", "head=2x", "head=nan", "head=inf", "head=0x2", "head=1e999"};
+    const char *const typo[] = {"conv1", "haed"}, *const deep[] = {"layer1.1.conv"},
+                      *const all[] = {"*"};
+    assert_refused(&(lvni_optim_rules){.freeze = typo, .n_freeze = 2},
+                   "pattern haed; the nearest name is head");
+    assert_refused(&(lvni_optim_rules){.freeze = deep, .n_freeze = 1},
+                   "the nearest name is layer1.0.conv");
+    assert_refused(&(lvni_optim_rules){.freeze = all, .n_freeze = 1},
+                   "all 5 parameters are frozen");
+    static const char *const bad[] = {"head",     "head=",    "=2",       "head=-1",   "head=2x",
+                                      "head=nan", "head=inf", "head=0x2", "head=1e999"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        assert_refused(&(lvni_optim_rules){.lr_scale = &bad[i], .n_lr_scale = 1}, "is not PATTERN=FACTOR");
+        assert_refused(&(lvni_optim_rules){.lr_scale = &bad[i], .n_lr_scale = 1},
+                       "is not PATTERN=FACTOR");
     }
     const char *const missing[] = {"convv1=2"};
-    assert_refused(&(lvni_optim_rules){.lr_scale = missing, .n_lr_scale = 1}, "lr_scale: no parameter of the model is named by the pattern convv1; the nearest name is conv1");
+    assert_refused(&(lvni_optim_rules){.lr_scale = missing, .n_lr_scale = 1},
+                   "lr_scale: no parameter of the model is named by the pattern convv1; the "
+                   "nearest name is conv1");
 }
 
 static void phases_name_parameters(void **state)
@@ -121,14 +147,18 @@ static void mistakes_in_phases(void **state)
     } row[] = {
         {{"head", "conv1,norm1"}, NULL, "the parameter layer1.0.conv.weight is in no phase"},
         {{"head", "*"}, NULL, "the parameter head.weight is in two phases of a step, head and *"},
-        {{"haed", "conv1,norm1,layer1"}, "head", "phases: no parameter of the model is named by the pattern haed; the nearest name is head"},
+        {{"haed", "conv1,norm1,layer1"},
+         "head",
+         "phases: no parameter of the model is named by the pattern haed; the nearest name is "
+         "head"},
         {{"head", "conv1,norm1,layer1"}, "head", "the phase head of a step has nothing to train"},
         {{"a", "b", "c", "d", "e", "f", "g", "h", "i"}, NULL, "a step of 9 phases: it can have 8"},
     };
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         lvni_optim_parameter p[N];
         fill_parameters(p);
-        const lvni_optim_rules r = {.freeze = &row[i].freeze, .n_freeze = row[i].freeze != NULL ? 1 : 0};
+        const lvni_optim_rules r = {.freeze = &row[i].freeze,
+                                    .n_freeze = row[i].freeze != NULL ? 1 : 0};
         assert_int_equal(lvni_optim_rules_apply(&r, p, N), LVN_OK);
         assert_int_equal(lvni_optim_phases_apply(row[i].phases, p, N), LVN_ERR_USAGE);
         if (strstr(lvn_last_error()->message, row[i].tells) == NULL) {
@@ -146,7 +176,8 @@ static void fill(float *x, const char *purpose, uint32_t step)
 }
 
 /* STEPS steps; w is filled first. */
-static int run(const lvni_optim_options *options, const lvni_optim_parameter *parameter, int n, float *w)
+static int run(const lvni_optim_options *options, const lvni_optim_parameter *parameter, int n,
+               float *w)
 {
     static float g[FLAT];
     lvni_optim *o;
@@ -163,8 +194,18 @@ static int run(const lvni_optim_options *options, const lvni_optim_parameter *pa
 
 static const lvni_optim_options kinds[] = {
     {.kind = LVNI_OPTIM_SGD, .lr = 0.01, .weight_decay = 0.1, .momentum = 0.9, .nesterov = true},
-    {.kind = LVNI_OPTIM_ADAM, .lr = 0.01, .weight_decay = 0.1, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8},
-    {.kind = LVNI_OPTIM_ADAMW, .lr = 0.01, .weight_decay = 0.1, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8},
+    {.kind = LVNI_OPTIM_ADAM,
+     .lr = 0.01,
+     .weight_decay = 0.1,
+     .beta1 = 0.9,
+     .beta2 = 0.999,
+     .eps = 1e-8},
+    {.kind = LVNI_OPTIM_ADAMW,
+     .lr = 0.01,
+     .weight_decay = 0.1,
+     .beta1 = 0.9,
+     .beta2 = 0.999,
+     .eps = 1e-8},
 };
 
 static void equal_settings_are_one_run_and_the_same_bits(void **state)
@@ -173,7 +214,8 @@ static void equal_settings_are_one_run_and_the_same_bits(void **state)
     static float whole[FLAT], cut[FLAT];
     lvni_optim_parameter p[N];
     fill_parameters(p);
-    const lvni_optim_parameter one = {.name = "all", .n = FLAT, .ndim = 2, .lr_scale = 1, .decay_scale = 1};
+    const lvni_optim_parameter one = {
+        .name = "all", .n = FLAT, .ndim = 2, .lr_scale = 1, .decay_scale = 1};
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         assert_int_equal(run(&kinds[k], &one, 1, whole), 1);
         assert_int_equal(lvni_optim_rules_apply(&(lvni_optim_rules){0}, p, N), LVN_OK);
@@ -184,8 +226,10 @@ static void equal_settings_are_one_run_and_the_same_bits(void **state)
         assert_int_equal(lvni_optim_rules_apply(&r, p, N), LVN_OK);
         assert_int_equal(run(&kinds[k], p, N, cut), 3);
         assert_memory_equal(whole, cut, (size_t)begins[1] * sizeof *cut);
-        assert_memory_equal(whole + begins[3], cut + begins[3], (size_t)(FLAT - begins[3]) * sizeof *cut);
-        assert_memory_not_equal(whole + begins[1], cut + begins[1], (size_t)(begins[3] - begins[1]) * sizeof *cut);
+        assert_memory_equal(whole + begins[3], cut + begins[3],
+                            (size_t)(FLAT - begins[3]) * sizeof *cut);
+        assert_memory_not_equal(whole + begins[1], cut + begins[1],
+                                (size_t)(begins[3] - begins[1]) * sizeof *cut);
     }
 }
 
@@ -196,22 +240,27 @@ static void frozen_stay_and_rates_scale(void **state)
     lvni_optim_parameter p[N];
     fill_parameters(p);
     const char *const freeze[] = {"norm1", "layer1"}, *const scale[] = {"head=0.5"};
-    const lvni_optim_rules r = {.freeze = freeze, .n_freeze = 2, .lr_scale = scale, .n_lr_scale = 1};
+    const lvni_optim_rules r = {
+        .freeze = freeze, .n_freeze = 2, .lr_scale = scale, .n_lr_scale = 1};
     assert_int_equal(lvni_optim_rules_apply(&r, p, N), LVN_OK);
     fill(first, "weights", 0);
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         assert_int_equal(run(&kinds[k], p, N, w), 2);
-        assert_memory_equal(w + begins[1], first + begins[1], (size_t)(begins[4] - begins[1]) * sizeof *w);
+        assert_memory_equal(w + begins[1], first + begins[1],
+                            (size_t)(begins[4] - begins[1]) * sizeof *w);
         lvni_optim_options half = kinds[k];
         half.lr *= 0.5;
-        const lvni_optim_parameter one = {.name = "all", .n = FLAT, .ndim = 2, .lr_scale = 1, .decay_scale = 1};
+        const lvni_optim_parameter one = {
+            .name = "all", .n = FLAT, .ndim = 2, .lr_scale = 1, .decay_scale = 1};
         run(&half, &one, 1, slow);
-        assert_memory_equal(w + begins[4], slow + begins[4], (size_t)(FLAT - begins[4]) * sizeof *w);
+        assert_memory_equal(w + begins[4], slow + begins[4],
+                            (size_t)(FLAT - begins[4]) * sizeof *w);
         assert_memory_not_equal(w, slow, (size_t)begins[1] * sizeof *w);
     }
 }
 
-/* Phase after phase is what one step of everything is, as long as none is left out; then each counts its own updates. */
+/* Phase after phase is what one step of everything is, as long as none is left out; then each
+ * counts its own updates. */
 static void phases_step_by_themselves(void **state)
 {
     (void)state;
@@ -233,9 +282,11 @@ static void phases_step_by_themselves(void **state)
             lvni_optim_step(o, 1, w, g, kinds[k].lr, 0.5);
             assert_memory_equal(w, alone, (size_t)begins[3] * sizeof *w);
         }
-        assert_memory_equal(w + begins[3], whole + begins[3], (size_t)(FLAT - begins[3]) * sizeof *w);
+        assert_memory_equal(w + begins[3], whole + begins[3],
+                            (size_t)(FLAT - begins[3]) * sizeof *w);
         assert_true(o->steps[0] == 0 && o->steps[1] == STEPS);
-        for (uint32_t t = 0; t < STEPS; t++) { /* its first steps come late: bias corrections and momentum begin here */
+        for (uint32_t t = 0; t < STEPS; t++) {
+            /* its first steps come late: bias corrections and momentum begin here */
             fill(g, "gradient", t);
             lvni_optim_step(o, 0, w, g, kinds[k].lr, 0.5);
         }
@@ -250,8 +301,13 @@ static void lars_knows_no_places(void **state)
     (void)state;
     enum { LONG = 9000, FAR = 10016 };
     static float a[FLAT], b[FLAT], ga[FLAT], gb[FLAT];
-    const lvni_optim_options options = {.kind = LVNI_OPTIM_LARS, .lr = 1, .weight_decay = 0.01, .momentum = 0.9, .trust_coefficient = 0.01};
-    const lvni_optim_parameter here = {.name = "x", .n = LONG, .ndim = 2, .lr_scale = 1, .decay_scale = 1};
+    const lvni_optim_options options = {.kind = LVNI_OPTIM_LARS,
+                                        .lr = 1,
+                                        .weight_decay = 0.01,
+                                        .momentum = 0.9,
+                                        .trust_coefficient = 0.01};
+    const lvni_optim_parameter here = {
+        .name = "x", .n = LONG, .ndim = 2, .lr_scale = 1, .decay_scale = 1};
     lvni_optim_parameter there = here;
     there.begin = FAR;
     lvni_optim *o, *p;
@@ -274,8 +330,10 @@ static void lars_knows_no_places(void **state)
 static void lars_without_a_norm(void **state)
 {
     (void)state;
-    const lvni_optim_options options = {.kind = LVNI_OPTIM_LARS, .lr = 0.5, .trust_coefficient = 0.001};
-    const lvni_optim_parameter p = {.name = "x", .n = 2, .ndim = 2, .lr_scale = 1, .decay_scale = 1};
+    const lvni_optim_options options = {
+        .kind = LVNI_OPTIM_LARS, .lr = 0.5, .trust_coefficient = 0.001};
+    const lvni_optim_parameter p = {
+        .name = "x", .n = 2, .ndim = 2, .lr_scale = 1, .decay_scale = 1};
     float w[2] = {0}, g[2] = {1.0f, -2.0f};
     lvni_optim *o;
     assert_int_equal(lvni_optim_create(&options, 2, &p, 1, &o), LVN_OK);

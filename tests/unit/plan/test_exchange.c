@@ -23,7 +23,8 @@ static void every_float_has_one_owner(void **state)
             int64_t least = bucket.count, most = 0, covered = 0;
             for (int r = 0; r < e.world; r++) {
                 const lvni_range slice = lvni_exchange_slice(&e, b, r);
-                assert_true(slice.count >= 0 && slice.start >= bucket.start && slice.start + slice.count <= bucket.start + bucket.count);
+                assert_true(slice.count >= 0 && slice.start >= bucket.start &&
+                            slice.start + slice.count <= bucket.start + bucket.count);
                 assert_true(slice.count == 0 || slice.start % BLOCK == 0);
                 covered += slice.count;
                 least = slice.count < least ? slice.count : least;
@@ -69,8 +70,10 @@ static void nobody_to_talk_to_costs_nothing(void **state)
 {
     (void)state;
     const lvni_exchange alone = {64 * BLOCK, 0, 1}, two = {64 * BLOCK, 0, 2};
-    assert_int_equal(lvni_exchange_cost(&alone, 0, 1, 1).received + lvni_exchange_cost(&alone, 0, 1, 1).sent, 0);
-    assert_int_equal(lvni_exchange_cost(&two, 1, 0, 0).received + lvni_exchange_cost(&two, 1, 0, 0).sent, 0);
+    assert_int_equal(
+        lvni_exchange_cost(&alone, 0, 1, 1).received + lvni_exchange_cost(&alone, 0, 1, 1).sent, 0);
+    assert_int_equal(
+        lvni_exchange_cost(&two, 1, 0, 0).received + lvni_exchange_cost(&two, 1, 0, 0).sent, 0);
 }
 
 int main(void)

@@ -1,5 +1,5 @@
-/* The batch plan: what the two dialects resolve to, who gets which samples, and the sentences for numbers
- * that do not fit. */
+/* The batch plan: what the two dialects resolve to, who gets which samples, and the sentences for
+ * numbers that do not fit. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -21,7 +21,8 @@ static lvni_plan make(const lvni_plan_options *o)
 }
 
 #define PLAN(...) make(&(lvni_plan_options){.n_samples = 341, __VA_ARGS__})
-#define REFUSED(sentence, ...) refused(&(lvni_plan_options){.n_samples = 341, __VA_ARGS__}, sentence)
+#define REFUSED(sentence, ...)                                                                     \
+    refused(&(lvni_plan_options){.n_samples = 341, __VA_ARGS__}, sentence)
 
 static void refused(const lvni_plan_options *o, const char *sentence)
 {
@@ -43,18 +44,21 @@ static void both_dialects_give_one_plan(void **state)
     assert_int_equal(a.steps_per_epoch, b.steps_per_epoch);
     assert_int_equal(a.eval_batch_size, b.eval_batch_size);
     assert_int_equal(a.wgrad_threads, b.wgrad_threads);
-    const lvni_plan c = PLAN(.batch_size = 16, .accumulate_grad_batches = 4, .devices = 2); /* S = W x A */
+    /* S = W x A */
+    const lvni_plan c = PLAN(.batch_size = 16, .accumulate_grad_batches = 4, .devices = 2);
     assert_int_equal(c.effective_batch, 64);
     assert_int_equal(c.shards, 8);
-    const lvni_plan d = PLAN(.batch_size_per_device = 8, .batch_size = 16, .devices = 2); /* both, agreeing */
+    /* both, agreeing */
+    const lvni_plan d = PLAN(.batch_size_per_device = 8, .batch_size = 16, .devices = 2);
     assert_int_equal(d.effective_batch, 16);
-    const lvni_plan e = PLAN(.effective_batch = 30, .shards = 6, .batch_size_per_device = 5, .devices = 3);
+    const lvni_plan e =
+        PLAN(.effective_batch = 30, .shards = 6, .batch_size_per_device = 5, .devices = 3);
     assert_int_equal(e.effective_batch, 30); /* a resumed run keeps its E */
     assert_int_equal(e.shards, 6);
 }
 
-/* What users of other programs count with: samples of a device x devices x accumulation, and of a global batch the quotient, rounded up, as the
- * largest share. */
+/* What users of other programs count with: samples of a device x devices x accumulation, and of a
+ * global batch the quotient, rounded up, as the largest share. */
 static void devices_get_the_shares_users_expect(void **state)
 {
     (void)state;
@@ -65,7 +69,8 @@ static void devices_get_the_shares_users_expect(void **state)
         int64_t effective;
     } products[] = {{8, 2, 4, 64}, {8, 1, 4, 32}, {5, 3, 1, 15}, {1, 4, 7, 28}};
     for (size_t i = 0; i < sizeof products / sizeof *products; i++) {
-        const lvni_plan p = PLAN(.batch_size_per_device = products[i].per_device, .accumulate_grad_batches = products[i].accumulated,
+        const lvni_plan p = PLAN(.batch_size_per_device = products[i].per_device,
+                                 .accumulate_grad_batches = products[i].accumulated,
                                  .devices = products[i].devices);
         assert_int_equal(p.effective_batch, products[i].effective);
         assert_int_equal(p.shards, products[i].devices * products[i].accumulated);
@@ -74,11 +79,13 @@ static void devices_get_the_shares_users_expect(void **state)
         int64_t batch_size;
         int devices;
         int64_t share; /* the largest */
-    } shares[] = {{16, 1, 16}, {16, 2, 8}, {16, 3, 6}, {16, 4, 4}, {16, 5, 4}, {12, 2, 6}, {5, 4, 2}};
+    } shares[] = {{16, 1, 16}, {16, 2, 8}, {16, 3, 6}, {16, 4, 4},
+                  {16, 5, 4},  {12, 2, 6}, {5, 4, 2}};
     for (size_t i = 0; i < sizeof shares / sizeof *shares; i++) {
         int64_t most = 0, all = 0;
         for (int rank = 0; rank < shares[i].devices; rank++) {
-            const lvni_plan p = PLAN(.batch_size = shares[i].batch_size, .devices = shares[i].devices, .rank = rank);
+            const lvni_plan p = PLAN(.batch_size = shares[i].batch_size,
+                                     .devices = shares[i].devices, .rank = rank);
             int64_t own = 0;
             for (int s = p.shard_begin; s < p.shard_end; s++) {
                 own += lvni_plan_shard(&p, 0, s).count;
@@ -149,9 +156,12 @@ static void what_the_machine_chooses(void **state)
     assert_int_equal(PLAN(.batch_size = 32, .cores = 2).wgrad_threads, 2);
     assert_int_equal(PLAN(.batch_size = 32, .shards = 4, .cores = 2).wgrad_threads, 1);
     assert_int_equal(PLAN(.batch_size = 32, .shards = 4, .cores = 64).wgrad_threads, 16);
-    assert_int_equal(PLAN(.batch_size = 64, .shards = 4, .cores = 64, .cores_all = 400).wgrad_threads, 16);
-    assert_int_equal(PLAN(.batch_size = 64, .shards = 8, .cores = 8, .cores_all = 24).wgrad_threads, 3);
-    assert_int_equal(PLAN(.batch_size = 64, .shards = 4, .cores = 4, .devices = 2).wgrad_threads, 2);
+    assert_int_equal(
+        PLAN(.batch_size = 64, .shards = 4, .cores = 64, .cores_all = 400).wgrad_threads, 16);
+    assert_int_equal(PLAN(.batch_size = 64, .shards = 8, .cores = 8, .cores_all = 24).wgrad_threads,
+                     3);
+    assert_int_equal(PLAN(.batch_size = 64, .shards = 4, .cores = 4, .devices = 2).wgrad_threads,
+                     2);
     assert_int_equal(PLAN(.batch_size = 32, .wgrad_threads = 3, .cores = 64).wgrad_threads, 3);
     assert_int_equal(PLAN(.batch_size = 32, .shards = 6, .cores = 2).lanes, 2);
     assert_int_equal(PLAN(.batch_size = 32, .shards = 6, .cores = 2, .lanes = 3).lanes, 3);
@@ -159,12 +169,15 @@ static void what_the_machine_chooses(void **state)
     assert_int_equal(PLAN(.batch_size = 32, .shards = 6, .cores = 8, .devices = 3).lanes, 2);
     assert_int_equal(PLAN(.batch_size = 32).group, 1);
     assert_int_equal(PLAN(.batch_size = 32, .shards = 6).group, 6);
-    const lvni_plan coupled = PLAN(.batch_size = 32, .shards = 6, .group = 3, .cores = 2, .coupled = true);
+    const lvni_plan coupled =
+        PLAN(.batch_size = 32, .shards = 6, .group = 3, .cores = 2, .coupled = true);
     assert_int_equal(coupled.lanes, 3);
     assert_true(coupled.lanes_raised);
     /* rank 1 of two owns shards 4 to 7 of eight: a whole group */
     assert_int_equal(
-        PLAN(.batch_size = 32, .shards = 8, .group = 4, .devices = 2, .rank = 1, .coupled = true).lanes, 4);
+        PLAN(.batch_size = 32, .shards = 8, .group = 4, .devices = 2, .rank = 1, .coupled = true)
+            .lanes,
+        4);
     assert_int_equal(PLAN(.batch_size = 8).eval_batch_size, 8);
     assert_int_equal(PLAN(.batch_size = 64, .shards = 4).eval_batch_size, 64);
     assert_int_equal(PLAN(.batch_size = 256, .shards = 8).eval_batch_size, 64);
@@ -197,26 +210,33 @@ static void assert_waves(const lvni_plan *p, int n, const int *counts)
     assert_int_equal(shard, p->shard_end);
 }
 
-#define WAVES(plan, ...) assert_waves(&(plan), (int)(sizeof((int[]){__VA_ARGS__}) / sizeof(int)), (int[]){__VA_ARGS__})
+#define WAVES(plan, ...)                                                                           \
+    assert_waves(&(plan), (int)(sizeof((int[]){__VA_ARGS__}) / sizeof(int)), (int[]){__VA_ARGS__})
 
 static void waves_keep_groups_together(void **state)
 {
     (void)state;
     const lvni_plan free_ones = PLAN(.batch_size = 32, .shards = 8, .group = 4, .cores = 3);
     WAVES(free_ones, 3, 3, 2);
-    const lvni_plan fours = PLAN(.batch_size = 32, .shards = 8, .group = 4, .cores = 3, .coupled = true);
+    const lvni_plan fours =
+        PLAN(.batch_size = 32, .shards = 8, .group = 4, .cores = 3, .coupled = true);
     WAVES(fours, 4, 4);
-    const lvni_plan pairs = PLAN(.batch_size = 32, .shards = 8, .group = 2, .cores = 5, .coupled = true);
+    const lvni_plan pairs =
+        PLAN(.batch_size = 32, .shards = 8, .group = 2, .cores = 5, .coupled = true);
     WAVES(pairs, 4, 4);
-    const lvni_plan single = PLAN(.batch_size = 32, .shards = 5, .group = 1, .cores = 2, .coupled = true);
+    const lvni_plan single =
+        PLAN(.batch_size = 32, .shards = 5, .group = 1, .cores = 2, .coupled = true);
     WAVES(single, 2, 2, 1);
     const lvni_plan all = PLAN(.batch_size = 32, .shards = 6, .cores = 1, .coupled = true);
     WAVES(all, 6);
     /* rank 1 of three owns shards 4 to 7 of twelve, parts of the groups 3-5 and 6-8 */
-    const lvni_plan shared = PLAN(.batch_size = 32, .shards = 12, .group = 3, .devices = 3, .rank = 1, .cores = 8, .coupled = true);
+    const lvni_plan shared = PLAN(.batch_size = 32, .shards = 12, .group = 3, .devices = 3,
+                                  .rank = 1, .cores = 8, .coupled = true);
     WAVES(shared, 2, 2);
-    /* rank 0 of two owns 0 to 4 of ten in groups of two: two whole groups and half of one go together */
-    const lvni_plan half = PLAN(.batch_size = 32, .shards = 10, .group = 2, .devices = 2, .cores = 8, .coupled = true);
+    /* rank 0 of two owns 0 to 4 of ten in groups of two: two whole groups and half of one go
+     * together */
+    const lvni_plan half =
+        PLAN(.batch_size = 32, .shards = 10, .group = 2, .devices = 2, .cores = 8, .coupled = true);
     WAVES(half, 5);
 }
 
@@ -224,69 +244,99 @@ static void coupled_shards_see_a_round_of_the_devices(void **state)
 {
     (void)state;
     assert_int_equal(PLAN(.batch_size = 32, .devices = 4, .coupled = true).group, 4);
-    assert_int_equal(PLAN(.batch_size = 32, .devices = 4, .accumulate_grad_batches = 2, .coupled = true).group, 4);
-    assert_int_equal(PLAN(.batch_size = 32, .accumulate_grad_batches = 4, .coupled = true).group, 1);
-    assert_int_equal(PLAN(.batch_size = 32, .shards = 8, .accumulate_grad_batches = 4, .coupled = true).group, 2);
-    assert_int_equal(PLAN(.batch_size = 32, .shards = 8, .accumulate_grad_batches = 3, .coupled = true).group, 2);
-    assert_int_equal(PLAN(.batch_size = 32, .shards = 3, .accumulate_grad_batches = 8, .coupled = true).group, 1);
-    assert_int_equal(PLAN(.batch_size = 32, .shards = 8, .accumulate_grad_batches = 4, .group = 8, .coupled = true).group, 8);
-    assert_int_equal(PLAN(.batch_size = 32, .shards = 8, .accumulate_grad_batches = 4, .group_all = true, .coupled = true).group, 8);
-    assert_int_equal(PLAN(.batch_size = 32, .shards = 8, .group = 2, .group_all = true, .coupled = true).group, 2);
+    assert_int_equal(
+        PLAN(.batch_size = 32, .devices = 4, .accumulate_grad_batches = 2, .coupled = true).group,
+        4);
+    assert_int_equal(PLAN(.batch_size = 32, .accumulate_grad_batches = 4, .coupled = true).group,
+                     1);
+    assert_int_equal(
+        PLAN(.batch_size = 32, .shards = 8, .accumulate_grad_batches = 4, .coupled = true).group,
+        2);
+    assert_int_equal(
+        PLAN(.batch_size = 32, .shards = 8, .accumulate_grad_batches = 3, .coupled = true).group,
+        2);
+    assert_int_equal(
+        PLAN(.batch_size = 32, .shards = 3, .accumulate_grad_batches = 8, .coupled = true).group,
+        1);
+    assert_int_equal(PLAN(.batch_size = 32, .shards = 8, .accumulate_grad_batches = 4, .group = 8,
+                          .coupled = true)
+                         .group,
+                     8);
+    assert_int_equal(PLAN(.batch_size = 32, .shards = 8, .accumulate_grad_batches = 4,
+                          .group_all = true, .coupled = true)
+                         .group,
+                     8);
+    assert_int_equal(
+        PLAN(.batch_size = 32, .shards = 8, .group = 2, .group_all = true, .coupled = true).group,
+        2);
 }
 
 static void groups_know_their_ranks(void **state)
 {
     (void)state;
-    const lvni_plan p = PLAN(.batch_size = 32, .shards = 12, .group = 4, .devices = 5, .coupled = true); /* ranks own 3, 3, 2, 2, 2 */
+    /* ranks own 3, 3, 2, 2, 2 */
+    const lvni_plan p =
+        PLAN(.batch_size = 32, .shards = 12, .group = 4, .devices = 5, .coupled = true);
     const int start[] = {0, 1, 3}, count[] = {2, 2, 2};
     for (int g = 0; g < 3; g++) {
         assert_int_equal(lvni_plan_ranks_of_group(&p, g).start, start[g]);
         assert_int_equal(lvni_plan_ranks_of_group(&p, g).count, count[g]);
     }
     assert_true(lvni_plan_shares_groups(&p));
-    const lvni_plan within = PLAN(.batch_size = 32, .shards = 12, .group = 4, .devices = 3, .coupled = true);
+    const lvni_plan within =
+        PLAN(.batch_size = 32, .shards = 12, .group = 4, .devices = 3, .coupled = true);
     assert_false(lvni_plan_shares_groups(&within));
     assert_int_equal(lvni_plan_ranks_of_group(&within, 2).count, 1);
-    const lvni_plan all = PLAN(.batch_size = 32, .shards = 12, .group = 12, .devices = 2, .coupled = true);
+    const lvni_plan all =
+        PLAN(.batch_size = 32, .shards = 12, .group = 12, .devices = 2, .coupled = true);
     assert_true(lvni_plan_shares_groups(&all));
 }
 
 static void what_does_not_fit_is_said(void **state)
 {
     (void)state;
-    REFUSED("no batch size: give batch_size (over all devices) or batch_size_per_device", .shards = 2);
-    REFUSED("batch_size 6 cannot be cut into 8 shards (shards=8): at least one sample each; smallest that "
+    REFUSED("no batch size: give batch_size (over all devices) or batch_size_per_device",
+            .shards = 2);
+    REFUSED("batch_size 6 cannot be cut into 8 shards (shards=8): at least one sample each; "
+            "smallest that "
             "works: 8",
             .batch_size = 6, .shards = 8);
-    REFUSED("batch_size 2 x 2 = 4 samples cannot be cut into 8 shards (4 devices x 2 accumulation steps): at "
+    REFUSED("batch_size 2 x 2 = 4 samples cannot be cut into 8 shards (4 devices x 2 accumulation "
+            "steps): at "
             "least one sample "
             "each; smallest that works: 4 (or devices=2)",
             .batch_size = 2, .accumulate_grad_batches = 2, .devices = 4);
-    REFUSED("batch_size_per_device 3 cannot be cut into 5 shards (shards=5): at least one sample each; "
-            "smallest that works: 5",
-            .batch_size_per_device = 3, .shards = 5);
-    REFUSED("effective batch 4 cannot be cut into 6 shards (shards=6): at least one sample each; largest "
+    REFUSED(
+        "batch_size_per_device 3 cannot be cut into 5 shards (shards=5): at least one sample each; "
+        "smallest that works: 5",
+        .batch_size_per_device = 3, .shards = 5);
+    REFUSED("effective batch 4 cannot be cut into 6 shards (shards=6): at least one sample each; "
+            "largest "
             "number of shards that "
             "works: 4",
             .effective_batch = 4, .shards = 6);
-    REFUSED("batch_size=30 and batch_size_per_device=8 disagree: 8 per device on 2 devices is 16; give one "
+    REFUSED("batch_size=30 and batch_size_per_device=8 disagree: 8 per device on 2 devices is 16; "
+            "give one "
             "of them",
             .batch_size = 30, .batch_size_per_device = 8, .devices = 2);
-    REFUSED("5 devices cannot share 4 shards: at least one shard each; nearest that works: devices=4 (or "
+    REFUSED("5 devices cannot share 4 shards: at least one shard each; nearest that works: "
+            "devices=4 (or "
             "shards=5)",
             .batch_size = 30, .devices = 5, .shards = 4);
     REFUSED("group=4 does not divide 6 shards: every group needs as many; nearest that works: 3",
             .batch_size = 30, .shards = 6, .group = 4);
-    REFUSED("drop_last=true leaves no step: 341 samples are fewer than the effective batch of 400; nearest "
+    REFUSED("drop_last=true leaves no step: 341 samples are fewer than the effective batch of 400; "
+            "nearest "
             "that works: an "
             "effective batch of 341, or drop_last=false",
             .batch_size = 400, .drop_last = true);
-    REFUSED("batch_size=-1 is not a number from 1 to 2147483647 (or leave it out)", .batch_size = -1);
+    REFUSED("batch_size=-1 is not a number from 1 to 2147483647 (or leave it out)",
+            .batch_size = -1);
     REFUSED("wgrad_threads=17 is not a number from 1 to 16 (or leave it out)", .batch_size = 1,
             .wgrad_threads = 17);
-    REFUSED(
-        "an effective batch of 2000000000 samples x 2 accumulation steps is too large: at most 2147483647",
-        .batch_size = 2000000000, .accumulate_grad_batches = 2);
+    REFUSED("an effective batch of 2000000000 samples x 2 accumulation steps is too large: at most "
+            "2147483647",
+            .batch_size = 2000000000, .accumulate_grad_batches = 2);
     refused(&(lvni_plan_options){.batch_size = 3},
             "the training set has no samples: nothing to plan; give data with at least one");
 }
@@ -309,34 +359,42 @@ static void it_speaks_plainly(void **state)
     (void)state;
     const lvni_plan two =
         PLAN(.batch_size = 64, .devices = 2, .accumulate_grad_batches = 1, .shards = 4, .cores = 2);
-    described_as(&two, "effective batch 64 = 4 shards x 16; rank 0 owns shards 0-1, rank 1 owns shards 2-3\n"
-                       "an epoch of 341 samples is 6 steps, the last of 21; evaluation in chunks of 64\n"
-                       "rank 0 works on 2 shards at once (lanes=2) with 2 cores; 3 gradient sets: 1 waiting "
-                       "in the tree, 2 in "
-                       "work; a rank exchanges 1 sub-tree\n"
-                       "the same bits elsewhere: shards=4 wgrad_threads=1 group=4 eval_batch_size=64\n");
+    described_as(
+        &two, "effective batch 64 = 4 shards x 16; rank 0 owns shards 0-1, rank 1 owns shards 2-3\n"
+              "an epoch of 341 samples is 6 steps, the last of 21; evaluation in chunks of 64\n"
+              "rank 0 works on 2 shards at once (lanes=2) with 2 cores; 3 gradient sets: 1 waiting "
+              "in the tree, 2 in "
+              "work; a rank exchanges 1 sub-tree\n"
+              "the same bits elsewhere: shards=4 wgrad_threads=1 group=4 eval_batch_size=64\n");
     const lvni_plan one = PLAN(.batch_size = 32, .shards = 6, .drop_last = true);
     described_as(
         &one,
         "effective batch 32 = 6 shards x 6 or 5 (the first 2 have 6); rank 0 owns shards 0-5\n"
-        "an epoch of 341 samples is 10 steps, 21 left out each time (drop_last); evaluation in chunks of 32\n"
-        "rank 0 works on 1 shard at once (lanes=1) with 1 core; 3 gradient sets: 2 waiting in the tree, 1 in "
+        "an epoch of 341 samples is 10 steps, 21 left out each time (drop_last); evaluation in "
+        "chunks of 32\n"
+        "rank 0 works on 1 shard at once (lanes=1) with 1 core; 3 gradient sets: 2 waiting in the "
+        "tree, 1 in "
         "work\n"
         "the same bits elsewhere: shards=6 wgrad_threads=1 group=6 eval_batch_size=32\n");
     const lvni_plan many = PLAN(.batch_size = 100, .devices = 10, .shards = 11);
     lvni_str text = {0};
     lvni_plan_describe_batch(&many, &text);
-    assert_non_null(strstr(lvni_str_text(&text),
-                           "; rank 0 owns shards 0-1, rank 1 owns shard 2, ..., rank 9 owns shard 10"));
+    assert_non_null(
+        strstr(lvni_str_text(&text),
+               "; rank 0 owns shards 0-1, rank 1 owns shard 2, ..., rank 9 owns shard 10"));
     lvni_str_free(&text);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(both_dialects_give_one_plan), cmocka_unit_test(devices_get_the_shares_users_expect), cmocka_unit_test(steps_and_shards_of_an_epoch),
-        cmocka_unit_test(ranks_own_contiguous_shards), cmocka_unit_test(what_the_machine_chooses),
-        cmocka_unit_test(evaluation_has_no_padding),   cmocka_unit_test(waves_keep_groups_together),
+        cmocka_unit_test(both_dialects_give_one_plan),
+        cmocka_unit_test(devices_get_the_shares_users_expect),
+        cmocka_unit_test(steps_and_shards_of_an_epoch),
+        cmocka_unit_test(ranks_own_contiguous_shards),
+        cmocka_unit_test(what_the_machine_chooses),
+        cmocka_unit_test(evaluation_has_no_padding),
+        cmocka_unit_test(waves_keep_groups_together),
         cmocka_unit_test(coupled_shards_see_a_round_of_the_devices),
         cmocka_unit_test(groups_know_their_ranks),
         cmocka_unit_test(what_does_not_fit_is_said),

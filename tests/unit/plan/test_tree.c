@@ -1,5 +1,5 @@
-/* The fixed tree against its definition, written down directly as a recursion, with and without empty shards.
- */
+/* The fixed tree against its definition, written down directly as a recursion, with and without
+ * empty shards. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -65,7 +65,8 @@ static int log2_up(int n)
     return k;
 }
 
-/* Do what the trainer does: buffers, merges when told. Returns what is left in the last pending node. */
+/* Do what the trainer does: buffers, merges when told. Returns what is left in the last pending
+ * node. */
 static part walk(const double *values, const bool *present, int n)
 {
     lvni_tree tree;

@@ -22,7 +22,8 @@ static void add(lvni_class_metrics *m, int label, int best)
     lvni_class_metrics_add(m, label, best, p);
 }
 
-/* Labels 0 0 0 0 1 1 2, predicted 0 0 0 1 1 0 1; cow is predicted once for a cat; yak and emu never occur. */
+/* Labels 0 0 0 0 1 1 2, predicted 0 0 0 1 1 0 1; cow is predicted once for a cat; yak and emu never
+ * occur. */
 static lvni_class_metrics *filled(void)
 {
     static const int label[] = {0, 0, 0, 0, 1, 1, 2, 0}, predicted[] = {0, 0, 0, 1, 1, 0, 1, 5};
@@ -58,17 +59,22 @@ static void scores(void **state)
     assert_float_equal(number_after(macro, "\"f1\": "), (2.0 / 3 + 0.4) / 4, 1e-12);
     assert_float_equal(number_after(weighted, "\"recall\": "), 0.5, 1e-12);
     assert_float_equal(number_after(weighted, "\"f1\": "), (5 * 2.0 / 3 + 2 * 0.4) / 8, 1e-12);
-    /* ox: nothing was predicted as it, so its precision is undefined; its F1 is 0. Nobody has seen a yak. */
-    assert_non_null(strstr(text, "{\"name\": \"ox\", \"n\": 1, \"right\": 0, \"predicted\": 0, \"precision\": null, "
-                                 "\"recall\": 0, \"f1\": 0}"));
-    assert_non_null(strstr(text, "{\"name\": \"yak\", \"n\": 0, \"right\": 0, \"predicted\": 0, \"precision\": null, "
-                                 "\"recall\": null, \"f1\": null}"));
-    assert_non_null(strstr(text, "\"confusion\": [[3, 1, 0, 0, 0, 1], [1, 1, 0, 0, 0, 0], [0, 1, 0, 0, 0, 0]"));
+    /* ox: nothing was predicted as it, so its precision is undefined; its F1 is 0. Nobody has seen
+     * a yak. */
+    assert_non_null(strstr(
+        text, "{\"name\": \"ox\", \"n\": 1, \"right\": 0, \"predicted\": 0, \"precision\": null, "
+              "\"recall\": 0, \"f1\": 0}"));
+    assert_non_null(strstr(
+        text, "{\"name\": \"yak\", \"n\": 0, \"right\": 0, \"predicted\": 0, \"precision\": null, "
+              "\"recall\": null, \"f1\": null}"));
+    assert_non_null(
+        strstr(text, "\"confusion\": [[3, 1, 0, 0, 0, 1], [1, 1, 0, 0, 0, 0], [0, 1, 0, 0, 0, 0]"));
     lvni_str_free(&json);
     lvni_class_metrics_destroy(m);
 }
 
-/* All five others are as probable as the true class: a lower number is taken first, so class 5 is the sixth. */
+/* All five others are as probable as the true class: a lower number is taken first, so class 5 is
+ * the sixth. */
 static void top_five(void **state)
 {
     (void)state;
@@ -87,20 +93,25 @@ static void tables(void **state)
     lvni_str text = {0}, csv = {0};
     lvni_class_metrics *m = filled();
     lvni_class_metrics_print(m, &text);
-    assert_non_null(strstr(lvni_str_text(&text), "acc 0.5000  loss 1.4979  top-5 acc 1.0000  (4 of 8 right)\n"));
-    assert_non_null(strstr(lvni_str_text(&text), "  cat             3/5     0.7500  0.6000  0.6667\n"));
-    assert_non_null(strstr(lvni_str_text(&text), "  ox              0/1          -  0.0000  0.0000\n"));
+    assert_non_null(strstr(lvni_str_text(&text),
+                           "acc 0.5000  loss 1.4979  top-5 acc 1.0000  (4 of 8 right)\n"));
+    assert_non_null(
+        strstr(lvni_str_text(&text), "  cat             3/5     0.7500  0.6000  0.6667\n"));
+    assert_non_null(
+        strstr(lvni_str_text(&text), "  ox              0/1          -  0.0000  0.0000\n"));
     assert_non_null(strstr(lvni_str_text(&text), "  4  yak         0  0  0  0  0  0\n"));
-    const char *matrix = strstr(lvni_str_text(&text), "confusion matrix"), *yak = strstr(lvni_str_text(&text), "yak");
+    const char *matrix = strstr(lvni_str_text(&text), "confusion matrix"),
+               *yak = strstr(lvni_str_text(&text), "yak");
     assert_true(yak > matrix); /* no row in the table of scores */
     assert_int_equal(lvni_class_metrics_csv(m, &csv), LVN_OK);
-    assert_string_equal(lvni_str_text(&csv), "true\\predicted,cat,\"dog, \"\"old\"\"\",ox,yak,emu,cow\n"
-                                             "cat,3,1,0,0,0,1\n"
-                                             "\"dog, \"\"old\"\"\",1,1,0,0,0,0\n"
-                                             "ox,0,1,0,0,0,0\n"
-                                             "yak,0,0,0,0,0,0\n"
-                                             "emu,0,0,0,0,0,0\n"
-                                             "cow,0,0,0,0,0,0\n");
+    assert_string_equal(lvni_str_text(&csv),
+                        "true\\predicted,cat,\"dog, \"\"old\"\"\",ox,yak,emu,cow\n"
+                        "cat,3,1,0,0,0,1\n"
+                        "\"dog, \"\"old\"\"\",1,1,0,0,0,0\n"
+                        "ox,0,1,0,0,0,0\n"
+                        "yak,0,0,0,0,0,0\n"
+                        "emu,0,0,0,0,0,0\n"
+                        "cow,0,0,0,0,0,0\n");
     lvni_str_free(&text);
     lvni_str_free(&csv);
     lvni_class_metrics_destroy(m);
@@ -131,7 +142,8 @@ static void rows(void **state)
 {
     (void)state;
     const float p[] = {0.25f, 0.125f, 0.25f, 0.375f, 0, 0};
-    lvni_predict_format f = {.class_names = animals, .n_classes = 6, .top_k = 3, .probabilities = true};
+    lvni_predict_format f = {
+        .class_names = animals, .n_classes = 6, .top_k = 3, .probabilities = true};
     lvni_str out = {0};
     lvni_predict_head(&f, &out);
     lvni_predict_row_write(&f, "a,b.jpg", p, &out);
@@ -147,7 +159,8 @@ static void rows(void **state)
     lvni_predict_head(&f, &out);
     lvni_predict_row_write(&f, "a.jpg", p, &out);
     assert_string_equal(lvni_str_text(&out),
-                        "{\"file\": \"a.jpg\", \"class\": \"yak\", \"probability\": 0.375, \"top\": [{\"class\": \"yak\", "
+                        "{\"file\": \"a.jpg\", \"class\": \"yak\", \"probability\": 0.375, "
+                        "\"top\": [{\"class\": \"yak\", "
                         "\"probability\": 0.375}, {\"class\": \"cat\", \"probability\": 0.25}]}\n");
     lvni_str_free(&out);
 }

@@ -1,4 +1,5 @@
-/* A job whose module has phases: what lvn_job_train refuses before there is a run directory, and what it trains. */
+/* A job whose module has phases: what lvn_job_train refuses before there is a run directory, and
+ * what it trains. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -22,7 +23,8 @@ static lvn_status train(const lvn_module_class *cls, bool validates)
 {
     char directory[96];
     snprintf(directory, sizeof directory, "out=%s/run", out);
-    const char *words[] = {directory, "quiet=true", "max_steps=2", "batch_size=2", "shards=2", "num_workers=0"};
+    const char *words[] = {directory,      "quiet=true", "max_steps=2",
+                           "batch_size=2", "shards=2",   "num_workers=0"};
     const lvn_job job = {
         .module = cls, .train = &line_points, .val = validates ? &line_points : NULL};
 #if defined(__x86_64__) /* the calling thread's floating-point state is as before, whether the job \
@@ -55,7 +57,8 @@ static void phases_are_checked_before_the_run(void **state)
     assert_non_null(strstr(lvn_last_error()->message, "no validation_step"));
     cls.phases = half;
     assert_int_equal(train(&cls, false), LVN_ERR_USAGE);
-    assert_non_null(strstr(lvn_last_error()->message, "the parameter second.weight is in no phase"));
+    assert_non_null(
+        strstr(lvn_last_error()->message, "the parameter second.weight is in no phase"));
     assert_false(there(""));
     lvn_clear_error();
     assert_int_equal(train(&line_two_class, false),

@@ -1,4 +1,5 @@
-/* mixup and CutMix: the distribution of lambda, boxes, partners, pixels, and the loss and gradient of a mixed step. */
+/* mixup and CutMix: the distribution of lambda, boxes, partners, pixels, and the loss and gradient
+ * of a mixed step. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -18,7 +19,8 @@ static lvni_mix mix_of(double mixup, double cutmix)
     return (lvni_mix){.mixup_alpha = mixup, .cutmix_alpha = cutmix};
 }
 
-/* Beta(a, a): mean 1/2, variance 1 / (4 (2a + 1)), fourth central moment 3 / (16 (2a + 1)(2a + 3)). */
+/* Beta(a, a): mean 1/2, variance 1 / (4 (2a + 1)), fourth central moment 3 / (16 (2a + 1)(2a +
+ * 3)). */
 static void lambda_has_the_moments_of_beta(void **state)
 {
     (void)state;
@@ -48,11 +50,13 @@ static void boxes_have_the_area_that_lambda_says(void **state)
     double mean = 0.0;
     for (uint32_t i = 0; i < 2000; i++) {
         const lvni_mix_draw d = lvni_mix_draw_one(&m, 5, i, 0, 20, 12);
-        assert_true(d.cut && d.x0 >= 0 && d.x0 <= d.x1 && d.x1 <= 20 && d.y0 >= 0 && d.y0 <= d.y1 && d.y1 <= 12);
+        assert_true(d.cut && d.x0 >= 0 && d.x0 <= d.x1 && d.x1 <= 20 && d.y0 >= 0 && d.y0 <= d.y1 &&
+                    d.y1 <= 12);
         assert_true(fabs(d.lambda - (1.0 - (d.x1 - d.x0) * (d.y1 - d.y0) / 240.0)) < 1e-12);
         mean += d.lambda / 2000;
     }
-    assert_true(fabs(mean - 0.69) < 0.02); /* 0.679 for pixels without size: boxes lose what lies outside; sides are rounded down */
+    /* 0.679 for pixels without size: boxes lose what lies outside; sides are rounded down */
+    assert_true(fabs(mean - 0.69) < 0.02);
 }
 
 static void both_kinds_take_turns_by_chance(void **state)
@@ -114,7 +118,8 @@ static void pictures_are_blended_or_pasted(void **state)
     const lvni_mix_draw blend = {.lambda = 0.75};
     lvni_mix_pictures(&blend, partner, in, N, H, W, C, out);
     for (int i = 0; i < N * SIZE; i++) {
-        assert_float_equal(out[i], 0.75F * in[i] + 0.25F * in[partner[i / SIZE] * SIZE + i % SIZE], 1e-4F);
+        assert_float_equal(out[i], 0.75F * in[i] + 0.25F * in[partner[i / SIZE] * SIZE + i % SIZE],
+                           1e-4F);
     }
     const lvni_mix_draw paste = {.cut = true, .x0 = 1, .x1 = 3, .y0 = 2, .y1 = 4};
     lvni_mix_pictures(&paste, partner, in, N, H, W, C, out);
@@ -151,10 +156,15 @@ static lvn_tensor *flat_step(const lvn_module *module, const lvn_batch *batch, l
     return lvn_cross_entropy(lvn_forward(module, batch->image), batch->label);
 }
 
-static const lvn_module_class flat_class = {.name = "flat", .size = sizeof(flat), .build = flat_build, .forward = flat_forward, .training_step = flat_step};
+static const lvn_module_class flat_class = {.name = "flat",
+                                            .size = sizeof(flat),
+                                            .build = flat_build,
+                                            .forward = flat_forward,
+                                            .training_step = flat_step};
 
 /* Mean cross entropy of soft targets lambda e_a + (1 - lambda) e_b, in double precision. */
-static double soft_loss(const float *w, const float *bias, const float *x, const int64_t *a, const int64_t *b, double lambda)
+static double soft_loss(const float *w, const float *bias, const float *x, const int64_t *a,
+                        const int64_t *b, double lambda)
 {
     double loss = 0.0;
     for (int i = 0; i < BATCH; i++) {

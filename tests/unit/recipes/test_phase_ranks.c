@@ -1,5 +1,6 @@
-/* A rank that fails between two phases of a step, as a process and as a thread: the others learn who and where, and nothing is saved that is half of
- * a step. This program is its own rank when it is started with words. */
+/* A rank that fails between two phases of a step, as a process and as a thread: the others learn
+ * who and where, and nothing is saved that is half of a step. This program is its own rank when it
+ * is started with words. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -41,7 +42,8 @@ static bool fails_in_the_second_phase(const lvn_step *step)
         close(open(begun, O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
         return false;
     }
-    const uint64_t from = lvni_now_ns(); /* rank 0 may have failed before: then this one must end, too */
+    /* rank 0 may have failed before: then this one must end, too */
+    const uint64_t from = lvni_now_ns();
     while (there && access(begun, F_OK) != 0 && lvni_seconds_since(from) < PATIENCE_S) {
         usleep(1000);
     }
@@ -72,10 +74,15 @@ static void start(rank *r, int number)
     posix_spawn_file_actions_t actions;
     snprintf(out, sizeof out, "out=%s/run", dir);
     snprintf(r->log, sizeof r->log, "%s/said-%d", dir, number);
-    char *const words[] = {(char[]){"test_phase_ranks"}, out, (char[]){"devices=2"}, (char[]){"quiet=true"}, (char[]){"max_steps=8"},
-                           (char[]){"batch_size=2"}, (char[]){"shards=2"}, (char[]){"lanes=1"}, (char[]){"num_workers=0"}, NULL};
+    char *const words[] = {(char[]){"test_phase_ranks"}, out,
+                           (char[]){"devices=2"},        (char[]){"quiet=true"},
+                           (char[]){"max_steps=8"},      (char[]){"batch_size=2"},
+                           (char[]){"shards=2"},         (char[]){"lanes=1"},
+                           (char[]){"num_workers=0"},    NULL};
     assert_int_equal(posix_spawn_file_actions_init(&actions), 0);
-    assert_int_equal(posix_spawn_file_actions_addopen(&actions, 2, r->log, O_WRONLY | O_CREAT | O_TRUNC, 0666), 0);
+    assert_int_equal(
+        posix_spawn_file_actions_addopen(&actions, 2, r->log, O_WRONLY | O_CREAT | O_TRUNC, 0666),
+        0);
     assert_int_equal(posix_spawn(&r->pid, "/proc/self/exe", &actions, NULL, words, environ), 0);
     posix_spawn_file_actions_destroy(&actions);
 }
@@ -162,7 +169,9 @@ static void as_processes(void **state)
     assert_int_equal(r[1].code, LVNI_EXIT_FAILURE);
     assert_says(&r[0], "error: rank 1 (");
     assert_says(&r[0], "failed first at step 5: add: (1, 2) and (7, 7) cannot be broadcast");
-    assert_says(&r[0], " (in step 5, second, shard 1); between two phases of a step nothing can be saved: ");
+    assert_says(
+        &r[0],
+        " (in step 5, second, shard 1); between two phases of a step nothing can be saved: ");
     assert_says(&r[0], "keeps step 4");
     assert_int_equal(r[0].code, LVNI_EXIT_PEER);
     assert_whole();
@@ -185,15 +194,18 @@ static void as_threads(void **state)
 /* The tests' own surroundings must not count. */
 static void forget_identity(void)
 {
-    static const char *const begins[] = {"RANK=", "WORLD_SIZE=", "LOCAL_", "GROUP_", "MASTER_", "CUDA_VISIBLE_DEVICES=", "SLURM_", "OMPI_", "PMI", "MPI_",
-                                         "LEVIN_"};
+    static const char *const begins[] = {
+        "RANK=",  "WORLD_SIZE=", "LOCAL_", "GROUP_", "MASTER_", "CUDA_VISIBLE_DEVICES=",
+        "SLURM_", "OMPI_",       "PMI",    "MPI_",   "LEVIN_"};
     for (char **e = environ; *e != NULL;) {
         bool ours = false;
         for (size_t i = 0; i < sizeof begins / sizeof *begins; i++) {
             ours = ours || strncmp(*e, begins[i], strlen(begins[i])) == 0;
         }
         char name[128];
-        if (ours && snprintf(name, sizeof name, "%.*s", (int)strcspn(*e, "="), *e) < (int)sizeof name && unsetenv(name) == 0) {
+        if (ours &&
+            snprintf(name, sizeof name, "%.*s", (int)strcspn(*e, "="), *e) < (int)sizeof name &&
+            unsetenv(name) == 0) {
             e = environ; /* what follows has moved */
         } else {
             e++;
@@ -207,7 +219,8 @@ int main(int argc, char **argv)
         return be_rank(argc, argv);
     }
     forget_identity();
-    const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(as_processes, make_folder, remove_folder),
-                                       cmocka_unit_test_setup_teardown(as_threads, make_folder, remove_folder)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(as_processes, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(as_threads, make_folder, remove_folder)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

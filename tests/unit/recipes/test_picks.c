@@ -7,9 +7,11 @@
 
 #include "recipes/picks.h"
 
-static void offer(lvni_picks *p, int64_t sample, int64_t label, int64_t predicted, float probability)
+static void offer(lvni_picks *p, int64_t sample, int64_t label, int64_t predicted,
+                  float probability)
 {
-    const lvni_pick pick = {.sample = sample, .label = label, .predicted = predicted, .probability = probability};
+    const lvni_pick pick = {
+        .sample = sample, .label = label, .predicted = predicted, .probability = probability};
     assert_int_equal(lvni_picks_offer(p, &pick), LVN_OK);
 }
 
@@ -22,7 +24,8 @@ static void expect(const lvni_picks *p, int n, const int64_t samples[])
     }
 }
 
-/* One class after the other; of each the most certain mistake first, and the first of two equals. */
+/* One class after the other; of each the most certain mistake first, and the first of two
+ * equals. */
 static void turns(void **state)
 {
     (void)state;
@@ -40,7 +43,8 @@ static void turns(void **state)
     lvni_picks_destroy(p);
 }
 
-/* 100 mistakes of class 0, from uncertain to certain, then 5 of class 1: at most 16 are shown, and right ones fill the page. */
+/* 100 mistakes of class 0, from uncertain to certain, then 5 of class 1: at most 16 are shown, and
+ * right ones fill the page. */
 static void full(void **state)
 {
     (void)state;
@@ -55,8 +59,9 @@ static void full(void **state)
     for (int i = 200; i < 300; i++) {
         offer(p, i, 1, 1, 0.5f);
     }
-    expect(p, 32, (const int64_t[]){99,  100, 98,  101, 97,  102, 96,  103, 95,  104, 94,  93,  92,  91,  90,  89,
-                                    200, 201, 202, 203, 204, 205, 206, 207, 208, 209, 210, 211, 212, 213, 214, 215});
+    expect(p, 32, (const int64_t[]){99,  100, 98,  101, 97,  102, 96,  103, 95,  104, 94,
+                                    93,  92,  91,  90,  89,  200, 201, 202, 203, 204, 205,
+                                    206, 207, 208, 209, 210, 211, 212, 213, 214, 215});
     lvni_picks_destroy(p);
 }
 
@@ -82,6 +87,7 @@ static void unknown(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(turns), cmocka_unit_test(full), cmocka_unit_test(unknown)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(turns), cmocka_unit_test(full),
+                                       cmocka_unit_test(unknown)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,7 +29,8 @@ lvn_tensor *sim_put(const lvn_tensor *t)
 void assert_same_bits(const char *what, const lvn_tensor *a, const lvn_tensor *b)
 {
     if (b == NULL || lvn_tensor_device(b).kind != LVN_DEVICE_SIM) {
-        fail_msg("%s: %s", what, b == NULL ? lvn_last_error()->message : "the result is not on the device");
+        fail_msg("%s: %s", what,
+                 b == NULL ? lvn_last_error()->message : "the result is not on the device");
         return;
     }
     lvn_tensor *here = lvn_to_device(b, LVN_CPU);

@@ -1,4 +1,5 @@
-/* Dry runs: every op in every case gives results of the right shape, takes what a real run takes, and touches nothing. */
+/* Dry runs: every op in every case gives results of the right shape, takes what a real run takes,
+ * and touches nothing. */
 #include "op_cases.h"
 #include "sim_support.h"
 
@@ -61,7 +62,8 @@ static void move(lvn_tensor *const *in, lvn_tensor **there)
     }
 }
 
-/* What a run takes: scratch memory; tensors, those of the kernel's own with them: elements, and what describes them in host memory. */
+/* What a run takes: scratch memory; tensors, those of the kernel's own with them: elements, and
+ * what describes them in host memory. */
 typedef struct taken {
     uint64_t scratch, tensors;
 } taken;
@@ -69,7 +71,8 @@ typedef struct taken {
 static taken taken_now(const lvni_ctx *ctx)
 {
     return (taken){.scratch = lvni_cpu_get_need().scratch,
-                   .tensors = lvni_cache_bytes(ctx->cache) + (ctx->device == NULL ? 0 : lvni_device_get_stats(ctx->device).held)};
+                   .tensors = lvni_cache_bytes(ctx->cache) +
+                              (ctx->device == NULL ? 0 : lvni_device_get_stats(ctx->device).held)};
 }
 
 static bool is_empty(lvni_op op, const lvni_args *args)
@@ -103,10 +106,13 @@ static void run_both(lvni_op op, const op_case *row)
         assert_int_equal(have.out[k]->dtype, want.out[k]->dtype);
         assert_true(lvni_same_shape(have.out[k], want.out[k]));
     }
-    if (!is_empty(op, &want) && (need.scratch != told.scratch || need.tensors != told.tensors - before.tensors)) {
-        fail_msg("%s, case \"%s\" takes %llu bytes of scratch memory and %llu of tensors; a dry run tells %llu and %llu (LVNI_DRY in ops.def)",
-                 lvni_ops[op].name, row->name, (unsigned long long)need.scratch, (unsigned long long)need.tensors,
-                 (unsigned long long)told.scratch, (unsigned long long)(told.tensors - before.tensors));
+    if (!is_empty(op, &want) &&
+        (need.scratch != told.scratch || need.tensors != told.tensors - before.tensors)) {
+        fail_msg("%s, case \"%s\" takes %llu bytes of scratch memory and %llu of tensors; a dry "
+                 "run tells %llu and %llu (LVNI_DRY in ops.def)",
+                 lvni_ops[op].name, row->name, (unsigned long long)need.scratch,
+                 (unsigned long long)need.tensors, (unsigned long long)told.scratch,
+                 (unsigned long long)(told.tensors - before.tensors));
     }
     move(in64, there);
     run(op, row, there);
@@ -163,7 +169,8 @@ static void a_dry_device_counts_as_the_cache_does(void **state)
             lvni_device_give(device, there[i], got[i]);
         }
         const lvni_device_stats s = lvni_device_get_stats(device);
-        assert_in_range(s.held, lvni_cache_bytes(cache), lvni_cache_bytes(cache) + 256); /* open_dry's own */
+        /* open_dry's own */
+        assert_in_range(s.held, lvni_cache_bytes(cache), lvni_cache_bytes(cache) + 256);
         assert_int_equal(s.in_use, 0);
     }
     lvni_cache_destroy(cache);
@@ -199,10 +206,12 @@ int main(void)
     sim_start("0", "1MiB");
     struct CMUnitTest tests[LVNI_OP_COUNT + 3];
     for (int op = 0; op < LVNI_OP_COUNT; op++) {
-        tests[op] = (struct CMUnitTest){lvni_ops[op].name, a_dry_run_touches_nothing_and_tells_what_a_real_one_takes, NULL, support_release,
-                                        (void *)(uintptr_t)op};
+        tests[op] = (struct CMUnitTest){lvni_ops[op].name,
+                                        a_dry_run_touches_nothing_and_tells_what_a_real_one_takes,
+                                        NULL, support_release, (void *)(uintptr_t)op};
     }
-    const struct CMUnitTest others[3] = {cmocka_unit_test(size_classes_waste_little), cmocka_unit_test(a_dry_device_counts_as_the_cache_does),
+    const struct CMUnitTest others[3] = {cmocka_unit_test(size_classes_waste_little),
+                                         cmocka_unit_test(a_dry_device_counts_as_the_cache_does),
                                          cmocka_unit_test(scratch_and_numbers)};
     memcpy(tests + LVNI_OP_COUNT, others, sizeof others);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* A pretend accelerator as a device: memory that runs out and comes back, addresses the host cannot touch, errors that show later,
- * several devices and threads at once. */
+/* A pretend accelerator as a device: memory that runs out and comes back, addresses the host cannot
+ * touch, errors that show later, several devices and threads at once. */
 #include "sim_support.h"
 
 #include <levin/ops.h>
@@ -41,7 +41,9 @@ static void devices_are_found(void **state)
     assert_int_equal(lvn_device_count(LVN_DEVICE_CPU), 1);
     assert_int_equal(lvn_device_count(LVN_DEVICE_SIM), 3);
     assert_int_equal(lvn_device_use(LVN_SIM(3)), LVN_ERR_NOT_FOUND);
-    assert_string_equal(lvn_last_error()->message, "there is no device sim:3; LEVIN_SIM_DEVICES is 3 (sim:0 is the first of 1)");
+    assert_string_equal(
+        lvn_last_error()->message,
+        "there is no device sim:3; LEVIN_SIM_DEVICES is 3 (sim:0 is the first of 1)");
     assert_int_equal(lvn_device_in_use().kind, LVN_DEVICE_CPU);
     lvn_tensor *t = ones(LVN_SIM(1), 2, 2);
     assert_int_equal(lvn_tensor_device(t).kind, LVN_DEVICE_SIM);
@@ -85,7 +87,8 @@ static void memory_runs_out_with_a_sentence_and_comes_back(void **state)
     assert_int_equal(n, 6); /* 32 MiB in blocks of 5 */
     assert_int_equal(lvn_last_error()->code, LVN_ERR_DEVICE_MEMORY);
     assert_non_null(strstr(lvn_last_error()->message,
-                           "sim:0 is out of memory: 5 MiB were asked for, and 30 MiB of its 32 MiB are in use; smaller batches (batch_size"));
+                           "sim:0 is out of memory: 5 MiB were asked for, and 30 MiB of its 32 MiB "
+                           "are in use; smaller batches (batch_size"));
     assert_int_equal(lvni_device_get_stats(device(0)).in_use, (uint64_t)n * 5 << 20);
     while (n > 0) {
         lvn_release(big[--n]);
@@ -160,7 +163,8 @@ static void errors_show_at_the_end_of_the_scope(void **state)
     assert_true(loss != NULL || lvn_scope_status() != LVN_OK); /* on its way, or known already */
     lvn_cross_entropy(lvn_add(logits, logits), labels);        /* left out, or not even begun */
     assert_int_equal(lvn_scope_close(), LVN_ERR_INVALID);
-    assert_string_equal(lvn_last_error()->message, "cross_entropy: the label of row 1 is 7, but there are 3 classes (0 to 2)");
+    assert_string_equal(lvn_last_error()->message,
+                        "cross_entropy: the label of row 1 is 7, but there are 3 classes (0 to 2)");
     assert_string_equal(lvn_last_error()->frames[0], "cross_entropy on sim:0");
     assert_int_equal(lvn_scope_open(), LVN_OK); /* the device works on */
     assert_true(lvn_item(lvn_sum(logits)) == 6.0);
@@ -302,7 +306,8 @@ static void the_first_error_of_several_devices_stays(void **state)
     for (int i = 0; i < 2; i++) {
         sem_init(&go[i], 0, 0);
         void *const payload[] = {&begun, &go[i], name[i]};
-        assert_int_equal(lvni_device_submit(device(i), "test", hold_and_fail, payload, sizeof payload), LVN_OK);
+        assert_int_equal(
+            lvni_device_submit(device(i), "test", hold_and_fail, payload, sizeof payload), LVN_OK);
     }
     sem_wait(&begun);
     sem_wait(&begun);
@@ -365,7 +370,8 @@ static void the_host_cannot_touch_device_memory(void **state)
         char text[8192];
         const int status = run_child(ways[i], text, sizeof text);
         assert_false(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* they report the signal in their own way */
+#if !defined(__SANITIZE_ADDRESS__) &&                                                              \
+    !defined(__SANITIZE_THREAD__) /* they report the signal in their own way */
         assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
 #endif
         if (strstr(text, "levin: the host touched memory of sim:1") == NULL) {

@@ -1,10 +1,13 @@
-/* Gradients on the pretend accelerator: the rows of the gradient tests, in f32, first and second order, with the bits of the cpu. */
+/* Gradients on the pretend accelerator: the rows of the gradient tests, in f32, first and second
+ * order, with the bits of the cpu. */
 #include "gradient_rows.h"
 #include "sim_support.h"
 
 #include <stdio.h>
 
-static const row_table *const tables[] = {&rows_elementwise, &rows_reduce, &rows_shape, &rows_linear, &rows_image, &rows_norm, &rows_loss, &rows_seq, &rows_shard};
+static const row_table *const tables[] = {&rows_elementwise, &rows_reduce, &rows_shape,
+                                          &rows_linear,      &rows_image,  &rows_norm,
+                                          &rows_loss,        &rows_seq,    &rows_shard};
 
 /* sum(y^2), y = f(in); with `second` also the square of its gradient by the first input. */
 static lvn_tensor *objective(const row *r, lvn_tensor *const *in, bool second)

@@ -1,4 +1,5 @@
-/* Training steps of a network on the pretend accelerator: weights, statistics, optimizer state and averages have the bits of the cpu. */
+/* Training steps of a network on the pretend accelerator: weights, statistics, optimizer state and
+ * averages have the bits of the cpu. */
 #include "sim_support.h"
 
 #include "nn/model.h"
@@ -71,8 +72,14 @@ static lvni_optim *make_optim(const lvni_model *m, lvni_optim_kind kind)
                                       .lr_scale = 1.0,
                                       .decay_scale = 1.0};
     }
-    const lvni_optim_options o = {.kind = kind, .lr = 0.01, .weight_decay = 0.01, .momentum = 0.9, .beta1 = 0.9, .beta2 = 0.99,
-                                  .eps = 1e-8, .trust_coefficient = 0.01};
+    const lvni_optim_options o = {.kind = kind,
+                                  .lr = 0.01,
+                                  .weight_decay = 0.01,
+                                  .momentum = 0.9,
+                                  .beta1 = 0.9,
+                                  .beta2 = 0.99,
+                                  .eps = 1e-8,
+                                  .trust_coefficient = 0.01};
     assert_int_equal(lvni_optim_create(&o, m->n_weights, p, m->n_parameters, &optim), LVN_OK);
     return optim;
 }
@@ -88,7 +95,8 @@ static result train(lvn_device device, const char *model, lvni_optim_kind kind)
     assert_int_equal(lvni_model_build(lvni_zoo_find(model), &arguments, 5, &m), LVN_OK);
     assert_int_equal(lvni_set_create(m, &set), LVN_OK);
     lvni_optim *optim = make_optim(m, kind);
-    assert_int_equal(lvni_ema_create(&(lvni_ema_options){.decay = 0.9}, m->weights, m->n_values, &ema), LVN_OK);
+    assert_int_equal(
+        lvni_ema_create(&(lvni_ema_options){.decay = 0.9}, m->weights, m->n_values, &ema), LVN_OK);
     fill(&batch);
     result r = {.n_values = m->n_values, .n_weights = m->n_weights};
     for (int i = 0; i < STEPS; i++) {
@@ -187,7 +195,9 @@ static void buffers_take_values_of_the_host(void **state)
     lvn_release(value);
     sem_post(&gate);
     ctx->records = NULL;
-    assert_int_equal(lvni_mem_copy(record, set->data + m->n_weights + buffer->offset, (size_t)(n + 1) * sizeof(float)), LVN_OK);
+    assert_int_equal(lvni_mem_copy(record, set->data + m->n_weights + buffer->offset,
+                                   (size_t)(n + 1) * sizeof(float)),
+                     LVN_OK);
     for (int64_t i = 0; i < n; i++) {
         assert_true(record[i] == 2.0f * (float)i);
     }

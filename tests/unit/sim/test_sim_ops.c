@@ -1,4 +1,5 @@
-/* Every row of cases.def on the pretend accelerator: the bits of the cpu kernel in f32, those of the reference in f64. */
+/* Every row of cases.def on the pretend accelerator: the bits of the cpu kernel in f32, those of
+ * the reference in f64. */
 #include "op_cases.h"
 #include "sim_support.h"
 
@@ -66,8 +67,9 @@ static void inputs_in_host_memory_are_copied(void **state)
     lvn_tensor *far = support_keep(lvn_to_device(in32[1], LVN_SIM(1)));
     other.in[1] = far;
     assert_int_equal(lvni_run(LVNI_OP_add, &other, 1), LVN_ERR_INVALID);
-    assert_string_equal(lvn_last_error()->message,
-                        "add: a tensor lies on sim:1, but the op runs on sim:0; lvn_to_device copies it");
+    assert_string_equal(
+        lvn_last_error()->message,
+        "add: a tensor lies on sim:1, but the op runs on sim:0; lvn_to_device copies it");
 }
 
 int main(void)
@@ -75,8 +77,10 @@ int main(void)
     sim_start("2", "256MiB");
     struct CMUnitTest tests[LVNI_OP_COUNT + 1];
     for (int op = 0; op < LVNI_OP_COUNT; op++) {
-        tests[op] = (struct CMUnitTest){lvni_ops[op].name, sim_has_the_bits_of_the_cpu, NULL, support_release, (void *)(uintptr_t)op};
+        tests[op] = (struct CMUnitTest){lvni_ops[op].name, sim_has_the_bits_of_the_cpu, NULL,
+                                        support_release, (void *)(uintptr_t)op};
     }
-    tests[LVNI_OP_COUNT] = (struct CMUnitTest)cmocka_unit_test_teardown(inputs_in_host_memory_are_copied, support_release);
+    tests[LVNI_OP_COUNT] = (struct CMUnitTest)cmocka_unit_test_teardown(
+        inputs_in_host_memory_are_copied, support_release);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,8 +14,9 @@ static contrast_trouble contrast_trouble_of(const lvn_batch *batch)
     return CONTRAST_FINE;
 }
 
-/* A row's two views are its features and the same turned round; z are unit vectors. For each row: which of the group's second views is its own?
- * (NT-Xent: Chen et al. 2020, eq. 1, one direction) */
+/* A row's two views are its features and the same turned round; z are unit vectors. For each row:
+ * which of the group's second views is its own? (NT-Xent: Chen et al. 2020, eq. 1, one
+ * direction) */
 typedef struct contrast {
     lvn_module base;
     lvn_module *head;
@@ -57,18 +58,25 @@ static lvn_tensor *contrast_step(const lvn_module *module, const lvn_batch *batc
     if (trouble == CONTRAST_FAILS) {
         return lvn_add(a, lvn_zeros(LVN_F32, LVN_SHAPE(7)));
     }
-    lvn_tensor *b = unit_rows(m, lvn_concat((lvn_tensor *[]){lvn_slice(batch->image, columns, FEATURES / 2, FEATURES), lvn_slice(batch->image, columns, 0, FEATURES / 2)}, 2, columns));
+    lvn_tensor *b = unit_rows(
+        m, lvn_concat((lvn_tensor *[]){lvn_slice(batch->image, columns, FEATURES / 2, FEATURES),
+                                       lvn_slice(batch->image, columns, 0, FEATURES / 2)},
+                      2, columns));
     int64_t first;
     lvn_tensor *every = lvn_shard_gather_at(b, &first);
-    lvn_tensor *loss = lvn_cross_entropy(lvn_mul_scalar(lvn_matmul(a, lvn_transpose(every, 0, 1)), 5.0), own_rows(first, n));
-    lvn_tensor *spread = lvn_shard_sum(lvn_sum(lvn_square(a))); /* the number of rows of the group */
+    lvn_tensor *loss = lvn_cross_entropy(
+        lvn_mul_scalar(lvn_matmul(a, lvn_transpose(every, 0, 1)), 5.0), own_rows(first, n));
+    /* the number of rows of the group */
+    lvn_tensor *spread = lvn_shard_sum(lvn_sum(lvn_square(a)));
     lvn_log(step, "loss", loss);
     lvn_log(step, "rows", spread);
     return loss;
 }
 
-const lvn_module_class contrast_class = {
-    .name = "contrast", .size = sizeof(contrast), .build = contrast_build, .training_step = contrast_step};
+const lvn_module_class contrast_class = {.name = "contrast",
+                                         .size = sizeof(contrast),
+                                         .build = contrast_build,
+                                         .training_step = contrast_step};
 
 /* The same module without the word that its shards meet. */
 static lvn_status silent_build(lvn_module *module, lvn_builder *b)
@@ -77,4 +85,7 @@ static lvn_status silent_build(lvn_module *module, lvn_builder *b)
     return lvn_builder_status(b);
 }
 
-const lvn_module_class silent_class = {.name = "silent", .size = sizeof(contrast), .build = silent_build, .training_step = contrast_step};
+const lvn_module_class silent_class = {.name = "silent",
+                                       .size = sizeof(contrast),
+                                       .build = silent_build,
+                                       .training_step = contrast_step};

@@ -10,7 +10,11 @@ extern const lvn_module_class contrast_class;
 extern const lvn_module_class silent_class;
 
 /* What the shard that has this sample does in training. */
-typedef enum contrast_trouble { CONTRAST_FINE, CONTRAST_FAILS, CONTRAST_STAYS_AWAY } contrast_trouble;
+typedef enum contrast_trouble {
+    CONTRAST_FINE,
+    CONTRAST_FAILS,
+    CONTRAST_STAYS_AWAY
+} contrast_trouble;
 extern int64_t contrast_bad_sample; /* -1: none */
 extern contrast_trouble contrast_bad;
 

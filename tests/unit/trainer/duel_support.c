@@ -40,9 +40,13 @@ static lvn_tensor *critic_forward(const lvn_module *module, lvn_tensor *x)
     return lvn_forward(m->out, lvn_square(lvn_forward(m->hidden, x)));
 }
 
-static const lvn_module_class critic_class = {.name = "critic", .size = sizeof(critic), .build = critic_build, .forward = critic_forward};
+static const lvn_module_class critic_class = {
+    .name = "critic", .size = sizeof(critic), .build = critic_build, .forward = critic_forward};
 
-static const lvn_module_class wide_critic_class = {.name = "critic", .size = sizeof(critic), .build = wide_critic_build, .forward = critic_forward};
+static const lvn_module_class wide_critic_class = {.name = "critic",
+                                                   .size = sizeof(critic),
+                                                   .build = wide_critic_build,
+                                                   .forward = critic_forward};
 
 typedef struct generator {
     lvn_module base;
@@ -69,15 +73,21 @@ static lvn_tensor *generator_forward(const lvn_module *module, lvn_tensor *z)
 {
     const generator *m = (const generator *)module;
     const int rows = 0;
-    lvn_tensor *x = lvn_forward(m->out, m->hidden == NULL ? z : lvn_relu(lvn_forward(m->hidden, z))), *mean = lvn_cast(lvn_mean_axes(x, &rows, 1, false), LVN_F32);
+    lvn_tensor *x =
+                   lvn_forward(m->out, m->hidden == NULL ? z : lvn_relu(lvn_forward(m->hidden, z))),
+               *mean = lvn_cast(lvn_mean_axes(x, &rows, 1, false), LVN_F32);
     return mean == NULL || lvn_buffer_push(m->seen, mean) != LVN_OK ? NULL : x;
 }
 
-static const lvn_module_class generator_class = {
-    .name = "generator", .size = sizeof(generator), .build = generator_build, .forward = generator_forward};
+static const lvn_module_class generator_class = {.name = "generator",
+                                                 .size = sizeof(generator),
+                                                 .build = generator_build,
+                                                 .forward = generator_forward};
 
-static const lvn_module_class wide_generator_class = {
-    .name = "generator", .size = sizeof(generator), .build = wide_generator_build, .forward = generator_forward};
+static const lvn_module_class wide_generator_class = {.name = "generator",
+                                                      .size = sizeof(generator),
+                                                      .build = wide_generator_build,
+                                                      .forward = generator_forward};
 
 /* ---- the two of them ---- */
 
@@ -88,7 +98,8 @@ typedef struct duel {
     bool coupled;
 } duel;
 
-static lvn_status make_duel(duel *m, lvn_builder *b, const lvn_module_class *generator_cls, const lvn_module_class *critic_cls)
+static lvn_status make_duel(duel *m, lvn_builder *b, const lvn_module_class *generator_cls,
+                            const lvn_module_class *critic_cls)
 {
     m->generator = lvn_builder_child(b, generator_cls, "generator");
     m->critic = lvn_builder_child(b, critic_cls, "critic");
@@ -118,7 +129,8 @@ static void note(const lvn_batch *batch, int phase)
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     pthread_mutex_lock(&lock);
     if (duel_seen.on && phase < 2 && duel_seen.n[phase] + batch->size <= MEMORY_MAX) {
-        memcpy(duel_seen.sample[phase] + duel_seen.n[phase], batch->sample, (size_t)batch->size * sizeof *batch->sample);
+        memcpy(duel_seen.sample[phase] + duel_seen.n[phase], batch->sample,
+               (size_t)batch->size * sizeof *batch->sample);
         duel_seen.n[phase] += (int)batch->size;
         const size_t calls = strlen(duel_seen.order);
         duel_seen.order[calls] = calls + 1 < sizeof duel_seen.order ? (char)('0' + phase) : '\0';
@@ -126,13 +138,16 @@ static void note(const lvn_batch *batch, int phase)
     pthread_mutex_unlock(&lock);
 }
 
-static lvn_tensor *critic_loss(const duel *m, const lvn_batch *batch, lvn_tensor *fake, lvn_step *step)
+static lvn_tensor *critic_loss(const duel *m, const lvn_batch *batch, lvn_tensor *fake,
+                               lvn_step *step)
 {
     lvn_tensor *real = batch->image;
-    lvn_tensor *u = lvn_require_grad(lvn_lerp(real, fake, lvn_random_uniform(step, "alpha", batch->size, 1)));
+    lvn_tensor *u =
+        lvn_require_grad(lvn_lerp(real, fake, lvn_random_uniform(step, "alpha", batch->size, 1)));
     lvn_tensor *slope = lvn_grad(lvn_sum(lvn_forward(m->critic, u)), u, .create_graph = true);
     lvn_tensor *penalty = lvn_mean(lvn_square(lvn_add_scalar(lvn_norm_axis(slope, 1), -1.0)));
-    lvn_tensor *wasserstein = lvn_sub(lvn_mean(lvn_forward(m->critic, fake)), lvn_mean(lvn_forward(m->critic, real)));
+    lvn_tensor *wasserstein =
+        lvn_sub(lvn_mean(lvn_forward(m->critic, fake)), lvn_mean(lvn_forward(m->critic, real)));
     return lvn_add(wasserstein, penalty);
 }
 
@@ -144,9 +159,12 @@ static lvn_tensor *duel_step(const lvn_module *module, const lvn_batch *batch, l
         return lvn_add(batch->image, lvn_zeros(LVN_F32, LVN_SHAPE(7, 7)));
     }
     lvn_tensor *fake = lvn_forward(m->generator, lvn_random_normal(step, "z", batch->size, NOISE));
-    lvn_tensor *loss = step->phase == 0 ? critic_loss(m, batch, fake, step) : lvn_neg(lvn_mean(lvn_forward(m->critic, fake)));
+    lvn_tensor *loss = step->phase == 0 ? critic_loss(m, batch, fake, step)
+                                        : lvn_neg(lvn_mean(lvn_forward(m->critic, fake)));
     if (m->coupled) {
-        loss = lvn_add(loss, lvn_mul_scalar(lvn_square(lvn_shard_sum(lvn_sum(lvn_forward(m->critic, fake)))), 0.001));
+        loss = lvn_add(
+            loss, lvn_mul_scalar(lvn_square(lvn_shard_sum(lvn_sum(lvn_forward(m->critic, fake)))),
+                                 0.001));
     }
     if (step->step == duel_overflows_at && (duel_overflow >> step->phase & 1) != 0) {
         loss = lvn_mul_scalar(lvn_mul_scalar(loss, 1e30), 1e30);

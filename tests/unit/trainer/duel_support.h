@@ -1,4 +1,5 @@
-/* A critic and a generator of vectors (Gulrajani et al. 2017), small enough to be followed in double precision, for the tests of phases. */
+/* A critic and a generator of vectors (Gulrajani et al. 2017), small enough to be followed in
+ * double precision, for the tests of phases. */
 #ifndef LEVIN_TESTS_DUEL_SUPPORT_H
 #define LEVIN_TESTS_DUEL_SUPPORT_H
 
@@ -6,12 +7,14 @@
 
 enum { NOISE = 3, HIDDEN = 4 };
 
-/* generator(z) = w z + b; critic(x) = a (w x + b)^2. Phases: critic, generator. The generator's buffer `seen` has momentum 0.1 and is pushed the
- * mean of what it makes, in both phases; `every` is nobody's, and pushed 1 + phase. Metrics: d_loss, g_loss, and both as loss. */
+/* generator(z) = w z + b; critic(x) = a (w x + b)^2. Phases: critic, generator. The generator's
+ * buffer `seen` has momentum 0.1 and is pushed the mean of what it makes, in both phases; `every`
+ * is nobody's, and pushed 1 + phase. Metrics: d_loss, g_loss, and both as loss. */
 extern const lvn_module_class duel_class;
 /* The same with networks of several blocks; their borders are no borders of blocks. */
 extern const lvn_module_class wide_duel_class;
-/* The small one, and the shards of a group meet in both phases: each loss has the square of the group's mean score. */
+/* The small one, and the shards of a group meet in both phases: each loss has the square of the
+ * group's mean score. */
 extern const lvn_module_class coupled_duel_class;
 
 /* Which samples the phases saw, in the order of calls, when `on`. */
@@ -23,8 +26,8 @@ typedef struct duel_samples {
 } duel_samples;
 extern duel_samples duel_seen;
 
-/* The second phase fails at this step; -1: never. overflow: the phase (1: the critic's, 2: the generator's, 3: both) has an infinite gradient at
- * this step. */
+/* The second phase fails at this step; -1: never. overflow: the phase (1: the critic's, 2: the
+ * generator's, 3: both) has an infinite gradient at this step. */
 extern int64_t duel_fails_at, duel_overflows_at;
 extern int duel_overflow;
 

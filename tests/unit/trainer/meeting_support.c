@@ -29,7 +29,9 @@ void shards_close(shards *s)
 
 static double normal(int shard, int input, int64_t e)
 {
-    const lvni_rng rng = {.key = lvni_rng_make_key(5, lvni_rng_purpose("shards")), .a = (uint32_t)shard, .b = (uint32_t)input};
+    const lvni_rng rng = {.key = lvni_rng_make_key(5, lvni_rng_purpose("shards")),
+                          .a = (uint32_t)shard,
+                          .b = (uint32_t)input};
     return (double)(float)lvni_rng_normal(&rng, (uint64_t)e);
 }
 
@@ -42,7 +44,8 @@ static void set(lvn_tensor *t, int64_t e, double value)
     }
 }
 
-lvn_tensor *shards_input(shards *s, int shard, int input, lvn_dtype dtype, int ndim, const int64_t *shape)
+lvn_tensor *shards_input(shards *s, int shard, int input, lvn_dtype dtype, int ndim,
+                         const int64_t *shape)
 {
     lvn_tensor *t = lvn_tensor_create(dtype, ndim, shape);
     if (t == NULL) {
@@ -102,7 +105,8 @@ lvn_status shards_run(shards *s, bool backward)
             lvni_meeting_expect(s->meeting, i);
         }
     }
-    const lvn_status all = lvni_lanes_run(s->lanes, s->n, work, s), met = lvni_meeting_status(s->meeting);
+    const lvn_status all = lvni_lanes_run(s->lanes, s->n, work, s),
+                     met = lvni_meeting_status(s->meeting);
     return met != LVN_OK ? met : all;
 }
 
@@ -118,7 +122,8 @@ static double total(shards *s, const char *name)
     return sum;
 }
 
-static void compare(shards *s, const char *name, int shard, int input, const double *g, double tolerance)
+static void compare(shards *s, const char *name, int shard, int input, const double *g,
+                    double tolerance)
 {
     lvn_tensor *x = s->in[shard][input];
     const double h = 1e-5;
@@ -137,7 +142,9 @@ static void compare(shards *s, const char *name, int shard, int input, const dou
         *at = kept;
         const double numeric = (up - down) / (2 * h);
         if (!(fabs(numeric - g[e]) <= tolerance * most)) {
-            fail_msg("%s, shard %d, input %d, element %d: differences give %.12g, lvn_backward %.12g", name, shard, input, (int)e, numeric, g[e]);
+            fail_msg(
+                "%s, shard %d, input %d, element %d: differences give %.12g, lvn_backward %.12g",
+                name, shard, input, (int)e, numeric, g[e]);
         }
     }
 }

@@ -67,13 +67,15 @@ uint64_t ranks_hash_of_one(const memory *data, const setting *s, int steps, lvn_
     return hash;
 }
 
-void ranks_agree(const char *what, const memory *data, const setting *s, int world, int steps, uint64_t want)
+void ranks_agree(const char *what, const memory *data, const setting *s, int world, int steps,
+                 uint64_t want)
 {
     rank_run run[MOST_RANKS];
     ranks_run(data, s, world, steps, run);
     for (int i = 0; i < world; i++) {
         if (run[i].status != LVN_OK || run[i].hash != want) {
-            fail_msg("%s, group=%d, rank %d of %d: other bits than one rank (%s)", what, s->group, i, world, run[i].error.message);
+            fail_msg("%s, group=%d, rank %d of %d: other bits than one rank (%s)", what, s->group,
+                     i, world, run[i].error.message);
         }
     }
 }

@@ -15,11 +15,14 @@ typedef struct rank_run {
     uint64_t hash;   /* bench_hash */
 } rank_run;
 
-/* `steps` steps of `world` ranks, up to MOST_RANKS, through the ends of epochs. As the trainer's loop: a step that fails ends the others. */
-void ranks_run(const memory *data, const setting *s, int world, int steps, rank_run run[MOST_RANKS]);
+/* `steps` steps of `world` ranks, up to MOST_RANKS, through the ends of epochs. As the trainer's
+ * loop: a step that fails ends the others. */
+void ranks_run(const memory *data, const setting *s, int world, int steps,
+               rank_run run[MOST_RANKS]);
 /* What one rank makes of it, on a device; the test fails when a step does. */
 uint64_t ranks_hash_of_one(const memory *data, const setting *s, int steps, lvn_device device);
 /* All of `world` ranks on the CPU have the bits `want`; else the test fails with `what`. */
-void ranks_agree(const char *what, const memory *data, const setting *s, int world, int steps, uint64_t want);
+void ranks_agree(const char *what, const memory *data, const setting *s, int world, int steps,
+                 uint64_t want);
 
 #endif

@@ -1,5 +1,6 @@
-/* Training with coupled shards: a contrastive loss over the group is that of one large shard, has the same bits on any number of lanes, with
- * short steps, shards without samples, clipping, averages and in bf16; failures are told as they happened. */
+/* Training with coupled shards: a contrastive loss over the group is that of one large shard, has
+ * the same bits on any number of lanes, with short steps, shards without samples, clipping,
+ * averages and in bf16; failures are told as they happened. */
 #include "contrast_support.h"
 
 #include "kernels/kernels.h"
@@ -34,7 +35,8 @@ static lvn_tensor *norms_step(const lvn_module *module, const lvn_batch *batch, 
     return loss;
 }
 
-static const lvn_module_class norms_class = {.name = "norms", .size = sizeof(norms), .build = norms_build, .training_step = norms_step};
+static const lvn_module_class norms_class = {
+    .name = "norms", .size = sizeof(norms), .build = norms_build, .training_step = norms_step};
 
 /* ---- tests ---- */
 
@@ -58,14 +60,16 @@ static void a_group_is_like_one_shard(void **state)
     bench one, several;
     for (int i = 0; i < 4; i++) {
         const setting alone = {.cls = &contrast_class, .batch_size = 22, .shards = 1, .lanes = 1};
-        const setting cut = {.cls = &contrast_class, .batch_size = 22, .shards = shards[i], .lanes = shards[i]};
+        const setting cut = {
+            .cls = &contrast_class, .batch_size = 22, .shards = shards[i], .lanes = shards[i]};
         bench_open(&one, &data, &alone);
         bench_open(&several, &data, &cut);
         for (int step = 0; step < 6; step++) {
             lvni_step_result a, b;
             assert_int_equal(lvni_trainer_step(one.trainer, &a), LVN_OK);
             assert_int_equal(lvni_trainer_step(several.trainer, &b), LVN_OK);
-            assert_true(fabs(lvni_metric_mean(&a.metrics, "loss") - lvni_metric_mean(&b.metrics, "loss")) < 1e-5);
+            assert_true(fabs(lvni_metric_mean(&a.metrics, "loss") -
+                             lvni_metric_mean(&b.metrics, "loss")) < 1e-5);
             assert_true(fabs(lvni_metric_mean(&b.metrics, "rows") - (double)b.samples) < 1e-4);
             assert_true(fabs(a.phase[0].grad_norm - b.phase[0].grad_norm) < 1e-5);
         }
@@ -101,9 +105,16 @@ static void bits_do_not_depend_on_lanes(void **state)
                                    .skip = true,
                                    .clip = 0.5,
                                    .ema = {.decay = 0.9},
-                                   .precision = precision == 1 ? LVNI_PRECISION_BF16_MIXED : LVNI_PRECISION_32,
-                                   .optim = {.kind = LVNI_OPTIM_ADAMW, .lr = 1e-2, .weight_decay = 0.01, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8}};
-                const uint64_t hash = hash_of(&data, &s, 5); /* 20, 20, 5 (an empty shard), 20, 20 */
+                                   .precision = precision == 1 ? LVNI_PRECISION_BF16_MIXED
+                                                               : LVNI_PRECISION_32,
+                                   .optim = {.kind = LVNI_OPTIM_ADAMW,
+                                             .lr = 1e-2,
+                                             .weight_decay = 0.01,
+                                             .beta1 = 0.9,
+                                             .beta2 = 0.999,
+                                             .eps = 1e-8}};
+                /* 20, 20, 5 (an empty shard), 20, 20 */
+                const uint64_t hash = hash_of(&data, &s, 5);
                 of_group[g] = lanes == 1 ? hash : of_group[g];
                 if (hash != of_group[g]) {
                     fail_msg("group=%d: %d lanes give other bits than one", groups[g], lanes);
@@ -116,7 +127,8 @@ static void bits_do_not_depend_on_lanes(void **state)
     }
 }
 
-/* Weights and running statistics after some steps of a network with batch norm over the group, against those of one large shard. */
+/* Weights and running statistics after some steps of a network with batch norm over the group,
+ * against those of one large shard. */
 static void sync_batch_norm_is_that_of_one_shard(void **state)
 {
     (void)state;
@@ -125,23 +137,38 @@ static void sync_batch_norm_is_that_of_one_shard(void **state)
     const lvni_optim_options optim = {.lr = 0.05};
     bench one, several;
     for (int shards = 2; shards <= 5; shards++) {
-        const setting alone = {.cls = &norms_class, .batch_size = 20, .shards = 1, .lanes = 1, .optim = optim};
-        const setting cut = {.cls = &norms_class, .batch_size = 20, .shards = shards, .lanes = shards, .optim = optim, .sync = true};
+        const setting alone = {
+            .cls = &norms_class, .batch_size = 20, .shards = 1, .lanes = 1, .optim = optim};
+        const setting cut = {.cls = &norms_class,
+                             .batch_size = 20,
+                             .shards = shards,
+                             .lanes = shards,
+                             .optim = optim,
+                             .sync = true};
         bench_open(&one, &data, &alone);
         bench_open(&several, &data, &cut);
         bench_steps(&one, 5);
         bench_steps(&several, 5);
         for (int64_t k = 0; k < one.model->n_values; k++) {
             if (!(fabsf(one.model->weights[k] - several.model->weights[k]) < 2e-5f)) {
-                fail_msg("%d shards, value %d: %.9g, one shard has %.9g", shards, (int)k, (double)several.model->weights[k], (double)one.model->weights[k]);
+                fail_msg("%d shards, value %d: %.9g, one shard has %.9g", shards, (int)k,
+                         (double)several.model->weights[k], (double)one.model->weights[k]);
             }
         }
         bench_close(&one);
         bench_close(&several);
     }
-    const setting group = {.cls = &norms_class, .batch_size = 20, .shards = 5, .group = 1, .lanes = 2, .optim = optim, .sync = true};
-    const setting plain = {.cls = &norms_class, .batch_size = 20, .shards = 5, .lanes = 2, .optim = optim};
-    assert_true(hash_of(&data, &group, 4) == hash_of(&data, &plain, 4)); /* groups of one: the plain batch norm, to the bit */
+    const setting group = {.cls = &norms_class,
+                           .batch_size = 20,
+                           .shards = 5,
+                           .group = 1,
+                           .lanes = 2,
+                           .optim = optim,
+                           .sync = true};
+    const setting plain = {
+        .cls = &norms_class, .batch_size = 20, .shards = 5, .lanes = 2, .optim = optim};
+    /* groups of one: the plain batch norm, to the bit */
+    assert_true(hash_of(&data, &group, 4) == hash_of(&data, &plain, 4));
 }
 
 static void sync_batch_norm_has_one_hash(void **state)
@@ -167,8 +194,14 @@ static void sync_batch_norm_has_one_hash(void **state)
                                    .clip = 0.5,
                                    .sync = true,
                                    .ema = {.decay = 0.9},
-                                   .precision = precision == 1 ? LVNI_PRECISION_BF16_MIXED : LVNI_PRECISION_32,
-                                   .optim = {.kind = LVNI_OPTIM_ADAMW, .lr = 1e-2, .weight_decay = 0.01, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8}};
+                                   .precision = precision == 1 ? LVNI_PRECISION_BF16_MIXED
+                                                               : LVNI_PRECISION_32,
+                                   .optim = {.kind = LVNI_OPTIM_ADAMW,
+                                             .lr = 1e-2,
+                                             .weight_decay = 0.01,
+                                             .beta1 = 0.9,
+                                             .beta2 = 0.999,
+                                             .eps = 1e-8}};
                 const uint64_t hash = hash_of(&data, &s, 4);
                 first = lanes == 1 ? hash : first;
                 if (hash != first) {
@@ -185,7 +218,8 @@ static void shards_without_samples_stay_away(void **state)
     (void)state;
     memory data;
     memory_init(&data, 24, 0);
-    const setting s = {.cls = &contrast_class, .batch_size = 8, .shards = 8, .group = 4, .lanes = 2, .skip = true};
+    const setting s = {
+        .cls = &contrast_class, .batch_size = 8, .shards = 8, .group = 4, .lanes = 2, .skip = true};
     bench b;
     for (int i = 0; i < 24; i++) {
         data.unreadable[i] = i % 3 != 0;
@@ -213,7 +247,8 @@ static void assert_says(const char *text)
     }
 }
 
-/* Of four shards that meet one has a value that is not finite; the next step, without it, goes on. */
+/* Of four shards that meet one has a value that is not finite; the next step, without it, goes
+ * on. */
 static void a_failing_shard_is_named(void **state)
 {
     (void)state;
@@ -230,7 +265,8 @@ static void a_failing_shard_is_named(void **state)
     assert_says("step 0, shard ");
     assert_int_equal(b.trainer->n_free, b.trainer->n_sets);
     bench_close(&b);
-    bench_open(&b, &data, &(setting){.cls = &silent_class, .batch_size = 16, .shards = 4, .lanes = 4});
+    bench_open(&b, &data,
+               &(setting){.cls = &silent_class, .batch_size = 16, .shards = 4, .lanes = 4});
     assert_int_equal(lvni_trainer_step(b.trainer, &r), LVN_ERR_INVALID);
     assert_says("lvn_builder_couple");
     bench_close(&b);
@@ -244,7 +280,11 @@ static void a_chunk_is_alone(void **state)
     memory_init(&data, 50, 0);
     double loss[2];
     for (int i = 0; i < 2; i++) {
-        const setting s = {.cls = &contrast_class, .batch_size = 20, .shards = 4, .lanes = i == 0 ? 1 : 4, .group = i == 0 ? 1 : 4};
+        const setting s = {.cls = &contrast_class,
+                           .batch_size = 20,
+                           .shards = 4,
+                           .lanes = i == 0 ? 1 : 4,
+                           .group = i == 0 ? 1 : 4};
         bench b;
         bench_open(&b, &data, &s);
         lvni_trainer *t = b.trainer;

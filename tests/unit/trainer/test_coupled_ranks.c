@@ -1,4 +1,5 @@
-/* Groups of shards that lie on several ranks: the bits of one rank, ranks without samples, and failures, which no rank waits for. */
+/* Groups of shards that lie on several ranks: the bits of one rank, ranks without samples, and
+ * failures, which no rank waits for. */
 #include "contrast_support.h"
 #include "rank_support.h"
 
@@ -14,8 +15,8 @@ static void compare_with_one(const memory *data, const setting *s, const char *w
     }
 }
 
-/* Groups of 2, 3 and 6 shards of 6, on 2 to 6 ranks: within ranks, across two of them, across all. Steps of 20, 20 and 5 samples (an empty
- * shard), unreadable samples, clipping, an average. */
+/* Groups of 2, 3 and 6 shards of 6, on 2 to 6 ranks: within ranks, across two of them, across all.
+ * Steps of 20, 20 and 5 samples (an empty shard), unreadable samples, clipping, an average. */
 static void bits_do_not_depend_on_ranks(void **state)
 {
     (void)state;
@@ -34,7 +35,12 @@ static void bits_do_not_depend_on_ranks(void **state)
                      .skip = true,
                      .clip = 0.5,
                      .ema = {.decay = 0.9},
-                     .optim = {.kind = LVNI_OPTIM_ADAMW, .lr = 1e-2, .weight_decay = 0.01, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8}};
+                     .optim = {.kind = LVNI_OPTIM_ADAMW,
+                               .lr = 1e-2,
+                               .weight_decay = 0.01,
+                               .beta1 = 0.9,
+                               .beta2 = 0.999,
+                               .eps = 1e-8}};
         s.cls = &contrast_class;
         compare_with_one(&vectors, &s, "contrast");
         s.cls = lvni_zoo_find("cnn");
@@ -52,7 +58,12 @@ static void ranks_without_samples_take_part(void **state)
     for (int i = 0; i < 48; i++) {
         data.unreadable[i] = i % 5 != 0;
     }
-    const setting s = {.cls = &contrast_class, .batch_size = 12, .shards = 6, .group = 6, .lanes = 1, .skip = true};
+    const setting s = {.cls = &contrast_class,
+                       .batch_size = 12,
+                       .shards = 6,
+                       .group = 6,
+                       .lanes = 1,
+                       .skip = true};
     compare_with_one(&data, &s, "few samples");
     memset(data.unreadable, true, sizeof data.unreadable);
     compare_with_one(&data, &s, "no samples");
@@ -63,7 +74,8 @@ static void failures_end_all_ranks(void **state)
     (void)state;
     memory data;
     memory_init(&data, 24, 0);
-    const setting s = {.cls = &contrast_class, .batch_size = 24, .shards = 6, .group = 6, .lanes = 1};
+    const setting s = {
+        .cls = &contrast_class, .batch_size = 24, .shards = 6, .group = 6, .lanes = 1};
     rank_run run[MOST_RANKS];
     for (int world = 2; world <= 3; world++) {
         for (int i = 0; i < 10; i++) {
@@ -81,7 +93,8 @@ static void failures_end_all_ranks(void **state)
             ranks_run(&data, &s, world, 1, run);
             for (int k = 0; k < world; k++) {
                 assert_true(run[k].status == LVN_ERR_MISMATCH || run[k].status == LVN_ERR_PEER);
-                assert_non_null(strstr(run[k].error.message, "the shards of a group must make the same calls"));
+                assert_non_null(
+                    strstr(run[k].error.message, "the shards of a group must make the same calls"));
             }
         }
     }

@@ -1,5 +1,5 @@
-/* Evaluation and prediction: fixed chunks, results in the order of the set, the same bits on any number of
- * lanes. */
+/* Evaluation and prediction: fixed chunks, results in the order of the set, the same bits on any
+ * number of lanes. */
 #include "trainer_support.h"
 
 #include "dist/transport.h"
@@ -16,11 +16,20 @@ enum { N = 40, CHUNK = 7 }; /* 5 full chunks and one of 5 */
 static lvni_loader *open_loader_of(const memory *data, int lanes, int workers, int rank, int world)
 {
     lvni_plan plan;
-    const lvni_plan_options o = {.n_samples = N, .batch_size = 20, .shards = 20, .cores = 2, .eval_batch_size = CHUNK, .rank = rank, .devices = world};
+    const lvni_plan_options o = {.n_samples = N,
+                                 .batch_size = 20,
+                                 .shards = 20,
+                                 .cores = 2,
+                                 .eval_batch_size = CHUNK,
+                                 .rank = rank,
+                                 .devices = world};
     assert_int_equal(lvni_plan_make(&o, &plan), LVN_OK);
     plan.lanes = lanes;
-    const lvni_loader_options options = {
-        .dataset = &data->base, .plan = &plan, .workers = workers, .skip_unreadable = true, .in_turn = world > 1};
+    const lvni_loader_options options = {.dataset = &data->base,
+                                         .plan = &plan,
+                                         .workers = workers,
+                                         .skip_unreadable = true,
+                                         .in_turn = world > 1};
     lvni_loader *loader;
     assert_int_equal(lvni_loader_create(&options, &loader), LVN_OK);
     return loader;
@@ -214,7 +223,7 @@ typedef struct predicting {
     lvni_model *model;
     lvni_comm *comm;
     int lanes;
-    rows *r;   /* rank 0 */
+    rows *r; /* rank 0 */
     lvn_status status;
     char message[1024];
     pthread_t thread;
@@ -224,7 +233,8 @@ static void *predict_rank(void *argument)
 {
     predicting *p = argument;
     lvni_thread_set_ftz();
-    lvni_loader *loader = open_loader_of(p->data, p->lanes, 1, lvni_comm_rank(p->comm), lvni_comm_world(p->comm));
+    lvni_loader *loader =
+        open_loader_of(p->data, p->lanes, 1, lvni_comm_rank(p->comm), lvni_comm_world(p->comm));
     lvni_lanes *all;
     assert_int_equal(lvni_lanes_create(p->lanes, 1, 1, &all), LVN_OK);
     p->status = lvni_predict(p->model, loader, all, p->comm, take_row, p->r);
@@ -237,14 +247,20 @@ static void *predict_rank(void *argument)
     return NULL;
 }
 
-/* Ranks with 1, 2, 3, 1, ... lanes when `lanes` is 0. Each has a model of its own, as on devices of its own. */
-static void predict_ranks(const memory *data, int world, int lanes, rows *r, predicting out[MOST_RANKS])
+/* Ranks with 1, 2, 3, 1, ... lanes when `lanes` is 0. Each has a model of its own, as on devices of
+ * its own. */
+static void predict_ranks(const memory *data, int world, int lanes, rows *r,
+                          predicting out[MOST_RANKS])
 {
     lvni_comm *comm[MOST_RANKS];
     r->n = 0;
     assert_int_equal(lvni_comm_threads(world, true, comm), LVN_OK);
     for (int i = 0; i < world; i++) {
-        out[i] = (predicting){.data = data, .model = make("cnn"), .comm = comm[i], .lanes = lanes > 0 ? lanes : 1 + i % 3, .r = i == 0 ? r : NULL};
+        out[i] = (predicting){.data = data,
+                              .model = make("cnn"),
+                              .comm = comm[i],
+                              .lanes = lanes > 0 ? lanes : 1 + i % 3,
+                              .r = i == 0 ? r : NULL};
     }
     for (int i = 0; i < world; i++) {
         assert_int_equal(pthread_create(&out[i].thread, NULL, predict_rank, &out[i]), 0);
@@ -273,7 +289,8 @@ static void ranks_give_the_rows_of_one(void **state)
     one->stop_at = r->stop_at = -1;
     predict(&data, m, 1, one, LVN_OK);
     assert_int_equal(one->n, N - 8);
-    for (int world = 2; world <= MOST_RANKS; world++) { /* 6 chunks: from whole rounds to ranks without any */
+    for (int world = 2; world <= MOST_RANKS; world++) {
+        /* 6 chunks: from whole rounds to ranks without any */
         for (int lanes = 0; lanes <= 2; lanes++) {
             predict_ranks(&data, world, lanes, r, p);
             for (int i = 0; i < world; i++) {
@@ -281,7 +298,8 @@ static void ranks_give_the_rows_of_one(void **state)
             }
             assert_int_equal(r->n, one->n);
             assert_memory_equal(r->sample, one->sample, (size_t)one->n * sizeof r->sample[0]);
-            assert_memory_equal(r->probability, one->probability, (size_t)one->n * sizeof r->probability[0]);
+            assert_memory_equal(r->probability, one->probability,
+                                (size_t)one->n * sizeof r->probability[0]);
         }
     }
     test_free(one);
@@ -331,7 +349,8 @@ static void signal_stops_all_ranks(void **state)
 
 static const lvni_transport *real;
 
-/* The last thing that ranks do together when they have evaluated; the signal comes right behind it, to this one. */
+/* The last thing that ranks do together when they have evaluated; the signal comes right behind it,
+ * to this one. */
 static lvn_status broadcast_and_signal(lvni_comm *comm, void *data, size_t bytes, int root)
 {
     const lvn_status s = real->broadcast(comm, data, bytes, root);
@@ -339,7 +358,8 @@ static lvn_status broadcast_and_signal(lvni_comm *comm, void *data, size_t bytes
     return s;
 }
 
-/* The others know nothing of it, and go on: so must this rank, up to the next step, where all hear of it. */
+/* The others know nothing of it, and go on: so must this rank, up to the next step, where all hear
+ * of it. */
 static void signal_behind_the_exchange_stops_no_single_rank(void **state)
 {
     (void)state;
@@ -361,7 +381,8 @@ static void signal_behind_the_exchange_stops_no_single_rank(void **state)
     assert_int_equal(lvni_stop_signal(), SIGTERM);
     assert_true(result.metric[0].weight == N);
     assert_int_equal(lvni_loader_rewind(loader), LVN_OK);
-    assert_int_equal(lvni_evaluate(m, loader, lanes, comm, &result), LVN_ERR_CANCELLED); /* all hear of it */
+    /* all hear of it */
+    assert_int_equal(lvni_evaluate(m, loader, lanes, comm, &result), LVN_ERR_CANCELLED);
     lvni_stop_install(); /* forgets the signal */
     lvni_stop_remove();
     comm->ops = real;

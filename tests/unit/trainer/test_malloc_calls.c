@@ -1,6 +1,6 @@
-/* Whole training loops with every malloc counted: in steps 10 to 20 levin calls none on the trainer's and the
- * lanes' threads (loading, forward, backward, merging, update, metrics.jsonl), and oneDNN the same number in
- * every step. */
+/* Whole training loops with every malloc counted: in steps 10 to 20 levin calls none on the
+ * trainer's and the lanes' threads (loading, forward, backward, merging, update, metrics.jsonl),
+ * and oneDNN the same number in every step. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -24,8 +24,8 @@ enum { FIRST = 10, LAST = 20, STEPS = 23, LANES = 4 };
 
 static char out[] = "/tmp/levin-malloc-XXXXXX";
 
-/* Counters at the beginning of each step, taken by the first lane that gets there; per shard those of its
- * thread. */
+/* Counters at the beginning of each step, taken by the first lane that gets there; per shard those
+ * of its thread. */
 static _Atomic int64_t newest;
 static uint64_t own_counter[STEPS];
 static uint64_t of_thread[STEPS][LANES];
@@ -50,12 +50,14 @@ static void run(int lanes, int shards, int workers)
     lvni_model *model;
     lvni_trainer *trainer;
     lvni_shapes_transform_init(&transform, 16);
-    assert_int_equal(lvni_shapes_create(&(lvni_shapes_options){.count = 600}, NULL, 0, &transform, &data),
-                     LVN_OK);
+    assert_int_equal(
+        lvni_shapes_create(&(lvni_shapes_options){.count = 600}, NULL, 0, &transform, &data),
+        LVN_OK);
     inside = lvni_zoo_find("cnn");
     lvn_module_class cls = *inside;
     cls.training_step = noting_step;
-    const lvni_zoo_arguments arguments = {.image_size = 16, .n_classes = data->n_classes, .dropout = 0.1};
+    const lvni_zoo_arguments arguments = {
+        .image_size = 16, .n_classes = data->n_classes, .dropout = 0.1};
     assert_int_equal(lvni_model_build(&cls, &arguments, 1, &model), LVN_OK);
     lvni_trainer_options o = {
         .model = model,
@@ -70,8 +72,12 @@ static void run(int lanes, int shards, int workers)
         .log_every_n_steps = 1,
         .quiet = true,
         .config_json = "{}"};
-    const lvni_plan_options plan = {
-        .n_samples = 600, .batch_size = 16, .shards = shards, .lanes = lanes, .wgrad_threads = 1, .cores = 2};
+    const lvni_plan_options plan = {.n_samples = 600,
+                                    .batch_size = 16,
+                                    .shards = shards,
+                                    .lanes = lanes,
+                                    .wgrad_threads = 1,
+                                    .cores = 2};
     assert_int_equal(lvni_plan_make(&plan, &o.plan), LVN_OK);
     assert_int_equal(lvni_trainer_create(&o, &trainer), LVN_OK);
     atomic_store(&newest, -1);
@@ -83,8 +89,8 @@ static void run(int lanes, int shards, int workers)
     lvn_dataset_destroy(data);
 }
 
-/* Calls from step to step, summed over the threads of the shards: which lane reorders the weights that all of
- * them use is a matter of who comes first. */
+/* Calls from step to step, summed over the threads of the shards: which lane reorders the weights
+ * that all of them use is a matter of who comes first. */
 static uint64_t library_calls(int step, int shards)
 {
     uint64_t sum = 0;
@@ -98,8 +104,8 @@ static void check(const char *layout, int shards, malloc_counts before)
 {
     const malloc_counts after = malloc_count_get();
     const uint64_t own = after.own - before.own, library = after.library - before.library;
-    print_message("%s, steps %d to %d: levin %llu, oneDNN and libgomp %llu calls of malloc\n", layout, FIRST,
-                  LAST, (unsigned long long)own, (unsigned long long)library);
+    print_message("%s, steps %d to %d: levin %llu, oneDNN and libgomp %llu calls of malloc\n",
+                  layout, FIRST, LAST, (unsigned long long)own, (unsigned long long)library);
     if (own != 0) {
         malloc_count_print(stderr);
     }

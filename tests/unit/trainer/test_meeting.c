@@ -1,5 +1,6 @@
-/* Coupled shards meet: values and gradients of lvn_shard_gather and lvn_shard_sum, shards without samples, second derivatives, and what
- * happens when one of them fails, ends early, or calls something else. */
+/* Coupled shards meet: values and gradients of lvn_shard_gather and lvn_shard_sum, shards without
+ * samples, second derivatives, and what happens when one of them fails, ends early, or calls
+ * something else. */
 #include "meeting_support.h"
 
 #include "core/alloc.h"
@@ -35,7 +36,8 @@ static lvn_tensor *sum(const shards *all, int shard, lvn_tensor *const *in)
     return lvn_shard_sum(in[0]);
 }
 
-/* Every row is compared with the rows of all shards, as in a contrastive loss; curved, so that values matter to the gradients. */
+/* Every row is compared with the rows of all shards, as in a contrastive loss; curved, so that
+ * values matter to the gradients. */
 static lvn_tensor *similar(const shards *all, int shard, lvn_tensor *const *in)
 {
     (void)all;
@@ -71,7 +73,8 @@ static void gathers_in_the_order_of_the_shards(void **state)
             int64_t row = 0;
             for (int k = 0; k < 4; k++) {
                 if (!s.empty[k]) {
-                    assert_memory_equal(LVNI_CF32(s.y[i]) + row * 3, s.in[k][0]->data, (size_t)lvn_numel(s.in[k][0]) * sizeof(float));
+                    assert_memory_equal(LVNI_CF32(s.y[i]) + row * 3, s.in[k][0]->data,
+                                        (size_t)lvn_numel(s.in[k][0]) * sizeof(float));
                     row += rows_of(k);
                 }
             }
@@ -125,7 +128,8 @@ static void long_sums_are_whole(void **state)
     assert_int_equal(shards_run(&s, false), LVN_OK);
     for (int i = 0; i < 3; i++) {
         for (int64_t e = 0; e < N; e++) {
-            const float want = (LVNI_CF32(s.in[0][0])[e] + LVNI_CF32(s.in[1][0])[e]) + LVNI_CF32(s.in[2][0])[e];
+            const float want =
+                (LVNI_CF32(s.in[0][0])[e] + LVNI_CF32(s.in[1][0])[e]) + LVNI_CF32(s.in[2][0])[e];
             assert_memory_equal(&LVNI_CF32(s.y[i])[e], &want, sizeof want);
         }
         lvn_release(s.y[i]);
@@ -140,7 +144,10 @@ static void gradients_are_those_of_all_losses(void **state)
         const char *name;
         shard_formula f;
         bool uneven;
-    } rows[] = {{"gather", gather, true}, {"sum", sum, false}, {"similar", similar, true}, {"centred", centred, false}};
+    } rows[] = {{"gather", gather, true},
+                {"sum", sum, false},
+                {"similar", similar, true},
+                {"centred", centred, false}};
     for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
         for (int n = 1; n <= 5; n += 2) {
             shards s;
@@ -174,7 +181,8 @@ static void a_loss_need_not_depend_on_the_others(void **state)
 /* d/dx of a gradient: what a penalty on gradients needs. */
 static lvn_tensor *slope(const shards *all, int shard, lvn_tensor *const *in)
 {
-    lvn_tensor *y = lvn_add(lvn_sum(lvn_square(similar(all, shard, in))), lvn_sum(lvn_square(lvn_shard_sum(lvn_sum(lvn_square(in[0]))))));
+    lvn_tensor *y = lvn_add(lvn_sum(lvn_square(similar(all, shard, in))),
+                            lvn_sum(lvn_square(lvn_shard_sum(lvn_sum(lvn_square(in[0]))))));
     return lvn_grad(y, in[0], .create_graph = all->backward);
 }
 
@@ -202,7 +210,8 @@ static void low_types_round_once(void **state)
     shards s;
     shards_open(&s, 4, low_sum);
     fill(&s, LVN_F32, false);
-    const float values[] = {256.0f, 1.0f, 1.0f, 0.0f}; /* 257 is no bf16 number: added one by one in bf16 they stay 256 */
+    /* 257 is no bf16 number: added one by one in bf16 they stay 256 */
+    const float values[] = {256.0f, 1.0f, 1.0f, 0.0f};
     for (int i = 0; i < 4; i++) {
         LVNI_F32(s.in[i][0])[0] = values[i];
     }
@@ -236,14 +245,16 @@ static lvn_tensor *norm_add(const shards *all, int shard, lvn_tensor *const *in)
 {
     (void)all;
     (void)shard;
-    return lvn_batch_norm_train(in[0], in[1], in[2], 1e-2, NULL, NULL, .sync = true, .residual = in[3]);
+    return lvn_batch_norm_train(in[0], in[1], in[2], 1e-2, NULL, NULL, .sync = true,
+                                .residual = in[3]);
 }
 
 static lvn_tensor *norm_both(const shards *all, int shard, lvn_tensor *const *in)
 {
     (void)all;
     (void)shard;
-    return lvn_batch_norm_train(in[0], in[1], in[2], 1e-2, NULL, NULL, .sync = true, .residual = in[3], .relu = true);
+    return lvn_batch_norm_train(in[0], in[1], in[2], 1e-2, NULL, NULL, .sync = true,
+                                .residual = in[3], .relu = true);
 }
 
 /* Shard 0 does not use the result; its x moves that of the others all the same. */
@@ -259,7 +270,9 @@ static void fill_norm(shards *s, lvn_dtype dtype, bool residual)
         shards_input(s, i, 0, dtype, LVN_SHAPE(rows_of(i), 2, 3));
         shards_input(s, i, 1, dtype, LVN_SHAPE(3));
         shards_input(s, i, 2, dtype, LVN_SHAPE(3));
-        memcpy(s->in[i][1]->data, s->in[0][1]->data, (size_t)lvn_numel(s->in[0][1]) * lvn_dtype_size(dtype)); /* gamma is one parameter */
+        /* gamma is one parameter */
+        memcpy(s->in[i][1]->data, s->in[0][1]->data,
+               (size_t)lvn_numel(s->in[0][1]) * lvn_dtype_size(dtype));
         if (residual) {
             shards_input(s, i, 3, dtype, LVN_SHAPE(rows_of(i), 2, 3));
         }
@@ -273,7 +286,10 @@ static void gradients_of_batch_norm_over_the_group(void **state)
         const char *name;
         shard_formula f;
         bool residual;
-    } rows[] = {{"norm", norm, false}, {"norm, relu", norm_relu, false}, {"norm, residual", norm_add, true}, {"norm, residual, relu", norm_both, true},
+    } rows[] = {{"norm", norm, false},
+                {"norm, relu", norm_relu, false},
+                {"norm, residual", norm_add, true},
+                {"norm, residual, relu", norm_both, true},
                 {"norm, unused", norm_unused, false}};
     for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
         for (int n = 1; n <= 4; n++) {
@@ -290,7 +306,8 @@ static void gradients_of_batch_norm_over_the_group(void **state)
     }
 }
 
-/* Values far from zero, where sums of squares would lose everything: against one batch norm over all rows. */
+/* Values far from zero, where sums of squares would lose everything: against one batch norm over
+ * all rows. */
 static void batch_norm_over_the_group_is_that_of_one_batch(void **state)
 {
     (void)state;
@@ -300,7 +317,8 @@ static void batch_norm_over_the_group_is_that_of_one_batch(void **state)
     fill_norm(&s, LVN_F32, true);
     s.keep = true;
     s.empty[1] = true;
-    lvn_tensor *x = lvn_tensor_create(LVN_F32, LVN_SHAPE(ROWS, C)), *residual = lvn_tensor_create(LVN_F32, LVN_SHAPE(ROWS, C));
+    lvn_tensor *x = lvn_tensor_create(LVN_F32, LVN_SHAPE(ROWS, C)),
+               *residual = lvn_tensor_create(LVN_F32, LVN_SHAPE(ROWS, C));
     if (x == NULL || residual == NULL) {
         fail();
         return;
@@ -321,11 +339,13 @@ static void batch_norm_over_the_group_is_that_of_one_batch(void **state)
     assert_int_equal(at, ROWS * C);
     assert_int_equal(shards_run(&s, false), LVN_OK);
     assert_int_equal(lvn_scope_open(), LVN_OK);
-    const lvn_tensor *y = lvn_batch_norm_train(x, s.in[0][1], s.in[0][2], 1e-2, NULL, NULL, .residual = residual, .relu = true);
+    const lvn_tensor *y = lvn_batch_norm_train(x, s.in[0][1], s.in[0][2], 1e-2, NULL, NULL,
+                                               .residual = residual, .relu = true);
     at = 0;
     for (int i = 0; i < 4 && y != NULL; i++) {
         for (int64_t e = 0; !s.empty[i] && e < lvn_numel(s.y[i]); e++) {
-            assert_true(fabsf(LVNI_CF32(s.y[i])[e] - LVNI_CF32(y)[at++]) < 2e-4f); /* f32 near 3000: 2e-4 */
+            /* f32 near 3000: 2e-4 */
+            assert_true(fabsf(LVNI_CF32(s.y[i])[e] - LVNI_CF32(y)[at++]) < 2e-4f);
         }
     }
     assert_int_equal(at, ROWS * C);

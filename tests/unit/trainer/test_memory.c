@@ -51,9 +51,18 @@ static void check(const trial *c)
 {
     memory data;
     memory_init(&data, 3 * c->batch < MEMORY_MAX ? 3 * c->batch : MEMORY_MAX, c->side);
-    const setting s = {.cls = lvni_zoo_find(c->model), .batch_size = c->batch, .shards = c->shards, .lanes = c->lanes,
-                       .optim = {.kind = c->optim, .lr = 1e-3, .momentum = 0.9, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8},
-                       .precision = c->precision, .ema = {.decay = c->ema}};
+    const setting s = {.cls = lvni_zoo_find(c->model),
+                       .batch_size = c->batch,
+                       .shards = c->shards,
+                       .lanes = c->lanes,
+                       .optim = {.kind = c->optim,
+                                 .lr = 1e-3,
+                                 .momentum = 0.9,
+                                 .beta1 = 0.9,
+                                 .beta2 = 0.99,
+                                 .eps = 1e-8},
+                       .precision = c->precision,
+                       .ema = {.decay = c->ema}};
     const double live = (double)lvni_alloc_get_total().live_bytes, before = resident("VmRSS:");
     bench b;
     bench_open(&b, &data, &s);
@@ -61,7 +70,8 @@ static void check(const trial *c)
     if (c->validates) {
         validate(b.trainer);
     }
-    const double measured = (double)lvni_alloc_get_total().live_bytes - live, grown = resident("VmRSS:") - before;
+    const double measured = (double)lvni_alloc_get_total().live_bytes - live,
+                 grown = resident("VmRSS:") - before;
     const lvni_trainer_options o = b.trainer->o;
     lvni_memory_need need;
     if (lvni_trainer_predict_memory(&o, &need) != LVN_OK) {
@@ -71,8 +81,10 @@ static void check(const trial *c)
     if (verbose || !(fabs(ratio - 1.0) <= 0.05)) {
         lvni_str line = {0};
         lvni_memory_print(&need, c->lanes, &line);
-        print_message("%s, batch %d, %d shards, %d lanes: %s\n  counted %.1f MiB, foretold / counted %.3f, resident %.1f MiB\n", c->model, c->batch,
-                      c->shards, c->lanes, lvni_str_text(&line), measured / 1048576.0, ratio, grown / 1048576.0);
+        print_message("%s, batch %d, %d shards, %d lanes: %s\n  counted %.1f MiB, foretold / "
+                      "counted %.3f, resident %.1f MiB\n",
+                      c->model, c->batch, c->shards, c->lanes, lvni_str_text(&line),
+                      measured / 1048576.0, ratio, grown / 1048576.0);
         lvni_str_free(&line);
     }
     assert_true(fabs(ratio - 1.0) <= 0.05);
@@ -86,7 +98,8 @@ static void the_prediction_is_within_five_percent(void **state)
         {"resnet18", 64, 32, 2, 1, LVNI_OPTIM_SGD, LVNI_PRECISION_32, 0.0, false},
         {"resnet18", 64, 32, 2, 2, LVNI_OPTIM_ADAMW, LVNI_PRECISION_32, 0.9, false},
         {"resnet50", 64, 8, 2, 2, LVNI_OPTIM_SGD, LVNI_PRECISION_32, 0.0, false},
-        {"cnn", 32, 25, 4, 2, LVNI_OPTIM_SGD, LVNI_PRECISION_32, 0.0, false}, /* shards of two sizes */
+        /* shards of two sizes */
+        {"cnn", 32, 25, 4, 2, LVNI_OPTIM_SGD, LVNI_PRECISION_32, 0.0, false},
         {"cnn", 32, 24, 3, 2, LVNI_OPTIM_SGD, LVNI_PRECISION_32, 0.0, true},
         {"cnn", 32, 24, 3, 1, LVNI_OPTIM_SGD, LVNI_PRECISION_16_MIXED, 0.0, true},
         {"cnn", 32, 24, 2, 2, LVNI_OPTIM_SGD, LVNI_PRECISION_BF16_MIXED, 0.0, false},

@@ -1,4 +1,5 @@
-/* A step allocates nothing after warm-up: levin's own counters stand still, over epoch borders too. */
+/* A step allocates nothing after warm-up: levin's own counters stand still, over epoch borders
+ * too. */
 #include "trainer_support.h"
 
 #include "core/alloc.h"
@@ -10,21 +11,25 @@ static void counters_stand_still(void **state)
 {
     (void)state;
     memory data;
-    memory_init(&data, 45, 8); /* an epoch: 20, 20 and 5 samples, so one shard of the third step is empty */
+    /* an epoch: 20, 20 and 5 samples, so one shard of the third step is empty */
+    memory_init(&data, 45, 8);
     const struct {
         int lanes, workers, group; /* group: of coupled shards, 0: they are not */
     } layouts[] = {{1, 0, 0}, {2, 2, 0}, {3, 1, 0}, {6, 0, 0}, {2, 0, 2}, {6, 1, 6}};
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
-        const setting s = {
-            .cls = lvni_zoo_find("cnn"),
-            .batch_size = 20,
-            .shards = 6,
-            .lanes = layouts[i].lanes,
-            .group = layouts[i].group,
-            .sync = layouts[i].group > 0,
-            .workers = layouts[i].workers,
-            .optim = {.kind = LVNI_OPTIM_ADAMW, .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8},
-            .clip = 0.5};
+        const setting s = {.cls = lvni_zoo_find("cnn"),
+                           .batch_size = 20,
+                           .shards = 6,
+                           .lanes = layouts[i].lanes,
+                           .group = layouts[i].group,
+                           .sync = layouts[i].group > 0,
+                           .workers = layouts[i].workers,
+                           .optim = {.kind = LVNI_OPTIM_ADAMW,
+                                     .lr = 1e-3,
+                                     .beta1 = 0.9,
+                                     .beta2 = 0.999,
+                                     .eps = 1e-8},
+                           .clip = 0.5};
         bench b;
         bench_open(&b, &data, &s);
         bench_steps(&b, 9);

@@ -1,5 +1,5 @@
-/* Runs with groups of parameters, LARS and averaged weights: the same bits on every layout and after resuming; what is frozen stays; what
- * validation and exported models see. */
+/* Runs with groups of parameters, LARS and averaged weights: the same bits on every layout and
+ * after resuming; what is frozen stays; what validation and exported models see. */
 #include "trainer_support.h"
 
 #include "kernels/kernels.h"
@@ -15,7 +15,8 @@
 static char out[] = "/tmp/levin-optim-XXXXXX";
 static char last[96];
 
-static const char *const freeze[] = {"conv1", "norm1.bias"}, *const scale[] = {"head=10", "conv3=0.1"};
+static const char *const freeze[] = {"conv1", "norm1.bias"}, *const scale[] = {"head=10",
+                                                                               "conv3=0.1"};
 
 static setting settings(int lanes)
 {
@@ -23,10 +24,23 @@ static setting settings(int lanes)
                      .batch_size = 16,
                      .shards = 4,
                      .lanes = lanes,
-                     .optim = {.kind = LVNI_OPTIM_LARS, .lr = 1, .momentum = 0.9, .weight_decay = 0.01, .trust_coefficient = 0.01, .nesterov = true},
-                     .rules = {.no_decay_1d = true, .freeze = freeze, .n_freeze = 2, .lr_scale = scale, .n_lr_scale = 2},
+                     .optim = {.kind = LVNI_OPTIM_LARS,
+                               .lr = 1,
+                               .momentum = 0.9,
+                               .weight_decay = 0.01,
+                               .trust_coefficient = 0.01,
+                               .nesterov = true},
+                     .rules = {.no_decay_1d = true,
+                               .freeze = freeze,
+                               .n_freeze = 2,
+                               .lr_scale = scale,
+                               .n_lr_scale = 2},
                      .ema = {.decay = 0.9, .warmup = true},
-                     .schedule = {.kind = LVNI_SCHEDULE_MULTISTEP, .warmup_steps = 2, .gamma = 0.1, .milestone = {4}, .n_milestones = 1},
+                     .schedule = {.kind = LVNI_SCHEDULE_MULTISTEP,
+                                  .warmup_steps = 2,
+                                  .gamma = 0.1,
+                                  .milestone = {4},
+                                  .n_milestones = 1},
                      .out = out};
 }
 
@@ -86,7 +100,8 @@ static void resumed_is_the_same(void **state)
     assert_true(bench_hash(&c) == bench_hash(&b));
     const lvni_st_tensor *mean = lvni_st_find(ckpt->file, "trainer/ema/norm2.running_mean");
     assert_non_null(mean); /* the average has running statistics, its own ones */
-    assert_memory_not_equal(mean->data, lvni_st_find(ckpt->file, "model/norm2.running_mean")->data, mean->bytes);
+    assert_memory_not_equal(mean->data, lvni_st_find(ckpt->file, "model/norm2.running_mean")->data,
+                            mean->bytes);
     lvni_ckpt_free(ckpt);
     bench_start_loader(&c);
     bench_steps(&b, 4);
@@ -131,7 +146,8 @@ static const lvni_parameter *parameter(const lvni_model *m, const char *name)
     return NULL;
 }
 
-/* Weights do not move, gradients are not computed and have no part in the norm; running statistics below go on. */
+/* Weights do not move, gradients are not computed and have no part in the norm; running statistics
+ * below go on. */
 static void frozen_stays(void **state)
 {
     (void)state;
@@ -144,7 +160,8 @@ static void frozen_stays(void **state)
     bench_open(&b, &data, &s);
     const lvni_model *m = b.model;
     const lvni_parameter *conv = parameter(m, "conv2.weight"), *head = parameter(m, "head.weight");
-    float *conv_before = malloc((size_t)conv->numel * sizeof(float)), *head_before = malloc((size_t)head->numel * sizeof(float));
+    float *conv_before = malloc((size_t)conv->numel * sizeof(float)),
+          *head_before = malloc((size_t)head->numel * sizeof(float));
     memcpy(conv_before, conv->tensor->data, (size_t)conv->numel * sizeof(float));
     memcpy(head_before, head->tensor->data, (size_t)head->numel * sizeof(float));
     const float mean_before = *LVNI_CF32(m->buffers[0]->tensor);
@@ -195,7 +212,12 @@ static void validation_and_export_see_the_average(void **state)
     cls.validation_step = noting_validation;
     for (int use = 0; use < 2; use++) {
         bench b;
-        const setting s = {.cls = &cls, .batch_size = 16, .shards = 4, .lanes = 1, .ema = {.decay = 0.9}, .out = out};
+        const setting s = {.cls = &cls,
+                           .batch_size = 16,
+                           .shards = 4,
+                           .lanes = 1,
+                           .ema = {.decay = 0.9},
+                           .out = out};
         bench_open(&b, &data, &s);
         watched = &b;
         lvni_trainer *t = b.trainer;
@@ -208,7 +230,8 @@ static void validation_and_export_see_the_average(void **state)
         assert_int_equal(lvni_trainer_fit(t), LVN_OK);
         const float own = b.model->weights[0], average = t->ema->value[0];
         assert_true(own != average && *LVNI_CF32(b.model->parameters[0].tensor) == own);
-        assert_true(seen_weight[0] == (use == 1 ? average : own) && seen_weight[1] == seen_weight[0]);
+        assert_true(seen_weight[0] == (use == 1 ? average : own) &&
+                    seen_weight[1] == seen_weight[0]);
         bench_close(&b);
     }
 }

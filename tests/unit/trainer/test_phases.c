@@ -1,5 +1,6 @@
-/* Steps of two phases: against the same arithmetic in double precision, whose gradients are differences; which samples, random numbers, buffers and
- * metrics a phase has; overflows, failures and mistakes. */
+/* Steps of two phases: against the same arithmetic in double precision, whose gradients are
+ * differences; which samples, random numbers, buffers and metrics a phase has; overflows, failures
+ * and mistakes. */
 #include "duel_support.h"
 
 #include "core/alloc.h"
@@ -15,13 +16,20 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { N = 25, E = 10, SHARDS = 3, G_NUMBERS = FEATURES * NOISE + FEATURES, D_NUMBERS = HIDDEN * FEATURES + 2 * HIDDEN };
+enum {
+    N = 25,
+    E = 10,
+    SHARDS = 3,
+    G_NUMBERS = FEATURES * NOISE + FEATURES,
+    D_NUMBERS = HIDDEN * FEATURES + 2 * HIDDEN
+};
 
 static char out[] = "/tmp/levin-phases-XXXXXX";
 
 static setting settings(void)
 {
-    return (setting){.cls = &duel_class, .batch_size = E, .shards = SHARDS, .lanes = 1, .optim = {.lr = 0.05}};
+    return (setting){
+        .cls = &duel_class, .batch_size = E, .shards = SHARDS, .lanes = 1, .optim = {.lr = 0.05}};
 }
 
 /* ---- the reference ---- */
@@ -83,7 +91,8 @@ static double loss_of(const truth *t, const point *p, int n, int phase)
         for (int i = 0; i < FEATURES; i++) {
             norm += slope[i] * slope[i];
         }
-        sum += score(t->d, fake, NULL) - score(t->d, p[s].x, NULL) + (sqrt(norm) - 1.0) * (sqrt(norm) - 1.0);
+        sum += score(t->d, fake, NULL) - score(t->d, p[s].x, NULL) +
+               (sqrt(norm) - 1.0) * (sqrt(norm) - 1.0);
     }
     return sum / n;
 }
@@ -112,7 +121,10 @@ static double descend(truth *t, const point *p, int n, int phase, double lr)
 static lvni_rng draw(const char *name, int64_t step, int shard, int phase, int call)
 {
     const uint64_t purpose = lvni_rng_purpose("") + 0x9e3779b97f4a7c15u * lvni_rng_purpose(name);
-    return (lvni_rng){.key = lvni_rng_make_key(4, purpose), .a = (uint32_t)step, .b = (uint32_t)shard, .c = (uint32_t)((phase << 24) + call)};
+    return (lvni_rng){.key = lvni_rng_make_key(4, purpose),
+                      .a = (uint32_t)step,
+                      .b = (uint32_t)shard,
+                      .c = (uint32_t)((phase << 24) + call)};
 }
 
 /* The samples of the step that was just done, as the module saw them. */
@@ -126,7 +138,8 @@ static int points_of(const lvni_plan *plan, int64_t step, point p[E])
             for (int phase = 0; phase < 2; phase++) {
                 const lvni_rng z = draw("z", step, shard, phase, 0);
                 for (int k = 0; k < NOISE; k++) {
-                    p[n].z[phase][k] = (double)(float)lvni_rng_normal(&z, (uint64_t)(i * NOISE + k));
+                    p[n].z[phase][k] =
+                        (double)(float)lvni_rng_normal(&z, (uint64_t)(i * NOISE + k));
                 }
             }
             const lvni_rng alpha = draw("alpha", step, shard, 0, 1);
@@ -177,13 +190,15 @@ static void assert_close(const char *what, double have, double want)
     }
 }
 
-static void follow_step(truth *t, const bench *b, int64_t step, const lvni_step_result *r, double lr)
+static void follow_step(truth *t, const bench *b, int64_t step, const lvni_step_result *r,
+                        double lr)
 {
     point p[E];
     double loss[2], norm[2];
     const int n = points_of(&b->trainer->o.plan, step, p);
     for (int phase = 0; phase < 2; phase++) {
-        if (phase == 1) { /* the generator's own mean moves, the one of the critic's phase does not */
+        if (phase == 1) {
+            /* the generator's own mean moves, the one of the critic's phase does not */
             for (int i = 0; i < FEATURES; i++) {
                 double mean = 0.0, x[FEATURES];
                 for (int s = 0; s < n; s++) {
@@ -224,8 +239,10 @@ static void phases_follow_each_other(void **state)
         b.trainer->at.step_in_epoch %= b.trainer->o.plan.steps_per_epoch;
         assert_int_equal(duel_seen.n[0], step % 3 == 2 ? 5 : E);
         assert_int_equal(duel_seen.n[1], duel_seen.n[0]);
-        assert_string_equal(duel_seen.order, "000111"); /* the critic on all shards, then the generator */
-        assert_memory_equal(duel_seen.sample[0], duel_seen.sample[1], (size_t)duel_seen.n[0] * sizeof(int64_t));
+        /* the critic on all shards, then the generator */
+        assert_string_equal(duel_seen.order, "000111");
+        assert_memory_equal(duel_seen.sample[0], duel_seen.sample[1],
+                            (size_t)duel_seen.n[0] * sizeof(int64_t));
         follow_step(&want, &b, step, &r, 0.05);
         read_truth(&b, &have);
         for (int i = 0; i < D_NUMBERS; i++) {
@@ -237,11 +254,13 @@ static void phases_follow_each_other(void **state)
         for (int i = 0; i < FEATURES; i++) {
             assert_close("buffer", have.seen[i], want.seen[i]);
         }
-        every = 0.5 * (0.5 * every + 0.5 * 1.0) + 0.5 * 2.0; /* no phase names it: it moves in each */
+        /* no phase names it: it moves in each */
+        every = 0.5 * (0.5 * every + 0.5 * 1.0) + 0.5 * 2.0;
         const float *moved = values_of(&b, "every");
         assert_close("every", moved == NULL ? (double)NAN : (double)*moved, every);
         assert_int_equal(b.trainer->at.step, step + 1);
-        assert_int_equal(b.trainer->at.samples_seen, step / 3 * N + (step % 3 == 2 ? N : (step % 3 + 1) * E));
+        assert_int_equal(b.trainer->at.samples_seen,
+                         step / 3 * N + (step % 3 == 2 ? N : (step % 3 + 1) * E));
     }
     assert_true(b.trainer->optim->steps[0] == 6 && b.trainer->optim->steps[1] == 6);
     duel_seen.on = false;
@@ -278,7 +297,8 @@ static void every_phase_is_cut_to_length(void **state)
     bench_close(&b);
 }
 
-/* 16-mixed: what overflows is left out, the other phase goes on; the scale is halved once, and a step counts as skipped when all of it was. */
+/* 16-mixed: what overflows is left out, the other phase goes on; the scale is halved once, and a
+ * step counts as skipped when all of it was. */
 static void an_overflow_skips_its_phase(void **state)
 {
     (void)state;
@@ -303,11 +323,16 @@ static void an_overflow_skips_its_phase(void **state)
         assert_true((memcmp(before.d, after.d, sizeof before.d) == 0) == skipped[0]);
         assert_true((memcmp(before.g, after.g, sizeof before.g) == 0) == skipped[1]);
         assert_true((memcmp(before.seen, after.seen, sizeof before.seen) == 0) == skipped[1]);
-        assert_true(b.trainer->optim->steps[0] == !skipped[0] && b.trainer->optim->steps[1] == !skipped[1]);
-        assert_true(b.trainer->scaler.scale == 512.0 && b.trainer->scaler.skipped == (duel_overflow == 3));
-        assert_int_equal(b.trainer->epoch_sum.n_metrics, duel_overflow == 3 ? 0 : 2); /* the other phase's, and loss */
+        assert_true(b.trainer->optim->steps[0] == !skipped[0] &&
+                    b.trainer->optim->steps[1] == !skipped[1]);
+        assert_true(b.trainer->scaler.scale == 512.0 &&
+                    b.trainer->scaler.skipped == (duel_overflow == 3));
+        /* the other phase's, and loss */
+        assert_int_equal(b.trainer->epoch_sum.n_metrics, duel_overflow == 3 ? 0 : 2);
         if (duel_overflow < 3) {
-            assert_memory_equal(b.trainer->ema->value, b.model->weights, (size_t)b.model->n_values * sizeof(float)); /* the first update copies */
+            /* the first update copies */
+            assert_memory_equal(b.trainer->ema->value, b.model->weights,
+                                (size_t)b.model->n_values * sizeof(float));
         }
         assert_int_equal(lvni_trainer_step(b.trainer, &r), LVN_OK);
         assert_true(!r.phase[0].skipped && !r.phase[1].skipped);
@@ -353,7 +378,8 @@ static void half_a_step_is_not_kept(void **state)
     one.cls = &whole;
     bench_open(&b, &data, &one);
     assert_int_equal(lvni_trainer_restore(b.trainer, ckpt), LVN_ERR_USAGE);
-    assert_non_null(strstr(lvn_last_error()->message, "whose steps have 2 phases, those of this one have 1"));
+    assert_non_null(
+        strstr(lvn_last_error()->message, "whose steps have 2 phases, those of this one have 1"));
     bench_close(&b);
     lvni_ckpt_free(ckpt);
 }
@@ -369,7 +395,8 @@ static void mistakes_are_told(void **state)
     cls.validation_step = NULL;
     assert_int_equal(lvni_model_build(&cls, NULL, 1, &model), LVN_OK);
     assert_int_equal(lvni_trainer_parameters(model, &(lvni_optim_rules){0}, &p), LVN_ERR_USAGE);
-    assert_non_null(strstr(lvn_last_error()->message, "the parameter generator.out.weight is in no phase"));
+    assert_non_null(
+        strstr(lvn_last_error()->message, "the parameter generator.out.weight is in no phase"));
     assert_int_equal(lvni_phases_check_validation(&cls), LVN_ERR_USAGE);
     assert_int_equal(lvni_phases_check_validation(&duel_class), LVN_OK);
     lvni_model_destroy(model);
@@ -413,8 +440,12 @@ int main(void)
         return 1;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(phases_follow_each_other), cmocka_unit_test(every_phase_is_cut_to_length), cmocka_unit_test(an_overflow_skips_its_phase),
-        cmocka_unit_test(half_a_step_is_not_kept),  cmocka_unit_test(mistakes_are_told),            cmocka_unit_test(all_batches_of_a_step_are_held),
+        cmocka_unit_test(phases_follow_each_other),
+        cmocka_unit_test(every_phase_is_cut_to_length),
+        cmocka_unit_test(an_overflow_skips_its_phase),
+        cmocka_unit_test(half_a_step_is_not_kept),
+        cmocka_unit_test(mistakes_are_told),
+        cmocka_unit_test(all_batches_of_a_step_are_held),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     snprintf(command, sizeof command, "rm -r %s", out);

@@ -1,5 +1,5 @@
-/* The law for steps of several phases: the bits of one rank with one lane, on any number of lanes, ranks (as threads), loader threads, buckets, on
- * the pretend accelerator, and after a resume. */
+/* The law for steps of several phases: the bits of one rank with one lane, on any number of lanes,
+ * ranks (as threads), loader threads, buckets, on the pretend accelerator, and after a resume. */
 #include "duel_support.h"
 #include "rank_support.h"
 
@@ -26,7 +26,12 @@ static setting settings(lvni_precision precision)
                      .batch_size = 20,
                      .shards = 6,
                      .lanes = 1,
-                     .optim = {.kind = LVNI_OPTIM_ADAMW, .lr = 1e-2, .weight_decay = 0.01, .beta1 = 0.5, .beta2 = 0.9, .eps = 1e-8},
+                     .optim = {.kind = LVNI_OPTIM_ADAMW,
+                               .lr = 1e-2,
+                               .weight_decay = 0.01,
+                               .beta1 = 0.5,
+                               .beta2 = 0.9,
+                               .eps = 1e-8},
                      .ema = {.decay = 0.9},
                      .clip = 0.5,
                      .precision = precision,
@@ -36,7 +41,8 @@ static setting settings(lvni_precision precision)
 static void bits_do_not_depend_on_the_layout(void **state)
 {
     (void)state;
-    static const lvni_precision precisions[] = {LVNI_PRECISION_32, LVNI_PRECISION_BF16_MIXED, LVNI_PRECISION_16_MIXED};
+    static const lvni_precision precisions[] = {LVNI_PRECISION_32, LVNI_PRECISION_BF16_MIXED,
+                                                LVNI_PRECISION_16_MIXED};
     memory data;
     memory_init(&data, N, 0);
     duel_overflow = 1;
@@ -148,7 +154,8 @@ int main(void)
     if (system(command) != 0) {
         return 1;
     }
-    const struct CMUnitTest tests[] = {cmocka_unit_test(bits_do_not_depend_on_the_layout), cmocka_unit_test(coupled_shards_meet_in_every_phase),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(bits_do_not_depend_on_the_layout),
+                                       cmocka_unit_test(coupled_shards_meet_in_every_phase),
                                        cmocka_unit_test(resumed_runs_go_on),
                                        cmocka_unit_test(device_memory_is_foretold)};
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
-/* The four precisions on a small network: the loss scale by its rule, skipped steps, bf16 weights, the law over lanes, resuming. */
+/* The four precisions on a small network: the loss scale by its rule, skipped steps, bf16 weights,
+ * the law over lanes, resuming. */
 #include "core/half.h"
 #include "trainer_support.h"
 
@@ -34,16 +35,29 @@ static void its_state_is_text(void **state)
 {
     (void)state;
     char text[128];
-    lvni_scaler a = {.on = true, .scale = 1024.0, .clean = 77, .skipped = 5, .in_a_row = 2, .in_epoch = 3}, b;
+    lvni_scaler a = {.on = true,
+                     .scale = 1024.0,
+                     .clean = 77,
+                     .skipped = 5,
+                     .in_a_row = 2,
+                     .in_epoch = 3},
+                b;
     lvni_scaler_print(&a, text, sizeof text);
     lvni_scaler_init(&b, LVNI_PRECISION_16_MIXED);
     assert_int_equal(lvni_scaler_read(text, &b), LVN_OK);
-    assert_true(b.scale == 1024.0 && b.clean == 77 && b.skipped == 5 && b.in_a_row == 2 && b.in_epoch == 3);
-    assert_int_equal(lvni_scaler_read("scale=1024 clean=77 skipped=5 in_a_row=2", &b), LVN_OK); /* of an early version */
+    assert_true(b.scale == 1024.0 && b.clean == 77 && b.skipped == 5 && b.in_a_row == 2 &&
+                b.in_epoch == 3);
+    /* of an early version */
+    assert_int_equal(lvni_scaler_read("scale=1024 clean=77 skipped=5 in_a_row=2", &b), LVN_OK);
     assert_true(b.skipped == 5 && b.in_epoch == 0);
-    static const char *const bad[] = {"", "scale=1024", "scale=nan clean=0 skipped=0 in_a_row=0", "scale=-1 clean=0 skipped=0 in_a_row=0",
-                                      "scale=1 clean=2000 skipped=0 in_a_row=0", "scale=1 clean=0 skipped=0 in_a_row=0 x",
-                                      "scale=1 clean=0 skipped=1 in_a_row=0 in_epoch=2", "scale=1 clean=0 skipped=1 in_a_row=0 in_epoch=1x"};
+    static const char *const bad[] = {"",
+                                      "scale=1024",
+                                      "scale=nan clean=0 skipped=0 in_a_row=0",
+                                      "scale=-1 clean=0 skipped=0 in_a_row=0",
+                                      "scale=1 clean=2000 skipped=0 in_a_row=0",
+                                      "scale=1 clean=0 skipped=0 in_a_row=0 x",
+                                      "scale=1 clean=0 skipped=1 in_a_row=0 in_epoch=2",
+                                      "scale=1 clean=0 skipped=1 in_a_row=0 in_epoch=1x"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_equal(lvni_scaler_read(bad[i], &b), LVN_ERR_CORRUPT);
         assert_true(b.scale == 1024.0); /* untouched */
@@ -52,7 +66,8 @@ static void its_state_is_text(void **state)
     lvni_scaler_print(&a, text, sizeof text);
     assert_string_equal(text, "");
     assert_int_equal(lvni_scaler_read(NULL, &b), LVN_OK);
-    assert_int_equal(lvni_scaler_read("scale=1024 clean=77 skipped=5 in_a_row=2", &a), LVN_OK); /* the schedule still counts without them */
+    /* the schedule still counts without them */
+    assert_int_equal(lvni_scaler_read("scale=1024 clean=77 skipped=5 in_a_row=2", &a), LVN_OK);
     assert_true(!a.on && a.scale == 1.0 && a.skipped == 5);
     lvni_scaler_print(&a, text, sizeof text);
     assert_string_equal(text, "skipped=5");
@@ -63,7 +78,11 @@ static void its_state_is_text(void **state)
 
 static setting cnn_setting(lvni_precision precision, int lanes)
 {
-    return (setting){.cls = lvni_zoo_find("cnn"), .batch_size = 8, .shards = 4, .lanes = lanes, .precision = precision,
+    return (setting){.cls = lvni_zoo_find("cnn"),
+                     .batch_size = 8,
+                     .shards = 4,
+                     .lanes = lanes,
+                     .precision = precision,
                      .optim = {.kind = LVNI_OPTIM_SGD, .lr = 0.05, .momentum = 0.9}};
 }
 
@@ -98,9 +117,14 @@ static void the_law_holds_in_every_precision(void **state)
 }
 
 /* What plain sgd moves after `before` steps: the gradient. */
-static float *gradient_after(int before, const char *net, lvni_precision precision, const memory *m, bench *b)
+static float *gradient_after(int before, const char *net, lvni_precision precision, const memory *m,
+                             bench *b)
 {
-    const setting s = {.cls = lvni_zoo_find(net), .batch_size = 8, .shards = 1, .lanes = 1, .precision = precision,
+    const setting s = {.cls = lvni_zoo_find(net),
+                       .batch_size = 8,
+                       .shards = 1,
+                       .lanes = 1,
+                       .precision = precision,
                        .optim = {.kind = LVNI_OPTIM_SGD, .lr = 0.01}};
     bench_open(b, m, &s);
     float *moved = malloc((size_t)b->model->n_values * sizeof *moved);
@@ -117,8 +141,9 @@ static float *gradient_after(int before, const char *net, lvni_precision precisi
     return moved;
 }
 
-/* Rounding to 8 bits may turn a gradient (batch norm over noise: by 22 degrees on its way down), a wrong product turns it by ninety. Each weight
- * matrix of networks whose square layers and few pixels take ways of their own. */
+/* Rounding to 8 bits may turn a gradient (batch norm over noise: by 22 degrees on its way down), a
+ * wrong product turns it by ninety. Each weight matrix of networks whose square layers and few
+ * pixels take ways of their own. */
 static void gradients_in_bf16_point_where_those_in_f32_do(void **state)
 {
     (void)state;
@@ -131,12 +156,14 @@ static void gradients_in_bf16_point_where_those_in_f32_do(void **state)
         memory m;
         memory_init(&m, 8, nets[n].side);
         float *x = gradient_after(nets[n].before, nets[n].name, LVNI_PRECISION_32, &m, &full);
-        float *y = gradient_after(nets[n].before, nets[n].name, LVNI_PRECISION_BF16_MIXED, &m, &mixed);
+        float *y =
+            gradient_after(nets[n].before, nets[n].name, LVNI_PRECISION_BF16_MIXED, &m, &mixed);
         double least = 1;
         for (int i = 0; i < full.model->n_parameters && x != NULL && y != NULL; i++) {
             const lvni_parameter *p = &full.model->parameters[i];
             double xy = 0, xx = 0, yy = 0;
-            for (int64_t k = full.model->offset[i]; p->tensor->ndim > 1 && k < full.model->offset[i] + p->numel; k++) {
+            for (int64_t k = full.model->offset[i];
+                 p->tensor->ndim > 1 && k < full.model->offset[i] + p->numel; k++) {
                 xy += (double)x[k] * (double)y[k];
                 xx += (double)x[k] * (double)x[k];
                 yy += (double)y[k] * (double)y[k];
@@ -144,7 +171,8 @@ static void gradients_in_bf16_point_where_those_in_f32_do(void **state)
             const double cosine = xx > 0 ? xy / sqrt(xx * yy) : 1.0;
             least = cosine < least ? cosine : least;
             if (!(cosine > 0.85)) {
-                fail_msg("%s: the gradients of %s in f32 and bf16-mixed have a cosine of %.3f", nets[n].name, p->name, cosine);
+                fail_msg("%s: the gradients of %s in f32 and bf16-mixed have a cosine of %.3f",
+                         nets[n].name, p->name, cosine);
             }
         }
         print_message("%s: least cosine of a weight's gradients %.4f\n", nets[n].name, least);
@@ -155,7 +183,8 @@ static void gradients_in_bf16_point_where_those_in_f32_do(void **state)
     }
 }
 
-/* A scale that f16 cannot carry: the step moves nothing but the counters, and the schedule waits. */
+/* A scale that f16 cannot carry: the step moves nothing but the counters, and the schedule
+ * waits. */
 static void an_overflow_skips_the_step(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* What is kept when something goes wrong between two steps or in a validation, and which runs a checkpoint is for. */
+/* What is kept when something goes wrong between two steps or in a validation, and which runs a
+ * checkpoint is for. */
 #include "trainer_support.h"
 
 #include "core/str.h"
@@ -17,11 +18,12 @@ static char last[96];
 
 static setting settings(void)
 {
-    return (setting){.batch_size = 16,
-                     .shards = 4,
-                     .lanes = 1,
-                     .optim = {.kind = LVNI_OPTIM_ADAMW, .lr = 1e-2, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8},
-                     .out = out};
+    return (setting){
+        .batch_size = 16,
+        .shards = 4,
+        .lanes = 1,
+        .optim = {.kind = LVNI_OPTIM_ADAMW, .lr = 1e-2, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8},
+        .out = out};
 }
 
 /* A bench for lvni_trainer_fit: it makes the loader itself. */
@@ -157,7 +159,8 @@ static void stop_signal_ends_a_long_validation(void **state)
     open_for_fit(&b, &data, &val.base);
     lvni_stop_install();
     assert_int_equal(lvni_trainer_fit(b.trainer), LVN_ERR_CANCELLED);
-    assert_non_null(strstr(lvn_last_error()->message, "SIGTERM after step 3 (epoch 1); the checkpoint is saved"));
+    assert_non_null(strstr(lvn_last_error()->message,
+                           "SIGTERM after step 3 (epoch 1); the checkpoint is saved"));
     assert_true(asked_for <= 14);
     bench_close(&b);
     assert_saved(3, 3);
@@ -208,7 +211,8 @@ static lvn_status huge_get(const lvn_dataset *d, const lvn_sample_key *key, void
 {
     LVN_TRY(memory_get(d, key, field));
     for (int k = 0; k < FEATURES; k++) {
-        ((float *)field[0])[k] = 3e38f; /* finite, and so is each shard's gradient; their sum is not */
+        /* finite, and so is each shard's gradient; their sum is not */
+        ((float *)field[0])[k] = 3e38f;
     }
     *(int64_t *)field[1] = 0;
     return LVN_OK;
@@ -235,7 +239,8 @@ static void failed_update_does_not_move_the_position(void **state)
     lvni_step_result r;
     assert_int_equal(lvni_trainer_step(b.trainer, &r), LVN_ERR_NON_FINITE);
     assert_non_null(strstr(lvn_last_error()->message, "the gradient's norm is"));
-    assert_true(b.trainer->at.step == 0 && b.trainer->at.step_in_epoch == 0 && b.trainer->at.samples_seen == 0);
+    assert_true(b.trainer->at.step == 0 && b.trainer->at.step_in_epoch == 0 &&
+                b.trainer->at.samples_seen == 0);
     assert_true(b.trainer->epoch_sum.n_metrics == 0 && bench_hash(&b) == before);
     bench_close(&b);
 }
@@ -243,7 +248,8 @@ static void failed_update_does_not_move_the_position(void **state)
 /* ---- whose checkpoint is it ---- */
 
 /* The status of restoring `last` into a run of these settings; `says` is in the message. */
-static void try_restore(const memory *data, const setting *s, uint64_t seed, lvn_status want, const char *says)
+static void try_restore(const memory *data, const setting *s, uint64_t seed, lvn_status want,
+                        const char *says)
 {
     bench b;
     bench_open(&b, data, s);
@@ -251,7 +257,8 @@ static void try_restore(const memory *data, const setting *s, uint64_t seed, lvn
     lvni_ckpt *ckpt;
     assert_int_equal(lvni_ckpt_load(last, &ckpt), LVN_OK);
     const uint64_t before = bench_hash(&b);
-    if (lvni_trainer_restore(b.trainer, ckpt) != want || (want != LVN_OK && strstr(lvn_last_error()->message, says) == NULL)) {
+    if (lvni_trainer_restore(b.trainer, ckpt) != want ||
+        (want != LVN_OK && strstr(lvn_last_error()->message, says) == NULL)) {
         fail_msg("%s: %s", says, lvn_last_error()->message);
     }
     assert_int_equal(bench_hash(&b) == before, want != LVN_OK); /* refused: nothing was touched */
@@ -268,16 +275,23 @@ static void try_others(const memory *data, lvn_status want)
 {
     setting s = settings();
     try_restore(data, &s, 4, LVN_OK, "the same run");
-    try_restore(data, &s, 5, want, "with seed=4 (seed of the run), and this one has seed=5: give seed=4, or start a new run");
+    try_restore(
+        data, &s, 5, want,
+        "with seed=4 (seed of the run), and this one has seed=5: give seed=4, or start a new run");
     s.shards = 8;
-    try_restore(data, &s, 4, want, "with shards=4 (parts of an effective batch), and this one has shards=8: give shards=4");
+    try_restore(
+        data, &s, 4, want,
+        "with shards=4 (parts of an effective batch), and this one has shards=8: give shards=4");
     s = settings();
     s.batch_size = 20;
-    try_restore(data, &s, 4, want, "effective_batch=16 (samples of an optimizer step), and this one has effective_batch=20");
+    try_restore(
+        data, &s, 4, want,
+        "effective_batch=16 (samples of an optimizer step), and this one has effective_batch=20");
     s = settings();
     memory other = *data;
     other.n = 39;
-    try_restore(&other, &s, 4, want, "n_samples=40 (training samples), and this one has n_samples=39");
+    try_restore(&other, &s, 4, want,
+                "n_samples=40 (training samples), and this one has n_samples=39");
     other = *data;
     static lvn_dataset_class backwards;
     backwards = *data->base.cls;
@@ -309,10 +323,10 @@ static void metric_sums_keep_names_and_bits(void **state)
 {
     (void)state;
     const lvni_step sums = {.n_metrics = 4,
-                           .metric = {{.name = "top 5; acc", .sum = 0.1, .weight = 3.0},
-                                      {.name = "\"quoted\"", .sum = 1.0 / 3.0, .weight = 1e300},
-                                      {.name = "loss", .sum = -(double)INFINITY, .weight = 32.0},
-                                      {.name = "a", .sum = (double)NAN, .weight = 5e-324}}};
+                            .metric = {{.name = "top 5; acc", .sum = 0.1, .weight = 3.0},
+                                       {.name = "\"quoted\"", .sum = 1.0 / 3.0, .weight = 1e300},
+                                       {.name = "loss", .sum = -(double)INFINITY, .weight = 32.0},
+                                       {.name = "a", .sum = (double)NAN, .weight = 5e-324}}};
     lvni_str text = {0};
     lvni_step back;
     assert_int_equal(lvni_epoch_sums_write(&sums, &text), LVN_OK);
@@ -321,7 +335,8 @@ static void metric_sums_keep_names_and_bits(void **state)
     for (int i = 0; i < 4; i++) {
         const lvni_step_metric *a = &sums.metric[i], *c = &back.metric[i];
         assert_string_equal(c->name, a->name);
-        assert_true((isnan(a->sum) && isnan(c->sum)) || memcmp(&a->sum, &c->sum, sizeof(double)) == 0);
+        assert_true((isnan(a->sum) && isnan(c->sum)) ||
+                    memcmp(&a->sum, &c->sum, sizeof(double)) == 0);
         assert_true(memcmp(&a->weight, &c->weight, sizeof(double)) == 0);
     }
     lvni_str_free(&text);
@@ -332,8 +347,15 @@ static void metric_sums_keep_names_and_bits(void **state)
 static void other_text_is_no_sums(void **state)
 {
     (void)state;
-    static const char *const wrong[] = {"", "loss 1 2;", "{}", "[[\"loss\",1]]", "[[\"loss\",1,2,3]]", "[[\"loss\",\"x\",2]]", "[[1,1,2]]",
-                                        "[[\"loss\",1,2]", "[[\"a_name_of_thirty_two_characters__\",1,2]]"};
+    static const char *const wrong[] = {"",
+                                        "loss 1 2;",
+                                        "{}",
+                                        "[[\"loss\",1]]",
+                                        "[[\"loss\",1,2,3]]",
+                                        "[[\"loss\",\"x\",2]]",
+                                        "[[1,1,2]]",
+                                        "[[\"loss\",1,2]",
+                                        "[[\"a_name_of_thirty_two_characters__\",1,2]]"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         lvni_step back;
         assert_int_equal(lvni_epoch_sums_read(wrong[i], &back), LVN_ERR_CORRUPT);

@@ -1,5 +1,5 @@
-/* Writing beside the training: what is written is the state of the moment it was started, whatever training does meanwhile; errors are told
- * once, at the next occasion. */
+/* Writing beside the training: what is written is the state of the moment it was started, whatever
+ * training does meanwhile; errors are told once, at the next occasion. */
 #include "trainer_support.h"
 
 #include "core/alloc.h"
@@ -22,13 +22,14 @@ static char last[96], best[96];
 
 static setting settings(void)
 {
-    return (setting){.cls = lvni_zoo_find("cnn"),
-                     .batch_size = 16,
-                     .shards = 2,
-                     .lanes = 1,
-                     .optim = {.kind = LVNI_OPTIM_ADAMW, .lr = 1e-2, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8},
-                     .ema = {.decay = 0.5},
-                     .out = out};
+    return (setting){
+        .cls = lvni_zoo_find("cnn"),
+        .batch_size = 16,
+        .shards = 2,
+        .lanes = 1,
+        .optim = {.kind = LVNI_OPTIM_ADAMW, .lr = 1e-2, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8},
+        .ema = {.decay = 0.5},
+        .out = out};
 }
 
 /* ---- an export that takes as long as the test wants ---- */

@@ -1,5 +1,6 @@
-/* The trainer on the pretend accelerator: the bits of the CPU with as many lanes, ranks as threads on a device each, what a full device leaves
- * behind, and the foretold memory against the device's own count. */
+/* The trainer on the pretend accelerator: the bits of the CPU with as many lanes, ranks as threads
+ * on a device each, what a full device leaves behind, and the foretold memory against the device's
+ * own count. */
 #include "trainer_support.h"
 
 #include "sim_support.h"
@@ -32,22 +33,37 @@ static lvn_status coupled_build(lvn_module *module, lvn_builder *b)
 static lvn_tensor *coupled_step(const lvn_module *module, const lvn_batch *batch, lvn_step *step)
 {
     lvn_tensor *z = lvn_forward(((const coupled *)module)->head, batch->image);
-    lvn_tensor *pairs = lvn_mean(lvn_square(lvn_matmul(z, lvn_transpose(lvn_shard_gather(z), 0, 1))));
+    lvn_tensor *pairs =
+        lvn_mean(lvn_square(lvn_matmul(z, lvn_transpose(lvn_shard_gather(z), 0, 1))));
     lvn_tensor *loss = lvn_add(pairs, lvn_mul_scalar(lvn_square(lvn_shard_sum(lvn_mean(z))), 0.1));
     lvn_log(step, "loss", loss);
     return loss;
 }
 
-static const lvn_module_class coupled_class = {
-    .name = "coupled", .size = sizeof(coupled), .build = coupled_build, .training_step = coupled_step};
+static const lvn_module_class coupled_class = {.name = "coupled",
+                                               .size = sizeof(coupled),
+                                               .build = coupled_build,
+                                               .training_step = coupled_step};
 
 /* ---- runs ---- */
 
 static const setting settings[] = {
-    {.batch_size = 10, .shards = 4, .lanes = 2, .workers = 1, .optim = {.kind = LVNI_OPTIM_ADAMW, .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8},
-     .ema = {.decay = 0.9}, .clip = 0.5},
-    {.batch_size = 10, .shards = 3, .lanes = 3, .optim = {.kind = LVNI_OPTIM_LARS, .lr = 0.5, .momentum = 0.9, .trust_coefficient = 0.01}},
-    {.batch_size = 8, .shards = 2, .lanes = 1, .optim = {.lr = 0.1, .momentum = 0.9}, .precision = LVNI_PRECISION_16_MIXED},
+    {.batch_size = 10,
+     .shards = 4,
+     .lanes = 2,
+     .workers = 1,
+     .optim = {.kind = LVNI_OPTIM_ADAMW, .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8},
+     .ema = {.decay = 0.9},
+     .clip = 0.5},
+    {.batch_size = 10,
+     .shards = 3,
+     .lanes = 3,
+     .optim = {.kind = LVNI_OPTIM_LARS, .lr = 0.5, .momentum = 0.9, .trust_coefficient = 0.01}},
+    {.batch_size = 8,
+     .shards = 2,
+     .lanes = 1,
+     .optim = {.lr = 0.1, .momentum = 0.9},
+     .precision = LVNI_PRECISION_16_MIXED},
     {.cls = &coupled_class, .batch_size = 10, .shards = 3, .lanes = 3, .optim = {.lr = 0.01}},
 };
 enum { N_SETTINGS = (int)(sizeof settings / sizeof *settings) };
@@ -82,7 +98,8 @@ static void *train(void *argument)
     bench_steps(&b, STEPS);
     r->hash = bench_hash(&b);
     evaluate(&b, &r->evaluated);
-    r->good = lvn_device_in_use().kind == r->device.kind; /* lanes give the thread its own context back */
+    /* lanes give the thread its own context back */
+    r->good = lvn_device_in_use().kind == r->device.kind;
     bench_close(&b);
     assert_int_equal(lvn_device_use(LVN_CPU), LVN_OK);
     return NULL;
@@ -95,7 +112,8 @@ static void assert_same_rank(const rank *a, const rank *b)
     assert_int_equal(a->evaluated.n_metrics, b->evaluated.n_metrics);
     assert_true(a->evaluated.n_metrics > 0);
     for (int i = 0; i < a->evaluated.n_metrics; i++) {
-        assert_memory_equal(&a->evaluated.metric[i].sum, &b->evaluated.metric[i].sum, 2 * sizeof(double));
+        assert_memory_equal(&a->evaluated.metric[i].sum, &b->evaluated.metric[i].sum,
+                            2 * sizeof(double));
     }
 }
 
@@ -130,18 +148,30 @@ static void ranks_are_threads(void **state)
 static lvn_status try_to_train(const memory *data, lvni_device *device, int64_t k)
 {
     const lvni_zoo_arguments arguments = {.image_size = SIDE, .n_classes = CLASSES, .dropout = 0.2};
-    const lvni_plan_options plan = {.n_samples = data->n, .batch_size = 10, .shards = 2, .lanes = 2, .wgrad_threads = 1, .cores = 1};
+    const lvni_plan_options plan = {.n_samples = data->n,
+                                    .batch_size = 10,
+                                    .shards = 2,
+                                    .lanes = 2,
+                                    .wgrad_threads = 1,
+                                    .cores = 1};
     lvni_model *model;
     lvni_trainer *trainer = NULL;
     lvni_step_result result;
     lvni_device_fail_at(device, k);
     LVN_TRY(lvni_model_build(lvni_zoo_find("cnn"), &arguments, 4, &model));
-    lvni_trainer_options o = {.model = model, .train = &data->base, .optim = {.lr = 0.1, .momentum = 0.9}, .ema = {.decay = 0.9}, .max_epochs = -1, .max_steps = -1,
-                              .quiet = true, .config_json = "{}"};
+    lvni_trainer_options o = {.model = model,
+                              .train = &data->base,
+                              .optim = {.lr = 0.1, .momentum = 0.9},
+                              .ema = {.decay = 0.9},
+                              .max_epochs = -1,
+                              .max_steps = -1,
+                              .quiet = true,
+                              .config_json = "{}"};
     lvn_status s = lvni_plan_make(&plan, &o.plan);
     s = s == LVN_OK ? lvni_trainer_create(&o, &trainer) : s;
     if (s == LVN_OK) {
-        const lvni_loader_options l = {.dataset = o.train, .plan = &trainer->o.plan, .training = true};
+        const lvni_loader_options l = {
+            .dataset = o.train, .plan = &trainer->o.plan, .training = true};
         s = lvni_loader_create(&l, &trainer->loader);
     }
     for (int i = 0; i < 2 && s == LVN_OK; i++) {
@@ -166,7 +196,9 @@ static void every_allocation_of_the_device_may_fail(void **state)
     int64_t k = 1;
     for (; s != LVN_OK; k++) {
         s = try_to_train(&data, device, k);
-        if (s != LVN_OK && (s != LVN_ERR_DEVICE_MEMORY || strstr(lvn_last_error()->message, "sim:0: this allocation was told to fail") == NULL)) {
+        if (s != LVN_OK && (s != LVN_ERR_DEVICE_MEMORY ||
+                            strstr(lvn_last_error()->message,
+                                   "sim:0: this allocation was told to fail") == NULL)) {
             fail_msg("allocation %lld: %s", (long long)k, lvn_last_error()->message);
         }
         assert_int_equal(lvni_device_get_stats(device).in_use, before);
@@ -190,7 +222,12 @@ static void device_memory_is_foretold(void **state)
         const int index = 1 + lanes; /* a device that nobody has used */
         assert_int_equal(lvn_device_use(LVN_SIM(index)), LVN_OK);
         assert_int_equal(lvni_device_open(index, &device), LVN_OK);
-        const setting s = {.cls = lvni_zoo_find("cnn"), .batch_size = 10, .shards = 4, .lanes = lanes, .optim = {.lr = 0.1, .momentum = 0.9}, .ema = {.decay = 0.9}};
+        const setting s = {.cls = lvni_zoo_find("cnn"),
+                           .batch_size = 10,
+                           .shards = 4,
+                           .lanes = lanes,
+                           .optim = {.lr = 0.1, .momentum = 0.9},
+                           .ema = {.decay = 0.9}};
         bench_open(&b, &data, &s);
         bench_steps(&b, 4); /* the last one of 3 samples */
         evaluate(&b, &result);
@@ -213,7 +250,9 @@ static void device_memory_is_foretold(void **state)
 int main(void)
 {
     sim_start("4", "64MiB");
-    const struct CMUnitTest tests[] = {cmocka_unit_test(steps_have_the_bits_of_the_cpu), cmocka_unit_test(ranks_are_threads),
-                                       cmocka_unit_test(every_allocation_of_the_device_may_fail), cmocka_unit_test(device_memory_is_foretold)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(steps_have_the_bits_of_the_cpu),
+                                       cmocka_unit_test(ranks_are_threads),
+                                       cmocka_unit_test(every_allocation_of_the_device_may_fail),
+                                       cmocka_unit_test(device_memory_is_foretold)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

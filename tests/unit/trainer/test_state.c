@@ -1,4 +1,5 @@
-/* A run goes on from its checkpoint as if it had never stopped; checkpoints of other runs are refused. */
+/* A run goes on from its checkpoint as if it had never stopped; checkpoints of other runs are
+ * refused. */
 #include "trainer_support.h"
 
 #include "core/alloc.h"
@@ -15,19 +16,20 @@ static char last[96], best[96];
 
 static setting settings(int lanes, lvni_optim_kind kind)
 {
-    return (setting){.cls = lvni_zoo_find("cnn"),
-                     .batch_size = 16,
-                     .shards = 4,
-                     .lanes = lanes,
-                     .optim = {.kind = kind,
-                               .lr = 1e-3,
-                               .momentum = 0.9,
-                               .weight_decay = 0.01,
-                               .beta1 = 0.9,
-                               .beta2 = 0.999,
-                               .eps = 1e-8},
-                     .schedule = {.kind = LVNI_SCHEDULE_COSINE, .warmup_steps = 3, .total_steps = 20},
-                     .out = out};
+    return (setting){
+        .cls = lvni_zoo_find("cnn"),
+        .batch_size = 16,
+        .shards = 4,
+        .lanes = lanes,
+        .optim = {.kind = kind,
+                  .lr = 1e-3,
+                  .momentum = 0.9,
+                  .weight_decay = 0.01,
+                  .beta1 = 0.9,
+                  .beta2 = 0.999,
+                  .eps = 1e-8},
+        .schedule = {.kind = LVNI_SCHEDULE_COSINE, .warmup_steps = 3, .total_steps = 20},
+        .out = out};
 }
 
 static void restored_run_goes_on_with_the_same_bits(void **state)
@@ -38,7 +40,8 @@ static void restored_run_goes_on_with_the_same_bits(void **state)
     for (int kind = LVNI_OPTIM_SGD; kind <= LVNI_OPTIM_ADAMW; kind++) {
         for (int stop = 2; stop <= 4; stop++) { /* within an epoch, at its end, after it */
             bench b, c;
-            const setting one = settings(1, (lvni_optim_kind)kind), two = settings(2, (lvni_optim_kind)kind);
+            const setting one = settings(1, (lvni_optim_kind)kind),
+                          two = settings(2, (lvni_optim_kind)kind);
             bench_open(&b, &data, &one);
             bench_steps(&b, stop);
             b.trainer->at.best_score = 0.625;
@@ -90,7 +93,8 @@ static void checkpoints_of_other_runs_are_refused(void **state)
     assert_non_null(strstr(lvn_last_error()->message, "no tensor optim/exp_avg/conv1.weight"));
     assert_non_null(strstr(lvn_last_error()->message, "optim.name and optim.momentum"));
     bench_close(&b);
-    s.optim = (lvni_optim_options){.kind = LVNI_OPTIM_SGD, .lr = 1e-3}; /* no momentum: the file's would be left aside */
+    /* no momentum: the file's would be left aside */
+    s.optim = (lvni_optim_options){.kind = LVNI_OPTIM_SGD, .lr = 1e-3};
     bench_open(&b, &data, &s);
     assert_int_equal(lvni_trainer_restore(b.trainer, ckpt), LVN_ERR_USAGE);
     assert_non_null(strstr(lvn_last_error()->message, "the tensor optim/momentum/"));
@@ -124,10 +128,12 @@ static void memory_may_fail(void **state)
                               .config_json = "{}",
                               .quiet = true,
                               .log_every_n_steps = 1};
-    const lvni_plan_options plan = {.n_samples = 12, .batch_size = 6, .shards = 3, .lanes = 1, .cores = 1};
+    const lvni_plan_options plan = {
+        .n_samples = 12, .batch_size = 6, .shards = 3, .lanes = 1, .cores = 1};
     assert_int_equal(lvni_plan_make(&plan, &o.plan), LVN_OK);
     lvni_trainer *t = NULL;
-    assert_int_equal(lvni_trainer_create(&o, &t), LVN_OK); /* what the thread and the process keep */
+    /* what the thread and the process keep */
+    assert_int_equal(lvni_trainer_create(&o, &t), LVN_OK);
     lvni_trainer_destroy(t);
     const uint64_t before = lvni_alloc_get_total().live_bytes;
     int64_t k = 1;

@@ -1,5 +1,6 @@
-/* One optimizer step: its gradient is the mean over the step's samples however it is cut, the same bits on
- * any number of lanes; shards without samples, values that are not finite, clipping, schedules. */
+/* One optimizer step: its gradient is the mean over the step's samples however it is cut, the same
+ * bits on any number of lanes; shards without samples, values that are not finite, clipping,
+ * schedules. */
 #include "trainer_support.h"
 
 #include "kernels/kernels.h"
@@ -100,8 +101,8 @@ static void assert_weights(const bench *b, const truth *t)
 
 /* ---- tests ---- */
 
-/* 50 samples, E = 22: steps of 22, 22 and 6; with 7 shards one of the last is empty. Every sample once an
- * epoch. */
+/* 50 samples, E = 22: steps of 22, 22 and 6; with 7 shards one of the last is empty. Every sample
+ * once an epoch. */
 static void gradient_is_the_mean_over_the_samples(void **state)
 {
     (void)state;
@@ -109,8 +110,9 @@ static void gradient_is_the_mean_over_the_samples(void **state)
     memory_init(&data, 50, 0);
     const int shards[] = {1, 2, 3, 5, 7};
     for (int i = 0; i < 10; i++) {
-        const setting s = {
-            .batch_size = 22, .shards = shards[i % 5], .lanes = i < 5 || shards[i % 5] == 1 ? 1 : 2};
+        const setting s = {.batch_size = 22,
+                           .shards = shards[i % 5],
+                           .lanes = i < 5 || shards[i % 5] == 1 ? 1 : 2};
         bench b;
         truth t;
         bench_open(&b, &data, &s);
@@ -171,8 +173,11 @@ static void bits_do_not_depend_on_lanes_and_workers(void **state)
         }
         bench_close(&b);
     }
-    const setting s = {
-        .cls = lvni_zoo_find("cnn"), .batch_size = 20, .shards = 5, .lanes = 1, .optim = {.lr = 1e-3}};
+    const setting s = {.cls = lvni_zoo_find("cnn"),
+                       .batch_size = 20,
+                       .shards = 5,
+                       .lanes = 1,
+                       .optim = {.lr = 1e-3}};
     bench b;
     bench_open(&b, &data, &s);
     bench_steps(&b, 5);
@@ -319,7 +324,8 @@ static void steps_that_cannot_be_done_say_why(void **state)
         lvn_clear_error();
         const lvn_status status = lvni_trainer_step(b.trainer, &r);
         if (strstr(lvn_last_error()->message, cases[i].says) == NULL) {
-            fail_msg("the error should speak of \"%s\": %s", cases[i].says, lvn_last_error()->message);
+            fail_msg("the error should speak of \"%s\": %s", cases[i].says,
+                     lvn_last_error()->message);
         }
         assert_int_equal(status, cases[i].status);
         assert_int_equal(bench_hash(&b), before);
@@ -364,13 +370,15 @@ static void learning_rate_follows_the_schedule(void **state)
     (void)state;
     memory data;
     memory_init(&data, 24, 0);
-    const setting s = {.batch_size = 8,
-                       .shards = 2,
-                       .lanes = 1,
-                       .optim = {.lr = 0.5},
-                       .schedule = {.kind = LVNI_SCHEDULE_COSINE, .warmup_steps = 2, .total_steps = 6}};
+    const setting s = {
+        .batch_size = 8,
+        .shards = 2,
+        .lanes = 1,
+        .optim = {.lr = 0.5},
+        .schedule = {.kind = LVNI_SCHEDULE_COSINE, .warmup_steps = 2, .total_steps = 6}};
     const double want[] = {
-        0.25, 0.5, 0.5, 0.25 * (1 + 0.70710678118654757), 0.25, 0.25 * (1 - 0.70710678118654757), 0.0};
+        0.25, 0.5, 0.5, 0.25 * (1 + 0.70710678118654757), 0.25, 0.25 * (1 - 0.70710678118654757),
+        0.0};
     bench b;
     truth t;
     bench_open(&b, &data, &s);

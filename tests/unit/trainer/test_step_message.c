@@ -1,4 +1,5 @@
-/* What ranks say of their shards, as bytes: read back as written, in order, and refused when it is anything else. */
+/* What ranks say of their shards, as bytes: read back as written, in order, and refused when it is
+ * anything else. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -57,7 +58,8 @@ static void reads_what_was_written(void **state)
         assert_int_equal(got.part[i].samples, 100 + i);
         assert_true(got.part[i].weight >= s.weight && got.part[i].weight <= s.weight);
         assert_int_equal(got.metrics[i].n_metrics, s.n_metrics);
-        assert_memory_equal(got.metrics[i].metric, s.metric, (size_t)s.n_metrics * sizeof *s.metric);
+        assert_memory_equal(got.metrics[i].metric, s.metric,
+                            (size_t)s.n_metrics * sizeof *s.metric);
     }
     lvni_message_begin(&m); /* the next step begins with nothing */
     got.n = 0;
@@ -93,6 +95,7 @@ static void refuses_every_cut(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(reads_what_was_written), cmocka_unit_test(refuses_every_cut)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(reads_what_was_written),
+                                       cmocka_unit_test(refuses_every_cut)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

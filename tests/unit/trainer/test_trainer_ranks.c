@@ -1,5 +1,5 @@
-/* Several ranks as threads of this process: to the bit what one rank does, whatever their number, lanes and buckets; parameters without a
- * gradient, shards without samples, a rank that fails. */
+/* Several ranks as threads of this process: to the bit what one rank does, whatever their number,
+ * lanes and buckets; parameters without a gradient, shards without samples, a rank that fails. */
 #include "trainer_support.h"
 
 #include "log/run_log.h"
@@ -34,14 +34,17 @@ static lvn_tensor *odd_step(const lvn_module *module, const lvn_batch *batch, lv
     const odd *m = (const odd *)module;
     lvn_tensor *x = lvn_relu(lvn_forward(m->first, batch->image));
     x = lvn_relu(lvn_forward(m->twice, x));
-    lvn_log(step, "beside", lvn_mean(lvn_forward(m->beside, x))); /* on the tape, and not in the loss */
-    x = lvn_forward(m->twice, x);                                 /* its gradient is final at the older use */
+    /* on the tape, and not in the loss */
+    lvn_log(step, "beside", lvn_mean(lvn_forward(m->beside, x)));
+    /* its gradient is final at the older use */
+    x = lvn_forward(m->twice, x);
     lvn_tensor *loss = lvn_mean(lvn_square(x));
     lvn_log(step, "loss", loss);
     return loss;
 }
 
-static const lvn_module_class odd_class = {.name = "odd", .size = sizeof(odd), .build = odd_build, .training_step = odd_step};
+static const lvn_module_class odd_class = {
+    .name = "odd", .size = sizeof(odd), .build = odd_build, .training_step = odd_step};
 
 /* ---- ranks on threads ---- */
 
@@ -75,7 +78,8 @@ static lvn_status run_steps(member *m, bench *b)
             return s;
         }
         m->sum = r.metrics;
-        m->early += b->trainer->reducer == NULL ? 0 : lvni_reducer_times(b->trainer->reducer).pieces_early;
+        m->early +=
+            b->trainer->reducer == NULL ? 0 : lvni_reducer_times(b->trainer->reducer).pieces_early;
         if (b->trainer->at.step_in_epoch == b->trainer->o.plan.steps_per_epoch) {
             b->trainer->at.epoch++;
             b->trainer->at.step_in_epoch = 0;
@@ -138,12 +142,19 @@ static void same_as_alone(const world *w)
         assert_int_equal(m[i].status, LVN_OK);
         assert_true(m[i].hash == alone->hash);
         assert_int_equal(m[i].sum.n_metrics, alone->sum.n_metrics);
-        assert_memory_equal(m[i].sum.metric, alone->sum.metric, (size_t)m[i].sum.n_metrics * sizeof *m[i].sum.metric);
+        assert_memory_equal(m[i].sum.metric, alone->sum.metric,
+                            (size_t)m[i].sum.n_metrics * sizeof *m[i].sum.metric);
     }
 }
 
-static const setting cnn_setting = {.batch_size = 13, .shards = 6, .lanes = 1, .workers = 1, .clip = 0.5, .ema = {.decay = 0.9},
-                                    .optim = {.kind = LVNI_OPTIM_ADAMW, .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8}};
+static const setting cnn_setting = {
+    .batch_size = 13,
+    .shards = 6,
+    .lanes = 1,
+    .workers = 1,
+    .clip = 0.5,
+    .ema = {.decay = 0.9},
+    .optim = {.kind = LVNI_OPTIM_ADAMW, .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8}};
 
 static void bits_do_not_depend_on_ranks(void **state)
 {
@@ -168,7 +179,14 @@ static void bits_do_not_depend_on_ranks(void **state)
 static void gradients_become_final_one_by_one(void **state)
 {
     (void)state;
-    world w = {.s = {.cls = &odd_class, .batch_size = 8, .shards = 4, .lanes = 2, .optim = {.lr = 0.1}, .bucket_bytes = 1}, .n = 2, .steps = STEPS};
+    world w = {.s = {.cls = &odd_class,
+                     .batch_size = 8,
+                     .shards = 4,
+                     .lanes = 2,
+                     .optim = {.lr = 0.1},
+                     .bucket_bytes = 1},
+               .n = 2,
+               .steps = STEPS};
     memory_init(&w.data, 32, 0);
     same_as_alone(&w);
     member m[MOST];
@@ -176,7 +194,8 @@ static void gradients_become_final_one_by_one(void **state)
     assert_true(m[0].early + m[1].early > 0);
 }
 
-/* A hundred steps of two ranks with a shard each: every gradient goes to the other and its sum back, in parts; beside that one message. */
+/* A hundred steps of two ranks with a shard each: every gradient goes to the other and its sum
+ * back, in parts; beside that one message. */
 static void a_step_sends_buckets_and_one_message(void **state)
 {
     (void)state;
@@ -201,7 +220,14 @@ static void parameters_without_a_gradient_are_told(void **state)
     char path[] = "/tmp/levin-unused-XXXXXX", text[4096] = "";
     const int fd = mkstemp(path);
     assert_true(fd >= 0);
-    world w = {.s = {.cls = &odd_class, .batch_size = 8, .shards = 4, .lanes = 2, .optim = {.lr = 0.1}, .bucket_bytes = 1}, .n = 2, .steps = STEPS};
+    world w = {.s = {.cls = &odd_class,
+                     .batch_size = 8,
+                     .shards = 4,
+                     .lanes = 2,
+                     .optim = {.lr = 0.1},
+                     .bucket_bytes = 1},
+               .n = 2,
+               .steps = STEPS};
     memory_init(&w.data, 32, 0);
     assert_int_equal(lvni_log_open(path, false), LVN_OK);
     member m[MOST];
@@ -210,7 +236,8 @@ static void parameters_without_a_gradient_are_told(void **state)
     assert_true(read(fd, text, sizeof text - 1) > 0);
     close(fd);
     unlink(path);
-    const char *told = strstr(text, "the loss does not depend on beside.weight, beside.bias, never.weight and 1 more: ");
+    const char *told = strstr(
+        text, "the loss does not depend on beside.weight, beside.bias, never.weight and 1 more: ");
     assert_non_null(told);
     assert_null(told == NULL ? NULL : strstr(told + 1, "the loss does not depend"));
 }
@@ -234,7 +261,8 @@ static void shards_without_samples_are_left_out(void **state)
     same_as_alone(&w);
 }
 
-/* One rank cannot read a sample: it says so, and the others stop with its words instead of waiting. */
+/* One rank cannot read a sample: it says so, and the others stop with its words instead of
+ * waiting. */
 static void a_rank_that_fails_stops_the_others(void **state)
 {
     (void)state;
@@ -260,9 +288,11 @@ static void a_rank_that_fails_stops_the_others(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(bits_do_not_depend_on_ranks), cmocka_unit_test(gradients_become_final_one_by_one),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(bits_do_not_depend_on_ranks),
+                                       cmocka_unit_test(gradients_become_final_one_by_one),
                                        cmocka_unit_test(parameters_without_a_gradient_are_told),
                                        cmocka_unit_test(a_step_sends_buckets_and_one_message),
-                                       cmocka_unit_test(shards_without_samples_are_left_out), cmocka_unit_test(a_rank_that_fails_stops_the_others)};
+                                       cmocka_unit_test(shards_without_samples_are_left_out),
+                                       cmocka_unit_test(a_rank_that_fails_stops_the_others)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,7 +10,8 @@
 #include <string.h>
 #include <xxhash.h>
 
-#ifdef __SANITIZE_THREAD__ /* TSan does not understand the threads of OpenMP: lanes and savers are left */
+#ifdef __SANITIZE_THREAD__ /* TSan does not understand the threads of OpenMP: lanes and savers are \
+                              left */
 enum { CORES = 1 };
 #else
 enum { CORES = 2 };
@@ -22,7 +23,10 @@ static int memory_fields(const lvn_dataset *dataset, lvn_field out[LVN_MAX_FIELD
 {
     const memory *m = (const memory *)(const void *)dataset;
     out[0] = m->side > 0
-                 ? (lvn_field){.name = "image", .dtype = LVN_F32, .ndim = 3, .shape = {m->side, m->side, 3}}
+                 ? (lvn_field){.name = "image",
+                               .dtype = LVN_F32,
+                               .ndim = 3,
+                               .shape = {m->side, m->side, 3}}
                  : (lvn_field){.name = "image", .dtype = LVN_F32, .ndim = 1, .shape = {FEATURES}};
     out[1] = (lvn_field){.name = "label", .dtype = LVN_I64, .ndim = 0};
     return 2;
@@ -35,7 +39,8 @@ static int64_t memory_length(const lvn_dataset *dataset)
 
 static float feature(int64_t sample, int64_t k)
 {
-    const lvni_rng rng = {.key = lvni_rng_make_key(21, lvni_rng_purpose("memory")), .a = (uint32_t)sample};
+    const lvni_rng rng = {.key = lvni_rng_make_key(21, lvni_rng_purpose("memory")),
+                          .a = (uint32_t)sample};
     return (float)lvni_rng_normal(&rng, (uint64_t)k);
 }
 
@@ -46,7 +51,8 @@ void memory_features(int64_t sample, double out[FEATURES])
     }
 }
 
-static lvn_status memory_get(const lvn_dataset *dataset, const lvn_sample_key *key, void *const field[])
+static lvn_status memory_get(const lvn_dataset *dataset, const lvn_sample_key *key,
+                             void *const field[])
 {
     const memory *m = (const memory *)(const void *)dataset;
     const int64_t i = key->sample, n = m->side > 0 ? (int64_t)m->side * m->side * 3 : FEATURES;
@@ -71,8 +77,9 @@ void memory_init(memory *m, int64_t n, int side)
 {
     static const char *const names[CLASSES] = {"a", "b", "c"};
     assert_true(n <= MEMORY_MAX);
-    *m = (memory){
-        .base = {.cls = &memory_class, .n_classes = CLASSES, .class_names = names}, .n = n, .side = side};
+    *m = (memory){.base = {.cls = &memory_class, .n_classes = CLASSES, .class_names = names},
+                  .n = n,
+                  .side = side};
 }
 
 /* ---- the network ---- */
@@ -145,8 +152,11 @@ void bench_start_loader(bench *b)
 
 void bench_open(bench *b, const memory *data, const setting *s)
 {
-    const lvni_zoo_arguments arguments = {.image_size = data->side, .n_classes = CLASSES, .dropout = 0.2};
-    must((s->sync ? lvni_model_build_sync : lvni_model_build)(s->cls == NULL ? &softmax_regression : s->cls, &arguments, 4, &b->model), "model");
+    const lvni_zoo_arguments arguments = {
+        .image_size = data->side, .n_classes = CLASSES, .dropout = 0.2};
+    must((s->sync ? lvni_model_build_sync : lvni_model_build)(
+             s->cls == NULL ? &softmax_regression : s->cls, &arguments, 4, &b->model),
+         "model");
     lvni_trainer_options o = {.model = b->model,
                               .train = &data->base,
                               .optim = s->optim,
@@ -182,7 +192,8 @@ void bench_open(bench *b, const memory *data, const setting *s)
                                     .cores = CORES};
     must(lvni_plan_make(&plan, &o.plan), "plan");
     must(lvni_trainer_create(&o, &b->trainer), "trainer");
-    assert_true(s->comm != NULL || o.plan.lanes_raised || lvni_lanes_count(b->trainer->lanes) == s->lanes);
+    assert_true(s->comm != NULL || o.plan.lanes_raised ||
+                lvni_lanes_count(b->trainer->lanes) == s->lanes);
     if (s->cls == NULL) { /* the others write nothing down, and may run in several threads */
         memset(seen, 0, sizeof seen);
     }

@@ -1,5 +1,5 @@
-/* What the trainer's tests share: a dataset in memory, a network small enough to be worked out in double
- * precision, and a trainer with its loader, ready to step. */
+/* What the trainer's tests share: a dataset in memory, a network small enough to be worked out in
+ * double precision, and a trainer with its loader, ready to step. */
 #ifndef LEVIN_TESTS_TRAINER_SUPPORT_H
 #define LEVIN_TESTS_TRAINER_SUPPORT_H
 
@@ -13,8 +13,8 @@
 
 enum { FEATURES = 6, CLASSES = 3, MEMORY_MAX = 256 };
 
-/* Sample i: standard normal features of the stream i (a vector, or a picture of side x side x 3), label i %
- * CLASSES. */
+/* Sample i: standard normal features of the stream i (a vector, or a picture of side x side x 3),
+ * label i % CLASSES. */
 typedef struct memory {
     lvn_dataset base; /* first */
     int64_t n;
@@ -41,10 +41,11 @@ typedef struct bench {
 } bench;
 
 typedef struct setting {
-    const lvn_module_class *cls; /* NULL: softmax_regression; else given lvni_zoo_arguments of the dataset */
-    int64_t batch_size;          /* E */
+    /* NULL: softmax_regression; else given lvni_zoo_arguments of the dataset */
+    const lvn_module_class *cls;
+    int64_t batch_size;                /* E */
     int shards, group, lanes, workers; /* group 0: the default of the plan */
-    lvni_optim_options optim; /* kind sgd with lr 0 means sgd with lr 1 */
+    lvni_optim_options optim;          /* kind sgd with lr 0 means sgd with lr 1 */
     lvni_optim_rules rules;
     lvni_ema_options ema;
     lvni_schedule schedule;
@@ -52,7 +53,7 @@ typedef struct setting {
     lvni_precision precision;
     bool skip;
     const char *out;
-    bool sync; /* sync_batchnorm */
+    bool sync;       /* sync_batchnorm */
     lvni_comm *comm; /* one rank of several: `rank` of `devices`; NULL: alone */
     int devices, rank;
     int64_t bucket_bytes;
