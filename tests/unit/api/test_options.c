@@ -204,7 +204,9 @@ static int check_header(const char *path)
     for (const char *with = strstr(text, "_with("); with != NULL;
          with = strstr(with + 1, "_with(")) {
         const char *name = with, *end = strchr(with, ';'), *options = strstr(with, "_options *");
-        if (with[6] == '(' || end == NULL || options == NULL || options > end) {
+        const char *first = with + 6; /* behind the bracket; a macro may go on in the next line */
+        first += strspn(first, " \\\n");
+        if (*first == '(' || end == NULL || options == NULL || options > end) {
             /* a macro; a call without options */
             continue;
         }
