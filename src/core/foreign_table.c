@@ -8,6 +8,10 @@
 #define NO_NEED "leave it out"
 
 const lvni_foreign lvni_foreign_table[] = {
+    /* ---- sections of other configuration files ---- */
+    HINT("trainer|model_params|hparams|training|run_config|fit",
+         "keys stand at the top level: {max_epochs}=3, {optim.lr}=0.001, without this section"),
+
     /* ---- data ---- */
     SAME("data_dir|data_path|data_root|dataset_dir|dataset_path|train_dir|train_data|"
          "dataset|folder|root|images|image_dir", "data"),
