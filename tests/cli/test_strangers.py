@@ -16,7 +16,7 @@ import subprocess
 import threading
 import time
 
-from bad_support import Case, LEVIN, OK, SIGINT, USAGE, WAIT_S, main, read
+from bad_support import Case, LEVIN, OK, SIGINT, SIGTERM, USAGE, WAIT_S, main, read
 from rank_processes import drop_identity, of_process, rank_pid
 from rank_stranger import Client, DENY, FAIL, GET, GREET, MAGIC, REFUSE, frame, run_key, text
 
@@ -177,20 +177,24 @@ class Strangers(Case):
 
     def test_the_run_goes_on(self):
         """With all kinds of them at once, before the rendezvous and later, at 1,024 descriptors."""
-        steps = "max_epochs=20"
-        p = self.begin(f"{self.dir}/quiet", steps)
-        self.assertEqual((p.communicate(timeout=WAIT_S), p.returncode)[1], OK)
-        p = self.begin(f"{self.dir}/loud", steps)
-        port = int(self.rank_0(p, f"{self.dir}/loud")["LEVIN_MASTER_PORT"])
+        self.out = f"{self.dir}/loud"
+        p = self.begin(self.out, "max_epochs=-1", "quiet=true")
+        port = int(self.rank_0(p, self.out)["LEVIN_MASTER_PORT"])
         with Crowd(port, 1100, silent) as idle, Crowd(port, 8, slow), Crowd(
             port, 8, rubbish
         ), Crowd(port, 8, greeter), Crowd(port, 2, visitor) as visits:
+            self.wait_for(lambda: idle.made > 1100 and visits.made > 100, p)
+            here = self.steps()
+            self.wait_for(lambda: self.steps() >= here + 20, p)  # with checkpoints among them
+            p.send_signal(signal.SIGTERM)
             out, err = p.communicate(timeout=WAIT_S)
         told = (out + err).decode()
-        self.assertEqual(p.returncode, OK, told)
-        self.assertEqual(self.hash(f"{self.dir}/loud"), self.hash(f"{self.dir}/quiet"))
-        self.assertGreater(idle.made, 1100)
-        self.assertGreater(visits.made, 100)
+        self.assertEqual(p.returncode, SIGTERM, told)
+        steps = f"max_steps={self.steps() + 4}"
+        for name, words in (("loud", ["resume=true"]), ("quiet", ["max_epochs=-1"])):
+            p = self.begin(f"{self.dir}/{name}", steps, *words)
+            self.assertEqual((p.communicate(timeout=WAIT_S), p.returncode)[1], OK)
+        self.assertEqual(self.hash(self.out), self.hash(f"{self.dir}/quiet"))
         lines = told + self.log(f"{self.dir}/loud")
         self.assertLessEqual(lines.count("refused "), 4, told)
         self.assertRegex(
