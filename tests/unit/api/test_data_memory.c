@@ -118,7 +118,8 @@ static outcome list(const char *unit)
     snprintf(head, sizeof head,
              "levin data index 2\ndata 9000000000000000000 0 %s\nfolder %lld%09ld %llu \n", folder,
              (long long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec, (unsigned long long)st.st_ino);
-    input in = repeat(head, unit, "", 3 * MIB, 0);
+    /* ASan's strict_string_checks walk to the end of the text at every number in it. */
+    input in = repeat(head, unit, "", MEASURED ? 3 * MIB : MIB / 16, 0);
     in.n += (size_t)sprintf(in.bytes + in.n, "end %016llx\n",
                             (unsigned long long)XXH3_64bits(in.bytes, in.n));
     const outcome o = bounded(parse_list, &in, unit);
