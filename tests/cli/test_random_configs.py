@@ -26,7 +26,7 @@ SEED = int(os.environ.get("LEVIN_TEST_SEED", "1"))
 CONFIGS = int(os.environ.get("LEVIN_TEST_CONFIGS", "8"))
 SECONDS = float(os.environ.get("LEVIN_TEST_SECONDS", "0"))
 drop_identity()
-SIM = {"LEVIN_SIM_DEVICES": "8", "LEVIN_SIM_MEMORY": "512MiB"}
+SIM = {"LEVIN_SIM_DEVICES": "8", "LEVIN_SIM_MEMORY": "2GiB"}
 
 
 def draw_data(r):
