@@ -20,6 +20,7 @@ def array(kind, name, values, digits):
 
 def main():
     print(f"/* Made by golden_augment.py with torchvision {torchvision.__version__}. */")
+    print("/* clang-format off */")
     print(f"enum {{ GOLDEN_W = {W}, GOLDEN_H = {H} }};")
     array("uint8_t", "golden_picture", picture, 0)
     planes = torch.from_numpy(picture).permute(2, 0, 1)

@@ -68,6 +68,7 @@ def main(folder):
     vision = torchvision.__version__.split("+")[0]
     print(f"/* Made by golden_evaluation.py with torchvision {vision}, timm {timm.__version__}, "
           f"Pillow {PIL.__version__}. */")
+    print("/* clang-format off */")
     print(SHAPES_HEAD)
     for width, height, shorter, crop, name in shapes():
         crc = zlib.crc32(pixels(noise(width, height), shorter, crop, name).tobytes())

@@ -73,6 +73,7 @@ def main():
                     rows.append((name, *png(kind, depth, interlaced, transparent)))
     rows.append(("jpeg_cmyk", *cmyk()))
     print("/* Made by golden_pictures.py with Pillow", Image.__version__ + ". */")
+    print("/* clang-format off */")
     print(f"enum {{ GOLDEN_W = {W}, GOLDEN_H = {H} }};")
     print("static const struct golden_picture {\n    const char *name;\n    size_t n;\n    const char *file, *rgb;\n} golden_pictures[] = {")
     for name, file, rgb in rows:

@@ -148,6 +148,7 @@ def print_average():
 
 
 print("/* Written by golden.py. */")
+print("/* clang-format off */")
 print("enum { GOLDEN_STEPS = %d, GOLDEN_N = %d, GOLDEN_FACTORS = 16 };" % (STEPS, sum(int(np.prod(s)) for s in SHAPES)))
 print("typedef struct golden_steps {\n    const char *name;\n    lvni_optim_options options;\n    bool no_decay_1d, idle;\n    double w[GOLDEN_N];\n} golden_steps;")
 print("typedef struct golden_schedule {\n    const char *name;\n    lvni_schedule schedule;\n    double factor[GOLDEN_FACTORS];\n} golden_schedule;\n")

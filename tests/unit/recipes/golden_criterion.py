@@ -24,6 +24,7 @@ def weights(text):
 
 
 print("/* Written by golden_criterion.py. */")
+print("/* clang-format off */")
 print("static const int64_t golden_labels[12] = {" + ", ".join(map(str, LABELS)) + "};")
 print("static const struct {\n    const char *weights;\n    const char *smoothing;\n    double loss, gradient[16]; /* of the weights, then the biases */")
 print("} golden[] = {")
