@@ -3,6 +3,7 @@ never 1. And numbers that are none have no sign ("-nan").
 
 usage: test_counts.py LEVIN [names]
 """
+
 import glob
 import os
 import re
@@ -21,11 +22,29 @@ COUNTED = THINGS.replace("ranks|cores|devices|", "cores|")
 NUMBER = re.compile(rf"%(?:l|ll|z|j)?(?:[diu]|\"\s*PRI[diu]64\s*\")(?: [a-z]+)? ({COUNTED})\b")
 
 # Two or more, or a limit.
-NEVER_ONE = ["take turns", "%d devices x %d accumulation", "x %lld accumulation steps",
-             "%d devices cannot share", "cannot be cut into %d shards", "group=%d does not divide %d shards", "a confusion matrix at most %d",
-             "make %lld shards", "an epoch counts to", "%lld samples in steps", "%s %lld x %lld = %lld samples",
-             "names and layouts of PyTorch", "copying a batch of", "%d steps in a row", "of the model's %d tensors",
-             "of these %lld pictures", "none of its %lld pictures", "owns shards %lld-%lld", "snprintf(identity, 96,", "of the %d classes\"", "a rank's message is about"]
+NEVER_ONE = [
+    "take turns",
+    "%d devices x %d accumulation",
+    "x %lld accumulation steps",
+    "%d devices cannot share",
+    "cannot be cut into %d shards",
+    "group=%d does not divide %d shards",
+    "a confusion matrix at most %d",
+    "make %lld shards",
+    "an epoch counts to",
+    "%lld samples in steps",
+    "%s %lld x %lld = %lld samples",
+    "names and layouts of PyTorch",
+    "copying a batch of",
+    "%d steps in a row",
+    "of the model's %d tensors",
+    "of these %lld pictures",
+    "none of its %lld pictures",
+    "owns shards %lld-%lld",
+    "snprintf(identity, 96,",
+    'of the %d classes"',
+    "a rank's message is about",
+]
 
 
 class Sources(unittest.TestCase):
@@ -34,7 +53,13 @@ class Sources(unittest.TestCase):
     def test_counts_are_spelled_by_one_function(self):
         bad = []
         for path in glob.glob(f"{SOURCE}/*/*.c"):
-            if os.path.basename(os.path.dirname(path)) not in ("recipes", "trainer", "plan", "cli", "log"):
+            if os.path.basename(os.path.dirname(path)) not in (
+                "recipes",
+                "trainer",
+                "plan",
+                "cli",
+                "log",
+            ):
                 continue
             with open(path, encoding="utf-8") as f:
                 lines = f.read().splitlines()
@@ -43,12 +68,16 @@ class Sources(unittest.TestCase):
                     bad.append(f"{os.path.basename(path)}:{i + 1}: {line.strip()}")
                 if '== 1 ? "" : "s"' in line:
                     bad.append(f"{os.path.basename(path)}:{i + 1}: use lvni_plural")
-        self.assertEqual(bad, [], "lvni_plural (core/str.h), or, where it is never 1, the list NEVER_ONE above")
+        self.assertEqual(
+            bad, [], "lvni_plural (core/str.h), or, where it is never 1, the list NEVER_ONE above"
+        )
 
 
 class Counts(Case):
     def one(self, *words, code=OK):
-        done = subprocess.run([LEVIN, *words], cwd=self.dir, capture_output=True, text=True, timeout=WAIT_S)
+        done = subprocess.run(
+            [LEVIN, *words], cwd=self.dir, capture_output=True, text=True, timeout=WAIT_S
+        )
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         told = done.stdout + done.stderr
         self.assertEqual(ONE.findall(told), [], told)
@@ -57,22 +86,58 @@ class Counts(Case):
     def test_one_of_everything(self):
         for name in ("train/cat", "train/dog", "val/cat"):
             png(f"{self.dir}/two/{name}/1.png", 20, 18, lambda x, y: (90, 10 * y, 9))
-        words = ["train", "classify", "data=two", "model=mlp", "image_size=16", "batch_size=2", "max_epochs=1", "verbose=true", "shards=1"]
+        words = [
+            "train",
+            "classify",
+            "data=two",
+            "model=mlp",
+            "image_size=16",
+            "batch_size=2",
+            "max_epochs=1",
+            "verbose=true",
+            "shards=1",
+        ]
         self.assertIn("done after 1 step;", self.one(*words, "out=run"))
         self.assertIn("the run: 1 step, 1 epoch\n", self.one("plan", *words))
         self.assertIn("1 epoch is done", self.one("train", "classify", "out=run", "resume=true"))
-        self.assertEqual([line for line in read(f"{self.dir}/run/train.log").decode().splitlines() if ONE.search(line)], [])
-        self.assertIn("1 prediction in", self.one("predict", "model=run", "data=two/val", "output=p.csv"))
+        self.assertEqual(
+            [
+                line
+                for line in read(f"{self.dir}/run/train.log").decode().splitlines()
+                if ONE.search(line)
+            ],
+            [],
+        )
+        self.assertIn(
+            "1 prediction in", self.one("predict", "model=run", "data=two/val", "output=p.csv")
+        )
         self.one("eval", "model=run", "data=two", "split=val")
         self.one("export", "model=run", "output=m.safetensors")
 
     def test_nan_has_no_sign(self):
-        words = ["train", "classify", "data=builtin:shapes", "data.count=60", "model=mlp", "image_size=16", "batch_size=10", "max_epochs=3", "out=run",
-                 "overwrite=true", "optim=sgd", "optim.lr=1e20"]
+        words = [
+            "train",
+            "classify",
+            "data=builtin:shapes",
+            "data.count=60",
+            "model=mlp",
+            "image_size=16",
+            "batch_size=10",
+            "max_epochs=3",
+            "out=run",
+            "overwrite=true",
+            "optim=sgd",
+            "optim.lr=1e20",
+        ]
         for precision in ("32-true", "16-mixed"):
             told = self.one(*words, f"precision={precision}", code=FAILURE)
             self.assertIn(" is nan ", told)
-            self.assertNotIn("-nan", told + read(f"{self.dir}/run/train.log").decode() + read(f"{self.dir}/run/metrics.jsonl").decode())
+            self.assertNotIn(
+                "-nan",
+                told
+                + read(f"{self.dir}/run/train.log").decode()
+                + read(f"{self.dir}/run/metrics.jsonl").decode(),
+            )
 
 
 if __name__ == "__main__":

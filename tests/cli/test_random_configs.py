@@ -10,6 +10,7 @@ usage: test_random_configs.py LEVIN DATA [test names]
   LEVIN_TEST_SECONDS=N    instead: as many as fit
 A failure names its seed and both commands.
 """
+
 import os
 import random
 import shlex
@@ -32,14 +33,24 @@ SIM = {"LEVIN_SIM_DEVICES": "8", "LEVIN_SIM_MEMORY": "2GiB"}
 def draw_data(r):
     if PHOTOS and os.path.isdir(PHOTOS) and r.random() < 0.15:
         return [f"data={PHOTOS}", f"image_size={r.choice([16, 24])}", "val_split=0.6"]
-    return ["data=builtin:shapes", f"data.count={r.randint(40, 200)}", f"data.classes={r.randint(2, 6)}", f"data.seed={r.randint(0, 9)}",
-            f"image_size={r.choice([12, 16, 20])}", f"val_split={r.choice([0, 0.2, 0.35])}"]
+    return [
+        "data=builtin:shapes",
+        f"data.count={r.randint(40, 200)}",
+        f"data.classes={r.randint(2, 6)}",
+        f"data.seed={r.randint(0, 9)}",
+        f"image_size={r.choice([12, 16, 20])}",
+        f"val_split={r.choice([0, 0.2, 0.35])}",
+    ]
 
 
 def draw_optimizer(r):
     name = r.choice(["sgd", "adam", "adamw", "lars"])
-    keys = [f"optim={name}", f"optim.lr={r.choice([1e-3, 1e-2, 0.1]) if name in ('sgd', 'lars') else r.choice([3e-4, 3e-3])}",
-            f"optim.weight_decay={r.choice([0, 1e-4, 0.05])}", f"optim.decay_norm_bias={r.choice(['true', 'false'])}"]
+    keys = [
+        f"optim={name}",
+        f"optim.lr={r.choice([1e-3, 1e-2, 0.1]) if name in ('sgd', 'lars') else r.choice([3e-4, 3e-3])}",
+        f"optim.weight_decay={r.choice([0, 1e-4, 0.05])}",
+        f"optim.decay_norm_bias={r.choice(['true', 'false'])}",
+    ]
     if name == "sgd" and r.random() < 0.5:
         keys += ["optim.momentum=0.8", f"optim.nesterov={r.choice(['true', 'false'])}"]
     schedule = r.choice(["constant", "step", "multistep", "cosine", "linear"])
@@ -72,9 +83,17 @@ def draw_model(r, bf16):
 
 def draw_augmentation(r):
     keys = []
-    for key, values in (("augment.crop", ["true", "false"]), ("augment.hflip", [0, 0.5]), ("augment.brightness", [0.3]), ("augment.hue", [0.1]),
-                        ("augment.grey", [0.2]), ("augment.blur", [0.3]), ("augment.solarize", [0.3]), ("augment.mixup_alpha", [0.4]),
-                        ("augment.cutmix_alpha", [1])):
+    for key, values in (
+        ("augment.crop", ["true", "false"]),
+        ("augment.hflip", [0, 0.5]),
+        ("augment.brightness", [0.3]),
+        ("augment.hue", [0.1]),
+        ("augment.grey", [0.2]),
+        ("augment.blur", [0.3]),
+        ("augment.solarize", [0.3]),
+        ("augment.mixup_alpha", [0.4]),
+        ("augment.cutmix_alpha", [1]),
+    ):
         if r.random() < 0.3:
             keys += [f"{key}={r.choice(values)}"]
     return keys
@@ -82,7 +101,11 @@ def draw_augmentation(r):
 
 def draw_loss(r):
     keys = []
-    for key, values in (("label_smoothing", [0.1]), ("class_weights", ["auto"]), ("sampler", ["balanced"])):
+    for key, values in (
+        ("label_smoothing", [0.1]),
+        ("class_weights", ["auto"]),
+        ("sampler", ["balanced"]),
+    ):
         if r.random() < 0.2:
             keys += [f"{key}={r.choice(values)}"]
     return keys
@@ -92,9 +115,17 @@ def draw_batch(r):
     """Returns keys, number of micro-batches, and the size of a group (0: none)."""
     shards, accumulate = r.randint(1, 8), r.choice([1, 1, 2])
     batch = max(r.randint(4, 24), -(-shards // accumulate))
-    group = r.choice([d for d in range(1, shards + 1) if shards % d == 0]) if r.random() < 0.3 else 0
-    keys = [f"batch_size={batch}", f"accumulate_grad_batches={accumulate}", f"shards={shards}", f"wgrad_threads={r.choice([1, 1, 2])}",
-            f"eval_batch_size={r.randint(3, 40)}", f"drop_last={'true' if r.random() < 0.15 else 'false'}"]
+    group = (
+        r.choice([d for d in range(1, shards + 1) if shards % d == 0]) if r.random() < 0.3 else 0
+    )
+    keys = [
+        f"batch_size={batch}",
+        f"accumulate_grad_batches={accumulate}",
+        f"shards={shards}",
+        f"wgrad_threads={r.choice([1, 1, 2])}",
+        f"eval_batch_size={r.randint(3, 40)}",
+        f"drop_last={'true' if r.random() < 0.15 else 'false'}",
+    ]
     return keys + ([f"group={group}"] if group else []), shards, group
 
 
@@ -102,8 +133,13 @@ def draw_layout(r, shards, group):
     """Groups lie within a rank in this version."""
     ranks = [w for w in range(1, shards + 1) if not group or (shards // group) % w == 0]
     devices = r.choice(ranks)
-    keys = [f"strategy={'single' if devices == 1 else r.choice(['dp', 'ddp'])}", f"devices={devices}", f"accelerator={r.choice(['cpu', 'cpu', 'sim'])}",
-            f"bucket_bytes={r.choice([16384, 65536, 4194304])}", f"num_workers={r.randint(0, 3)}"]
+    keys = [
+        f"strategy={'single' if devices == 1 else r.choice(['dp', 'ddp'])}",
+        f"devices={devices}",
+        f"accelerator={r.choice(['cpu', 'cpu', 'sim'])}",
+        f"bucket_bytes={r.choice([16384, 65536, 4194304])}",
+        f"num_workers={r.randint(0, 3)}",
+    ]
     if r.random() < 0.4:
         keys += [f"lanes={r.randint(1, 4)}"]
     return keys, r.random() < 0.3  # on one core
@@ -112,12 +148,22 @@ def draw_layout(r, shards, group):
 class RandomConfigs(Case):
     def setUp(self):
         super().setUp()
-        _, told = self.levin(["plan", "train", "classify", "data=builtin:shapes", "precision=bf16-mixed"], None)
+        _, told = self.levin(
+            ["plan", "train", "classify", "data=builtin:shapes", "precision=bf16-mixed"], None
+        )
         self.bf16 = "no bf16 products" not in told
 
     def run_on(self, words, one_core):
-        command = [*(["taskset", "-c", "0"] if one_core else []), LEVIN, "train", "classify", *words]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, env=dict(os.environ, **SIM))
+        command = [
+            *(["taskset", "-c", "0"] if one_core else []),
+            LEVIN,
+            "train",
+            "classify",
+            *words,
+        ]
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=WAIT_S, env=dict(os.environ, **SIM)
+        )
         self.assertEqual(done.returncode, OK, f"{shlex.join(command)}\n{done.stderr}")
         return shlex.join(command)
 
@@ -127,12 +173,36 @@ class RandomConfigs(Case):
         model = draw_model(r, self.bf16)
         if group and "model=mlp" not in model:  # which has no batch norm
             model += ["sync_batchnorm=true"]
-        if "model=resnet18" in model:  # batch norm needs more than one value of each channel at its last block
+        if (
+            "model=resnet18" in model
+        ):  # batch norm needs more than one value of each channel at its last block
             model += ["image_size=40"]
-        words = [*draw_data(r), *model, *batch, *draw_optimizer(r), *draw_augmentation(r), *draw_loss(r), f"seed={r.randint(0, 99)}",
-                 f"max_steps={r.randint(3, 8)}", "log_every_n_steps=1", "quiet=true"]
-        ends = {"scheduler=cosine", "scheduler=linear"}.isdisjoint(words)  # else the schedule follows from max_steps
-        first = self.run_on([*words, f"out={self.dir}/one", "overwrite=true", "devices=1", "num_workers=0", "lanes=1"], False)
+        words = [
+            *draw_data(r),
+            *model,
+            *batch,
+            *draw_optimizer(r),
+            *draw_augmentation(r),
+            *draw_loss(r),
+            f"seed={r.randint(0, 99)}",
+            f"max_steps={r.randint(3, 8)}",
+            "log_every_n_steps=1",
+            "quiet=true",
+        ]
+        ends = {"scheduler=cosine", "scheduler=linear"}.isdisjoint(
+            words
+        )  # else the schedule follows from max_steps
+        first = self.run_on(
+            [
+                *words,
+                f"out={self.dir}/one",
+                "overwrite=true",
+                "devices=1",
+                "num_workers=0",
+                "lanes=1",
+            ],
+            False,
+        )
         expected = self.hashes(f"{self.dir}/one"), law_lines(f"{self.dir}/one")
         for _ in range(3):
             keys, one_core = draw_layout(r, shards, group)
@@ -143,7 +213,9 @@ class RandomConfigs(Case):
                 keys, one_core = draw_layout(r, shards, group)
                 here = [*words, *keys, f"out={self.dir}/other"]
             command = self.run_on([*here, "resume=true" if stop else "overwrite=true"], one_core)
-            where = f"seed {seed}{f', stopped after step {stop}' if stop else ''}\n{first}\n{command}"
+            where = (
+                f"seed {seed}{f', stopped after step {stop}' if stop else ''}\n{first}\n{command}"
+            )
             found = self.hashes(f"{self.dir}/other"), law_lines(f"{self.dir}/other")
             self.assertEqual(found[0], expected[0], where)
             self.assertEqual(first_difference(found[1], expected[1]), "", where)
@@ -154,7 +226,10 @@ class RandomConfigs(Case):
         while time.monotonic() < end if SECONDS > 0 else done < CONFIGS:
             self.config(SEED + done)
             done += 1
-        print(f"{done} random configurations from seed {SEED}, {3 * done} layouts, none differed", file=sys.stderr)
+        print(
+            f"{done} random configurations from seed {SEED}, {3 * done} layouts, none differed",
+            file=sys.stderr,
+        )
 
 
 if __name__ == "__main__":

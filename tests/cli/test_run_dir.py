@@ -2,6 +2,7 @@
 
 usage: test_run_dir.py LEVIN [names]
 """
+
 import glob
 import os
 import re
@@ -15,9 +16,17 @@ from rank_processes import drop_identity
 drop_identity()
 README = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../README.md")
 SMALL = ["model=mlp", "image_size=16", "batch_size=6", "accelerator=cpu", "quiet=true"]
-ALWAYS = ["config.yaml", "train.log", "metrics.jsonl", "data.index",
-          "checkpoints/last.safetensors", "checkpoints/best.safetensors", "run_id",
-          "exported_models/exported_last.safetensors", "exported_models/exported_best.safetensors"]
+ALWAYS = [
+    "config.yaml",
+    "train.log",
+    "metrics.jsonl",
+    "data.index",
+    "checkpoints/last.safetensors",
+    "checkpoints/best.safetensors",
+    "run_id",
+    "exported_models/exported_last.safetensors",
+    "exported_models/exported_best.safetensors",
+]
 
 
 def listed():
@@ -32,14 +41,23 @@ def listed():
 
 
 def files(out):
-    return sorted(os.path.relpath(os.path.join(d, name), out) for d, _, names in os.walk(out) for name in names)
+    return sorted(
+        os.path.relpath(os.path.join(d, name), out)
+        for d, _, names in os.walk(out)
+        for name in names
+    )
 
 
 class Listed(Case):
     def rows_of(self, out):
         """The rows that the files belong to; each must have one."""
         rows = listed()
-        found = {name: [row for row in rows if name == row or (row.endswith("/") and name.startswith(row))] for name in files(out)}
+        found = {
+            name: [
+                row for row in rows if name == row or (row.endswith("/") and name.startswith(row))
+            ]
+            for name in files(out)
+        }
         self.assertEqual([name for name, of in found.items() if len(of) != 1], [])
         return {of[0] for of in found.values()}
 
@@ -51,7 +69,10 @@ class Listed(Case):
         rows = listed()
         self.begin(f"data={self.photos}", "max_epochs=2")
         self.assertEqual(self.rows_of(self.out), set(ALWAYS))
-        several = [re.search(r"`(devices=\d|max_restarts=\d)`", text)[1] for text in (rows["logs/"], rows["errors/"], rows["launch_id"])]
+        several = [
+            re.search(r"`(devices=\d|max_restarts=\d)`", text)[1]
+            for text in (rows["logs/"], rows["errors/"], rows["launch_id"])
+        ]
         self.begin(f"data={self.photos}", "max_epochs=2", several[0])
         self.assertEqual(self.rows_of(self.out), {*ALWAYS, "logs/"})
         self.begin(f"data={self.photos}", "max_epochs=2", several[0], several[2])
@@ -61,7 +82,9 @@ class Listed(Case):
     def test_after_a_stop_and_a_failure(self):
         for devices in (1, 3):
             self.out += "s"
-            p = self.start("checkpoint.every_n_steps=1", "val_split=0", f"devices={devices}", "accelerator=cpu")
+            p = self.start(
+                "checkpoint.every_n_steps=1", "val_split=0", f"devices={devices}", "accelerator=cpu"
+            )
             p.send_signal(signal.SIGINT)
             p.communicate(timeout=WAIT_S)
             self.assertEqual(p.returncode, SIGINT)
@@ -70,13 +93,21 @@ class Listed(Case):
             data = f"{self.dir}/late{devices}"
             photos(data, n=12)
             index = f"{self.dir}/index{devices}"
-            self.begin(f"data={data}", f"data.index={index}", "max_epochs=1")  # the pictures are known now, and looked at later
+            self.begin(
+                f"data={data}", f"data.index={index}", "max_epochs=1"
+            )  # the pictures are known now, and looked at later
             for path in glob.glob(f"{data}/*/*.png"):
                 info = os.stat(path)
                 content = read(path)
                 write(path, content[:60] + b"\0" * (len(content) - 60))
                 os.utime(path, ns=(info.st_atime_ns, info.st_mtime_ns))
-            self.begin(f"data={data}", f"data.index={index}", "max_epochs=1", f"devices={devices}", code=FAILURE)
+            self.begin(
+                f"data={data}",
+                f"data.index={index}",
+                "max_epochs=1",
+                f"devices={devices}",
+                code=FAILURE,
+            )
             self.assertLessEqual(self.rows_of(self.out), {*ALWAYS, "logs/", "errors/"})
             self.assertEqual("errors/" in self.rows_of(self.out), devices > 1)
 
@@ -85,7 +116,14 @@ class Elsewhere(Case):
     """Every option that names a file, relative, in one directory; then from another."""
 
     def at(self, cwd, *words, code=OK):
-        done = subprocess.run([LEVIN, *words], cwd=cwd, capture_output=True, text=True, timeout=WAIT_S, stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            [LEVIN, *words],
+            cwd=cwd,
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S,
+            stdin=subprocess.DEVNULL,
+        )
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         self.assertNotIn("from here on", done.stderr)
         return done.stdout + done.stderr
@@ -97,28 +135,74 @@ class Elsewhere(Case):
         os.makedirs(self.home)
         photos(f"{self.home}/photos")
         write(f"{self.home}/classes.txt", b"cat: 1\ndog: 2\n")
-        self.words = ["train", "classify", *SMALL, "data=./photos", "class_weights=classes.txt", f"weights=../{os.path.basename(self.home)}/start.safetensors",
-                      "max_steps=2"]
+        self.words = [
+            "train",
+            "classify",
+            *SMALL,
+            "data=./photos",
+            "class_weights=classes.txt",
+            f"weights=../{os.path.basename(self.home)}/start.safetensors",
+            "max_steps=2",
+        ]
         shutil.copy(self.exported, f"{self.home}/start.safetensors")
         self.at(self.home, *self.words, "out=runs/one")
         self.run_dir = f"{self.home}/runs/one"
 
     def test_paths_are_absolute(self):
         config = read(f"{self.run_dir}/config.yaml").decode()
-        for key, value in (("data", f"{self.home}/photos"), ("class_weights", "[1,2]"), ("weights", f"{self.home}/../home dir/start.safetensors")):
+        for key, value in (
+            ("data", f"{self.home}/photos"),
+            ("class_weights", "[1,2]"),
+            ("weights", f"{self.home}/../home dir/start.safetensors"),
+        ):
             self.assertIn(f'\n{key}: "{value}"\n', config)
         self.assertNotRegex(config, r": \"?\.")
-        self.at(self.home, "train", "classify", *SMALL, "data=builtin:shapes", "data.count=60", "max_steps=1", "out=shapes")
+        self.at(
+            self.home,
+            "train",
+            "classify",
+            *SMALL,
+            "data=builtin:shapes",
+            "data.count=60",
+            "max_steps=1",
+            "out=shapes",
+        )
         config = read(f"{self.home}/shapes/config.yaml").decode()
         self.assertIn('\ndata: "builtin:shapes"\n', config)
 
     def test_from_another_directory(self):
-        self.at(self.away, "train", "classify", "config=../../home dir/runs/one/config.yaml", "out=again", "quiet=true")
-        hashes = [self.at(self.home, "ckpt", "hash", path) for path in (self.run_dir, f"{self.away}/again")]
+        self.at(
+            self.away,
+            "train",
+            "classify",
+            "config=../../home dir/runs/one/config.yaml",
+            "out=again",
+            "quiet=true",
+        )
+        hashes = [
+            self.at(self.home, "ckpt", "hash", path)
+            for path in (self.run_dir, f"{self.away}/again")
+        ]
         self.assertEqual(hashes[0], hashes[1])
-        self.at(self.away, "train", "classify", "out=../../home dir/runs/one", "resume=true", "max_steps=4", "quiet=true")
-        self.at(self.home, *self.words, "out=runs/one", "resume=true", "max_steps=6")  # repeated where it began: no other weights
-        self.at(self.away, "predict", "model=../../home dir/runs/one", "data=../../home dir/photos", "output=p.csv")
+        self.at(
+            self.away,
+            "train",
+            "classify",
+            "out=../../home dir/runs/one",
+            "resume=true",
+            "max_steps=4",
+            "quiet=true",
+        )
+        self.at(
+            self.home, *self.words, "out=runs/one", "resume=true", "max_steps=6"
+        )  # repeated where it began: no other weights
+        self.at(
+            self.away,
+            "predict",
+            "model=../../home dir/runs/one",
+            "data=../../home dir/photos",
+            "output=p.csv",
+        )
         self.assertEqual(read(f"{self.away}/p.csv").count(b"\n"), 13)
         self.at(self.away, "eval", f"model={self.run_dir}", f"data={self.home}/photos", "split=val")
         self.at(self.away, "export", "model=../../home dir/runs/one", "output=m.safetensors")
@@ -141,13 +225,44 @@ class Elsewhere(Case):
         os.rename(self.run_dir, moved)
         self.at(self.away, "predict", f"model={moved}", f"data={self.home}/photos", "output=p.csv")
         self.at(self.away, "eval", f"model={moved}", f"data={self.home}/photos", "split=val")
-        self.at(self.away, "train", "classify", f"out={moved}", "resume=true", "max_steps=4", "quiet=true")
+        self.at(
+            self.away,
+            "train",
+            "classify",
+            f"out={moved}",
+            "resume=true",
+            "max_steps=4",
+            "quiet=true",
+        )
         os.rename(f"{self.home}/photos", f"{self.dir}/photos")
-        told = self.at(self.away, "train", "classify", f"out={moved}", "resume=true", "max_steps=6", "quiet=true", code=64)
+        told = self.at(
+            self.away,
+            "train",
+            "classify",
+            f"out={moved}",
+            "resume=true",
+            "max_steps=6",
+            "quiet=true",
+            code=64,
+        )
         self.assertIn(f"data={self.home}/photos", told)
         self.assertEqual(files(self.away), ["p.csv"])
-        done = subprocess.run([LEVIN, "train", "classify", f"out={moved}", "resume=true", "max_steps=6", "quiet=true", "data=../../photos"], cwd=self.away,
-                              capture_output=True, text=True, timeout=WAIT_S)
+        done = subprocess.run(
+            [
+                LEVIN,
+                "train",
+                "classify",
+                f"out={moved}",
+                "resume=true",
+                "max_steps=6",
+                "quiet=true",
+                "data=../../photos",
+            ],
+            cwd=self.away,
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S,
+        )
         self.assertEqual(done.returncode, OK, done.stderr)
         self.assertEqual(done.stderr.count("data is "), 1, done.stderr)
 

@@ -3,6 +3,7 @@ Ctrl-C, with one device and two. What is on the screen is computed (screen.py): 
 
 usage: test_screen.py LEVIN [names]
 """
+
 import fcntl
 import os
 import random
@@ -19,11 +20,34 @@ from rank_processes import drop_identity
 from screen import Screen
 
 drop_identity()
-SHAPES = ["train", "classify", "data=builtin:shapes", "data.count=600", "model=mlp", "image_size=16", "shards=2", "wgrad_threads=1", "batch_size=4"]
+SHAPES = [
+    "train",
+    "classify",
+    "data=builtin:shapes",
+    "data.count=600",
+    "model=mlp",
+    "image_size=16",
+    "shards=2",
+    "wgrad_threads=1",
+    "batch_size=4",
+]
 PROGRESS = re.compile(r"epoch \d+(/\d+)?  step \d+/\d+")
 DRAWN = re.compile(rb"\r\x1b\[Jepoch \d+(?:/\d+)?  step ([^\r\n]*)\r")
-KINDS = ["^data ", "^model ", "^effective batch ", "^device", r"^\d ranks: ", "^the same bits elsewhere: ", r"^epoch \d+ done at step \d+: train/loss ", "^done after ",
-         r"^\^C$", "^stopping after this step; ", "^stopped: Ctrl-C after step ", "^levin launch: stopped by SIGINT$", "^warning: "]
+KINDS = [
+    "^data ",
+    "^model ",
+    "^effective batch ",
+    "^device",
+    r"^\d ranks: ",
+    "^the same bits elsewhere: ",
+    r"^epoch \d+ done at step \d+: train/loss ",
+    "^done after ",
+    r"^\^C$",
+    "^stopping after this step; ",
+    "^stopped: Ctrl-C after step ",
+    "^levin launch: stopped by SIGINT$",
+    "^warning: ",
+]
 
 
 def set_size(fd, width):
@@ -39,8 +63,15 @@ class Terminal:
         self.screen, self.seen = Screen(width, reflow), b""
         own = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
         pipe = {"out": subprocess.PIPE, "err": subprocess.PIPE}
-        self.p = subprocess.Popen([LEVIN, *words], stdin=slave, stdout=slave if out else pipe["out"], stderr=slave if err else pipe["err"],
-                                  start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0), env={**own, "TERM": "xterm", **env})
+        self.p = subprocess.Popen(
+            [LEVIN, *words],
+            stdin=slave,
+            stdout=slave if out else pipe["out"],
+            stderr=slave if err else pipe["err"],
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            env={**own, "TERM": "xterm", **env},
+        )
         os.close(slave)
 
     def until(self, condition):
@@ -89,7 +120,9 @@ class Screens(Case):
             self.assertIsNone(PROGRESS.search(line), (line, t.seen))
             if not t.screen.reflow:
                 continue  # what such a window has cut off is gone
-            self.assertTrue([kind for kind in KINDS if re.search(kind, line)], (line, t.screen.lines(), t.seen))
+            self.assertTrue(
+                [kind for kind in KINDS if re.search(kind, line)], (line, t.screen.lines(), t.seen)
+            )
             if not line.startswith(("^C", "stopping", "levin launch: ")):
                 self.assertIn(re.sub("^(warning|stopped): ", "", line) + "\n", log, t.seen)
 
@@ -106,7 +139,9 @@ class Screens(Case):
     def test_a_window_that_changes(self):
         """Lines that a narrower window wraps or cuts leave nothing; the next ones are as wide as the window."""
         for reflow, devices in ((True, 1), (False, 1), (True, 2)):
-            t = self.on("max_epochs=-1", f"devices={devices}", "accelerator=cpu", width=120, reflow=reflow)
+            t = self.on(
+                "max_epochs=-1", f"devices={devices}", "accelerator=cpu", width=120, reflow=reflow
+            )
             t.until(lambda: len(t.drawn()) >= 2)
             for width in (50, 30, 90):
                 n = len(t.drawn())
@@ -120,13 +155,22 @@ class Screens(Case):
 
     def test_colours_are_left_out(self):
         """NO_COLOR is about colours, not about the line; a dumb terminal has neither."""
-        write(f"{self.dir}/warned.yaml", b"scheduler: constant\nscheduler.gamma: 0.5\n")  # does nothing
-        for env, coloured, drawn in (({}, True, True), ({"NO_COLOR": ""}, True, True), ({"NO_COLOR": "1"}, False, True),
-                                     ({"TERM": "dumb"}, False, False), ({"TERM": ""}, False, False)):
+        write(
+            f"{self.dir}/warned.yaml", b"scheduler: constant\nscheduler.gamma: 0.5\n"
+        )  # does nothing
+        for env, coloured, drawn in (
+            ({}, True, True),
+            ({"NO_COLOR": ""}, True, True),
+            ({"NO_COLOR": "1"}, False, True),
+            ({"TERM": "dumb"}, False, False),
+            ({"TERM": ""}, False, False),
+        ):
             t = self.on("max_epochs=1", f"config={self.dir}/warned.yaml", **env)
             self.assertEqual(t.finish()[0], OK, t.seen)
             self.is_clean(t)
-            self.assertEqual(len([line for line in t.screen.lines() if line.startswith("warning: ")]), 1)
+            self.assertEqual(
+                len([line for line in t.screen.lines() if line.startswith("warning: ")]), 1
+            )
             self.assertEqual((t.screen.coloured, len(t.drawn()) > 0), (coloured, drawn), t.seen)
 
     def test_redirected(self):
@@ -136,7 +180,9 @@ class Screens(Case):
         self.assertEqual((code, err), (OK, ""))
         self.assertGreater(len(t.drawn()), 0)
         self.assertEqual(t.screen.lines(), [])
-        self.assertEqual([line for line in out.splitlines() if not re.search("|".join(KINDS), line)], [])
+        self.assertEqual(
+            [line for line in out.splitlines() if not re.search("|".join(KINDS), line)], []
+        )
         self.assertIn("epoch 2 done at step 240", out)
         t = self.on("max_epochs=2", err=False)
         code, out, err = t.finish()
@@ -167,7 +213,11 @@ class Screens(Case):
             self.wait_for(lambda: self.steps() > 5, t.p)
             os.write(t.master, b"\x03")
             self.assertEqual(t.finish()[0], SIGINT, t.seen)
-            self.assertEqual(t.screen.lines()[-3:-1], ["^C", "stopping after this step; Ctrl-C again stops at once, without saving"], t.seen)
+            self.assertEqual(
+                t.screen.lines()[-3:-1],
+                ["^C", "stopping after this step; Ctrl-C again stops at once, without saving"],
+                t.seen,
+            )
 
 
 if __name__ == "__main__":
