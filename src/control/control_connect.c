@@ -488,7 +488,9 @@ lvn_status lvni_control_find(const lvni_control_options *options, control_link *
 {
     search s = {.o = options};
     lvn_status status = prepare(&s);
-    status = status == LVN_OK ? look(&s, out) : status;
+    if (status == LVN_OK) {
+        status = look(&s, out);
+    }
     lvni_str_free(&s.file);
     return status;
 }

@@ -175,6 +175,22 @@ static lvn_status write_private(const char *path, const lvni_str *text, bool has
     return LVN_OK;
 }
 
+/* The file with its directories; *made as in lvni_rdzv_guard_begin. */
+static lvn_status put_file(const char *path, const lvni_str *dir, const lvni_str *text, bool keyed,
+                           size_t *made)
+{
+    LVN_TRY(lvni_str_status(text));
+    LVN_TRY(lvni_str_status(dir));
+    *made = dir->len > 0 ? first_missing(dir->data) : 0;
+    lvni_rdzv_guard_begin(path, *made);
+    if (dir->len > 0) {
+        LVN_TRY(lvni_mkdirs(dir->data));
+    }
+    LVN_TRY(write_private(path, text, keyed));
+    lvni_rdzv_guard_written(path);
+    return LVN_OK;
+}
+
 lvn_status lvni_rdzv_file_write(const char *path, int port, int fd, const lvni_token *key,
                                 size_t *made)
 {
@@ -193,17 +209,8 @@ lvn_status lvni_rdzv_file_write(const char *path, int port, int fd, const lvni_t
     if (!put_bound(&s, fd)) {
         put_addresses(&s);
     }
-    lvn_status status = lvni_str_status(&s);
-    status = status == LVN_OK ? lvni_str_status(&dir) : status;
-    *made = status == LVN_OK && dir.len > 0 ? first_missing(dir.data) : 0;
-    if (status == LVN_OK) {
-        lvni_rdzv_guard_begin(path, *made);
-    }
-    status = status == LVN_OK && dir.len > 0 ? lvni_mkdirs(dir.data) : status;
-    status = status == LVN_OK ? write_private(path, &s, key != NULL) : status;
-    if (status == LVN_OK) {
-        lvni_rdzv_guard_written(path);
-    }
+    *made = 0;
+    const lvn_status status = put_file(path, &dir, &s, key != NULL, made);
     lvni_str_free(&s);
     lvni_str_free(&dir);
     return status;

@@ -36,6 +36,13 @@ static void forget_damage(lvni_damage *d)
     d->n = 0;
 }
 
+static lvn_status texts_status(const lvni_damage *d, const lvni_str *out)
+{
+    LVN_TRY(lvni_str_status(&d->first));
+    LVN_TRY(lvni_str_status(&d->names));
+    return lvni_str_status(out);
+}
+
 lvn_status lvni_damage_tell(lvni_damage *d, int64_t of, lvni_str *out)
 {
     if (d->n > 0) {
@@ -43,10 +50,9 @@ lvn_status lvni_damage_tell(lvni_damage *d, int64_t of, lvni_str *out)
                         (long long)of, lvni_plural(of, "", "s"), lvni_str_text(&d->first),
                         lvni_str_text(&d->names), d->n > LVNI_DAMAGE_NAMED ? ", ..." : "");
     }
-    lvn_status s = lvni_str_status(&d->first);
-    s = s == LVN_OK ? lvni_str_status(&d->names) : s;
+    const lvn_status s = texts_status(d, out);
     forget_damage(d);
-    return s == LVN_OK ? lvni_str_status(out) : s;
+    return s;
 }
 
 static void take_stat(const struct stat *st, lvni_header *out)

@@ -49,7 +49,9 @@ static lvn_status put_pictures(lvni_str *out, const char *root, lvni_walk *walk,
 {
     lvni_header *all = lvni_calloc(LVNI_TAG_DATA, (size_t)walk->n, sizeof *all);
     lvn_status s = all == NULL ? LVN_ERR_MEMORY : lvni_walk_add_sizes(walk);
-    s = s == LVN_OK ? lvni_headers_read(root, walk->names, walk->name_at, walk->n, all, d) : s;
+    if (s == LVN_OK) {
+        s = lvni_headers_read(root, walk->names, walk->name_at, walk->n, all, d);
+    }
     for (int64_t i = 0; i < walk->n && s == LVN_OK; i++) {
         const lvni_header *h = &all[i];
         walk->size[i] = (lvni_walk_size){h->bytes, h->width, h->height};
@@ -307,8 +309,9 @@ static lvn_status take_text(lvni_index *x, const char *root, int kind, char *tex
     taking t = {.root = root, .walk = walk, .changed = &x->changed};
     lvn_status s = take_lines(&t, text + strlen(VERSION_LINE), kind, out);
     const lvn_status told = lvni_damage_tell(&t.damage, walk->n, &x->damaged);
-    s = s == LVN_OK ? told : s;
-    s = s == LVN_OK ? lvni_str_status(&x->changed) : s;
+    if (s == LVN_OK) {
+        s = told != LVN_OK ? told : lvni_str_status(&x->changed);
+    }
     if (s != LVN_OK || *out != TAKEN) {
         lvni_walk_free(walk);
         lvni_str_clear(&x->damaged);
@@ -347,16 +350,16 @@ static lvn_status make_index(lvni_index *x, const char *root, int kind, lvni_wal
     lvni_damage damage = {0};
     lvn_status s = make_text(&x->text, root, kind, walk, &damage);
     const lvn_status told = lvni_damage_tell(&damage, walk->n, &x->damaged);
-    s = s == LVN_OK ? told : s;
     if (walk->n_blind > 0) {
         lvni_str_clear(&x->text);
         lvni_str_printf(
             &x->unkept,
             "%s/%s%s leads to no folder and no picture, and it would not show when that changes",
             root, walk->names + walk->blind_at, walk->n_blind > 1 ? " (and others)" : "");
-        s = s == LVN_OK ? lvni_str_status(&x->unkept) : s;
     }
-    return s;
+    LVN_TRY(s);
+    LVN_TRY(told);
+    return lvni_str_status(&x->unkept);
 }
 
 lvn_status lvni_folder_index_open(lvni_index *x, const char *root, int kind,

@@ -203,8 +203,9 @@ static lvn_status list_top(top *t)
         }
     }
     closedir(dir);
-    s = s == LVN_OK ? lvni_str_status(&t->parts) : s;
-    return s == LVN_OK ? lvni_str_status(&t->out->beside) : s;
+    LVN_TRY(s);
+    LVN_TRY(lvni_str_status(&t->parts));
+    return lvni_str_status(&t->out->beside);
 }
 
 static lvn_status refuse(const top *t)
@@ -238,7 +239,9 @@ lvn_status lvni_folder_layout_find(const char *root, lvni_folder_layout *out)
     *out = (lvni_folder_layout){0};
     top t = {.root = root, .out = out};
     lvn_status s = list_top(&t);
-    s = s == LVN_OK ? judge(&t) : s;
+    if (s == LVN_OK) {
+        s = judge(&t);
+    }
     for (int i = 0; i < LVNI_PARTS && !out->parts; i++) { /* a class that is called like a part */
         lvni_free(out->name[i]);
         out->name[i] = NULL;

@@ -173,7 +173,9 @@ static lvn_status scan_folder(lvni_image_scan *scan, lvni_scan_mode mode, lvni_i
                          ? LIST_PARTS
                          : LIST_TRAINING;
     lvn_status status = lvni_folder_index_open(index, scan->root, list, walk_all, &l, &walk);
-    status = status == LVN_OK ? use_walk(scan, kind, as_classes, &walk) : status;
+    if (status == LVN_OK) {
+        status = use_walk(scan, kind, as_classes, &walk);
+    }
     walk.names = scan->names == NULL ? walk.names : NULL; /* the scan's from now on */
     lvni_walk_free(&walk);
     return status;

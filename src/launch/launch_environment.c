@@ -297,17 +297,22 @@ lvn_status lvni_launch_say_wishes(const lvni_launch_options *o, const lvni_rank_
     return LVN_OK;
 }
 
-lvn_status lvni_launch_warn_of_nccl(lvni_run *r)
+static lvn_status warn_of_nccl(lvni_run *r, lvni_variables *v)
 {
     static const lvni_rank_name nobody = {.host = "", .run_id = ""};
+    lvni_variables_copy(v, r->environment);
+    LVN_TRY(lvni_launch_say_wishes(&r->o, &nobody, v));
+    LVN_TRY(lvni_variables_status(v));
+    return lvni_nccl_warn(v->list, &r->notices);
+}
+
+lvn_status lvni_launch_warn_of_nccl(lvni_run *r)
+{
     if (strcmp(r->o.accelerator, "cpu") == 0 || strcmp(r->o.accelerator, "sim") == 0) {
         return LVN_OK;
     }
     lvni_variables v = {0};
-    lvni_variables_copy(&v, r->environment);
-    lvn_status s = lvni_launch_say_wishes(&r->o, &nobody, &v);
-    s = s == LVN_OK ? lvni_variables_status(&v) : s;
-    s = s == LVN_OK ? lvni_nccl_warn(v.list, &r->notices) : s;
+    const lvn_status s = warn_of_nccl(r, &v);
     lvni_variables_free(&v);
     return s;
 }
