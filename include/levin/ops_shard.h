@@ -1,7 +1,7 @@
 /* Values of other shards: losses and layers that look beyond the samples of their own shard.
  * Rules for all ops, scopes and gradients: ops.h.
  *
- * A step's samples are cut into shards (docs/law.md), and `group` consecutive shards may see each
+ * A step's samples are cut into shards (docs/reproducibility.md), and `group` consecutive shards may see each
  * other's values. A module that uses these ops says so in its build() with lvn_builder_couple():
  * the shards of a group then run at once, wherever they are, and wait for each other in every such
  * op. So all of them must make the same calls in the same order. Shards without samples take no

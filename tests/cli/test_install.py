@@ -60,7 +60,7 @@ class Install(unittest.TestCase):
     def test_what_is_there(self):
         for name in ("bin/levin", "lib/liblevin.a", "lib/liblevin.so", "include/levin/levin.h", "lib/pkgconfig/levin.pc",
                      "lib/cmake/levin/levinConfig.cmake", "share/man/man1/levin.1", "share/doc/levin/LICENSE",
-                     "share/doc/levin/docs/law.md"):
+                     "share/doc/levin/docs/reproducibility.md"):
             self.assertTrue((self.root / name).is_file(), name)
         headers = {path.name for path in (SOURCE / "include/levin").iterdir()}
         self.assertEqual({path.name for path in (self.root / "include/levin").iterdir()}, headers)
