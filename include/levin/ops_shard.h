@@ -1,11 +1,12 @@
 /* Values of other shards: losses and layers that look beyond the samples of their own shard.
  * Rules for all ops, scopes and gradients: ops.h.
  *
- * A step's samples are cut into shards (docs/reproducibility.md), and `group` consecutive shards may see each
- * other's values. A module that uses these ops says so in its build() with lvn_builder_couple():
- * the shards of a group then run at once, wherever they are, and wait for each other in every such
- * op. So all of them must make the same calls in the same order. Shards without samples take no
- * part. In evaluation, and outside of a trainer, a shard is alone: the result is x itself. */
+ * A step's samples are cut into shards (docs/reproducibility.md), and `group` consecutive shards
+ * may see each other's values. A module that uses these ops says so in its build() with
+ * lvn_builder_couple(): the shards of a group then run at once, wherever they are, and wait for
+ * each other in every such op. So all of them must make the same calls in the same order. Shards
+ * without samples take no part. In evaluation, and outside of a trainer, a shard is alone: the
+ * result is x itself. */
 #ifndef LEVIN_OPS_SHARD_H
 #define LEVIN_OPS_SHARD_H
 
