@@ -84,7 +84,7 @@ class Readme(unittest.TestCase):
         self.assertIn("epoch 40 done at step 40", self.output["resume"])
 
     def test_the_hashes_are_equal(self):
-        for block in ("law", "devices"):
+        for block in ("reproducible", "devices"):
             lines = [line for line in self.output[block].splitlines() if line.startswith(("weights ", "state "))]
             self.assertEqual(len(lines), 4, block)
             self.assertEqual(lines[:2], lines[2:], block)
