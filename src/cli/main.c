@@ -3,9 +3,9 @@
 #include "cli/cli.h"
 #include "core/escape.h"
 #include "core/exit_code.h"
+#include "core/signals.h"
 #include "kernels/kernels.h"
 #include "tensor/ctx.h"
-#include "trainer/trainer.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -50,7 +50,7 @@ static int run(const lvni_command *c, int argc, char **argv)
         return code;
     }
     if (c->trains) {
-        lvni_stop_defer();
+        lvni_core_signals_defer();
     }
     if (c->computes) {
         lvni_thread_set_ftz();

@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -32,29 +31,9 @@ static struct logger {
     char status[STATUS];
 } logger = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1, .report_fd = STDERR_FILENO};
 
-/* Read in signal handlers, hence apart. -1: no status line on the screen. */
-static volatile sig_atomic_t status_fd = -1;
-
 static const char *const names[] = {"DEBUG", "INFO", "INFO", "WARNING", "ERROR"};
 static const char *const screen_prefixes[] = {"", "", "", "warning: ", "error: "};
 static const char *const colours[] = {"", "", "", "\033[33m", "\033[31m"}; /* yellow, red */
-
-/* To a screen or pipe. A reader that went away is no reason to stop training, so failures end the
- * attempt silently. */
-static void put(int fd, const char *text, size_t n)
-{
-    while (n > 0) {
-        const ssize_t done = write(fd, text, n);
-        if (done < 0 && errno == EINTR) {
-            continue;
-        }
-        if (done <= 0) {
-            return;
-        }
-        text += done;
-        n -= (size_t)done;
-    }
-}
 
 /* One system call when all goes well: a line of a signal handler comes before or behind it. */
 static void put_parts(int fd, struct iovec *part, int n)
@@ -69,7 +48,7 @@ static void put_parts(int fd, struct iovec *part, int n)
     } while (done < 0 && errno == EINTR);
     for (int i = 0; done >= 0 && (size_t)done < left && i < n; i++) {
         const size_t skip = (size_t)done < part[i].iov_len ? (size_t)done : part[i].iov_len;
-        put(fd, (const char *)part[i].iov_base + skip, part[i].iov_len - skip);
+        lvni_core_terminal_put(fd, (const char *)part[i].iov_base + skip, part[i].iov_len - skip);
         done -= (ssize_t)skip;
         left -= part[i].iov_len;
     }
@@ -81,21 +60,20 @@ static struct iovec part_of(const char *text)
 }
 
 /* As much as fits: the window may be narrower by now. */
-static struct iovec status_part(void)
+static struct iovec status_part(int fd)
 {
     struct winsize size;
     struct iovec part = part_of(logger.status);
-    if (ioctl(status_fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 &&
-        part.iov_len >= size.ws_col) {
+    if (ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 && part.iov_len >= size.ws_col) {
         part.iov_len = size.ws_col - 1u;
     }
     return part;
 }
 
-static void put_status(void)
+static void put_status(int fd)
 {
-    struct iovec part[] = {part_of(LVNI_TERMINAL_ERASE), status_part(), part_of("\r")};
-    put_parts(status_fd, part, 3);
+    struct iovec part[] = {part_of(LVNI_TERMINAL_ERASE), status_part(fd), part_of("\r")};
+    put_parts(fd, part, 3);
 }
 
 static void forget_kept(void)
@@ -123,12 +101,13 @@ void lvni_log_keep(void)
 /* Whole lines: above the status line where that is on the same terminal. */
 static void put_line(int fd, const char *colour, const char *text, size_t n)
 {
+    const int status_fd = lvni_core_terminal_status_fd();
     const bool above = status_fd >= 0 && lvni_terminal_same(status_fd, fd);
     struct iovec part[] = {part_of(above ? LVNI_TERMINAL_ERASE : ""),
                            part_of(colour),
                            {.iov_base = (void *)(uintptr_t)text, .iov_len = n},
                            part_of(colour[0] != '\0' ? "\033[0m" : ""),
-                           above ? status_part() : part_of(""),
+                           above ? status_part(status_fd) : part_of(""),
                            part_of(above ? "\r" : "")};
     put_parts(fd, part, 6);
 }
@@ -306,34 +285,18 @@ void lvni_log_status_line(int fd, const char *text)
 {
     pthread_mutex_lock(&logger.lock);
     snprintf(logger.status, sizeof logger.status, "%s", text);
-    status_fd = fd;
-    put_status();
+    lvni_core_terminal_set_status_fd(fd);
+    put_status(fd);
     pthread_mutex_unlock(&logger.lock);
 }
 
 void lvni_log_status_end(void)
 {
     pthread_mutex_lock(&logger.lock);
-    if (status_fd >= 0) {
-        put(status_fd, LVNI_TERMINAL_ERASE, strlen(LVNI_TERMINAL_ERASE));
-        status_fd = -1;
+    const int fd = lvni_core_terminal_status_fd();
+    if (fd >= 0) {
+        lvni_core_terminal_put(fd, LVNI_TERMINAL_ERASE, strlen(LVNI_TERMINAL_ERASE));
+        lvni_core_terminal_set_status_fd(-1);
     }
     pthread_mutex_unlock(&logger.lock);
-}
-
-void lvni_log_from_signal(bool keyboard, const char *text)
-{
-    static const char own_line[] = LVNI_TERMINAL_ERASE "^C\n";
-    const int line_fd = status_fd;
-    const int screen = line_fd >= 0                 ? line_fd
-                       : isatty(STDERR_FILENO) == 1 ? STDERR_FILENO
-                       : isatty(STDOUT_FILENO) == 1 ? STDOUT_FILENO
-                                                    : -1;
-    if (line_fd >= 0) {
-        put(screen, keyboard ? own_line : LVNI_TERMINAL_ERASE,
-            keyboard ? sizeof own_line - 1 : strlen(LVNI_TERMINAL_ERASE));
-    } else if (keyboard && screen >= 0) {
-        put(screen, "\n", 1);
-    }
-    put(STDERR_FILENO, text, strlen(text));
 }

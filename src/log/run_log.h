@@ -44,9 +44,4 @@ void lvni_log_file_line(lvni_log_level level, const char *fmt, ...) LVN_PRINTF(2
 void lvni_log_status_line(int fd, const char *text);
 void lvni_log_status_end(void); /* erases it */
 
-/* From a signal handler: the text to standard error. keyboard: the terminal sent the signal, so it
- * has printed ^C where the cursor was: that gets a line of its own, and what stood there is
- * erased. */
-void lvni_log_from_signal(bool keyboard, const char *text);
-
 #endif

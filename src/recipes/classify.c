@@ -2,6 +2,7 @@
 #include "recipes/classify.h"
 
 #include "core/alloc.h"
+#include "core/signals.h"
 #include "log/run_log.h"
 #include "recipes/fit.h"
 #include "recipes/image_data.h"
@@ -9,7 +10,6 @@
 #include "recipes/mix.h"
 #include "recipes/optim_options.h"
 #include "recipes/train_options.h"
-#include "trainer/trainer.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -192,7 +192,7 @@ static lvn_status run(int n, const char *const *words, fit_function fit)
 
 lvn_status lvni_classify_train(int n, const char *const *words)
 {
-    lvni_stop_install_early();
+    lvni_core_signals_install_early();
     lvni_log_set_report(STDOUT_FILENO);
     lvni_log_keep();
     const lvn_status s = run(n, words, lvni_fit);

@@ -1,4 +1,5 @@
 /* A training command on all ranks of this process (fit.h). */
+#include "core/signals.h"
 #include "log/run_log.h"
 #include "recipes/accelerator.h"
 #include "recipes/fit_impl.h"
@@ -79,7 +80,7 @@ lvn_status lvni_fit(const lvni_fit_request *request)
                          (long long)f.saved_step);
     }
     if (request->ranks->process == NULL) { /* else its way out is not over: lvni_ranks_close */
-        lvni_stop_remove();
+        lvni_core_signals_remove();
     }
     return s;
 }

@@ -2,6 +2,7 @@
  * recipes. */
 #include "core/escape.h"
 #include "core/exit_code.h"
+#include "core/signals.h"
 #include "kernels/kernels.h"
 #include "log/run_log.h"
 #include "recipes/fit.h"
@@ -62,7 +63,7 @@ lvn_status lvn_job_train(const lvn_job *job, int n_words, const char *const *wor
     const unsigned before = lvni_fp_enter(LVNI_FP_FLUSH);
     const lvn_status s = train(job, n_words, words);
     lvni_fp_leave(before);
-    lvni_stop_remove();
+    lvni_core_signals_remove();
     lvni_log_close();
     lvni_log_set_report(STDERR_FILENO);
     lvn_dataset_destroy(job->train);
@@ -81,7 +82,7 @@ int lvn_main(int argc, char **argv, const lvn_job *job)
         lvn_dataset_destroy(job->val);
         return LVNI_EXIT_OK;
     }
-    lvni_stop_defer();
+    lvni_core_signals_defer();
     lvni_cpu_clean_environment(argv);
     if (job->val == NULL && lvn_last_error()->code != LVN_OK) {
         /* LVN_IMAGE_FOLDER in the job failed: not a job without validation */
@@ -90,6 +91,6 @@ int lvn_main(int argc, char **argv, const lvn_job *job)
     }
     /* the program is this job alone; who calls lvn_job_train keeps handlers of their own until the
      * run begins */
-    lvni_stop_install_early();
+    lvni_core_signals_install_early();
     return lvni_report_status(lvn_job_train(job, argc - 1, (const char *const *)argv + 1));
 }

@@ -100,7 +100,7 @@ lvn_status lvni_rank_start(const lvni_config *c, const lvni_ranks_command *comma
         setenv("LEVIN_MADE_DIR", claimed, 1);
         setenv("LEVIN_OUT_CHOSEN", "1", 1); /* rank 0 says where that is */
     }
-    /* signals wait (lvni_stop_hand_over), which must not in the ranks */
+    /* signals wait (lvni_core_signals_hand_over), which must not in the ranks */
     setenv("LEVIN_HANDED_OVER", "1", 1);
     return lvni_launch_self(n_options, options, n, words, environ);
 }

@@ -4,6 +4,7 @@
 #include "core/alloc.h"
 #include "core/error_record.h"
 #include "core/host_name.h"
+#include "core/signals.h"
 #include "launch/env_vars.h"
 #include "launch/launch.h"
 #include "launch/run_mode.h"
@@ -17,7 +18,6 @@
 #include "recipes/report_error.h"
 #include "recipes/run_dir.h"
 #include "recipes/train_options.h"
-#include "trainer/trainer.h"
 
 #include <errno.h>
 #include <levin/device.h>
@@ -370,7 +370,7 @@ static lvn_status open_alone(const lvni_config *c, const wish *w, const lvni_ran
             ? lvni_run_dir_claim(command->recipe, &dir, &made)
             : s;
     if (s == LVN_OK && starts) {
-        lvni_stop_hand_over();
+        lvni_core_signals_hand_over();
     }
     s = s != LVN_OK ? s : starts ? lvni_rank_start(c, command, dir, made) : open_threads(w, out);
     if (made > 0) { /* still here: no rank was started */
@@ -402,7 +402,7 @@ lvn_status lvni_ranks_close(lvni_ranks *ranks, lvn_status status)
 {
     lvn_status s = status;
     if (ranks->process != NULL) {
-        lvni_stop_hold(); /* the launcher ends all ranks when the first has failed */
+        lvni_core_signals_hold(); /* the launcher ends all ranks when the first has failed */
         s = lvni_rank_process_leave(ranks->process, status); /* the communicator goes with it */
     } else {
         for (int i = 0; i < ranks->n; i++) {

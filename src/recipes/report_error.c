@@ -4,6 +4,7 @@
 #include "core/error_record.h"
 #include "core/escape.h"
 #include "core/exit_code.h"
+#include "core/signals.h"
 #include "log/run_log.h"
 #include "trainer/trainer.h"
 
@@ -52,7 +53,7 @@ int lvni_report_status(lvn_status status)
     if (status == LVN_OK) {
         return LVNI_EXIT_OK;
     }
-    lvni_stop_hold(); /* the message and the record are written to their end */
+    lvni_core_signals_hold(); /* the message and the record are written to their end */
     const lvn_error *e = lvn_last_error();
     /* rank 0 tells it */
     const bool elsewhere = own_rank > 0 && (status == LVN_ERR_PEER || status == LVN_ERR_CANCELLED);

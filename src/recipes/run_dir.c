@@ -2,12 +2,12 @@
 #include "recipes/run_dir.h"
 
 #include "core/alloc.h"
+#include "core/signals.h"
 #include "core/vfs.h"
 #include "launch/env_vars.h"
 #include "launch/launch.h"
 #include "log/run_log.h"
 #include "recipes/image_source.h"
-#include "trainer/trainer.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -119,7 +119,8 @@ static const char numbered[] = "out";
 lvn_status lvni_run_dir_claim(const char *recipe, char **path, size_t *made)
 {
     bool parent_made = false;
-    lvni_stop_hand_over(); /* a signal that ends this process would leave the directory behind */
+    lvni_core_signals_hand_over(); /* a signal that ends this process would leave the directory
+                                      behind */
     for (int i = 1;;) {
         lvni_str s = {0};
         lvni_str_printf(&s, "%s/%s-%d", numbered, recipe, i);

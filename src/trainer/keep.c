@@ -1,6 +1,7 @@
 /* What a run leaves behind: checkpoints between steps, the best epoch, and where it can go on after
  * a signal or an error. Called by the loop (loop.c). */
 #include "core/alloc.h"
+#include "core/signals.h"
 #include "core/str.h"
 #include "kernels/flat.h"
 #include "log/run_log.h"
@@ -103,7 +104,7 @@ static lvn_status save_now(lvni_trainer *t, bool started)
 /* A signal asked for the end: save, and say where the run can go on. */
 lvn_status lvni_loop_stop(lvni_trainer *t, int signal_number, bool saved)
 {
-    const char *name = lvni_stop_name(signal_number);
+    const char *name = lvni_core_signal_name(signal_number);
     lvni_stop_note(signal_number);
     lvn_status s = save_now(t, saved);
     if (t->o.comm != NULL) {

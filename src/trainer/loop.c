@@ -1,5 +1,6 @@
 /* The training loop: steps, and what happens between them. How a run is kept and stopped is in
  * keep.c, validation in validate.c. */
+#include "core/signals.h"
 #include "log/run_log.h"
 #include "trainer/loop_impl.h"
 
@@ -67,7 +68,7 @@ static lvn_status end_epoch(lvni_trainer *t)
 /* Rank 0 alone writes checkpoints; the launcher passes the signal on to all. */
 static bool was_asked_to_save(const lvni_trainer *t)
 {
-    if (t->o.plan.rank != 0 || !lvni_stop_take_save()) {
+    if (t->o.plan.rank != 0 || !lvni_core_signals_take_save()) {
         return false;
     }
     lvni_log_line(LVNI_LOG_INFO, "SIGUSR2: a checkpoint of step %lld (epoch %lld)",

@@ -11,6 +11,7 @@
  *   loop.c      epochs: steps, reports, validation, checkpoints, stopping
  *   keep.c      checkpoints, the best epoch, stopping; validate.c: validation after an epoch
  *   evaluate.c  validation and prediction in fixed chunks
+ *   stop.c      the signal that stops all ranks
  *   save.c      writing checkpoints and exported models beside the training
  *   state.c     what a checkpoint holds; epoch_sums.c: the epoch's metric sums as text
  *   memory.c    what a run would take (memory.h)
@@ -209,31 +210,10 @@ typedef lvn_status (*lvni_predict_row)(void *user, int64_t sample, const float *
 lvn_status lvni_predict(const lvni_model *model, lvni_loader *loader, lvni_lanes *lanes,
                         lvni_comm *comm, lvni_predict_row row, void *user);
 
-/* Signals that ask for a stop (SIGINT, SIGTERM, SIGHUP unless it is ignored (nohup), SIGUSR1):
- * noted, looked at between steps. A second SIGINT ends the process at once; the first says so.
- * SIGUSR2 asks for a checkpoint and no stop. */
-void lvni_stop_install(void);
-/* Before there is a run directory: SIGINT, SIGTERM and SIGHUP end the process at once, with their
- * exit codes; SIGUSR1, whose exit code promises a checkpoint, is noted for lvni_stop_install, which
- * takes over when the first file is about to be written. */
-void lvni_stop_install_early(void);
-/* As soon as a process knows that it will train: SIGUSR1 and SIGUSR2, which ask for a checkpoint
- * and would end it now, wait for lvni_stop_install_early, also where another program is executed in
- * between; and they come to nothing after lvni_stop_remove. */
-void lvni_stop_defer(void);
-/* Before this process becomes the launcher of its ranks: they wait again, and those that have come
- * come again; SIGINT, SIGTERM and SIGHUP wait for the launcher, too, which knows what is to be
- * removed. Nothing after lvni_stop_install, and where no handlers are. */
-void lvni_stop_hand_over(void);
-/* the handlers from before are back; the signal stays noted until the next install */
-void lvni_stop_remove(void);
-/* A rank that is leaving says why, and writes its error record, though whoever ends the run sends
- * it a signal meanwhile. */
-void lvni_stop_hold(void);
-int lvni_stop_signal(void);     /* 0: none */
-bool lvni_stop_take_save(void); /* SIGUSR2 came since the last call */
+/* stop.c: the signal that stops the run (core/signals.h); several ranks agree on one. */
+void lvni_stop_install(void); /* handlers, and nothing agreed yet */
+int lvni_stop_signal(void);   /* the agreed one, else this process's own; 0: none */
 /* the ranks agreed to stop for it: from now on that is the one; 0: nothing */
 void lvni_stop_note(int signal_number);
-const char *lvni_stop_name(int signal_number); /* "Ctrl-C", "SIGTERM", ... */
 
 #endif

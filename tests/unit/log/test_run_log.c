@@ -2,6 +2,7 @@
  * the run. */
 #include "log_support.h"
 
+#include "core/terminal.h"
 #include "log/run_log.h"
 
 #include <ctype.h>
@@ -143,7 +144,7 @@ static void messages_appear_above_the_status_line(void **state)
     lvni_log_status_end();
     lvni_log_line(LVNI_LOG_INFO, "done");
     lvni_log_status_line(STDERR_FILENO, "x");
-    lvni_log_from_signal(true, "stopping\n");
+    lvni_core_terminal_print_from_signal(true, "stopping\n");
     lvni_log_status_end();
     lvni_log_status_end();
     assert_string_equal(restore_fd(STDERR_FILENO, saved),

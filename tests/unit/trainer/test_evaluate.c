@@ -2,6 +2,7 @@
  * number of lanes. */
 #include "trainer_support.h"
 
+#include "core/signals.h"
 #include "dist/transport.h"
 #include "kernels/kernels.h"
 
@@ -343,7 +344,7 @@ static void signal_stops_all_ranks(void **state)
     }
     assert_int_equal(r->n, 0);
     lvni_stop_install(); /* forgets the signal */
-    lvni_stop_remove();
+    lvni_core_signals_remove();
     test_free(r);
 }
 
@@ -384,7 +385,7 @@ static void signal_behind_the_exchange_stops_no_single_rank(void **state)
     /* all hear of it */
     assert_int_equal(lvni_evaluate(m, loader, lanes, comm, &result), LVN_ERR_CANCELLED);
     lvni_stop_install(); /* forgets the signal */
-    lvni_stop_remove();
+    lvni_core_signals_remove();
     comm->ops = real;
     lvni_comm_destroy(comm);
     lvni_lanes_destroy(lanes);

@@ -2,6 +2,7 @@
  * checkpoint is for. */
 #include "trainer_support.h"
 
+#include "core/signals.h"
 #include "core/str.h"
 #include "kernels/kernels.h"
 #include "log/run_log.h"
@@ -167,7 +168,7 @@ static void stop_signal_ends_a_long_validation(void **state)
     stop_at_first = false;
     lvni_stop_install(); /* forgets the signal */
     finish(&data, &val.base);
-    lvni_stop_remove();
+    lvni_core_signals_remove();
 }
 
 /* Threads that decode for a validation far away would take time from training. */

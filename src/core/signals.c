@@ -1,0 +1,187 @@
+/* Handlers of signals (signals.h). */
+#include "core/signals.h"
+
+#include "core/exit_code.h"
+#include "core/terminal.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+/* `levin train ... | head`: a reader that went away is no reason to stop training, hence
+ * SIGPIPE. */
+static const int taken[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE};
+enum { TAKEN = sizeof taken / sizeof *taken };
+
+static volatile sig_atomic_t early, save_asked;
+static _Atomic int asked; /* exchanged: two signals may be handled at once, by two threads */
+static struct sigaction before[TAKEN];
+static bool installed;
+static bool deferring; /* this process trains, and does nothing else */
+
+const char *lvni_core_signal_name(int signal_number)
+{
+    return signal_number == SIGINT    ? "Ctrl-C"
+           : signal_number == SIGTERM ? "SIGTERM"
+           : signal_number == SIGHUP  ? "SIGHUP"
+                                      : "SIGUSR1";
+}
+
+/* Nothing is there yet that a stop could harm, and what goes on (a long list of files, a long
+ * download of weights) is not worth waiting for. */
+static void leave(int signal_number, bool keyboard)
+{
+    lvni_core_terminal_print_from_signal(keyboard, "stopped: ");
+    lvni_core_terminal_print_from_signal(false, lvni_core_signal_name(signal_number));
+    lvni_core_terminal_print_from_signal(false, " before the first step: nothing was written\n");
+    _exit(lvni_exit_of_signal(signal_number));
+}
+
+static void note(int signal_number, siginfo_t *info, void *context)
+{
+    (void)context;
+    const bool keyboard = info->si_code == SI_KERNEL; /* else kill(), or a launcher */
+    if (signal_number == SIGUSR2) {
+        save_asked = 1;
+        return;
+    }
+    if (early && signal_number != SIGUSR1) {
+        leave(signal_number, keyboard);
+    }
+    if (atomic_exchange(&asked, signal_number) == SIGINT && signal_number == SIGINT) {
+        struct sigaction standard;
+        memset(&standard, 0, sizeof standard);
+        standard.sa_handler = SIG_DFL;
+        sigaction(SIGINT, &standard, NULL);
+        lvni_core_terminal_print_from_signal(
+            keyboard, "stopped at once: what came after the last checkpoint is lost\n");
+        raise(SIGINT);
+    } else if (signal_number == SIGINT) {
+        lvni_core_terminal_print_from_signal(
+            keyboard, "stopping after this step; Ctrl-C again stops at once, without saving\n");
+    }
+}
+
+static void install(void)
+{
+    struct sigaction action;
+    if (installed) {
+        return;
+    }
+    memset(&action, 0, sizeof action);
+    for (int i = 0; i < TAKEN; i++) {
+        action.sa_flags = SA_RESTART;
+        if (taken[i] == SIGPIPE) {
+            action.sa_handler = SIG_IGN;
+        } else {
+            action.sa_flags |= SA_SIGINFO;
+            action.sa_sigaction = note;
+        }
+        sigaction(taken[i], &action, &before[i]);
+        if (taken[i] == SIGHUP && before[i].sa_handler == SIG_IGN) {
+            sigaction(SIGHUP, &before[i], NULL); /* nohup: the run is to outlive its terminal */
+        }
+    }
+    installed = true;
+}
+
+static sigset_t deferred(void)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR1);
+    sigaddset(&set, SIGUSR2);
+    return set;
+}
+
+void lvni_core_signals_defer(void)
+{
+    const sigset_t set = deferred();
+    deferring = true;
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+}
+
+void lvni_core_signals_install_early(void)
+{
+    const sigset_t set = deferred();
+    asked = 0;
+    save_asked = 0;
+    early = 1;
+    install();
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+}
+
+/* Those that end the process, but for one that is ignored (nohup): blocked it would come all the
+ * same. */
+static void hold_ends(void)
+{
+    static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
+    sigset_t set;
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        struct sigaction now;
+        if (sigaction(ends[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN) {
+            sigaddset(&set, ends[i]);
+        }
+    }
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+}
+
+void lvni_core_signals_hand_over(void)
+{
+    if (!installed || !early) {
+        return;
+    }
+    lvni_core_signals_defer();
+    hold_ends();
+    if (asked == SIGUSR1) {
+        kill(getpid(), SIGUSR1);
+    }
+    if (save_asked) {
+        kill(getpid(), SIGUSR2);
+    }
+}
+
+void lvni_core_signals_install(void)
+{
+    if (!early) {
+        asked = 0; /* never read and written back: a signal that comes in between would be lost */
+        save_asked = 0;
+    }
+    early = 0;
+    install();
+}
+
+void lvni_core_signals_hold(void)
+{
+    early = 0;
+    install();
+}
+
+void lvni_core_signals_remove(void)
+{
+    for (int i = 0; installed && i < TAKEN; i++) {
+        if (deferring && (taken[i] == SIGUSR1 || taken[i] == SIGUSR2)) {
+            /* there is nothing left to save, which is no reason to end of it */
+            signal(taken[i], SIG_IGN);
+        } else {
+            sigaction(taken[i], &before[i], NULL);
+        }
+    }
+    installed = false;
+    early = 0;
+}
+
+int lvni_core_signals_asked(void)
+{
+    return asked;
+}
+
+bool lvni_core_signals_take_save(void)
+{
+    const bool wanted = save_asked != 0;
+    save_asked = 0;
+    return wanted;
+}
