@@ -23,6 +23,7 @@ lint-deps:
 
 check: build ## the quick tests, under two minutes
 	@tools/check-layers
+	@tools/check-docs
 	@tools/run-tests fast $(JOBS)
 
 test: try-deps ## install what is missing, build, all tests
@@ -52,6 +53,7 @@ bench: build ## run every program of bench/
 
 lint: lint-deps ## clang-tidy; LINT_BASE=REV: only files changed since REV
 	@tools/check-layers
+	@tools/check-docs
 	@tools/check-headers
 	@tools/check-format
 	@tools/lint $(JOBS)
