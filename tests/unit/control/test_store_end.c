@@ -183,6 +183,7 @@ static void the_real_cause_is_named(void **state)
         group_init(&g, 4);
         g.body = fail_with_transport_error;
         g.keep = true;
+        g.store_options.settle_s = 0.5; /* ten times the 50 ms */
         peer_first_ms = cases[i];
         group_run(&g);
         for (int r = 0; r < 4; r++) {
@@ -209,7 +210,7 @@ static void the_real_cause_is_named(void **state)
 
 static lvn_status only_peers(group_rank *r)
 {
-    pause_ms(r->rank * 30);
+    pause_ms(r->rank * 300);
     lvni_control_fail(r->control, LVNI_CAUSE_PEER, r->rank == 0 ? "nccl: remote error" : "another",
                       3);
     return lvni_control_check(r->control);
@@ -221,7 +222,7 @@ static void without_a_real_cause_the_first_report_counts(void **state)
     group g;
     group_init(&g, 2);
     g.body = only_peers;
-    g.store_options.settle_s = 0.1;
+    g.store_options.settle_s = 1;
     group_run(&g);
     for (int r = 0; r < 2; r++) {
         assert_true(told_of_abort(&g.ranks[r]));
@@ -240,7 +241,7 @@ static lvn_status vanish(group_rank *r)
     LVN_TRY(lvni_control_boundary(r->control, 5, &stop));
     LVN_TRY(lvni_control_barrier(r->control, "begin", 10));
     if (r->rank == 1) {
-        pause_ms(120); /* its heartbeats tell its step */
+        pause_ms(600); /* its heartbeats report its step */
         /* what the others see of a kill: the end of the connection, and no word */
         lvni_control_destroy(r->control);
         r->control = NULL;

@@ -130,7 +130,7 @@ static void who_waits_for_a_store_says_so(void **state)
     o.world = 2;
     o.ports = &port;
     o.n_ports = 1;
-    o.rdzv_timeout_s = 1; /* four attempts or five, and a line after each but the first */
+    o.rdzv_timeout_s = 4; /* an attempt each 0.25 s, and a line after each except the first */
     o.waiting_first_s = 0.01;
     o.waiting_every_s = 0.01;
     o.say = keep_line;
