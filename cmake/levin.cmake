@@ -59,11 +59,24 @@ function(levin_library)
     endif()
 endfunction()
 
-# levin_test(name SOURCES test_x.c DEPS core LABELS fast TIMEOUT 30): one cmocka program, one CTest test.
+# levin_test_load(name SERIAL PROCESSORS): PROCESSORS is ranks times threads that compute at once; four at most, or nothing
+# else would run beside it on the machines that most have. SERIAL: the test asserts times, so it runs alone.
+function(levin_test_load name serial processors)
+    if(serial)
+        set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
+    elseif(processors)
+        if(processors GREATER 4)
+            set(processors 4)
+        endif()
+        set_tests_properties(${name} PROPERTIES PROCESSORS ${processors})
+    endif()
+endfunction()
+
+# levin_test(name SOURCES test_x.c DEPS core LABELS fast TIMEOUT 30 PROCESSORS 4 SERIAL): one cmocka program, one CTest test.
 function(levin_test name)
-    cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPS;LIBS;LABELS" ${ARGN})
+    cmake_parse_arguments(ARG "SERIAL" "TIMEOUT;PROCESSORS" "SOURCES;DEPS;LIBS;LABELS" ${ARGN})
     if(NOT ARG_TIMEOUT)
-        set(ARG_TIMEOUT 60)
+        set(ARG_TIMEOUT 120)
     endif()
     if(LEVIN_SANITIZE)
         math(EXPR ARG_TIMEOUT "${ARG_TIMEOUT} * 5") # what the checking costs
@@ -76,4 +89,5 @@ function(levin_test name)
     endforeach()
     add_test(NAME ${name} COMMAND ${name})
     set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}" SKIP_RETURN_CODE 77)
+    levin_test_load(${name} "${ARG_SERIAL}" "${ARG_PROCESSORS}")
 endfunction()

@@ -8,6 +8,7 @@ import base64
 import json
 import os
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -210,4 +211,7 @@ class Case(unittest.TestCase):
 def main():
     if not os.access(LEVIN, os.X_OK):
         sys.exit(f"usage: {sys.argv[0]} LEVIN [test names]")
+    # A shell's background job ignores the two, and hands that down.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     unittest.main(verbosity=1)
