@@ -160,7 +160,7 @@ static lvn_status resume(lvni_fit_run *r)
                   (long long)ckpt->at.step, (long long)ckpt->at.epoch + 1);
     LVN_TRY(lvni_identity_tell_layout(r->trainer, ckpt));
     lvni_tell_moved_end(r->request->config, &r->schedule, r->plan.n_samples, ckpt);
-    lvni_tell_changes(lvni_str_text(&r->json), ckpt);
+    lvni_tell_changes(r->request->config, lvni_str_text(&r->json), ckpt);
     const lvni_mend mend = {.dir = r->dir,
                             .loaded = ckpt,
                             .model = r->model,

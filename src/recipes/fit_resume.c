@@ -60,7 +60,7 @@ static void print_value(const json_t *value, lvni_str *out)
 }
 
 /* Every key that the resumed run takes with another value: from here on it is that run. */
-void lvni_tell_changes(const char *json, const lvni_ckpt *ckpt)
+void lvni_tell_changes(const lvni_config *config, const char *json, const lvni_ckpt *ckpt)
 {
     static const char *const harmless[] = {"max_epochs",        "max_steps",
                                            "log_every_n_steps", "checkpoint.every_n_steps",
@@ -68,20 +68,22 @@ void lvni_tell_changes(const char *json, const lvni_ckpt *ckpt)
     json_t *was = lvni_json_try(ckpt->config, LVNI_JSON_INNER);
     json_t *is = lvni_json_try(json, LVNI_JSON_INNER);
     const char *key;
-    json_t *value;
-    json_object_foreach(is, key, value)
+    json_t *old;
+    json_object_foreach(was, key, old)
     {
-        const json_t *old = json_object_get(was, key);
-        bool told = old == NULL || is_same(old, value);
+        /* a key that has been renamed since is an alias now */
+        const lvni_option *row = lvni_config_row(config, key);
+        const json_t *value = row == NULL ? NULL : json_object_get(is, row->name);
+        bool told = value == NULL || is_same(old, value);
         for (int i = 0; harmless[i] != NULL && !told; i++) {
-            told = strcmp(key, harmless[i]) == 0;
+            told = strcmp(row->name, harmless[i]) == 0;
         }
         if (!told) {
             lvni_str a = {0}, b = {0};
             print_value(old, &a);
             print_value(value, &b);
-            lvni_log_line(LVNI_LOG_WARNING, "%s is %s from here on; so far this run had %s", key,
-                          lvni_str_text(&b), lvni_str_text(&a));
+            lvni_log_line(LVNI_LOG_WARNING, "%s is %s from here on; so far this run had %s",
+                          row->name, lvni_str_text(&b), lvni_str_text(&a));
             lvni_str_free(&a);
             lvni_str_free(&b);
         }

@@ -18,6 +18,6 @@ lvn_status lvni_check_start(const lvni_config *config, const lvni_ckpt *ckpt);
 void lvni_tell_moved_end(const lvni_config *config, const lvni_schedule *schedule,
                          int64_t n_samples, const lvni_ckpt *ckpt);
 /* Warns of every key that the resumed run takes with another value; json: its configuration. */
-void lvni_tell_changes(const char *json, const lvni_ckpt *ckpt);
+void lvni_tell_changes(const lvni_config *config, const char *json, const lvni_ckpt *ckpt);
 
 #endif

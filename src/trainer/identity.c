@@ -13,21 +13,28 @@
 
 enum { N_KEYS = 9, VALUE = 32 };
 
+/* FROZEN, as files have it: the name in the `run` entry of every checkpoint, whatever the key is
+ * called. Letter by letter, so that no rename of the word changes it. */
+static const char stored_parts[] = {'s', 'h', 'a', 'r', 'd', 's', '\0'};
+
+/* The other names in the entry are frozen, too (tests/golden/frozen_names.txt): a key that is
+ * renamed has its new name in .name and .old_value alone. */
 static const struct key {
-    /* old_value: what to give to have it back; the value follows */
-    const char *name, *meaning, *old_value;
+    const char *stored;         /* in the entry */
+    const char *name, *meaning; /* the key of today */
+    const char *old_value;      /* what to give to have it back; the value follows */
 } keys[N_KEYS] = {
-    {"effective_batch", "samples of an optimizer step",
+    {"effective_batch", "effective_batch", "samples of an optimizer step",
      "give batch_size so that batch_size x accumulate_grad_batches is "},
-    {"shards", "parts of an effective batch", "give shards="},
-    {"wgrad_threads", "virtual team", "give wgrad_threads="},
-    {"n_samples", "training samples",
+    {stored_parts, "shards", "parts of an effective batch", "give shards="},
+    {"wgrad_threads", "wgrad_threads", "virtual team", "give wgrad_threads="},
+    {"n_samples", "n_samples", "training samples",
      "give the training data of then (data, val_split), samples: "},
-    {"drop_last", "leave out the short last step", "give drop_last="},
-    {"seed", "seed of the run", "give seed="},
-    {"group", "shards that see each other's values", "give group="},
-    {"sampler", "how samples are drawn", "give sampler="},
-    {"data", "names and order of the training samples",
+    {"drop_last", "drop_last", "leave out the short last step", "give drop_last="},
+    {"seed", "seed", "seed of the run", "give seed="},
+    {"group", "group", "shards that see each other's values", "give group="},
+    {"sampler", "sampler", "how samples are drawn", "give sampler="},
+    {"data", "data", "names and order of the training samples",
      "give the training data of then (data, val_split), identity "},
 };
 
@@ -82,7 +89,7 @@ void lvni_identity_print(const lvni_trainer *t, lvni_str *run, lvni_str *machine
 {
     const values v = values_of(t);
     for (int i = 0; i < N_KEYS; i++) {
-        lvni_str_printf(run, "%s%s=%s", i > 0 ? " " : "", keys[i].name, v.text[i]);
+        lvni_str_printf(run, "%s%s=%s", i > 0 ? " " : "", keys[i].stored, v.text[i]);
     }
     print_machine(machine);
 }
@@ -179,7 +186,7 @@ lvn_status lvni_identity_check(const lvni_trainer *t, const lvni_ckpt *ckpt)
     const values v = values_of(t);
     for (int i = 0; i < N_KEYS && run != NULL; i++) {
         char was[VALUE];
-        if (find_value(run, keys[i].name, was) && strcmp(was, v.text[i]) != 0) {
+        if (find_value(run, keys[i].stored, was) && strcmp(was, v.text[i]) != 0) {
             LVN_TRY(tell_difference(ckpt, &keys[i], was, v.text[i]));
         }
     }
