@@ -15,7 +15,7 @@ build:
 deps: ## install the Debian packages that are missing (prints the list first)
 	@tools/install-deps
 
-# Where there is no apt-get (exit 3) the build itself says what it lacks.
+# Where there is no apt-get (exit 3) the build itself reports what is missing.
 try-deps:
 	@tools/install-deps || [ $$? -eq 3 ]
 lint-deps:
@@ -30,7 +30,7 @@ test: try-deps ## install what is missing, build, all tests
 	@tools/build default $(JOBS)
 	@tools/run-tests default $(JOBS)
 
-demo: try-deps ## install what is missing, build, train on built-in pictures, show the result
+demo: try-deps ## install what is missing, build, train on built-in images, show the result
 	@tools/build default $(JOBS)
 	@tools/demo
 
@@ -38,11 +38,11 @@ asan: ## build in build-asan with ASan and UBSan, all tests
 	@tools/build asan $(JOBS)
 	@tools/run-tests asan $(JOBS)
 
-tsan: ## build in build-tsan with TSan, the tests that are about threads
+tsan: ## build in build-tsan with TSan, the tests of what threads share
 	@tools/build tsan $(JOBS)
 	@tools/run-tests tsan $(JOBS)
 
-soak: build ## random configurations, signals and strangers with a new seed, SOAK_MINUTES (30), then the slow tests
+soak: build ## random configurations, signals and foreign connections, a new seed each, SOAK_MINUTES (30), then the slow tests
 	@tools/soak $(SOAK_MINUTES)
 
 fuzz: ## search for inputs that break a parser, FUZZ_SECONDS (60) each; FUZZ="idx npy": only these

@@ -20,7 +20,7 @@ string(REGEX REPLACE "/$" "" levin_up ${levin_up})
 configure_file(cmake/levin.pc.in levin.pc @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/levin.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
-# The manual page is what the command says of itself.
+# The manual page is what `levin help` prints.
 if(NOT LEVIN_SANITIZE)
     add_custom_command(OUTPUT levin.1 DEPENDS levin tools/man-page
         COMMAND ${CMAKE_SOURCE_DIR}/tools/man-page $<TARGET_FILE:levin> levin.1)

@@ -6,7 +6,7 @@ target_include_directories(levin_flags INTERFACE ${CMAKE_SOURCE_DIR}/include ${C
 target_compile_options(levin_flags INTERFACE
     -Wall -Wextra -Werror -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wundef
     -Wcast-qual -Wdouble-promotion -Wformat=2
-    -ffp-contract=off # the law: what is written as two operations is rounded twice, on every machine
+    -ffp-contract=off # reproducibility: what is written as two operations is rounded twice, on every machine
     -fno-math-errno -fno-trapping-math)
 if(LEVIN_SANITIZE)
     # Under sanitizers gcc's warnings about flow (maybe-uninitialized, format-truncation) see the inserted code: no errors here.
