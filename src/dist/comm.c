@@ -46,6 +46,11 @@ lvni_comm_bytes lvni_comm_count(const lvni_comm *comm)
                                  atomic_load_explicit(&comm->received, memory_order_relaxed)};
 }
 
+bool lvni_comm_claim(lvni_comm *comm)
+{
+    return comm->ops->claim(comm);
+}
+
 void lvni_comm_abort(lvni_comm *comm, const char *why)
 {
     comm->ops->abort(comm, why);

@@ -53,6 +53,9 @@ void lvni_comm_destroy(lvni_comm *comm);
 int lvni_comm_rank(const lvni_comm *comm);
 int lvni_comm_world(const lvni_comm *comm);
 lvni_comm_bytes lvni_comm_count(const lvni_comm *comm);
+/* true for the first call on any rank, false for all others. Any thread, at any time, also after an
+ * abort: for what exactly one of the ranks that are left has to do. */
+bool lvni_comm_claim(lvni_comm *comm);
 
 /* Any thread, at any time, more than once (the first reason stays): all ranks' calls, waiting ones
  * at once, return LVN_ERR_PEER with `why`. */

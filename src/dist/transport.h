@@ -79,6 +79,7 @@ typedef struct lvni_transport {
 
     lvn_status (*wait)(lvni_comm *comm, const lvni_wait *wait);
     void (*ring)(lvni_comm *comm); /* something changed that others may wait for; any thread */
+    bool (*claim)(lvni_comm *comm);
 } lvni_transport;
 
 struct lvni_comm {

@@ -32,7 +32,6 @@ struct lvni_rank_process {
     int rank;
     /* NULL before they have met; read by the control channel's thread */
     _Atomic(const lvni_member *) members;
-    _Atomic(bool) first_left; /* at the abort */
 };
 
 /* A process of this node: is it gone, or a zombie? All ranks are on one node in this version. */
@@ -62,25 +61,11 @@ static bool ends_soon(int64_t pid)
     return ended;
 }
 
-/* Have all ranks between rank 0 and this one ended? Asked when the loss is noticed, while they that
- * notice it, too, are still there. */
-static bool is_first_left(const lvni_rank_process *p)
-{
-    const lvni_member *m = atomic_load(&p->members);
-    for (int r = 1; m != NULL && r < p->rank; r++) {
-        if (!has_ended(m[r].pid)) {
-            return false;
-        }
-    }
-    return m != NULL && p->rank > 0;
-}
-
 /* On the control channel's thread: whoever waits for a peer is woken. */
 static void on_abort(void *user, const lvni_cause *cause)
 {
     lvni_rank_process *p = user;
     char sentence[1024];
-    atomic_store(&p->first_left, cause->rank == 0 && is_first_left(p));
     lvni_cause_sentence(cause, sentence, sizeof sentence);
     lvni_comm *comm = atomic_load(&p->comm);
     if (comm != NULL) {
@@ -365,17 +350,24 @@ static lvn_status fail(const lvni_rank_process *p, lvn_status failed)
     return failed;
 }
 
-/* Rank 0, which speaks and saves for all, is lost, and no launcher of levin's tells it: the first
- * of those that are left does. What the directory keeps is told where rank 0 has ended for sure,
- * since it may go on after a stop; nothing is removed, as somebody may already have resumed the
- * run. */
+/* Exactly one of the ranks that are left. Before they share memory none can know of the others. */
+static bool replaces_rank_0(const lvni_rank_process *p)
+{
+    lvni_comm *comm = atomic_load(&p->comm);
+    return p->rank > 0 && (comm != NULL ? lvni_comm_claim(comm) : p->rank == 1);
+}
+
+/* Rank 0, which reports and saves for all, is lost, and no launcher of levin's reports it: the
+ * first of those that are left does. What the directory keeps is told where rank 0 has ended for
+ * sure, since it may go on after a stop; nothing is removed, as somebody may already have resumed
+ * the run. */
 static void speak_in_its_place(const lvni_rank_process *p)
 {
     lvni_cause cause;
     int64_t step, epoch;
     const bool launched = lvni_env_get(environ, "LEVIN_LAUNCHED") != NULL;
-    if (launched || !atomic_load(&p->first_left) || !lvni_control_cause(p->control, &cause) ||
-        cause.rank != 0 || cause.kind != LVNI_CAUSE_SIGNAL) {
+    if (launched || atomic_load(&p->members) == NULL || !lvni_control_cause(p->control, &cause) ||
+        cause.rank != 0 || cause.kind != LVNI_CAUSE_SIGNAL || !replaces_rank_0(p)) {
         return;
     }
     const lvn_error error = *lvn_last_error();

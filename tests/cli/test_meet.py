@@ -4,7 +4,6 @@ usage: test_meet.py LEVIN [test names]
 """
 import os
 import signal
-import signal
 import subprocess
 import time
 
@@ -75,15 +74,30 @@ class Meet(Case):
         self.assertIn("levin: error E109: ", shown.stderr)
 
     def test_the_first_rank_is_killed(self):
-        """It speaks for all, and no launcher is there: one of the others says what became of it, and what is kept."""
-        words = ["max_steps=-1", "max_epochs=100000", "data.count=600", "checkpoint.every_n_steps=2"]
+        """It reports for all, and no launcher is there: one of the others reports its end, and
+        what is kept."""
+        self.first_rank_is_killed()
+
+    def test_the_first_rank_is_killed_and_another_is_late(self):
+        """Rank 2 notices the end of rank 0 when rank 1 has reported it and is gone."""
+        def late(ranks):
+            ranks[2].send_signal(signal.SIGSTOP)
+            ranks[0].kill()
+            ranks[1].wait(timeout=WAIT_S)
+            ranks[2].send_signal(signal.SIGCONT)
+
+        self.first_rank_is_killed(late)
+
+    def first_rank_is_killed(self, kill=lambda ranks: ranks[0].kill()):
+        words = ["max_steps=-1", "max_epochs=100000", "data.count=600",
+                 "checkpoint.every_n_steps=2"]
         ranks = [self.start(r, *words, world=3) for r in range(3)]
         end = time.monotonic() + WAIT_S
         while not os.path.exists(f"{self.dir}/run/checkpoints/last.safetensors"):
             self.assertLess(time.monotonic(), end)
             time.sleep(0.02)
         write(f"{self.dir}/run/checkpoints/last.safetensors.tmp-1", b"of a run that goes on already")
-        ranks[0].kill()
+        kill(ranks)
         told = [p.communicate(timeout=WAIT_S)[1] for p in ranks]
         self.assertEqual([p.returncode for p in ranks], [-9, PEER, PEER], told)
         self.assertRegex("".join(told[1:]), r"\Aerror: rank 0 \(.*\) failed first at step \d+: the store in its process is lost: .*; step \d+ \(epoch \d+\) is saved: "

@@ -14,6 +14,7 @@ bool dist_case_memory(dist_rank *me);
 bool dist_case_count(dist_rank *me);    /* bytes */
 bool dist_case_mismatch(dist_rank *me); /* check mode */
 bool dist_case_abort(dist_rank *me);    /* from another thread */
+bool dist_case_claim(dist_rank *me);    /* one of all ranks gets it, once */
 bool dist_case_left(dist_rank *me);     /* one leaves early */
 bool dist_case_large(dist_rank *me);    /* 256 MB, both ways */
 /* One call again and again until it fails, because the last rank was killed. arg: which call, 0 ..

@@ -276,6 +276,21 @@ bool dist_case_mismatch(dist_rank *me)
     return true;
 }
 
+bool dist_case_claim(dist_rank *me)
+{
+    enum { CALLS = 3 };
+    RANK_CHECK(me, lvni_comm_barrier(me->comm) == LVN_OK, "all at once");
+    float won = 0.0f;
+    for (int i = 0; i < CALLS; i++) {
+        won += lvni_comm_claim(me->comm) ? 1.0f : 0.0f;
+    }
+    RANK_CHECK(me,
+               lvni_comm_all_reduce(me->comm, &won, &won, 1, LVN_F32, LVNI_REDUCE_SUM) == LVN_OK,
+               "sum");
+    RANK_CHECK(me, won == 1.0f, "%.0f of %d ranks", (double)won, me->world);
+    return true;
+}
+
 static void *abort_soon(void *p)
 {
     usleep(20000);

@@ -16,6 +16,7 @@ static const dist_case cases[] = {
     {"count", dist_case_count, false},
     {"mismatch", dist_case_mismatch, true},
     {"abort", dist_case_abort, false},
+    {"claim", dist_case_claim, false},
     {"left", dist_case_left, false},
     {"reduction", dist_case_reduction, false},
     {"reduction_race", dist_case_reduction_race, false},

@@ -62,6 +62,12 @@ static void abort_reaches_everyone(void **state)
     on_threads(dist_case_abort, false, 0);
 }
 
+static void one_rank_claims(void **state)
+{
+    (void)state;
+    on_threads(dist_case_claim, false, 0);
+}
+
 static void a_rank_that_leaves_is_missed(void **state)
 {
     (void)state;
@@ -235,6 +241,7 @@ int main(void)
         cmocka_unit_test(bytes_are_counted),
         cmocka_unit_test(different_calls_are_named),
         cmocka_unit_test(abort_reaches_everyone),
+        cmocka_unit_test(one_rank_claims),
         cmocka_unit_test(a_rank_that_leaves_is_missed),
         cmocka_unit_test(reductions_give_one_sum),
         cmocka_unit_test(reductions_stand_delays),

@@ -11,6 +11,7 @@ enum { LOOK_MS = 50 };
 
 typedef struct self_comm {
     lvni_comm base;
+    _Atomic bool claimed;
     lvni_doorbell bell;  /* between lanes */
     _Atomic int aborted; /* 0, 1: being written, 2: `why` is there */
     char why[256];
@@ -137,6 +138,11 @@ static void self_ring(lvni_comm *comm)
     lvni_doorbell_ring(&((self_comm *)comm)->bell);
 }
 
+static bool self_claim(lvni_comm *comm)
+{
+    return !atomic_exchange(&((self_comm *)comm)->claimed, true);
+}
+
 static const lvni_transport self_transport = {
     .destroy = self_destroy,
     .abort = self_abort,
@@ -154,6 +160,7 @@ static const lvni_transport self_transport = {
     .region_discard = self_region_close,
     .wait = self_wait,
     .ring = self_ring,
+    .claim = self_claim,
 };
 
 lvn_status lvni_comm_self(lvni_comm **out)

@@ -148,6 +148,7 @@ static const lvni_transport transport = {
     .region_discard = region_discard,
     .wait = shm_wait,
     .ring = shm_ring,
+    .claim = shm_claim,
 };
 
 /* ---- the beginning ---- */

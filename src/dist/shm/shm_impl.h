@@ -44,6 +44,7 @@ enum { SHM_WHY = 512 };
 typedef struct shm_control {
     unsigned char token[16];
     int32_t world;
+    _Atomic uint32_t claimed;
     alignas(128) lvni_doorbell bell;
     alignas(128) _Atomic int32_t aborted; /* 0; 1: somebody writes `why`; 2: it is written */
     char why[SHM_WHY];
@@ -86,6 +87,7 @@ lvn_status shm_wait(lvni_comm *comm, const lvni_wait *wait);
 lvn_status shm_health(lvni_comm *comm);
 void shm_abort(lvni_comm *comm, const char *why);
 void shm_ring(lvni_comm *comm);
+bool shm_claim(lvni_comm *comm);
 lvn_status shm_agree(lvni_comm *comm, const lvni_call *call);
 /* A round in which ranks tell where their buffers lie; *region: the one of the in (or out) buffers
  * when all have theirs in one block. */

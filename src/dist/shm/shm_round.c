@@ -17,6 +17,11 @@ enum { LOOK_MS = 50 };
 static const uint64_t SPIN_NS = 200000;
 static const uint64_t LOOK_NS = (uint64_t)LOOK_MS * 1000000;
 
+bool shm_claim(lvni_comm *comm)
+{
+    return atomic_exchange(&((shm_comm *)comm)->control->claimed, 1) == 0;
+}
+
 /* ---- giving up ---- */
 
 void shm_ring(lvni_comm *comm)
