@@ -29,10 +29,8 @@ lvni_cause_kind lvni_cause_of_status(lvn_status status)
 
 void lvni_cause_sentence(const lvni_cause *cause, char *out, size_t size)
 {
-    static const char first[] = " failed first";
-    char pid[32] = "", when[48] = "";
-    if (cause->kind == LVNI_CAUSE_PEER && strstr(cause->message, first) != NULL) {
-        /* it only heard of it, and says of whom */
+    char pid[32] = "", when[48] = "", where[sizeof cause->place + 8] = "";
+    if (cause->kind == LVNI_CAUSE_PEER && cause->named) { /* it only heard of it */
         snprintf(out, size, "%s", cause->message);
         return;
     }
@@ -42,6 +40,9 @@ void lvni_cause_sentence(const lvni_cause *cause, char *out, size_t size)
     if (cause->step >= 0) {
         snprintf(when, sizeof when, " at step %lld", (long long)cause->step);
     }
-    snprintf(out, size, "rank %d (%s%s)%s%s: %s", cause->rank, cause->host, pid, first, when,
-             cause->message);
+    if (cause->place[0] != '\0') {
+        snprintf(where, sizeof where, " (in %s)", cause->place);
+    }
+    snprintf(out, size, "rank %d (%s%s) failed first%s: %s%s", cause->rank, cause->host, pid, when,
+             cause->message, where);
 }

@@ -61,16 +61,19 @@ typedef struct lvni_cause {
     int64_t step; /* -1: before the first step, or not known */
     int64_t pid;
     uint64_t time_ns; /* wall clock of the host that noticed */
+    /* of kind peer: the message is a whole sentence, which names the rank that failed first */
+    bool named;
     char host[64];
+    char place[160];   /* "step 5, shard 1"; "": not known */
     char message[768]; /* one sentence or more, as the rank gave it */
 } lvni_cause;
 
 const char *lvni_cause_name(lvni_cause_kind kind); /* "nan"; "?" for none of them */
 /* The kind of failure that a status stands for, as in error records (core/error_record.h). */
 lvni_cause_kind lvni_cause_of_status(lvn_status status);
-/* "rank 2 (n08, pid 4711) failed first at step 812: MESSAGE": the one sentence for users. Cut to
- * size, zero-terminated. Of a rank that ends because of another one it is the sentence about that
- * one. */
+/* "rank 2 (n08, pid 4711) failed first at step 812: MESSAGE (in PLACE)": the one sentence for
+ * users. Cut to size, zero-terminated. Where the cause is `named` it is the message as it stands.
+ */
 void lvni_cause_sentence(const lvni_cause *cause, char *out, size_t size);
 
 /* ---- Connecting ---- */
@@ -223,10 +226,9 @@ int lvni_control_stop_reason(lvni_control *control);
 /* ---- Failing ---- */
 
 /* Reports this rank's failure and waits, a second at most, until the store has decided who was
- * first: ask lvni_control_cause then. Only the first call counts. message is cut to what a cause
- * holds; step -1: that of the last boundary. */
-void lvni_control_fail(lvni_control *control, lvni_cause_kind kind, const char *message,
-                       int64_t step);
+ * first: ask lvni_control_cause then. Only the first call counts. Of `failure` kind, step (-1: that
+ * of the last boundary), named, place and message are the caller's; the rest is filled in. */
+void lvni_control_fail(lvni_control *control, const lvni_cause *failure);
 /* Is the run over? One atomic load; cause (may be NULL) is filled when it is. */
 bool lvni_control_cause(const lvni_control *control, lvni_cause *cause);
 /* LVN_OK, or after the end of the run LVN_ERR_PEER with the sentence: for loops that wait for

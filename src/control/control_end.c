@@ -61,17 +61,15 @@ bool lvni_control_cause(const lvni_control *control, lvni_cause *cause)
     return is_over;
 }
 
-void lvni_control_fail(lvni_control *control, lvni_cause_kind kind, const char *message,
-                       int64_t step)
+void lvni_control_fail(lvni_control *control, const lvni_cause *failure)
 {
     enum { PATIENCE_NS = 1000000000 };
     const int64_t begun = atomic_load(&control->step);
-    lvni_cause own = {.kind = kind,
-                      .rank = control->rank,
-                      .step = step >= 0 || begun < 0 ? step : begun,
-                      .pid = getpid(),
-                      .time_ns = lvni_control_wall_ns()};
-    snprintf(own.message, sizeof own.message, "%s", message);
+    lvni_cause own = *failure;
+    own.rank = control->rank;
+    own.step = own.step >= 0 || begun < 0 ? own.step : begun;
+    own.pid = getpid();
+    own.time_ns = lvni_control_wall_ns();
     lvni_host_name(own.host, sizeof own.host);
     const struct timespec until = lvni_timespec(lvni_now_ns() + PATIENCE_NS);
     int error = 0;

@@ -133,7 +133,9 @@ void lvni_put_cause(lvni_str *out, lvni_frame_type type, const lvni_cause *cause
     lvni_put_u64(out, (uint64_t)cause->step);
     lvni_put_u64(out, (uint64_t)cause->pid);
     lvni_put_u64(out, cause->time_ns);
+    lvni_put_u32(out, cause->named ? 1 : 0);
     lvni_put_text(out, cause->host);
+    lvni_put_text(out, cause->place);
     lvni_put_text(out, cause->message);
     lvni_frame_end(out, at);
 }
@@ -148,7 +150,9 @@ bool lvni_scan_cause(const lvni_frame *frame, lvni_cause *cause)
     cause->step = (int64_t)lvni_scan_u64(&scan);
     cause->pid = (int64_t)lvni_scan_u64(&scan);
     cause->time_ns = lvni_scan_u64(&scan);
+    cause->named = lvni_scan_u32(&scan) != 0;
     scan_name(&scan, cause->host, sizeof cause->host);
+    lvni_scan_text(&scan, cause->place, sizeof cause->place);
     lvni_scan_text(&scan, cause->message, sizeof cause->message);
     return lvni_scan_done(&scan) && cause->kind != LVNI_CAUSE_NONE && cause->rank >= 0;
 }

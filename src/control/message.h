@@ -7,7 +7,7 @@
 #include "frame.h"
 #include "token.h"
 
-enum { LVNI_CONTROL_PROTOCOL = 2, LVNI_CONTROL_MAX_WORLD = 65536 };
+enum { LVNI_CONTROL_PROTOCOL = 3, LVNI_CONTROL_MAX_WORLD = 65536 };
 
 /* HELLO: what a store says first; how is one of LVNI_AUTH_*, and may be a lie. */
 void lvni_put_hello(lvni_str *out, const lvni_token *nonce, lvni_auth how);

@@ -53,7 +53,17 @@ bool lvni_comm_claim(lvni_comm *comm)
 
 void lvni_comm_abort(lvni_comm *comm, const char *why)
 {
-    comm->ops->abort(comm, why);
+    comm->ops->abort(comm, -1, why);
+}
+
+void lvni_comm_abort_for(lvni_comm *comm, int first, const char *sentence)
+{
+    comm->ops->abort(comm, first, sentence);
+}
+
+int lvni_comm_first_failed(const lvni_comm *comm)
+{
+    return comm->ops->first_failed(comm);
 }
 
 static lvn_status enter(lvni_comm *comm, lvni_call call)

@@ -60,6 +60,10 @@ bool lvni_comm_claim(lvni_comm *comm);
 /* Any thread, at any time, more than once (the first reason stays): all ranks' calls, waiting ones
  * at once, return LVN_ERR_PEER with `why`. */
 void lvni_comm_abort(lvni_comm *comm, const char *why);
+/* As lvni_comm_abort, where it is known which rank failed first: `sentence` names it. */
+void lvni_comm_abort_for(lvni_comm *comm, int first, const char *sentence);
+/* The rank that the reason of the abort names; -1: it names none, or there was no abort. */
+int lvni_comm_first_failed(const lvni_comm *comm);
 
 lvn_status lvni_comm_barrier(lvni_comm *comm);
 /* n elements; in == out is fine. f32, f64, i64, i32, u8, bf16, f16 as far as lvn_dtype has them

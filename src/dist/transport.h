@@ -52,8 +52,10 @@ typedef struct lvni_wait {
 
 typedef struct lvni_transport {
     void (*destroy)(lvni_comm *comm);
-    void (*abort)(lvni_comm *comm, const char *why);
-    lvn_status (*health)(lvni_comm *comm); /* LVN_ERR_PEER once aborted */
+    /* first: the rank that `why` names as the one that failed first; -1: it names none */
+    void (*abort)(lvni_comm *comm, int first, const char *why);
+    int (*first_failed)(const lvni_comm *comm); /* of the abort; -1 */
+    lvn_status (*health)(lvni_comm *comm);      /* LVN_ERR_PEER once aborted */
     /* check mode: a round in which all calls are compared */
     lvn_status (*agree)(lvni_comm *comm, const lvni_call *call);
 

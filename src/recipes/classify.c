@@ -97,8 +97,8 @@ static lvn_status resolve(lvni_config *c, const char *name, double value)
                                        : lvni_config_set(c, name, text, "resolved at start");
 }
 
-static lvn_status fit_with(const work *w, const lvni_image_data *data,
-                           const lvni_criterion *criterion, const char *note)
+static lvn_status fit_with(work *w, const lvni_image_data *data, const lvni_criterion *criterion,
+                           const char *note)
 {
     lvni_config *c = w->config;
     const char *name = lvni_config_str(c, "model.name");
@@ -150,7 +150,7 @@ static lvn_status fit_with(const work *w, const lvni_image_data *data,
     return w->fit(&request);
 }
 
-static lvn_status with_data(const work *w)
+static lvn_status with_data(work *w)
 {
     lvni_image_data data;
     LVN_TRY(lvni_image_data_open(w->config, &data));

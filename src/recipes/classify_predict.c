@@ -201,7 +201,6 @@ static lvn_status choose_format(use *u)
 
 static lvn_status open_and_run(use *u)
 {
-    int failed;
     LVN_TRY(lvni_cpu_start());
     LVN_TRY(lvni_accelerator_use(u->config, u->ranks.rank->device));
     LVN_TRY(open_model(u, &u->exported));
@@ -218,7 +217,7 @@ static lvn_status open_and_run(use *u)
         LVN_TRY(choose_format(u));
         lvni_predict_head(&u->format, &u->text);
     }
-    LVN_TRY(lvni_ranks_each(&u->ranks, rank_work, u, &failed));
+    LVN_TRY(lvni_ranks_each(&u->ranks, rank_work, u));
     if (u->n == 0 && leads(u)) {
         LVN_FAIL(
             LVN_ERR_CORRUPT,

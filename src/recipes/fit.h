@@ -9,9 +9,9 @@
 #include "recipes/ranks.h"
 
 typedef struct lvni_fit_request {
-    lvni_config *config;     /* finished; resolved values are written back */
-    const lvni_ranks *ranks; /* of this process; NULL for lvni_fit_plan */
-    const char *recipe;      /* "classify" */
+    lvni_config *config; /* finished; resolved values are written back */
+    lvni_ranks *ranks;   /* of this process; NULL for lvni_fit_plan */
+    const char *recipe;  /* "classify" */
     const lvn_module_class *cls;
     const void *arguments;          /* of the root's build() */
     const lvn_dataset *train, *val; /* borrowed; val may be NULL */

@@ -7,6 +7,7 @@
 #include "trainer/phases.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* No mistake, and no warning: the results are the same, and somebody may want to see them so. */
 static bool shares_cores(const lvni_fit_run *run, char *out, size_t room)
@@ -50,20 +51,16 @@ void lvni_fit_say_ranks(const lvni_fit_run *run)
     }
 }
 
-typedef struct fitting {
-    const lvni_fit_request *request;
-    int64_t saved_step; /* of the first rank here; -1: none */
-} fitting;
-
 static lvn_status fit_rank(void *user, const lvni_rank *rank)
 {
-    fitting *f = user;
-    lvni_fit_run r = {.request = f->request, .rank = *rank};
+    const lvni_fit_request *request = *(const lvni_fit_request **)user;
+    lvni_ranks *ranks = request->ranks;
+    lvni_fit_run r = {.request = request, .rank = *rank};
     const lvn_status s = lvni_fit_rank(&r);
     const lvn_error error = *lvn_last_error();
     lvni_rank_give_up(rank, s); /* before the trainer goes, for whose end others may be needed */
-    if (rank == f->request->ranks->rank) {
-        f->saved_step = r.trainer == NULL ? -1 : r.trainer->saved_step;
+    if (rank == ranks->rank && r.trainer != NULL) {
+        memcpy(ranks->kept, r.trainer->kept, sizeof ranks->kept);
     }
     lvni_fit_run_free(&r);
     lvn_error_adopt(&error);
@@ -72,13 +69,7 @@ static lvn_status fit_rank(void *user, const lvni_rank *rank)
 
 lvn_status lvni_fit(const lvni_fit_request *request)
 {
-    fitting f = {.request = request, .saved_step = -1};
-    int failed;
-    const lvn_status s = lvni_ranks_each(request->ranks, fit_rank, &f, &failed);
-    if (failed > 0 && s != LVN_ERR_CANCELLED && f.saved_step >= 0) { /* rank 0 says so itself */
-        lvn_error_append("; step %lld is saved: resume=true goes on from there",
-                         (long long)f.saved_step);
-    }
+    const lvn_status s = lvni_ranks_each(request->ranks, fit_rank, &request);
     if (request->ranks->process == NULL) { /* else its way out is not over: lvni_ranks_close */
         lvni_core_signals_remove();
     }

@@ -269,10 +269,9 @@ static lvn_status check_words(const lvni_config *c)
 
 static lvn_status with_ranks(work *w)
 {
-    int failed;
     LVN_TRY(open_array(w->config, &w->array));
     LVN_TRY(check(w));
-    LVN_TRY(lvni_ranks_each(&w->ranks, rank_work, w, &failed));
+    LVN_TRY(lvni_ranks_each(&w->ranks, rank_work, w));
     return w->ranks.rank->rank == 0 ? write_logits(w) : LVN_OK;
 }
 

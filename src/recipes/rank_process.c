@@ -69,7 +69,7 @@ static void on_abort(void *user, const lvni_cause *cause)
     lvni_cause_sentence(cause, sentence, sizeof sentence);
     lvni_comm *comm = atomic_load(&p->comm);
     if (comm != NULL) {
-        lvni_comm_abort(comm, sentence);
+        lvni_comm_abort_for(comm, cause->rank, sentence);
     }
 }
 
@@ -312,42 +312,43 @@ lvn_status lvni_rank_process_join(const lvni_config *config, const lvni_who *who
     }
     const lvn_status s = join(config, who, p, rank);
     if (s != LVN_OK) {
-        return lvni_rank_process_leave(p, s);
+        return lvni_rank_process_leave(p, s, "");
     }
     *out = p;
     return LVN_OK;
 }
 
-/* What the training said about the steps that are kept (trainer/keep.c), behind whatever went
- * wrong. */
-static const char *what_is_kept(const char *message)
-{
-    const char *at = strstr(message, "; and saving step ");
-    at = at != NULL ? at : strstr(message, "; step ");
-    at = at != NULL ? at : strstr(message, "; between two phases of a step ");
-    return at != NULL ? at : "";
-}
-
-/* Tell the others, and learn who was first. */
+/* Reports the failure to the others, and learns who was first: then the error is about that
+ * rank. */
 static lvn_status fail(const lvni_rank_process *p, lvn_status failed)
 {
-    lvni_cause cause;
     const lvn_error error = *lvn_last_error();
-    lvni_control_fail(p->control, lvni_cause_of_status(failed), error.message, -1);
-    lvn_error_adopt(&error);
-    if (failed != LVN_ERR_PEER || !lvni_control_cause(p->control, &cause) ||
-        cause.kind == LVNI_CAUSE_PEER) {
-        return failed;
-    }
-    const char *known = strstr(error.message, cause.message);
-    if (known == NULL || known == error.message) {
-        /* at the beginning: what its rank shouted over the shared memory, by nobody's name */
+    const lvni_comm *comm = atomic_load(&p->comm);
+    lvni_cause cause = {.kind = lvni_cause_of_status(failed),
+                        .step = -1,
+                        .named = comm != NULL && lvni_comm_first_failed(comm) >= 0};
+    snprintf(cause.message, sizeof cause.message, "%.*s", (int)sizeof cause.message - 1,
+             error.message);
+    snprintf(cause.place, sizeof cause.place, "%s",
+             error.n_frames > 0 ? error.frames[error.n_frames - 1] : "");
+    lvni_control_fail(p->control, &cause);
+    if (failed == LVN_ERR_PEER && lvni_control_cause(p->control, &cause) &&
+        cause.kind != LVNI_CAUSE_PEER) {
         char sentence[1024];
         lvni_cause_sentence(&cause, sentence, sizeof sentence);
-        LVN_FAIL(LVN_ERR_PEER, "%-s%-s", sentence,
-                 known == NULL ? what_is_kept(error.message) : known + strlen(cause.message));
+        LVN_FAIL(LVN_ERR_PEER, "%-s", sentence);
     }
+    lvn_error_adopt(&error);
     return failed;
+}
+
+/* First of all, as a launcher may stop this process when it sees others end. */
+static void write_record(const char *kept)
+{
+    const lvn_error error = *lvn_last_error();
+    lvn_error_append("%-s", kept);
+    lvni_error_record_write(lvn_last_error(), (int)lvni_exit_of_error(lvn_last_error()));
+    lvn_error_adopt(&error);
 }
 
 /* Exactly one of the ranks that are left. Before they share memory none can know of the others. */
@@ -371,8 +372,7 @@ static void speak_in_its_place(const lvni_rank_process *p)
         return;
     }
     const lvn_error error = *lvn_last_error();
-    const bool saved = p->out != NULL && strstr(error.message, "; step ") == NULL &&
-                       ends_soon(atomic_load(&p->members)[0].pid) &&
+    const bool saved = p->out != NULL && ends_soon(atomic_load(&p->members)[0].pid) &&
                        lvni_run_dir_saved(p->out, &step, &epoch);
     lvn_error_adopt(&error);
     if (saved) {
@@ -382,15 +382,14 @@ static void speak_in_its_place(const lvni_rank_process *p)
     lvni_report_as_rank(0);
 }
 
-lvn_status lvni_rank_process_leave(lvni_rank_process *p, lvn_status failed)
+lvn_status lvni_rank_process_leave(lvni_rank_process *p, lvn_status failed, const char *kept)
 {
     if (p == NULL) {
         return failed;
     }
     lvn_status s = failed;
     if (s != LVN_OK && s != LVN_ERR_CANCELLED && s != LVN_ERR_PEER) {
-        /* first of all: whoever watches may stop this process when it sees others end */
-        lvni_error_record_write(lvn_last_error(), (int)lvni_exit_of_error(lvn_last_error()));
+        write_record(kept);
     }
     if (p->control != NULL && (s == LVN_OK || s == LVN_ERR_CANCELLED)) {
         const lvn_error error = *lvn_last_error();
@@ -398,6 +397,7 @@ lvn_status lvni_rank_process_leave(lvni_rank_process *p, lvn_status failed)
         lvn_error_adopt(&error);
     } else if (p->control != NULL) {
         s = fail(p, failed);
+        lvn_error_append("%-s", kept);
         if (s == LVN_ERR_PEER) {
             speak_in_its_place(p);
         }

@@ -13,8 +13,8 @@
 lvn_status lvni_rank_process_join(const lvni_config *config, const lvni_who *who, lvni_rank *rank,
                                   lvni_rank_process **out);
 /* The run is over for this rank. failed: with the thread's last error, which the others are told;
- * where another rank failed first, the error becomes that rank's sentence (LVN_ERR_PEER). NULL is
- * fine. */
-lvn_status lvni_rank_process_leave(lvni_rank_process *process, lvn_status failed);
+ * where another rank failed first, the error becomes that rank's sentence (LVN_ERR_PEER). kept
+ * (lvni_ranks) is the end of its message. NULL is fine. */
+lvn_status lvni_rank_process_leave(lvni_rank_process *process, lvn_status failed, const char *kept);
 
 #endif

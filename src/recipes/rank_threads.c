@@ -74,10 +74,9 @@ static lvn_status tell_first(const member *m, int first)
     return m[first].status;
 }
 
-lvn_status lvni_ranks_each(const lvni_ranks *ranks, lvni_rank_work work, void *user, int *failed)
+lvn_status lvni_ranks_each(const lvni_ranks *ranks, lvni_rank_work work, void *user)
 {
     const int n = ranks->n;
-    *failed = -1;
     member *m = lvni_calloc(LVNI_TAG_TRAINER, (size_t)n, sizeof *m);
     if (m == NULL) {
         return LVN_ERR_MEMORY;
@@ -96,8 +95,7 @@ lvn_status lvni_ranks_each(const lvni_ranks *ranks, lvni_rank_work work, void *u
     for (int i = 1; i < started; i++) {
         pthread_join(m[i].thread, NULL);
     }
-    *failed = first_failed(m, n);
-    const lvn_status s = tell_first(m, *failed);
+    const lvn_status s = tell_first(m, first_failed(m, n));
     lvni_free(m);
     return s;
 }

@@ -403,8 +403,12 @@ lvn_status lvni_ranks_close(lvni_ranks *ranks, lvn_status status)
     lvn_status s = status;
     if (ranks->process != NULL) {
         lvni_core_signals_hold(); /* the launcher ends all ranks when the first has failed */
-        s = lvni_rank_process_leave(ranks->process, status); /* the communicator goes with it */
+        /* the communicator goes with it */
+        s = lvni_rank_process_leave(ranks->process, status, ranks->kept);
     } else {
+        if (status != LVN_OK) {
+            lvn_error_append("%-s", ranks->kept);
+        }
         for (int i = 0; i < ranks->n; i++) {
             lvni_comm_destroy(ranks->rank[i].comm);
         }

@@ -27,6 +27,8 @@ typedef struct lvni_ranks {
     int world;
     const char *how;            /* "threads", "processes"; NULL: one rank */
     lvni_rank_process *process; /* NULL: all ranks are here */
+    /* where a run that failed can go on (trainer.h), for the end of the message */
+    char kept[768];
 } lvni_ranks;
 
 /* The words of a command, as they would be given to `levin`. */
@@ -54,14 +56,13 @@ lvn_status lvni_ranks_open(lvni_config *config, const lvni_ranks_command *comman
 /* The work of one rank; `rank` is one of lvni_ranks.rank. */
 typedef lvn_status (*lvni_rank_work)(void *user, const lvni_rank *rank);
 /* work(user, rank) for all ranks of this process at once, the first on the calling thread. When one
- * fails the others are woken. Status and error are those of the rank that failed first, *failed its
- * place in ranks->rank (-1: none). */
-lvn_status lvni_ranks_each(const lvni_ranks *ranks, lvni_rank_work work, void *user, int *failed);
+ * fails the others are woken. Status and error are those of the rank that failed first. */
+lvn_status lvni_ranks_each(const lvni_ranks *ranks, lvni_rank_work work, void *user);
 /* Wakes the others before this rank's work is over, with the thread's last error. Nothing after
  * LVN_OK and LVN_ERR_CANCELLED. */
 void lvni_rank_give_up(const lvni_rank *rank, lvn_status status);
 /* With the status of the run, whose error is the thread's; returns the status to report: that of
- * the rank which failed first. */
+ * the rank which failed first, with ranks->kept at the end of its message. */
 lvn_status lvni_ranks_close(lvni_ranks *ranks, lvn_status status);
 /* The same for `levin plan`: rank 0 alone, without anybody to talk to. */
 lvn_status lvni_ranks_foresee(lvni_config *config, lvni_rank *out);

@@ -128,51 +128,51 @@ lvn_status lvni_loop_stop(lvni_trainer *t, int signal_number, bool saved)
 
 /* Some weights are a phase ahead of the others: a run that went on from them would be another
  * one. */
-static lvn_status keep_none(lvni_trainer *t, const lvn_error *error)
+static void keep_none(lvni_trainer *t)
 {
     if (lvni_trainer_save_wait(t) != LVN_OK) {
         lvni_log_line(LVNI_LOG_WARNING, "%s", lvn_last_error()->message);
     }
-    const lvn_status failed = lvn_error_adopt(error);
-    lvn_error_append("; between two phases of a step nothing can be saved");
+    static const char none[] = "; between two phases of a step nothing can be saved";
     if (t->saved_step >= 0) {
-        lvn_error_append(": %s/checkpoints/last.safetensors keeps step %lld", t->o.out,
-                         (long long)t->saved_step);
+        snprintf(t->kept, sizeof t->kept, "%s: %s/checkpoints/last.safetensors keeps step %lld",
+                 none, t->o.out, (long long)t->saved_step);
     } else {
-        lvn_error_append(", and no checkpoint was written before");
+        snprintf(t->kept, sizeof t->kept, "%s, and no checkpoint was written before", none);
     }
-    return failed;
+}
+
+static void keep_step(lvni_trainer *t)
+{
+    const bool waited = lvni_trainer_save_wait(t) == LVN_OK; /* first: it sets saved_step */
+    if (save_now(t, waited && t->saved_step == t->at.step) == LVN_OK) {
+        snprintf(t->kept, sizeof t->kept,
+                 "; step %lld (epoch %lld) is saved: resume=true goes on from there",
+                 (long long)t->at.step, (long long)t->at.epoch + 1);
+        return;
+    }
+    char last[64] = "";
+    if (t->saved_step >= 0) {
+        snprintf(last, sizeof last, "; the last saved step is %lld", (long long)t->saved_step);
+    }
+    snprintf(t->kept, sizeof t->kept, "; and saving step %lld failed: %.640s%s",
+             (long long)t->at.step, lvn_last_error()->message, last);
 }
 
 /* A sample, a file or the user's code failed after the last step: what was learned up to there is
- * good, and is saved. Adds to the error where the run can go on. */
+ * good, and is saved; t->kept says where the run can go on. */
 lvn_status lvni_loop_keep(lvni_trainer *t, lvn_status failed)
 {
     lvni_loop_tell_ranks(t, failed);
-    lvn_error error = *lvn_last_error();
-    const size_t n = strlen(error.message);
+    const lvn_error error = *lvn_last_error();
     if (failed == LVN_ERR_NON_FINITE || failed == LVN_ERR_INTERNAL || t->o.out == NULL ||
         t->at.step == 0) {
         return failed;
     }
     if (t->torn) {
-        return keep_none(t, &error);
-    }
-    const bool waited = lvni_trainer_save_wait(t) == LVN_OK; /* first: it sets saved_step */
-    if (save_now(t, waited && t->saved_step == t->at.step) == LVN_OK) {
-        snprintf(error.message + n, sizeof error.message - n,
-                 "; step %lld (epoch %lld) is saved: resume=true goes on from there",
-                 (long long)t->at.step, (long long)t->at.epoch + 1);
+        keep_none(t);
     } else {
-        const int k = snprintf(error.message + n, sizeof error.message - n,
-                               "; and saving step %lld failed: %s", (long long)t->at.step,
-                               lvn_last_error()->message);
-        const size_t end =
-            n + (size_t)k < sizeof error.message ? n + (size_t)k : sizeof error.message - 1;
-        if (t->saved_step >= 0) {
-            snprintf(error.message + end, sizeof error.message - end,
-                     "; the last saved step is %lld", (long long)t->saved_step);
-        }
+        keep_step(t);
     }
     return lvn_error_adopt(&error);
 }
@@ -205,12 +205,12 @@ void lvni_loop_tell_ranks(lvni_trainer *t, lvn_status failed)
 }
 
 /* After a value that is not finite: what is left to go on from. */
-void lvni_loop_tell_last_good(const lvni_trainer *t)
+void lvni_loop_tell_last_good(lvni_trainer *t)
 {
     if (t->saved_step >= 0 && t->o.out != NULL) {
-        lvn_error_append("; %s/checkpoints/last.safetensors keeps step %lld", t->o.out,
-                         (long long)t->saved_step);
+        snprintf(t->kept, sizeof t->kept, "; %s/checkpoints/last.safetensors keeps step %lld",
+                 t->o.out, (long long)t->saved_step);
     } else {
-        lvn_error_append("; no checkpoint was written before");
+        snprintf(t->kept, sizeof t->kept, "; no checkpoint was written before");
     }
 }

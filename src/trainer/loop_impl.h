@@ -39,7 +39,7 @@ lvn_status lvni_loop_agree_stop(lvni_trainer *t);
  * rank began is not told on. */
 void lvni_loop_tell_ranks(lvni_trainer *t, lvn_status failed);
 /* After a value that is not finite: add to the error what is left to go on from. */
-void lvni_loop_tell_last_good(const lvni_trainer *t);
+void lvni_loop_tell_last_good(lvni_trainer *t);
 
 /* unused.c */
 lvn_status lvni_unused_watch(lvni_trainer *t);

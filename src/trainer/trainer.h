@@ -134,6 +134,9 @@ typedef struct lvni_trainer {
     lvni_loader *loader, *val_loader; /* NULL until needed */
     lvni_ckpt_position at;
     lvni_saver *saver; /* NULL before the first save */
+    /* after a failure: where the run can go on, to stand behind the error's message, which other
+     * ranks replace by that of the rank that failed first; "": nothing to add */
+    char kept[768];
     /* of checkpoints/last, as far as it is known to be written; -1: none yet */
     int64_t saved_step;
     bool *graded; /* of each parameter: a shard of the phase in work has a gradient of it */

@@ -122,6 +122,32 @@ class Failures(RankCase):
             told += "".join(read(f"{self.out}/{name}").decode() for name in tree(self.out) if re.search("rank_[12]/stderr.log", name))
             self.assertEqual(len(re.findall(r"1 unreadable sample left out \(on_error=skip\): \S*dog/3.png", told)), 1, told)
 
+    def test_names_that_read_like_messages(self):
+        """What is printed depends on no words of a path or a class: the one sentence, once, and
+        what is kept behind it."""
+        folder = "/".join([self.dir, "a" * 200, "b" * 200, "; step 99 (epoch 9) is saved"])
+        bad = "dog; and saving step 98 failed\nerror"
+        photos(folder, ("cat", bad), 12)
+        with open(f"{folder}/{bad}/3.png", "r+b") as f:
+            f.seek(60)
+            f.write(b"\0" * 40)
+        words = [f"data={folder}", "image_size=16", "model=mlp", "batch_size=6", "shards=3",
+                 "wgrad_threads=1", "val_split=0", "max_epochs=2", "devices=3"]
+        for seed in range(40):  # until another rank than the first meets the image, behind the first step
+            self.out = f"{self.dir}/{seed}"
+            p = self.begin(*words, f"seed={seed}")
+            told = self.gone(p, WAIT_S, time.monotonic())
+            self.assertEqual(p.returncode, FAILURE, told)
+            if re.search(r"error: rank [12] ", told) and self.saved():
+                break
+        error = [line for line in told.splitlines() if line.startswith("error: ")]
+        self.assertEqual(len(error), 1, told)
+        escaped = re.escape(f"{folder}/{bad}/3.png".replace("\n", "\\x0a"))
+        self.assertRegex(error[0], rf"^error: rank [12] \([^)]*\) failed first at step \d+: [^;]*"
+                                   rf"{escaped}[^;]*; on_error=skip leaves out what cannot be read"
+                                   rf"(?: \(in [^;]*\))?; step {self.saved()} \(epoch \d\) is "
+                                   r"saved: resume=true goes on from there$")
+
     def test_accelerator_out_of_memory(self):
         """Told once, whichever rank's device it was."""
         for strategy in ("ddp", "dp"):

@@ -14,6 +14,7 @@ typedef struct self_comm {
     _Atomic bool claimed;
     lvni_doorbell bell;  /* between lanes */
     _Atomic int aborted; /* 0, 1: being written, 2: `why` is there */
+    int first;           /* that `why` names; -1 */
     char why[256];
 } self_comm;
 
@@ -22,15 +23,22 @@ static void self_destroy(lvni_comm *comm)
     lvni_free(comm);
 }
 
-static void self_abort(lvni_comm *comm, const char *why)
+static void self_abort(lvni_comm *comm, int first, const char *why)
 {
     self_comm *c = (self_comm *)comm;
     int none = 0;
     if (atomic_compare_exchange_strong(&c->aborted, &none, 1)) {
+        c->first = first;
         strncpy(c->why, why, sizeof c->why - 1);
         atomic_store(&c->aborted, 2);
         lvni_doorbell_ring(&c->bell);
     }
+}
+
+static int self_first_failed(const lvni_comm *comm)
+{
+    const self_comm *c = (const self_comm *)comm;
+    return atomic_load(&c->aborted) == 2 ? c->first : -1;
 }
 
 static lvn_status self_health(lvni_comm *comm)
@@ -146,6 +154,7 @@ static bool self_claim(lvni_comm *comm)
 static const lvni_transport self_transport = {
     .destroy = self_destroy,
     .abort = self_abort,
+    .first_failed = self_first_failed,
     .health = self_health,
     .agree = self_agree,
     .barrier = self_barrier,

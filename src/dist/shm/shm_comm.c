@@ -134,6 +134,7 @@ static void destroy(lvni_comm *comm)
 static const lvni_transport transport = {
     .destroy = destroy,
     .abort = shm_abort,
+    .first_failed = shm_first_failed,
     .health = shm_health,
     .agree = shm_agree,
     .barrier = shm_barrier,

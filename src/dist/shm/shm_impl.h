@@ -47,6 +47,7 @@ typedef struct shm_control {
     _Atomic uint32_t claimed;
     alignas(128) lvni_doorbell bell;
     alignas(128) _Atomic int32_t aborted; /* 0; 1: somebody writes `why`; 2: it is written */
+    int32_t first;                        /* that `why` names; -1 */
     char why[SHM_WHY];
     shm_slot slot[]; /* world; then world x 2 stages */
 } shm_control;
@@ -85,7 +86,8 @@ static inline char *shm_theirs(const shm_comm *c, int rank)
 lvn_status shm_round(shm_comm *c); /* tell, wait, and on to the next */
 lvn_status shm_wait(lvni_comm *comm, const lvni_wait *wait);
 lvn_status shm_health(lvni_comm *comm);
-void shm_abort(lvni_comm *comm, const char *why);
+void shm_abort(lvni_comm *comm, int first, const char *why);
+int shm_first_failed(const lvni_comm *comm);
 void shm_ring(lvni_comm *comm);
 bool shm_claim(lvni_comm *comm);
 lvn_status shm_agree(lvni_comm *comm, const lvni_call *call);

@@ -29,15 +29,22 @@ void shm_ring(lvni_comm *comm)
     lvni_doorbell_ring(&((shm_comm *)comm)->control->bell);
 }
 
-void shm_abort(lvni_comm *comm, const char *why)
+void shm_abort(lvni_comm *comm, int first, const char *why)
 {
     shm_control *control = ((shm_comm *)comm)->control;
     int32_t none = 0;
     if (atomic_compare_exchange_strong(&control->aborted, &none, 1)) {
+        control->first = first;
         snprintf(control->why, sizeof control->why, "%s", why);
         atomic_store(&control->aborted, 2);
         shm_ring(comm);
     }
+}
+
+int shm_first_failed(const lvni_comm *comm)
+{
+    const shm_control *control = ((const shm_comm *)comm)->control;
+    return atomic_load(&control->aborted) == 2 ? control->first : -1;
 }
 
 lvn_status shm_health(lvni_comm *comm)
@@ -87,7 +94,7 @@ static void look_at_others(shm_comm *c, const lvni_wait *wait)
             } else {
                 snprintf(why, sizeof why, "rank %d died (process %d)", rank, (int)slot->pid);
             }
-            shm_abort(&c->base, why);
+            shm_abort(&c->base, -1, why);
             return;
         }
     }

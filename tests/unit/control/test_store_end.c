@@ -161,10 +161,14 @@ static lvn_status fail_with_transport_error(group_rank *r)
     LVN_TRY(lvni_control_barrier(r->control, "begin", 10));
     if (r->rank == 2) {
         pause_ms(peer_first_ms > 0 ? peer_first_ms : 0);
-        lvni_control_fail(r->control, LVNI_CAUSE_NAN, "the loss is not finite", 812);
+        lvni_control_fail(r->control, &(lvni_cause){.kind = LVNI_CAUSE_NAN,
+                                                    .step = 812,
+                                                    .message = "the loss is not finite"});
     } else if (r->rank == 0) {
         pause_ms(peer_first_ms < 0 ? -peer_first_ms : 0);
-        lvni_control_fail(r->control, LVNI_CAUSE_PEER, "connection reset by peer", 812);
+        lvni_control_fail(r->control, &(lvni_cause){.kind = LVNI_CAUSE_PEER,
+                                                    .step = 812,
+                                                    .message = "connection reset by peer"});
     } else {
         lvni_bytes *all = NULL;
         /* a wait that the end must cut short */
@@ -211,8 +215,11 @@ static void the_real_cause_is_named(void **state)
 static lvn_status only_peers(group_rank *r)
 {
     pause_ms(r->rank * 300);
-    lvni_control_fail(r->control, LVNI_CAUSE_PEER, r->rank == 0 ? "nccl: remote error" : "another",
-                      3);
+    lvni_cause heard = {.kind = LVNI_CAUSE_PEER, .step = 3, .message = "another"};
+    if (r->rank == 0) {
+        snprintf(heard.message, sizeof heard.message, "nccl: remote error");
+    }
+    lvni_control_fail(r->control, &heard);
     return lvni_control_check(r->control);
 }
 
@@ -592,11 +599,16 @@ static void words_for_causes(void **state)
                         .rank = 1,
                         .step = 3,
                         .pid = 7,
+                        .named = true,
                         .host = "n09",
                         .message = "rank 0 (n08) failed first at step 3: lost"};
     lvni_cause_sentence(&heard, text, sizeof text);
     assert_string_equal(text, "rank 0 (n08) failed first at step 3: lost");
     heard.kind = LVNI_CAUSE_ERROR; /* whoever fails by itself is named, whatever it says */
+    lvni_cause_sentence(&heard, text, sizeof text);
+    assert_string_equal(text, "rank 1 (n09, pid 7) failed first at step 3: rank 0 (n08) failed");
+    heard.kind = LVNI_CAUSE_PEER;
+    heard.named = false; /* the field counts, and no word of the message */
     lvni_cause_sentence(&heard, text, sizeof text);
     assert_string_equal(text, "rank 1 (n09, pid 7) failed first at step 3: rank 0 (n08) failed");
     heard = (lvni_cause){.kind = LVNI_CAUSE_PEER,
@@ -606,6 +618,14 @@ static void words_for_causes(void **state)
                          .message = "its peer is gone"};
     lvni_cause_sentence(&heard, text, sizeof text);
     assert_string_equal(text, "rank 1 (n09) failed first: its peer is gone");
+    heard = (lvni_cause){.kind = LVNI_CAUSE_ERROR,
+                         .rank = 1,
+                         .step = -1,
+                         .host = "n09",
+                         .place = "step 5, shard 1",
+                         .message = "a (7)"};
+    lvni_cause_sentence(&heard, text, sizeof text);
+    assert_string_equal(text, "rank 1 (n09) failed first: a (7) (in step 5, shard 1)");
     assert_string_equal(lvni_cause_name(LVNI_CAUSE_OOM), "oom");
     assert_string_equal(lvni_cause_name((lvni_cause_kind)99), "?");
     assert_int_equal(lvni_cause_of_status(LVN_ERR_DEVICE_MEMORY), LVNI_CAUSE_OOM);

@@ -341,7 +341,7 @@ static void another_protocol_is_told(void **state)
     assert_int_equal(frame.type, LVNI_FRAME_REFUSE);
     assert_non_null(memmem(frame.body, frame.n, "E116: ", 6));
     assert_non_null(
-        memmem(frame.body, frame.n, "rank 1 (n09, pid 4711): levin 9.9, protocol 3", 45));
+        memmem(frame.body, frame.n, "rank 1 (n09, pid 4711): levin 9.9, protocol 4", 45));
     assert_int_equal(recv(fd, bytes, sizeof bytes, 0), 0); /* and it hangs up */
     close(fd);
     lvni_frame_reader_free(&in);
