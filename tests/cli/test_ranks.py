@@ -129,7 +129,7 @@ class Resume(Ranks):
             os.kill(p.pid if who == "launcher" else rank_pid(self.out, who), number)
         asked = time.monotonic()
         _, told = p.communicate(timeout=WAIT_S)
-        self.assertLess(time.monotonic() - asked, 5, told)
+        self.assertLess(time.monotonic() - asked, 30, told)
         self.assertEqual(p.returncode, SIGINT if number == signal.SIGINT else SIGTERM, told)
         self.assertEqual(told.count("stopped: "), 1, told)
         self.assertIn("the checkpoint is saved", told)
@@ -161,7 +161,7 @@ class Resume(Ranks):
     def test_the_others_wait_for_the_checkpoint(self):
         """Rank 0 takes longer to write it than the launcher waits once one rank is gone."""
         words = ["data=builtin:shapes", "data.count=96", "batch_size=8", "image_size=32", "model=resnet18", "shards=2", "optim=adam", "val_split=0", "quiet=true"]
-        p = subprocess.Popen([LEVIN, "launch", "nproc=2", "grace=0.3", f"run_dir={self.dir}/logs", "--", LEVIN, "train", "classify", *words, "log_every_n_steps=1",
+        p = subprocess.Popen([LEVIN, "launch", "nproc=2", "grace=1.5", f"run_dir={self.dir}/logs", "--", LEVIN, "train", "classify", *words, "log_every_n_steps=1",
                               "max_epochs=-1", f"out={self.out}"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True)
         self.addCleanup(self.end, p)
         self.wait_for(lambda: self.steps() >= 1, p)
@@ -170,7 +170,7 @@ class Resume(Ranks):
         self.wait_for(lambda: being_written(self.out), p)
         os.kill(first, signal.SIGSTOP)
         if being_written(self.out):  # else it was quicker than this test
-            time.sleep(1)
+            time.sleep(2)
             self.assertEqual(len([r for r in (0, 1) if rank_pid(self.out, r)]), 2)
         os.kill(first, signal.SIGCONT)
         _, told = p.communicate(timeout=WAIT_S)
@@ -184,7 +184,7 @@ class Resume(Ranks):
         self.wait_for(lambda: os.path.exists(f"{self.out}/checkpoints/last.safetensors"), p)
         p.kill()
         p.communicate()
-        end = time.monotonic() + 2
+        end = time.monotonic() + 20
         while (children(self.out) or is_held(self.out)) and time.monotonic() < end:
             time.sleep(0.01)
         self.assertEqual(children(self.out), [])
