@@ -5,7 +5,7 @@ import os
 import socket
 import struct
 
-MAGIC = b"levinctl"
+MAGIC, PROTOCOL = b"levinctl", 3
 HELLO, GREET, WELCOME, REFUSE, GET, REPLY, FAIL, DENY = 1, 2, 3, 4, 7, 11, 13, 18
 NO_KEY = b"levin run key 1\0"
 
@@ -93,13 +93,13 @@ class Client:
 
     def greet(self, key, rank=1, world=2, host=b"n08", port=None, credential=b""):
         """Gives the type of the answer and its body."""
-        said = struct.pack("<IIIIQQ", 2, world, rank, port or self.port, 7, 4711)
+        said = struct.pack("<IIIIQQ", PROTOCOL, world, rank, port or self.port, 7, 4711)
         proof = siphash(key, b"rank" + self.store_nonce + self.nonce + said)
         self.send(
             frame(
                 GREET,
                 MAGIC
-                + struct.pack("<IIIQQ", 2, world, rank, 7, 4711)
+                + struct.pack("<IIIQQ", PROTOCOL, world, rank, 7, 4711)
                 + text(host)
                 + text(b"0.1.0")
                 + self.nonce

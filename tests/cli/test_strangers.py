@@ -18,7 +18,8 @@ import time
 
 from bad_support import Case, LEVIN, OK, SIGINT, SIGTERM, USAGE, WAIT_S, main, read
 from rank_processes import drop_identity, of_process, rank_pid
-from rank_stranger import Client, DENY, FAIL, GET, GREET, MAGIC, REFUSE, frame, run_key, text
+from rank_stranger import (Client, DENY, FAIL, GET, GREET, MAGIC, PROTOCOL, REFUSE, frame, run_key,
+                           text)
 
 drop_identity()
 TRAIN = [
@@ -42,12 +43,18 @@ def greet(host=b"n08"):
     return frame(
         GREET,
         MAGIC
-        + struct.pack("<IIIQQ", 2, 2, 1, 7, 4711)
+        + struct.pack("<IIIQQ", PROTOCOL, 2, 1, 7, 4711)
         + text(host)
         + text(b"0.1.0")
         + bytes(32)
         + text(b""),
     )
+
+
+# A cause as lvni_put_cause writes it: kind, rank, step, pid, time, named, host, place, message.
+LOST = frame(
+    FAIL, struct.pack("<IIQQQI", 1, 0, 0, 0, 0, 0) + text(b"n08") + text(b"") + text(b"all is lost")
+)
 
 
 def variables(pid):
@@ -247,21 +254,10 @@ class Strangers(Case):
                             GET, struct.pack("<I", 1) + text(b"segment-0") + struct.pack("<I", 1000)
                         )
                     )
-                    stranger.send(
-                        frame(
-                            FAIL,
-                            struct.pack("<IIQQQ", 1, 0, 0, 0, 0)
-                            + text(b"n08")
-                            + text(b"all is lost"),
-                        )
-                    )
+                    stranger.send(LOST)
                     self.assertIsNone(stranger.receive()[0])
         with Client(port) as stranger:  # the first frame is a greeting, or it was the last
-            stranger.send(
-                frame(
-                    FAIL, struct.pack("<IIQQQ", 1, 0, 0, 0, 0) + text(b"n08") + text(b"all is lost")
-                )
-            )
+            stranger.send(LOST)
             self.assertIsNone(stranger.receive()[0])
         with Client(port) as relayed:  # as another program at another port would pass it on
             self.assertEqual(
